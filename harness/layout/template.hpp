@@ -1,0 +1,56 @@
+// A layout before its numbers are known: a small tree in vLLM's letters. One text describes all of cases/layouts/.
+//
+//   cache    := region { '&' region }                       one text may describe several lists of allocations
+//   region   := { AXIS 'x' } part                           list levels, outermost first: one allocation each
+//   part     := { mode } ( leaf | '{' part { ';' part } '}' )
+//   mode     := AXIS                                        the whole axis
+//             | AXIS '/' n | AXIS '%' n                     outer and inner digit of a split axis (extent must divide)
+//             | AXIS '=' n | AXIS '=' a '..' b              a fixed coordinate, or a range
+//   leaf     := [ component ] [ ':' dtype [ '.hi' ] ]       component: data (default) | scale | gscale ; dtype default: scheme's
+//             | 'pad' n                                     n bytes that belong to nobody
+//   AXIS     := L | K | B | N | H | C                       n, a, b: a number, or an expression of L B N H D V x G with * / + -
+//
+// The component word may also stand before the modes ("scale H N C"). D = head_dim, V = v_head_dim, x = 16 / itemsize,
+// G = number of scale groups of a row. A part's size is the product of its extents times what is inside, laid out packed.
+//
+// Examples:   L x K B N H C                                         FlashAttention NHD  (2, nb, N, H, D)
+//             L x { K=0 B H C/x N C%x ; K=1 B H C N }               paged_attn x-packed key, value [nb, H, D, N]
+//             L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { scale C=0..7 :e8m0 ; pad 1 } }   DSv4 footer
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layout/layout.hpp"
+#include "layout/scheme.hpp"
+
+namespace kvcts::layout {
+
+/// The numbers of one rank's cache. Heads and layers are this rank's; the origins place them in the model.
+struct Geometry {
+  std::int64_t layers{1}, blocks{1}, block_size{1}, heads{1}, head_dim{1};
+  std::int64_t v_head_dim{0};  ///< 0 = same as head_dim
+  std::int64_t kv{2};          ///< 2 = K and V, 1 = one latent (MLA)
+  std::int64_t first_layer{0}, first_head{0};
+  bool operator==(const Geometry&) const = default;
+};
+
+/// How the framework shows the allocations: list levels that become separate tensors, and the dims of each, e.g.
+/// {list: "L", shape: "K B NHC"} = one (2, nb, N*H*D) tensor a layer. Empty = one tensor an allocation, dims in physical order.
+struct TensorSpec {
+  std::string list;
+  std::string shape;
+  bool operator==(const TensorSpec&) const = default;
+};
+
+/// Parses and checks the grammar only. Throws Error with the column.
+void check_template(std::string_view text);
+
+/// Builds the cache of one rank. Where the scheme has scales and the text places none, scales go into side allocations
+/// with the data's own order ("scale" for "data", C = groups); where a global scale is not placed: a side allocation `L K`.
+/// Throws Error when an extent does not divide (head_dim 40 with x = 16), when a part overflows, or when the text is wrong.
+Cache instantiate(std::string_view text, const Geometry& geometry, const Scheme& scheme, const TensorSpec& tensors = {});
+
+}  // namespace kvcts::layout

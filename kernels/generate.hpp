@@ -1,0 +1,40 @@
+// Writes tags into the planes of one rank's cache. Reads nothing, checks nothing, knows no connector.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/tag.hpp"
+#include "layout/layout.hpp"
+
+namespace kvcts::kernels {
+
+/// What one block of the pool holds: slots [first_slot, first_slot + tokens) carry tokens first_token, first_token + 1, ... of a
+/// generation. Slots outside are not written (they keep their poison).
+struct BlockContent {
+  std::int64_t block{0};
+  std::uint32_t generation{0};
+  std::int64_t first_token{0};
+  std::int64_t first_slot{0};
+  std::int64_t tokens{0};
+  bool operator==(const BlockContent&) const = default;
+};
+
+/// Writes the tags of `plane` for these blocks into the allocation's bytes. Planes without a block axis are written once, with
+/// `unblocked_generation`, token 0. Bits of neighbours (the other nibble of a byte) are preserved. Throws layout::Error if the
+/// plane leaves `allocation`.
+void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
+              const TagKey& key, std::uint32_t unblocked_generation);
+
+/// First differing bytes and the count, between what is there and what must be there. Sizes must agree.
+struct Difference {
+  std::int64_t wrong_bytes{0};
+  std::vector<std::int64_t> first;  ///< byte offsets of the first `limit` differences, ascending
+};
+Difference compare(std::span<const std::uint8_t> observed, std::span<const std::uint8_t> expected, std::size_t limit = 16);
+
+/// XXH3-64 of the bytes.
+std::uint64_t digest(std::span<const std::uint8_t> bytes);
+
+}  // namespace kvcts::kernels
