@@ -1,0 +1,126 @@
+// A case with every question answered: what the supervisor runs, the checker fills and compares, and the worker hosts.
+//
+// Made by resolve() (resolve.hpp) from a CaseSpec (spec.hpp) and the catalogue. It holds the truth; the worker is sent
+// worker_view() of it, which has no truth, no expected outcome and no fault.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "case/outcome.hpp"
+#include "layout/layout.hpp"
+#include "layout/scheme.hpp"
+#include "layout/template.hpp"
+
+namespace kvcts {
+
+enum class Side : std::uint8_t { producer, consumer };
+std::string_view name(Side side);
+
+/// One rank (a tensor-parallel shard) of one side in one group.
+struct RankCache {
+  layout::Geometry geometry;   ///< of this rank
+  layout::Cache truth;         ///< how the attention backend lays it out
+  layout::Cache claim;         ///< what the connector is told (tensors included); equals truth unless the case lies
+  bool operator==(const RankCache&) const = default;
+};
+
+struct SideCache {
+  std::string layout;          ///< catalogue id or "(template)"
+  std::string text;            ///< template text of the truth
+  layout::Scheme scheme;
+  std::vector<RankCache> ranks;
+  bool operator==(const SideCache&) const = default;
+};
+
+/// Tokens of one request and where its blocks are on each side. Position i of the list holds tokens
+/// [i * block_size, (i+1) * block_size) of that side's block size. Blocks not named on a side belong to nobody.
+struct Request {
+  std::uint32_t generation{1};
+  std::int64_t tokens{0};
+  bool transfer{true};         ///< false: written on the producer, not moved (its bytes must not appear anywhere)
+  std::vector<std::int64_t> producer_blocks, consumer_blocks;
+  bool operator==(const Request&) const = default;
+};
+
+/// Layers that share a geometry and a block table (a KV cache group). Most cases have one.
+struct Group {
+  std::string name;
+  SideCache producer, consumer;
+  std::vector<Request> requests;
+  bool operator==(const Group&) const = default;
+};
+
+/// One byte range to move. Regions are numbered per side as in regions().
+struct Copy {
+  int src{0};
+  std::int64_t src_offset{0};
+  int dst{0};
+  std::int64_t dst_offset{0};
+  std::int64_t bytes{0};
+  bool operator==(const Copy&) const = default;
+};
+
+struct EngineSpec {
+  std::string name;            ///< catalogue id
+  std::string plugin;          ///< stem of the plug-in file, e.g. "kvcts_engine_memcpy"
+  int processes{1};            ///< 1: one worker hosts both sides; 2: a worker a side
+  nlohmann::json options = nlohmann::json::object();
+  nlohmann::json environment = nlohmann::json::object();  ///< for the worker process (UCX_TLS=...)
+};
+
+struct ConnectorSpec {
+  std::string name;
+  std::string kind;            ///< "reference", "contract", "explicit", "none"
+  nlohmann::json options = nlohmann::json::object();
+};
+
+struct ReaderSpec {
+  std::string name;            ///< "" = no reader
+  std::string kind;
+  nlohmann::json options = nlohmann::json::object();
+};
+
+struct ResolvedCase {
+  std::string id;
+  std::string title;
+  std::string arch;                        ///< "sm_90", "cpu"
+  std::string dtype;                       ///< catalogue id of the scheme
+  std::string op{"write"};                 ///< "write": the producer pushes; "read": the consumer pulls
+  std::uint64_t seed{1};
+  int passes{1};                           ///< deciding passes (kernels::deciding_passes)
+  std::vector<Group> groups;
+  ConnectorSpec connector;
+  EngineSpec engine;
+  ReaderSpec reader;
+  std::vector<Copy> copies;                ///< connector kind "explicit"
+  std::vector<Expected> expected;
+  std::array<std::int64_t, phase_count> deadline_ms{};  ///< per phase
+  std::int64_t settle_ms{250};             ///< how long memory is watched for late writes after the end
+  std::int64_t guard_bytes{4096};
+  std::int64_t misalign{0};                ///< bytes by which each allocation's base is off a page
+  nlohmann::json facts = nlohmann::json::object();      ///< axis values and links for filters and reports
+};
+
+/// Name and place of every allocation of one side, in the order in which Copy numbers them: groups, ranks, allocations.
+struct RegionRef {
+  Side side{};
+  int group{0}, rank{0}, allocation{0};
+  std::string name;                        ///< "consumer/g0/r1/kv.L3"
+  std::int64_t bytes{0};
+};
+std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
+
+/// Tag generation/content of one side's rank: which blocks hold which tokens (kernels/generate.hpp takes it).
+nlohmann::json to_json(const ResolvedCase& resolved);
+ResolvedCase case_from_json(const nlohmann::json& json);     ///< throws std::runtime_error with the offending key
+/// What code under test may know: claims, tensors, ids, connector, engine. No truth, expected, fault, seed or id.
+nlohmann::json worker_view(const ResolvedCase& resolved);
+
+/// XXH3-128 (hex) over everything that decides what is executed. `with_arch` false: cases that differ only in arch share it.
+std::string digest(const ResolvedCase& resolved, bool with_arch = true);
+
+}  // namespace kvcts

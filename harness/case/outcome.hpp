@@ -1,0 +1,63 @@
+// What can come of a case, in one place: outcomes, phases, evidence, verdicts. Words are the ones people read in reports.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcts {
+
+enum class Outcome : std::uint8_t {
+  pass,         ///< every byte of every region as the oracle says
+  fail,         ///< wrong bytes, an untyped exception, wrong counts; carries a fault class
+  refused,      ///< a clean, typed error before any byte moved
+  hang,         ///< a phase passed its deadline; carries phase and stalled/runaway
+  crash,        ///< the process under test died or broke the protocol; carries the signal or exit status
+  unsupported,  ///< declared by backend, arch, engine or connector: a constraint of the catalogue
+  skipped,      ///< this machine lacks something, named
+  not_run,      ///< budget or interruption
+  error,        ///< the suite's own fault; never mixed up with the others
+};
+inline constexpr int outcome_count = 9;
+std::string_view name(Outcome outcome);  ///< "PASS", "FAIL", "REFUSED", ...
+std::optional<Outcome> outcome_from_name(std::string_view name);
+
+enum class Phase : std::uint8_t {
+  resolve, allocate, generate, registration, plan, transfer, complete, read_back, compare, diagnose,
+};
+inline constexpr int phase_count = 10;
+std::string_view name(Phase phase);  ///< "resolve", ..., "register", ..., "read back", ...
+std::optional<Phase> phase_from_name(std::string_view name);
+
+enum class Evidence : std::uint8_t { modelled, compiled, executed };
+std::string_view name(Evidence evidence);
+
+enum class HangKind : std::uint8_t { stalled, runaway };
+std::string_view name(HangKind kind);
+
+/// The controlled vocabulary of fault classes ("axis-permuted", ...), in the order of the project's bug collection.
+struct FaultClass {
+  std::string_view name;
+  std::string_view meaning;  ///< one sentence
+  std::string_view check;    ///< what to look at in the code
+};
+const std::vector<FaultClass>& fault_classes();
+bool is_fault_class(std::string_view name);
+
+/// What a user needs of a case. Fields left empty match anything; a case may accept several.
+struct Expected {
+  Outcome outcome{Outcome::pass};
+  std::string fault_class;        ///< FAIL, HANG, CRASH: primary class
+  std::optional<Phase> phase;     ///< phase in which it ended
+  std::string contains;           ///< a part of the message that must appear
+  bool operator==(const Expected&) const = default;
+};
+
+enum class Verdict : std::uint8_t {
+  as_expected, unexpected, xfail, xpass, expired_waiver, skipped, not_run, error,
+};
+std::string_view name(Verdict verdict);
+
+}  // namespace kvcts

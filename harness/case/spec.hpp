@@ -1,0 +1,86 @@
+// A case as written: one YAML document of cases/, or one point of a suite's matrix. One schema, one parser (parse in
+// catalogue/case_file.hpp); the matrix fills the same fields. Empty optional = default.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/outcome.hpp"
+#include "layout/template.hpp"
+
+namespace kvcts {
+
+/// One side: a backend or a layout of the catalogue, or a template written out.
+struct SideSpec {
+  std::string backend;                        ///< catalogue id; gives layout and arch limits
+  std::string layout;                         ///< catalogue id
+  std::string text;                           ///< key `template`: template text instead of a layout id
+  std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, when other than the layout says
+  std::string dtype;                          ///< scheme, when the sides differ
+  std::optional<std::int64_t> block_size, blocks;
+  std::int64_t tp{1};                         ///< ranks that share the KV heads (tp > heads: heads are replicated)
+  // What the connector is told, when it is not the truth:
+  std::string claim_layout, claim_text;
+  std::optional<layout::TensorSpec> claim_tensors;
+};
+
+struct RequestSpec {
+  std::int64_t tokens{0};
+  std::uint32_t generation{1};
+  bool transfer{true};
+  std::vector<std::int64_t> producer_blocks, consumer_blocks;  ///< empty: by the case's `ids` rule
+};
+
+/// A further KV cache group (other layers, other geometry); group 0 comes from the case's own keys.
+struct GroupSpec {
+  std::string name;
+  std::string geometry;
+  nlohmann::json geometry_values;
+  SideSpec producer, consumer;
+  std::vector<RequestSpec> requests;
+};
+
+struct CopySpec {
+  std::string from, to;                       ///< region names "producer/g0/r0/kv.L0" or a unique tail ("kv.L0")
+  std::int64_t from_offset{0}, to_offset{0}, bytes{0};
+};
+
+/// A variant that must end otherwise (usually PASS): the case with some keys replaced.
+struct ControlSpec {
+  std::string name;
+  nlohmann::json set;                         ///< JSON merge patch on the case document
+  std::vector<Expected> expected;
+};
+
+struct CaseSpec {
+  std::string id;                             ///< key `case`
+  std::string title, notes;
+  std::vector<std::string> links;
+  std::string arch{"cpu"};
+  std::string dtype{"bf16"};
+  std::string geometry{"small"};
+  nlohmann::json geometry_values = nlohmann::json::object();  ///< overrides of the named geometry
+  std::string connector{"reference"};
+  std::string engine{"memcpy"};
+  nlohmann::json engine_options = nlohmann::json::object();
+  std::string op{"write"};
+  std::string ids{"shuffled"};                ///< block ids where a request names none: shuffled | identity | reversed
+  std::uint64_t seed{1};
+  SideSpec producer, consumer;
+  std::vector<RequestSpec> requests;          ///< empty: one request of geometry.tokens
+  std::vector<GroupSpec> groups;
+  std::string reader;
+  nlohmann::json reader_options = nlohmann::json::object();
+  std::vector<CopySpec> copies;
+  std::map<std::string, std::int64_t> deadlines_ms;  ///< phase name -> ms
+  std::optional<std::int64_t> settle_ms, guard_bytes, misalign;
+  std::vector<Expected> expected;
+  std::vector<ControlSpec> controls;
+  std::string declared_by;                    ///< file or suite it came from
+};
+
+}  // namespace kvcts
