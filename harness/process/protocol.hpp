@@ -1,0 +1,50 @@
+// How the processes of a run talk. One contract, here.
+//
+//   supervisor -- owns matrix, store and clock; drives each case phase by phase; runs no code under test
+//     warden   -- one a run: forks/execs checkers and workers, is their subreaper, reports exits, kills whole process trees.
+//                 Ends everything when the supervisor's socket closes (kill -9 of the supervisor leaves nothing behind).
+//     checker  -- one a lane, trusted: allocates memory files, generates, poisons, compares, diagnoses
+//     worker   -- one or two a lane, untrusted: hosts connector, engine plug-in and reader; reused while healthy
+//
+// Channels are SOCK_STREAM socketpairs. Frame = u32 length (little endian) + JSON text (at most 64 MiB); file descriptors travel
+// as SCM_RIGHTS with the frame's first byte (at most 253 a frame; more follow in frames {"op":"more-fds"}). Every request has an
+// "op" and gets exactly one reply:
+//   {"ok":true, ...}                                       done
+//   {"refused":{"text":..., "at":...}}                     a clean, typed refusal (connector or engine error code) -> REFUSED
+//   {"raised":{"type":"ValueError","text":...,"at":...}}   an untyped exception of code under test -> FAIL
+//   {"error":{"text":...}}                                 the suite's own fault -> ERROR
+// Several cases may be open at once in a checker (they are watched until quiescent); "key" (u64) names them.
+//
+// Checker
+//   open     {key, case: <to_json(ResolvedCase)>}          -> ok {files:[{side, region, name, size, base, bytes}], total_bytes} + fds
+//            phases allocate. Files are memfds sealed against shrinking and growing; base = guard + misalign; size = whole file.
+//   fill     {key, pass}                                   -> ok {bytes, ns}            phase generate (poison + tags, both sides)
+//   compare  {key, pass, events:[...], moved, planned, may_differ: bool}                phases read back, compare, diagnose
+//            -> ok {wrong_bytes, first_wrong:[WrongByte], checked_bytes, expected_bytes, source_changed, state: "complete|partial|
+//                   untouched|other", diagnosis:{...}, outcome, class, message, ns:{compare, diagnose}, output:{...reader...}}
+//            events: what workers replied or raised, in order (the diagnoser sees them; never the case's expected outcome).
+//   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   bytes after the last compare?
+//   close    {key}                                         -> ok {}
+//
+// Worker (role: "producer" | "consumer" | "both")
+//   hello    {}                                            -> ok {pid, engine:{name, version, claims:{...}}, load_ns}  loads the plug-in
+//   prepare  {key, case: <worker_view>, files:[...]} + fds -> ok {metadata: base64, regions, events}     phase register
+//            maps whole memory files, gives the connector its tensors, registers regions with the engine
+//   connect  {key, peer: {role, metadata}}                 -> ok {}                                      phase register
+//   plan     {key}                                         -> ok {copies, bytes, relayout, sample:[first 64 copies], digest}
+//   transfer {key, pass}                                   -> ok {moved, copies, path: {...engine counters...}}  phases transfer, complete
+//   read     {key, pass}                                   -> ok {tokens, output..., events}            the reader, phase read back
+//   finish   {key}                                         -> ok {}   deregister, drop peer; mappings stay until forget
+//   forget   {keys:[...]}                                  -> ok {}   unmap
+//   A target (the side that does not post) keeps its engine's progress() running whenever it waits for a request.
+//
+// Status page: one memfd a worker (status.hpp), written by the worker, read by the supervisor at any time: phase and when it was
+// entered, the key, progress done/total, a note. Deadlines are measured from it and enforced from outside.
+#pragma once
+
+#include <cstdint>
+
+namespace kvcts::process {
+inline constexpr int protocol_version = 1;
+inline constexpr std::uint32_t max_frame = 64u << 20;
+}  // namespace kvcts::process
