@@ -17,6 +17,11 @@ if(KVCTS_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${KVCTS_CCACHE})
 endif()
 
+# What a run needs: every program and every plug-in (root CMakeLists.txt adds the plug-ins).
+add_custom_target(kvcts_programs)
+# What the self-test builds a second time with sanitizers: tests with the label unit or property, unless also slow.
+add_custom_target(kvcts_sanitized_tests)
+
 # kvcts_library(name SOURCES ... LIBS ...)
 function(kvcts_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
@@ -29,6 +34,7 @@ function(kvcts_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE kvcts_flags ${ARG_LIBS})
+  add_dependencies(kvcts_programs ${name})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
@@ -48,6 +54,24 @@ function(kvcts_test name)
   target_compile_definitions(${name} PRIVATE KVCTS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" KVCTS_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABELS MATCHES "unit|property" AND NOT ARG_LABELS MATCHES "slow|process|suite")
+    add_dependencies(kvcts_sanitized_tests ${name})
+  endif()
+endfunction()
+
+# kvcts_script_test(name COMMAND script args... [LABELS ...] [TIMEOUT s]): a Python script or pytest ("-m pytest ..."), run by the
+# checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are in its environment. Exit status 77: skipped.
+function(kvcts_script_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  if(NOT KVCTS_TESTS)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "KVCTS_SOURCE_DIR=${CMAKE_SOURCE_DIR};KVCTS_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
 endfunction()
 
 # kvcts_benchmark(name SOURCES ... LIBS ...): Google Benchmark; the self-test runs it briefly and checks no time.

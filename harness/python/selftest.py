@@ -1,0 +1,216 @@
+"""Builds and runs every test of the project, prints where the time went, and stops itself hard after 60 minutes.
+
+Called by run_suite.sh. Standard library only: it must run before .venv exists. Each stage is one process group; CTest writes JUnit,
+from which the counts come. The last line is "N passed, N failed" with ", N skipped" where something was skipped. Exit status 0 only
+when nothing failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 60 * 60
+
+
+class TimeUp(Exception):
+    """60 minutes are over."""
+
+
+@dataclass
+class Test:
+    name: str
+    seconds: float
+    outcome: str  # "passed", "failed", "skipped"
+    labels: list[str]
+    text: str = ""
+
+
+@dataclass
+class Stage:
+    title: str
+    seconds: float = 0.0
+    tests: list[Test] = field(default_factory=list)
+    failure: str = ""  # the stage itself failed (a build, a crash of ctest)
+
+    def count(self, outcome: str) -> int:
+        return sum(t.outcome == outcome for t in self.tests) + (outcome == "failed" and bool(self.failure))
+
+
+def read_junit(path: Path) -> list[Test]:
+    """CTest's JUnit file -> tests. A test that did not run is skipped only if it said so itself; any other is a failure."""
+    tests = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        labels = [p.get("value", "") for p in case.iter("property") if p.get("name") == "cmake_labels"]
+        status, skip = case.get("status"), case.find("skipped")
+        said_so = skip is not None and "SKIP_" in skip.get("message", "")
+        outcome = "passed" if status == "run" else "skipped" if said_so else "failed"
+        out = case.findtext("system-out") or (skip.get("message", "") if skip is not None else "")
+        tests.append(Test(case.get("name", "?"), float(case.get("time", 0)), outcome, ";".join(labels).split(";"), out))
+    return tests
+
+
+def reason_of_skip(test: Test) -> str:
+    """The line in which a test says why it did not run."""
+    lines = [line.strip() for line in test.text.splitlines() if line.strip()]
+    said = [line for line in lines if line.lower().startswith("skip") or "skipped:" in line.lower()]
+    if not said:  # GoogleTest: the message stands on the line after "Skipped"
+        said = [lines[i + 1] for i, line in enumerate(lines[:-1]) if line.endswith("Skipped")]
+    return (said or ["no reason given"])[0][:200]
+
+
+class SelfTest:
+    def __init__(self, jobs: int, started: float):
+        self.jobs, self.started, self.stages, self.process = jobs, started, [], None
+
+    def run(self, argv: list[str], log: Path | None = None) -> int:
+        """Runs in a process group of its own, so that everything below it can be ended."""
+        with contextlib.ExitStack() as stack:
+            out = stack.enter_context(log.open("w")) if log else None
+            self.process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out and subprocess.STDOUT,
+                                            start_new_session=True)
+            rc = self.process.wait()
+        self.process = None
+        return rc
+
+    def end_process(self) -> None:
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    @contextlib.contextmanager
+    def stage(self, title: str):
+        stage = Stage(title)
+        self.stages.append(stage)
+        print(f"== {title}", flush=True)
+        begin = time.monotonic()
+        try:
+            yield stage
+        except TimeUp:
+            stage.failure = "stopped: 60 minutes are over"
+            raise
+        finally:
+            stage.seconds = time.monotonic() - begin
+
+    def build(self, preset: str, folder: str, target: str) -> bool:
+        with self.stage(f"build {folder} ({target})") as stage:
+            (ROOT / folder).mkdir(exist_ok=True)
+            log = ROOT / folder / "self-test-build.log"
+            steps = [["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset, "-j", str(self.jobs), "--target", target]]
+            for argv in steps:
+                if self.run(argv, log) != 0:
+                    text = log.read_text(errors="replace").splitlines()
+                    first = next((i for i, line in enumerate(text) if "error:" in line or "FAILED" in line or "CMake Error" in line), -20)
+                    print("\n".join(text[first:][:40]), flush=True)
+                    stage.failure = f"'{' '.join(argv)}' failed; the whole output is in {log.relative_to(ROOT)}"
+                    break
+        return not stage.failure
+
+    def ctest(self, title: str, folder: str, *selection: str, jobs: int | None = None) -> None:
+        with self.stage(title) as stage:
+            junit = ROOT / folder / "self-test-junit.xml"
+            junit.unlink(missing_ok=True)
+            log = ROOT / folder / "self-test-ctest.log"
+            rc = self.run(["ctest", "--test-dir", str(ROOT / folder), "-j", str(jobs or self.jobs), "--no-tests=error",
+                           "--output-junit", str(junit), "--test-output-size-passed", "4096", "--test-output-size-failed", "65536",
+                           *selection], log)
+            if junit.exists():
+                stage.tests = read_junit(junit)
+            if not stage.tests or (rc != 0 and not stage.count("failed")):
+                print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), flush=True)
+                stage.failure = f"ctest ended with {rc}; its output is in {log.relative_to(ROOT)}"
+            for test in stage.tests:
+                if test.outcome == "failed":
+                    tail = "\n".join("    " + line for line in test.text.strip().splitlines()[-25:])
+                    print(f"FAILED {test.name}\n{tail}", flush=True)
+
+    def everything(self) -> None:
+        if self.build("default", "build", "all"):
+            self.ctest("tests", "build", "-LE", "suite|slow")
+            # Each of these uses all processors itself.
+            self.ctest("slow tests", "build", "-L", "slow", jobs=1)
+            self.ctest("suites", "build", "-L", "suite", jobs=1)
+        if self.build("asan", "build-asan", "kvcts_sanitized_tests"):
+            self.ctest("tests under ASan and UBSan (sampled: unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "suite|slow")
+
+    def table(self) -> None:
+        print("\nwhere the time went")
+        print(f"  {'stage':<58}{'seconds':>9}{'passed':>8}{'failed':>8}{'skipped':>8}")
+        for s in self.stages:
+            print(f"  {s.title:<58}{s.seconds:>9.1f}{s.count('passed'):>8}{s.count('failed'):>8}{s.count('skipped'):>8}")
+            by_label: dict[str, list[Test]] = {}
+            for t in s.tests:
+                by_label.setdefault(t.labels[0] or "(no label)", []).append(t)
+            if len(by_label) > 1:
+                for label, tests in sorted(by_label.items()):
+                    print(f"    {label + ', sum over parallel tests':<56}{sum(t.seconds for t in tests):>9.1f}"
+                          + "".join(f"{sum(t.outcome == o for t in tests):>8}" for o in ("passed", "failed", "skipped")))
+        print(f"  {'all, with installation':<58}{time.time() - self.started:>9.1f}")
+        slowest = sorted((t for s in self.stages for t in s.tests), key=lambda t: -t.seconds)[:8]
+        if slowest:
+            print("slowest tests")
+            for t in slowest:
+                print(f"  {t.seconds:>8.1f}  {t.name}")
+        skipped: dict[str, list[str]] = {}
+        for s in self.stages:
+            for t in s.tests:
+                if t.outcome == "skipped":
+                    skipped.setdefault(reason_of_skip(t), []).append(t.name)
+        if skipped:
+            print("skipped")
+            for reason, names in skipped.items():
+                print(f"  {len(names)} x {reason} ({names[0]}{', ...' if len(names) > 1 else ''})")
+        failed = [t.name for s in self.stages for t in s.tests if t.outcome == "failed"] + [
+            f"{s.title}: {s.failure}" for s in self.stages if s.failure]
+        if failed:
+            print("failed")
+            print("\n".join(f"  {name}" for name in failed))
+
+    def summary(self) -> int:
+        counts = {o: sum(s.count(o) for s in self.stages) for o in ("passed", "failed", "skipped")}
+        skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+        print(f"\n{counts['passed']} passed, {counts['failed']} failed{skipped}", flush=True)
+        return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--started", type=float, default=time.time(), help="when the whole call began (seconds since the epoch)")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which everything is ended (tests of this script)")
+    args = parser.parse_args()
+
+    def time_up(*_):
+        raise TimeUp
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, time_up)
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, args.started + args.limit - time.time()))
+    test = SelfTest(args.jobs, args.started)
+    try:
+        test.everything()
+    except TimeUp:
+        test.end_process()
+    except KeyboardInterrupt:
+        test.end_process()
+        return 130
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    test.table()
+    return test.summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# KV-CTS from a bare checkout: installs what is missing, builds, runs. See usage below.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: ./run_suite.sh [--no-install] [--jobs N]             install what is missing, build, run the suites smoke, seeds,
+                                                            golden and crash, write the report and say where it is
+       ./run_suite.sh [--no-install] [--jobs N] self-test   build and run every test of the project, print where the time went;
+                                                            the last line is "N passed, N failed[, N skipped]"
+       ./run_suite.sh [--no-install] [--jobs N] install     only install
+       ./run_suite.sh [--no-install] [--jobs N] build       only install and build
+       ./run_suite.sh [--no-install] [--jobs N] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
+  --no-install   install nothing: neither system packages nor Python packages; what is missing is named
+  --jobs N       parallel compilers and cases (default: as many as processors and memory allow, 2 GiB each)
+What is installed: system packages with apt-get, only those missing (as root, or with sudo where it asks no password), and pinned
+Python packages in .venv inside the checkout. Tried on Debian 12; on Ubuntu 24.04 the package names are the same, but untried.
+TEXT
+}
+
+# ---- what is needed -------------------------------------------------------------------------------------------------
+# One name a line: the name in Debian 12 (tried) and in Ubuntu 24.04 (untried; no name differs), then what it is for.
+packages=$(sed 's/ *#.*//' <<'LIST'
+g++                 # C++20 compiler: 12 in Debian 12, 13 in Ubuntu 24.04
+cmake
+ninja-build
+ccache              # a second build is fast
+pkg-config
+python3             # self-test, golden generator
+python3-venv
+libgtest-dev        # tests
+libgmock-dev
+librapidcheck-dev   # property tests
+libbenchmark-dev    # benchmarks
+libyaml-cpp-dev     # cases/
+nlohmann-json3-dev
+libfmt-dev
+libspdlog-dev
+libcli11-dev        # command line
+libsqlite3-dev      # run store
+libxxhash-dev       # digests
+libhdf5-dev         # golden tensors
+hdf5-tools          # h5dump
+libucx-dev          # engine ucx
+elfutils            # eu-stack: stacks of a hung worker
+gdb                 # the same, and Python stacks
+LIST
+)
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+start=${KVCTS_STARTED:-$(date +%s)}
+export KVCTS_STARTED=$start
+install=1
+jobs=
+
+say() { printf '== %s\n' "$*" >&2; }
+die() { printf 'run_suite.sh: %s\n' "$*" >&2; exit "${status:-3}"; }
+
+# ---- installing -----------------------------------------------------------------------------------------------------
+missing_packages() {
+  command -v dpkg-query >/dev/null || { printf '%s\n' "$packages"; return; }
+  local have
+  # shellcheck disable=SC2086
+  have=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $packages 2>/dev/null | awk '$2 == "installed" {print $1}' || true)
+  grep -vxFf <(printf '%s\n' "$have") <<<"$packages" || true
+}
+
+install_system_packages() {
+  local missing as_root=() log=$root/build/install.log
+  missing=$(missing_packages | tr '\n' ' ')
+  [[ -n ${missing// /} ]] || return 0
+  if [[ $install == 0 ]]; then
+    die "these packages are missing and --no-install forbids installing them: $missing"
+  fi
+  command -v apt-get >/dev/null || die "apt-get is not here; install these with this system's package manager: $missing"
+  if [[ $(id -u) != 0 ]]; then
+    sudo -n true 2>/dev/null || die "not root, and sudo asks for a password; run this first: sudo apt-get install $missing"
+    as_root=(sudo -n)
+  fi
+  say "installing system packages: $missing"
+  mkdir -p "$root/build"
+  local apt=(${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive apt-get -y -q -o DPkg::Lock::Timeout=300)
+  # The lists may be old or absent; update only when something is missing.
+  { "${apt[@]}" update && "${apt[@]}" install --no-install-recommends $missing; } </dev/null >"$log" 2>&1 || {
+    tail -n 15 "$log" >&2
+    die "apt-get could not install the packages above; the whole output is in $log"
+  }
+}
+
+install_python_packages() {
+  local stamp=$root/.venv/kvcts-stamp want log=$root/build/install.log
+  local golden=$root/golden/requirements.txt tests=$root/harness/python/requirements.txt
+  # Made anew when a pin, the interpreter or the checkout's place changes.
+  want=$({ python3 -VV; command -v python3; printf '%s\n' "$root"; cat "$golden" "$tests"; } | sha256sum)
+  [[ -f $stamp && $(<"$stamp") == "$want" && -x $root/.venv/bin/python ]] && return 0
+  if [[ $install == 0 ]]; then
+    say "the Python environment .venv is missing or out of date and --no-install forbids making it: tests that need it are skipped"
+    return 0
+  fi
+  say "installing pinned Python packages into .venv"
+  mkdir -p "$root/build"
+  rm -rf "$root/.venv"
+  { python3 -m venv "$root/.venv" &&
+    "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install -r "$golden" -r "$tests"; } \
+    </dev/null >"$log" 2>&1 || {
+    tail -n 15 "$log" >&2
+    rm -rf "$root/.venv"
+    die "pip could not install the pinned Python packages; the whole output is in $log"
+  }
+  printf '%s\n' "$want" >"$stamp"
+}
+
+# ---- building -------------------------------------------------------------------------------------------------------
+# Processors, but never more than one job for 2 GiB of free memory (also of the control group's limit).
+job_count() {
+  local n by_memory limit
+  n=$(nproc)
+  by_memory=$(awk '/^MemAvailable:/ {print int($2 / 2097152)}' /proc/meminfo)
+  limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || true)
+  if [[ $limit =~ ^[0-9]+$ ]] && ((limit / 2147483648 < by_memory)); then by_memory=$((limit / 2147483648)); fi
+  ((by_memory < n)) && n=$by_memory
+  ((n > 0)) || n=1
+  echo "$n"
+}
+
+# build PRESET TARGET...: configures when there is no usable build folder, builds, shows output only of what fails.
+build() {
+  local preset=$1 dir=$root/build log
+  shift
+  [[ $preset == default ]] || dir=$root/build-$preset
+  log=$dir/build.log
+  mkdir -p "$dir"
+  # A folder made for another checkout (copied or moved) cannot be reused.
+  if [[ -f $dir/CMakeCache.txt ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$dir/CMakeCache.txt"; then
+    say "$dir was configured for another checkout: configuring anew"
+    rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles"
+  fi
+  if [[ ! -f $dir/build.ninja || ! -f $dir/CMakeCache.txt ]]; then
+    say "configuring ${dir#"$root/"}"
+    (cd "$root" && cmake --preset "$preset") >"$log" 2>&1 || (cd "$root" && cmake --fresh --preset "$preset") >"$log" 2>&1 || {
+      tail -n 30 "$log" >&2
+      die "cmake could not configure; the whole output is in $log"
+    }
+  fi
+  say "building ${dir#"$root/"} with $jobs jobs"
+  (cd "$root" && cmake --build --preset "$preset" -j "$jobs" --target "$@") >"$log" 2>&1 || {
+    grep -E -A12 'FAILED|error:' "$log" | head -n 60 >&2 || tail -n 30 "$log" >&2
+    die "the build failed; the whole output is in $log"
+  }
+}
+
+# ---- running --------------------------------------------------------------------------------------------------------
+run_suites() {
+  local kvcts=$root/build/bin/kvcts out rc worst=0 suite
+  out=$root/runs/$(date -u +%Y%m%d-%H%M%S)-$$
+  mkdir -p "$out"
+  for suite in smoke seeds golden crash; do
+    say "suite $suite"
+    rc=0
+    "$kvcts" run --suite "$suite" -j "$jobs" --out "$out/$suite" || rc=$?
+    # An interruption ends everything; the suite's own error (3) wins over a failed expectation (1).
+    ((rc == 130)) && exit 130
+    if ((rc == 1 && worst == 0)) || ((rc > 1)); then worst=$rc; fi
+  done
+  for suite in smoke seeds golden crash; do
+    [[ -f $out/$suite/index.html ]] && printf 'report: %s\n' "$out/$suite/index.html"
+  done
+  return "$worst"
+}
+
+while (($#)); do
+  case $1 in
+    -h | --help) usage; exit 0 ;;
+    --no-install) install=0; shift ;;
+    --jobs) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }; jobs=$2; shift 2 ;;
+    -*) status=2 die "unknown option '$1'; --help lists the options" ;;
+    *) break ;;
+  esac
+done
+verb=${1:-suites}
+[[ $# -gt 0 ]] && shift
+if [[ $verb =~ ^(self-test|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
+
+install_system_packages
+install_python_packages
+[[ $verb == install ]] && exit 0
+[[ -n $jobs ]] || jobs=$(job_count)
+[[ -x $root/.venv/bin/python ]] && export KVCTS_PYTHON=$root/.venv/bin/python
+
+case $verb in
+  self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" ;;
+  build) build default all ;;
+  suites) build default kvcts_programs; run_suites ;;
+  *) build default kvcts_programs; exec "$root/build/bin/kvcts" "$verb" "$@" ;;
+esac
