@@ -10,8 +10,9 @@
 
 namespace kvcts::kernels {
 
-/// What one block of the pool holds: slots [first_slot, first_slot + tokens) carry tokens first_token, first_token + 1, ... of a
-/// generation. Slots outside are not written (they keep their poison).
+/// What one block of the pool holds: slots [first_slot, first_slot + tokens) carry tokens first_token, first_token + 1, ...
+/// of a generation. Slots outside are not written (they keep their poison). A block or slot that a plane does not hold is
+/// passed over: another plane of the cache may hold it.
 struct BlockContent {
   std::int64_t block{0};
   std::uint32_t generation{0};
@@ -21,9 +22,11 @@ struct BlockContent {
   bool operator==(const BlockContent&) const = default;
 };
 
-/// Writes the tags of `plane` for these blocks into the allocation's bytes. Planes without a block axis are written once, with
-/// `unblocked_generation`, token 0. Bits of neighbours (the other nibble of a byte) are preserved. Throws layout::Error if the
-/// plane leaves `allocation`.
+/// Writes the tags of `plane` for these blocks into the allocation's bytes. An axis without modes has its origin's
+/// coordinate; a plane with neither block nor slot modes is written once, with `unblocked_generation`, token 0. All bits
+/// that are not codes of these blocks are preserved (also the other nibble of a byte). Coordinates that share bits: one of
+/// them wins. Throws layout::Error, before it writes anything, if the plane leaves `allocation`, a mode is not sane (extent,
+/// step >= 1), a coordinate is outside tag/1's ranges, or a high-nibble-first plane does not lie on whole nibbles.
 void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
               const TagKey& key, std::uint32_t unblocked_generation);
 

@@ -1,7 +1,7 @@
 // Poison: what every byte holds that should not be touched. CONTRACT (version 1); mix() and word() are those of tag.hpp:
 //
-//   4-byte words, little endian; the word at byte offset o = 4*i (i: u64) of a *memory file* (guards included, so guards, padding
-//   and free blocks differ by position) is
+//   4-byte words, little endian; the word at byte offset o = 4*i (i: u64) of a *memory file* (guards included, so guards,
+//   padding and free blocks differ by position) is
 //     w = (word(mix(key + (i >> 32)), i mod 2^32) & 0xeeeeeeee) | 0x22222222
 //   key = mix( mix(seed ^ 0x706f69736f6e) + ((side << 32) | (rank << 16) | allocation) )      rank, allocation < 2^16
 //

@@ -1,7 +1,7 @@
 // tag/1: the value of every element as a function of who it is.
 //
 // CONTRACT (version 1; golden files contain it: its speed may change, its value never).
-// All arithmetic is unsigned and wraps; u64 unless said otherwise. << binds tighter than + and |, as in the parentheses.
+// All arithmetic is unsigned and wraps; u64 unless said otherwise.
 //
 //   mix(z): z ^= z >> 30; z *= 0xbf58476d1ce4e5b9; z ^= z >> 27; z *= 0x94d049bb133111eb; z ^= z >> 31          (splitmix64)
 //
@@ -13,7 +13,8 @@
 //     x += hi32(row);  x *= 0x735a2d97;  x ^= x >> 15
 //
 // Channel c of a dtype of w bits takes bits [c*w mod 32, +w) of word(row, c*w div 32), bit 0 the least significant: a run of
-// channels is a run of little-endian words, so the inner loop works on 32-bit lanes whatever the dtype. The bits h become a code:
+// channels is a run of little-endian words, so the inner loop works on 32-bit lanes whatever the dtype. The bits h become a
+// code:
 //
 //   code = (h & AND) | OR
 //     fp32, fp16, bf16, the four fp8, e8m0:  OR = 3, AND clears bit w-2
@@ -22,17 +23,18 @@
 //   scale and global_scale components only (never data), whatever the dtype: bits 2..3 of the code are then replaced by
 //     (channel + token + head + layer + 2*kv) mod 4, so that a scale differs in its bits from each neighbour on every axis.
 //
-// What follows from it: floats are never 0, NaN, Inf or a power of two (bit w-2 is the top exponent bit, so |x| < 2; two mantissa
-// bits are set, so subnormals are no powers of two either), hence no scale is 1.0. Every e8m0 code is a power of two; bit 6
-// clear keeps out 1.0 (0x7f) and NaN (0xff). uint8 and int8 are never 0 or a power of two (int8 may be -1). int4 is never 0,
-// e2m1 never 0, 1.0, 2.0 or 4.0.
+// What follows from it: floats are never 0, NaN, Inf or a power of two (bit w-2 is the top exponent bit, so |x| < 2; two
+// mantissa bits are set, so subnormals are no powers of two either), hence no scale is 1.0. Every e8m0 code is a power of
+// two; bit 6 clear keeps out 1.0 (0x7f) and NaN (0xff). uint8 and int8 are never 0 or a power of two (int8 may be -1). int4
+// is never 0, e2m1 never 0, 1.0, 2.0 or 4.0.
 //
 // Poison (poison.hpp) has bits 0 and 4 of every byte clear, so bit 0 of every code of every dtype tells tag from poison.
 //
-// Fields: `component` as in layout.hpp (0 data, 1 scale, 2 global scale); `kv` 0 K, 1 V; `layer`, `head` in the model, not the
-// rank; `token` the position in its request; `generation` which request (or rewrite) wrote it; `channel` as in the coordinate (scale
-// groups in scale planes); `origin` 0 in ordinary passes (replicas are equal by right), rank + 1 in the provenance pass. Planes
-// without block and slot axes use token 0; an axis without modes has its origin's coordinate (head 0 where there is no head).
+// Fields: `component` as in layout.hpp (0 data, 1 scale, 2 global scale); `kv` 0 K, 1 V; `layer`, `head` in the model, not
+// the rank; `token` the position in its request; `generation` which request (or rewrite) wrote it; `channel` as in the
+// coordinate (scale groups in scale planes); `origin` 0 in ordinary passes (replicas are equal by right), rank + 1 in the
+// provenance pass. Planes without block and slot axes use token 0; an axis without modes has its origin's coordinate (head 0
+// where there is no head).
 #pragma once
 
 #include <cstdint>
@@ -74,7 +76,6 @@ void tag_row(std::uint64_t row_key, const RowId& row, layout::Dtype dtype, std::
 /// Free bits of one code: what a single element contributes against collisions in one pass. Scales have two fewer.
 int entropy_bits(layout::Dtype dtype, layout::Component component = layout::Component::data);
 /// Passes after which the smallest unit of `unit_elements` codes collides with p <= 2^-64: ceil(64 / (elements * entropy)).
-int deciding_passes(layout::Dtype dtype, std::int64_t unit_elements,
-                    layout::Component component = layout::Component::data);
+int deciding_passes(layout::Dtype dtype, std::int64_t unit_elements, layout::Component component = layout::Component::data);
 
 }  // namespace kvcts::kernels

@@ -1,0 +1,45 @@
+// The modes of one axis, multiplied out: which coordinates it has and how far each is from the plane's offset. A plane is
+// separable: a coordinate's bit is the plane's offset plus one such distance an axis, so nothing is looked up per element.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layout/layout.hpp"
+
+namespace kvcts::kernels {
+
+struct AxisEntry {
+  std::int64_t coord{0};
+  std::int64_t bit{0};  ///< from the plane's offset
+};
+
+class AxisTable {
+ public:
+  /// Needs a plane that check_plane() accepts.
+  AxisTable(const layout::Plane& plane, layout::Axis axis);
+
+  bool has_modes() const { return has_modes_; }
+  /// All entries, by coordinate, then by bit.
+  const std::vector<AxisEntry>& entries() const { return entries_; }
+  /// Appends the entries with lo <= coord < hi.
+  void within(std::int64_t lo, std::int64_t hi, std::vector<AxisEntry>& out) const;
+  /// Smallest distance between neighbours: how inner the axis is. Largest for an axis of one coordinate.
+  std::int64_t pitch() const { return pitch_; }
+
+ private:
+  std::vector<AxisEntry> entries_;
+  std::int64_t pitch_{INT64_MAX};
+  bool has_modes_{false};
+};
+
+/// Throws layout::Error unless modes are sane and every bit of the plane is inside `bytes` bytes. No overflow goes
+/// unnoticed.
+void check_plane(const layout::Plane& plane, int width, std::uint64_t bytes);
+/// Smallest and largest coordinate of an axis. Throws layout::Error on overflow.
+struct Extremes {
+  std::int64_t least{0}, most{0};
+};
+Extremes extremes(const layout::Plane& plane, layout::Axis axis);
+
+}  // namespace kvcts::kernels
