@@ -1,0 +1,157 @@
+"""One golden file: what is in it, and how it is written so that two runs give equal bytes."""
+
+import hashlib
+
+import h5py
+import ml_dtypes
+import numpy as np
+
+from . import FORMAT_VERSION, TAG_VERSION, GoldenError, dtypes
+
+ABOUT = """\
+Golden tensors of one KV-cache layout (KV-CTS). Made by golden/generate.py with NumPy views; no code is shared with the C++ suite.
+/geometries/<name>              attributes: the numbers; block_table: blocks of the one request in order; token_table[block, slot]: the
+                                token that each slot holds, -1 where nobody wrote.
+/coordinates/c<i>               who each element is: [layer, kv, token, head, channel] of records {layer, kv, block, slot, token, head,
+                                channel}. One array serves all dtypes; the planes link to it.
+/dtypes/<scheme>/memory/a<i>    the bytes of allocation i, as they lie in memory: tags where the request wrote, poison elsewhere.
+/dtypes/<scheme>/planes/p<i>    one leaf of the layout's text: 'tags' are the right-aligned codes of 'coordinates' (same shape);
+                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] say where every element of the pool
+                                starts, written or not. Data sets of equal content are one object with several names.
+Each data set has 'sha256', the SHA-256 of '<numpy dtype> <shape, x between>\\n' and its little-endian bytes."""
+
+RECORD = np.dtype([(name, "<i4") for name in ("layer", "kv", "block", "slot", "token", "head", "channel")])
+
+
+def versions():
+    """Of everything that took part in the making."""
+    return {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__, "h5py": h5py.__version__,
+            "hdf5": h5py.version.hdf5_version, "format": str(FORMAT_VERSION), "tag": str(TAG_VERSION)}
+
+
+def digest(array):
+    """Content digest of an array: dtype, shape and bytes."""
+    kind = array.dtype.str if array.dtype.names is None else "{" + ",".join(f"{n}:{array.dtype[n].str}" for n in array.dtype.names) + "}"
+    head = f"{kind} {'x'.join(map(str, array.shape))}\n"
+    return hashlib.sha256(head.encode() + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def content(layout, entries):
+    """{path: array} and {group path: attributes} of one layout. entries: [(scheme, geometry, cache)]."""
+    arrays, attributes = {}, {"/": {
+        "about": ABOUT, "layout": layout.name, "title": layout.title, "template": layout.template,
+        "kvcts_golden_format": FORMAT_VERSION, "tag_version": TAG_VERSION,
+        "tag_formula": "kernels/tag.hpp, contract version 1", "poison_formula": "kernels/poison.hpp, contract version 1",
+        "generator": "golden/generate.py", **{f"version_{k}": v for k, v in versions().items() if k not in ("format", "tag")}}}
+    known = {}  # digest of coordinates -> path
+    for scheme, geometry, cache in entries:
+        _geometry(geometry, cache, arrays, attributes)
+        top = f"/dtypes/{scheme.name}"
+        attributes[top] = {"dtype": scheme.name, "title": scheme.title, "data": scheme.data, "scale": scheme.scale or "none",
+                           "scale_group": scheme.group if scheme.scale else -1, "global_scale": scheme.global_scale or "none",
+                           "geometry": geometry.name, "x": scheme.x}
+        for i, allocation in enumerate(cache.allocations):
+            arrays[f"{top}/memory/a{i}"] = allocation.bytes
+        for i, plane in enumerate(cache.planes):
+            at = f"{top}/planes/p{i}"
+            tags, records = by_token(plane)
+            check_tags(plane, tags)
+            number = dtypes.values(plane.dtype, tags)
+            attributes[at] = {"text": plane.path, "component": plane.component, "dtype": plane.dtype, "bits": dtypes.bits(plane.dtype),
+                              "nibbles": "high first" if plane.high_nibble_first else "low first",
+                              "smallest_value": float(number.min()), "largest_value": float(number.max())}
+            arrays[f"{at}/tags"] = tags
+            arrays[f"{at}/bit"] = plane.bit.astype("<i8")
+            arrays[f"{at}/allocation"] = plane.allocation.astype("<i2")
+            home = known.setdefault(digest(records), f"/coordinates/c{len(known)}")
+            arrays[home] = records
+            arrays[f"{at}/coordinates"] = records
+    return arrays, attributes
+
+
+def _geometry(geometry, cache, arrays, attributes):
+    at = f"/geometries/{geometry.name}"
+    numbers = {k: getattr(geometry, k) for k in
+               ("layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "tokens", "generation")}
+    if attributes.setdefault(at, numbers) != numbers:
+        raise GoldenError(f"geometry {geometry.name} has two sets of numbers in one layout")
+    arrays[f"{at}/block_table"] = np.array(geometry.table, dtype="<i4")
+    arrays[f"{at}/token_table"] = cache.token_table.astype("<i4")
+
+
+def by_token(plane):
+    """(tags, records) of written elements as [layer, kv, token, head, channel]; planes without blocks have one token, 0."""
+    fields = plane.coordinates
+    token = fields["token"][0, 0, :, :, 0, 0]
+    order = np.argsort(token.ravel(), kind="stable")
+    order = order[token.ravel()[order] >= 0]
+
+    def pick(a):
+        moved = np.moveaxis(a, (2, 3), (0, 1)).reshape((-1,) + a.shape[:2] + a.shape[4:])
+        return np.moveaxis(moved[order], 0, 2)
+
+    tags = np.ascontiguousarray(pick(plane.codes))
+    records = np.empty(tags.shape, dtype=RECORD)
+    for name in RECORD.names:
+        records[name] = pick(fields[name])
+    return tags.astype(tags.dtype.newbyteorder("<")), records
+
+
+def check_tags(plane, tags):
+    """What the contract promises about values, asked of ml_dtypes: never 0, NaN, Inf; where there is room, no power of two."""
+    values = dtypes.values(plane.dtype, tags)
+    if not np.isfinite(values).all() or (values == 0).any():
+        raise GoldenError(f"plane '{plane.path}': a tag of {plane.dtype} is 0, NaN or Inf; tag/1 forbids it")
+    mantissa = np.abs(np.frexp(values)[0])
+    if plane.dtype not in ("int4", "e2m1", "e8m0") and ((mantissa == 0.5) & (values != -1)).any():
+        raise GoldenError(f"plane '{plane.path}': a tag of {plane.dtype} is a power of two; tag/1 forbids it")
+    if plane.component != "data" and (values == 1).any():
+        raise GoldenError(f"plane '{plane.path}': a scale of {plane.dtype} is 1.0; tag/1 forbids it")
+    if not (tags & 1).all():
+        raise GoldenError(f"plane '{plane.path}': a tag without bit 0 could be poison")
+
+
+def write(path, arrays, attributes):
+    """Writes a new file. Equal content becomes one object with several names; no time stamps, fixed library version bounds."""
+    with h5py.File(path, "w", libver=("v110", "v110")) as file:
+        for group, values in attributes.items():
+            node = file.require_group(group)
+            for name, value in values.items():
+                node.attrs.create(name, *_attribute(value))
+        first = {}
+        for name, array in arrays.items():
+            key = digest(array)
+            if key in first:
+                file[name] = file[first[key]]
+                continue
+            first[key] = name
+            packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True, "chunks": array.shape} if array.nbytes > 512 else {}
+            node = file.create_dataset(name, data=array, track_times=False, **packed)
+            node.attrs.create("sha256", *_attribute(key))
+    return first
+
+
+def _attribute(value):
+    if isinstance(value, str):
+        data = value.encode("utf-8")
+        return np.array(data, dtype=f"S{max(1, len(data))}"), None, h5py.string_dtype("utf-8", max(1, len(data)))
+    if isinstance(value, float):
+        return np.float64(value), None, np.dtype("<f8")
+    return np.int64(value), None, np.dtype("<i8")
+
+
+def read_arrays(path):
+    """{path: array} of every data set, by every name it has."""
+    found = {}
+
+    def walk(group, at):
+        for name in sorted(group):
+            node = group[name]
+            if isinstance(node, h5py.Dataset):
+                found[f"{at}/{name}"] = node[()]
+            else:
+                walk(node, f"{at}/{name}")
+
+    with h5py.File(path, "r") as file:
+        walk(file, "")
+    return found

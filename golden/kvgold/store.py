@@ -1,0 +1,119 @@
+"""The folder of golden files: its manifest, adding, checking, and never rewriting silently."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import FORMAT_VERSION, TAG_VERSION, GoldenError, catalogue, h5file
+
+MANIFEST = "MANIFEST.json"
+
+
+def sha256(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@dataclass
+class Made:
+    """What a layout should have: content, and why dtypes are missing."""
+
+    layout: object
+    arrays: dict = field(default_factory=dict)
+    attributes: dict = field(default_factory=dict)
+    dtypes: list = field(default_factory=list)
+    refused: dict = field(default_factory=dict)  # dtype -> reason
+
+
+class Store:
+    """golden/ and the catalogue it is made from."""
+
+    def __init__(self, golden, cases):
+        self.golden, self.cases = Path(golden), Path(cases)
+        self.plan = catalogue.load_plan(self.golden / "plan.yaml")
+        self.layouts, self.unreadable = catalogue.load_layouts(self.cases / "layouts")
+        self.schemes = catalogue.load_schemes(self.cases / "dtypes")
+        self.manifest = self.load_manifest()
+
+    # ---- manifest ---------------------------------------------------------------------------------------------------
+
+    def load_manifest(self):
+        path = self.golden / MANIFEST
+        if not path.exists():
+            return {"format": FORMAT_VERSION, "tag": TAG_VERSION, "files": {}}
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest.get("format") != FORMAT_VERSION:
+            raise GoldenError(f"{MANIFEST} has format {manifest.get('format')}, this generator writes {FORMAT_VERSION}")
+        return manifest
+
+    def save_manifest(self):
+        path = self.golden / MANIFEST
+        self.manifest["files"] = dict(sorted(self.manifest["files"].items()))
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(self.manifest, indent=1) + "\n", encoding="utf-8")
+        os.replace(new, path)
+
+    # ---- making -----------------------------------------------------------------------------------------------------
+
+    def make(self, name):
+        """Content of one layout's file, in memory."""
+        made = Made(self.layouts[name])
+        entries = []
+        for scheme in self.schemes.values():
+            try:
+                geometry, cache = catalogue.place(made.layout, scheme, self.plan)
+                entries.append((scheme, geometry, cache))
+                made.dtypes.append(scheme.name)
+            except GoldenError as error:
+                made.refused[scheme.name] = str(error)
+        if entries:
+            made.arrays, made.attributes = h5file.content(made.layout, entries)
+        return made
+
+    def write(self, name, made, replace=False):
+        """Writes one file and its manifest entry. An existing file is only replaced when told so."""
+        target = self.golden / f"{name}.h5"
+        if (target.exists() or target.name in self.manifest["files"]) and not replace:
+            raise GoldenError(f"{target.name} exists; golden files are never rewritten silently (use --replace {name})")
+        if not made.arrays:
+            raise GoldenError(f"{name}: no dtype of the catalogue fits at any geometry of plan.yaml; --list says why")
+        new = target.with_suffix(".new")
+        first = h5file.write(new, made.arrays, made.attributes)
+        os.replace(new, target)
+        self.manifest["files"][target.name] = {
+            "layout": name, "template": made.layout.template, "sha256": sha256(target), "bytes": target.stat().st_size,
+            "versions": h5file.versions(), "dtypes": made.dtypes, "datasets": {path: key for key, path in first.items()}}
+        self.save_manifest()
+
+    # ---- checking ---------------------------------------------------------------------------------------------------
+
+    def digests(self, name):
+        """{path: digest} of what is in a file, recomputed from its content."""
+        return {path: h5file.digest(array) for path, array in h5file.read_arrays(self.golden / f"{name}.h5").items()}
+
+    def check(self, name):
+        """Faults of one golden file against its manifest entry and against freshly made content; empty when all agree."""
+        file = f"{name}.h5"
+        entry, path = self.manifest["files"].get(file), self.golden / file
+        if entry is None:
+            return [f"{file} is not in {MANIFEST}"]
+        if not path.exists():
+            return [f"{file} is in {MANIFEST} but not in the folder"]
+        if sha256(path) != entry["sha256"]:
+            return [f"{file}: SHA-256 is {sha256(path)}, {MANIFEST} says {entry['sha256']}; restore it from version control"]
+        found = self.digests(name)
+        faults = [f"{file}{p}: content digest differs from {MANIFEST}" for p, key in entry["datasets"].items() if found.get(p) != key]
+        if name not in self.layouts:
+            return faults + [f"{file}: cases/layouts/{name}.yaml is gone or unreadable"]
+        made = self.make(name)
+        if made.layout.template != entry["template"]:
+            faults.append(f"{file}: made from template '{entry['template']}', the catalogue now says '{made.layout.template}'")
+        return faults + [f"{file}{line}" for line in difference(found, {p: h5file.digest(a) for p, a in made.arrays.items()})]
+
+
+def difference(old, new):
+    """Lines that say how two {path: digest} differ."""
+    lines = [f"{p}: only in the file ({old[p][:12]})" for p in sorted(old.keys() - new.keys())]
+    lines += [f"{p}: only in the new content ({new[p][:12]})" for p in sorted(new.keys() - old.keys())]
+    return lines + [f"{p}: {old[p][:12]} in the file, {new[p][:12]} made now" for p in sorted(old.keys() & new.keys()) if old[p] != new[p]]
