@@ -36,13 +36,24 @@ def digest(array):
     return hashlib.sha256(head.encode() + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
-def content(layout, entries):
-    """{path: array} and {group path: attributes} of one layout. entries: [(scheme, geometry, cache)]."""
+def dtype_digests(digests, geometries):
+    """{dtype: SHA-256 of the sorted lines '<path> <digest>' of all that one dtype needs}. geometries: {dtype: geometry name}."""
+    out = {}
+    for dtype, geometry in geometries.items():
+        tops = (f"/dtypes/{dtype}/", f"/geometries/{geometry}/")
+        lines = sorted(f"{path} {key}\n" for path, key in digests.items() if path.startswith(tops))
+        out[dtype] = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return out
+
+
+def content(layout, entries, key):
+    """{path: array} and {group path: attributes} of one layout. entries: [(scheme, geometry, cache)]; key: memory.Key."""
     arrays, attributes = {}, {"/": {
         "about": ABOUT, "layout": layout.name, "title": layout.title, "template": layout.template,
         "kvcts_golden_format": FORMAT_VERSION, "tag_version": TAG_VERSION,
         "tag_formula": "kernels/tag.hpp, contract version 1", "poison_formula": "kernels/poison.hpp, contract version 1",
-        "generator": "golden/generate.py", **{f"version_{k}": v for k, v in versions().items() if k not in ("format", "tag")}}}
+        "generator": "golden/generate.py", "seed": key.seed, "pass": key.pass_, "origin": key.origin, "side": key.side, "rank": key.rank,
+        **{f"version_{k}": v for k, v in versions().items() if k not in ("format", "tag")}}}
     known = {}  # digest of coordinates -> path
     for scheme, geometry, cache in entries:
         _geometry(geometry, cache, arrays, attributes)
@@ -115,6 +126,7 @@ def _create(path):
     """An empty file without time stamps. Version bounds 1.10: what Debian 12's library reads, and one index-free chunk a data set."""
     creation, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     creation.set_obj_track_times(False)
+    creation.set_attr_phase_change(64, 0)
     access.set_libver_bounds(h5py.h5f.LIBVER_V110, h5py.h5f.LIBVER_V110)
     return h5py.File(h5py.h5f.create(str(path).encode(), h5py.h5f.ACC_TRUNC, fcpl=creation, fapl=access))
 
@@ -123,6 +135,7 @@ def _group(file, path):
     """The group at `path`, made (with its parents) without time stamps."""
     quiet = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
     quiet.set_obj_track_times(False)
+    quiet.set_attr_phase_change(64, 0)  # attributes stay in the object header: 30 KiB less a file
     node = file["/"]
     for name in path.strip("/").split("/") if path != "/" else ():
         node = node[name] if name in node else h5py.Group(h5py.h5g.create(node.id, name.encode(), gcpl=quiet))

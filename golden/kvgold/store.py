@@ -22,7 +22,7 @@ class Made:
     layout: object
     arrays: dict = field(default_factory=dict)
     attributes: dict = field(default_factory=dict)
-    dtypes: list = field(default_factory=list)
+    dtypes: dict = field(default_factory=dict)   # dtype -> geometry name
     refused: dict = field(default_factory=dict)  # dtype -> reason
 
 
@@ -64,11 +64,11 @@ class Store:
             try:
                 geometry, cache = catalogue.place(made.layout, scheme, self.plan)
                 entries.append((scheme, geometry, cache))
-                made.dtypes.append(scheme.name)
+                made.dtypes[scheme.name] = geometry.name
             except GoldenError as error:
                 made.refused[scheme.name] = str(error)
         if entries:
-            made.arrays, made.attributes = h5file.content(made.layout, entries)
+            made.arrays, made.attributes = h5file.content(made.layout, entries, self.plan.key)
         return made
 
     def write(self, name, made, replace=False):
@@ -80,10 +80,12 @@ class Store:
             raise GoldenError(f"{name}: no dtype of the catalogue fits at any geometry of plan.yaml; --list says why")
         new = target.with_suffix(".new")
         first = h5file.write(new, made.arrays, made.attributes)
+        digests = {path: h5file.digest(array) for path, array in made.arrays.items()}
         os.replace(new, target)
         self.manifest["files"][target.name] = {
             "layout": name, "template": made.layout.template, "sha256": sha256(target), "bytes": target.stat().st_size,
-            "versions": h5file.versions(), "dtypes": made.dtypes, "datasets": {path: key for key, path in first.items()}}
+            "versions": h5file.versions(), "dtypes": h5file.dtype_digests(digests, made.dtypes),
+            "datasets": {path: key for key, path in first.items()}}
         self.save_manifest()
 
     # ---- checking ---------------------------------------------------------------------------------------------------
