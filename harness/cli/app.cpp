@@ -1,0 +1,97 @@
+#include "cli/app.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "cli/paths.hpp"
+#include "cli/verb.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+/// Errors are one line, whatever a library put into its text; bytes that would disturb a terminal are shown as '?'.
+std::string one_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n' || c == '\t') line += ' ';
+    else line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  constexpr std::size_t longest = 2000;
+  if (line.size() > longest) line = line.substr(0, longest) + " ...";
+  return line;
+}
+
+int fail(const std::string& who, const std::string& what, int status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s\n", who.c_str(), one_line(what).c_str());
+  return status;
+}
+
+std::string verb_names() {
+  std::string names;
+  for (const Verb& verb : verbs()) names += (names.empty() ? "" : ", ") + std::string(verb.name);
+  return names;
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv) {
+  std::string who = "kvcts";
+  try {
+    Globals globals;
+    CLI::App app{"KV-CTS: does a KV cache survive being registered and moved, byte for byte?", "kvcts"};
+    app.set_version_flag("--version", "kvcts " KVCTS_VERSION);
+    app.add_flag("--json", globals.json, "One JSON document on standard output");
+    app.add_option("--cases", globals.cases, "Folder of the catalogue (default: beside the program)")->type_name("DIR");
+    app.require_subcommand(1);
+    app.fallthrough();  // --json and --cases may also follow the verb
+    app.failure_message([](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
+
+    Action action;
+    for (const Verb& verb : verbs()) {
+      CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
+      sub->callback([&, declared = verb.declare(*sub, globals)] { action = declared; });
+    }
+    if (argc > 1 && argv[1][0] != '-' && argv[1][0] != '\0') {
+      const std::string wanted = argv[1];
+      const auto& all = verbs();
+      if (std::none_of(all.begin(), all.end(), [&](const Verb& v) { return v.name == wanted; })) {
+        return fail(who, "unknown verb '" + wanted + "'; verbs are " + verb_names(), exit_usage);
+      }
+      who += " " + wanted;
+    }
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      std::fputs(app.help().c_str(), stdout);
+      return exit_as_expected;
+    } catch (const CLI::CallForAllHelp&) {
+      std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
+      return exit_as_expected;
+    } catch (const CLI::CallForVersion& e) {
+      std::printf("%s\n", e.what());
+      return exit_as_expected;
+    } catch (const CLI::ParseError& e) {
+      if (argc <= 1) return fail(who, "expected a verb: " + verb_names() + "; `kvcts --help` describes them", exit_usage);
+      return fail(who, std::string(e.what()) + "; `" + who + " --help` lists the options", exit_usage);
+    }
+    if (globals.cases.empty()) {
+      globals.cases = default_cases();
+    } else if (!std::filesystem::is_directory(globals.cases)) {
+      return fail(who, "--cases expects a folder, found '" + globals.cases.string() + "'", exit_usage);
+    }
+    const int status = action();
+    if (std::fflush(stdout) != 0) return fail(who, "standard output cannot be written", exit_own_error);
+    return status;
+  } catch (const UsageError& e) {
+    return fail(who, e.what(), exit_usage);
+  } catch (const std::exception& e) {
+    return fail(who, e.what(), exit_own_error);
+  } catch (...) {
+    return fail(who, "an unknown error", exit_own_error);
+  }
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,124 @@
+#include "cli/child.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+namespace kvcts::cli {
+namespace {
+
+constexpr std::size_t max_output = 64 * 1024;
+
+struct Ended {
+  std::string output;
+  int status{0};          ///< as from waitpid
+  bool in_time{false};
+};
+
+/// Reads the pipe until its end or the deadline, then ends and reaps the child (and what it left in its process group).
+Ended collect(pid_t pid, int fd, std::chrono::milliseconds deadline) {
+  Ended ended;
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  std::array<char, 4096> buffer;
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    if (left <= 0) break;
+    pollfd wait{fd, POLLIN, 0};
+    if (poll(&wait, 1, static_cast<int>(left)) <= 0) continue;
+    const ssize_t n = read(fd, buffer.data(), buffer.size());
+    if (n <= 0) {
+      ended.in_time = true;
+      break;
+    }
+    if (ended.output.size() < max_output) ended.output.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  close(fd);
+  // A child that closed its output but does not end gets a moment of grace within the deadline.
+  while (ended.in_time && waitpid(pid, &ended.status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > end) ended.in_time = false;
+    usleep(500);
+  }
+  if (!ended.in_time) {
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL);
+    waitpid(pid, &ended.status, 0);
+  }
+  return ended;
+}
+
+}  // namespace
+
+ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {false, {}, std::string("no pipe: ") + std::strerror(errno)};
+  const pid_t pid = fork();
+  if (pid < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return {false, {}, std::string("no process: ") + std::strerror(errno)};
+  }
+  if (pid == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(ends[0]);
+    // Libraries chatter on standard output and error; the answer has a pipe of its own.
+    const int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
+    std::string text;
+    try {
+      text = "+" + question().dump();
+    } catch (const std::exception& e) {
+      text = std::string("-") + e.what();
+    }
+    for (std::size_t done = 0; done < text.size();) {
+      const ssize_t n = write(ends[1], text.data() + done, text.size() - done);
+      if (n <= 0) break;
+      done += static_cast<std::size_t>(n);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  const Ended ended = collect(pid, ends[0], deadline);
+  if (!ended.in_time) return {false, {}, "no answer within " + std::to_string(deadline.count()) + " ms"};
+  if (WIFSIGNALED(ended.status)) return {false, {}, std::string("ended by SIG") + sigabbrev_np(WTERMSIG(ended.status))};
+  if (ended.output.empty()) return {false, {}, "ended with status " + std::to_string(WEXITSTATUS(ended.status)) + " and no answer"};
+  if (ended.output.front() == '-') return {false, {}, ended.output.substr(1)};
+  auto value = nlohmann::json::parse(ended.output.substr(1), nullptr, false);
+  if (value.is_discarded()) return {false, {}, "answered with something that is not JSON"};
+  return {true, std::move(value), {}};
+}
+
+ProgramAnswer ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds deadline) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  std::vector<char*> raw;
+  for (const auto& a : argv) raw.push_back(const_cast<char*>(a.c_str()));
+  raw.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return {};
+  }
+  if (pid == 0) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(open("/dev/null", O_RDONLY), 0);
+    dup2(ends[1], 1);
+    dup2(ends[1], 2);
+    execvp(raw[0], raw.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  Ended ended = collect(pid, ends[0], deadline);
+  if (!ended.in_time || !WIFEXITED(ended.status) || WEXITSTATUS(ended.status) == 127) return {-1, std::move(ended.output)};
+  return {WEXITSTATUS(ended.status), std::move(ended.output)};
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,39 @@
+// What this machine has. Each probe fills one section; none may crash or hang the doctor (see child.hpp).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace kvcts::cli::doctor {
+
+enum class State { fact, good, missing, broken };
+std::string_view name(State state);
+
+struct Finding {
+  std::string key;          ///< stable, for --json: "ptrace"
+  State state{State::fact};
+  std::string text;         ///< what was found, in words
+  std::string consequence;  ///< what is lost without it and what to do; "" when nothing is
+  nlohmann::json value;     ///< the same for programs: number, string, list; null = nothing found
+};
+
+struct Section {
+  std::string title;        ///< "processor", "GPUs", ...
+  std::vector<Finding> findings;
+};
+
+Section processor();
+Section memory();
+Section watching();   ///< what evidence of hangs needs: ptrace, eu-stack, gdb
+Section gpus();
+Section cuda();       ///< driver, toolkit, cuDNN
+Section rdma();       ///< RDMA devices, GPUDirect RDMA
+Section engines();    ///< plug-ins: found, loaded, self-test
+Section python();
+Section golden();
+
+/// First line of a file without its newline; "" when it cannot be read.
+std::string first_line(const std::string& path);
+
+}  // namespace kvcts::cli::doctor

@@ -1,0 +1,89 @@
+// Engines: which plug-ins are there, do they load, and do bytes arrive? Each is tried in a process of its own, as workers do it.
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+#include "cli/child.hpp"
+#include "cli/doctor/doctor.hpp"
+#include "transport/session.hpp"
+
+namespace kvcts::cli::doctor {
+namespace {
+
+using namespace kvcts::transport;
+constexpr std::size_t test_bytes = 64 * 1024;
+
+/// A memory file mapped here.
+struct Mapped {
+  int fd{-1};
+  std::uint8_t* bytes{nullptr};
+};
+Mapped make_memory() {
+  Mapped m;
+  m.fd = memfd_create("kvcts-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (m.fd < 0 || ftruncate(m.fd, test_bytes) != 0) throw std::runtime_error(std::string("no memory file: ") + std::strerror(errno));
+  void* at = mmap(nullptr, test_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m.fd, 0);
+  if (at == MAP_FAILED) throw std::runtime_error(std::string("no mapping: ") + std::strerror(errno));
+  m.bytes = static_cast<std::uint8_t*>(at);
+  return m;
+}
+
+/// Loads the plug-in, moves 64 KiB from one agent of this process to another, compares. Says what it is.
+nlohmann::json try_engine(const std::string& stem) {
+  const auto plugin = Plugin::load(find_plugin(stem));
+  nlohmann::json answer{{"name", plugin->engine()}, {"version", plugin->version()}, {"file", plugin->origin()}, {"self_test", "passed"}};
+  try {
+    Session producer(plugin, {"doctor/producer", Role::producer, {}}), consumer(plugin, {"doctor/consumer", Role::consumer, {}});
+    const Mapped from = make_memory(), to = make_memory();
+    for (std::size_t i = 0; i < test_bytes; ++i) from.bytes[i] = static_cast<std::uint8_t>(i * 131 + (i >> 8));
+    const auto region = [](const Mapped& m) {
+      Region r;
+      r.address = m.bytes;
+      r.bytes = test_bytes;
+      r.fd = m.fd;
+      return r;
+    };
+    const RegionId local = producer.register_region(region(from)), remote = consumer.register_region(region(to));
+    const std::string metadata = consumer.metadata(std::span(&remote, 1));
+    const PeerId peer = producer.add_peer(metadata);
+    const RequestId request = producer.post(peer, Op::write, {{local, 0, 0, 0, test_bytes}});
+    while (!producer.poll(request).done) consumer.progress();
+    producer.release(request);
+    producer.flush(peer);
+    if (std::memcmp(from.bytes, to.bytes, test_bytes) != 0) answer["self_test"] = "failed: the bytes that arrived differ from those sent";
+    answer["facts"] = producer.facts();
+  } catch (const std::exception& e) {
+    answer["self_test"] = std::string("failed: ") + e.what();
+  }
+  return answer;
+}
+
+}  // namespace
+
+Section engines() {
+  Section s{"engines", {}};
+  for (const std::string& stem : list_plugins()) {
+    if (stem.find("fixture") != std::string::npos || stem.find("crash") != std::string::npos) continue;  // they break on purpose
+    const ChildAnswer answer = ask_child([&] { return try_engine(stem); }, std::chrono::seconds(10));
+    if (!answer.ok) {
+      s.findings.push_back({stem, State::broken, "cannot be used: " + answer.error, "cases with this engine are SKIPPED", nullptr});
+      continue;
+    }
+    const std::string test = answer.value["self_test"];
+    const bool good = test == "passed";
+    s.findings.push_back({stem, good ? State::good : State::broken,
+                          fmt::format("{} {}, self-test {}", answer.value["name"].get<std::string>(), answer.value["version"].get<std::string>(), test),
+                          good ? "" : "cases with this engine will fail or be SKIPPED", answer.value});
+  }
+  if (s.findings.empty()) {
+    s.findings.push_back({"plug-ins", State::missing, "no engine plug-in is installed beside the program",
+                          "no case can run; build the target kvcts_programs, or install whole", nullptr});
+  }
+  return s;
+}
+
+}  // namespace kvcts::cli::doctor

@@ -1,0 +1,31 @@
+// A verb of the program: a name, one line of help, and a function that declares its options and returns its action.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/exit.hpp"
+
+namespace kvcts::cli {
+
+/// Options that every verb has.
+struct Globals {
+  bool json{false};              ///< --json: one JSON document on standard output, nothing else there
+  std::filesystem::path cases;   ///< --cases: the catalogue; default lies beside the program
+};
+
+using Action = std::function<int()>;
+
+struct Verb {
+  std::string_view name, summary;
+  Action (*declare)(CLI::App& app, const Globals& globals);
+};
+
+/// All verbs in the order of the help text (verbs.cpp: one line each).
+const std::vector<Verb>& verbs();
+
+}  // namespace kvcts::cli

@@ -1,0 +1,13 @@
+#include "cli/verbs/verbs.hpp"
+
+namespace kvcts::cli {
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> table{
+      {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},
+      {"doctor", "What this machine has, and what is skipped for want of what", declare_doctor},
+  };
+  return table;
+}
+
+}  // namespace kvcts::cli

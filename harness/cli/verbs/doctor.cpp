@@ -1,0 +1,67 @@
+// kvcts doctor: what this machine has, and what is lost for want of what.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "cli/doctor/doctor.hpp"
+#include "cli/verbs/verbs.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using namespace doctor;
+
+/// Sections in the order in which they are shown: one line each.
+std::vector<Section> examine() {
+  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(), python(), golden()};
+}
+
+nlohmann::json as_json(const std::vector<Section>& sections) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const Section& s : sections) {
+    for (const Finding& f : s.findings) {
+      nlohmann::json entry{{"state", name(f.state)}, {"text", f.text}, {"value", f.value}};
+      if (!f.consequence.empty()) entry["consequence"] = f.consequence;
+      out[s.title][f.key] = std::move(entry);
+    }
+  }
+  return out;
+}
+
+std::string_view mark(State state) {
+  switch (state) {
+    case State::good: return "ok";
+    case State::missing: return "--";
+    case State::broken: return "!!";
+    case State::fact: break;
+  }
+  return "  ";
+}
+
+int examine_and_print(const Globals& globals) {
+  const std::vector<Section> sections = examine();
+  if (globals.json) {
+    fmt::print("{}\n", as_json(sections).dump(2));
+    return exit_as_expected;
+  }
+  std::vector<std::string> consequences;
+  for (const Section& s : sections) {
+    fmt::print("{}\n", s.title);
+    for (const Finding& f : s.findings) {
+      fmt::print("  {} {:<22} {}\n", mark(f.state), f.key, f.text);
+      if (!f.consequence.empty()) consequences.push_back(fmt::format("{} ({}): {}", f.key, s.title, f.consequence));
+    }
+  }
+  fmt::print("what is lost for want of what\n");
+  for (const std::string& c : consequences) fmt::print("  {}\n", c);
+  if (consequences.empty()) fmt::print("  nothing\n");
+  return exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_doctor(CLI::App&, const Globals& globals) {
+  return [&globals] { return examine_and_print(globals); };
+}
+
+}  // namespace kvcts::cli

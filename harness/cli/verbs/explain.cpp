@@ -1,0 +1,74 @@
+// kvcts explain: what a word of the suite means.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "catalogue/nearest.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "cli/words.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+nlohmann::json as_json(const Word& w) {
+  return {{"kind", w.kind}, {"name", w.name}, {"meaning", w.meaning}, {"advice", w.advice}};
+}
+
+void print(const Word& w) {
+  fmt::print("{} ({})\n  {}\n", w.name, w.kind, w.meaning);
+  if (!w.advice.empty()) fmt::print("  {}\n", w.advice);
+}
+
+/// "read-back", "xfail" and "as-expected" are accepted for "read back", "XFAIL" and "as expected".
+std::string folded(std::string text) {
+  for (char& c : text) c = c == ' ' || c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+int list_words(const Globals& globals) {
+  if (globals.json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Word& w : words()) all.push_back(as_json(w));
+    fmt::print("{}\n", all.dump(2));
+    return exit_as_expected;
+  }
+  std::string kind;
+  for (const Word& w : words()) {
+    if (w.kind != kind) fmt::print("{}{}\n", kind.empty() ? "" : "\n", kind = w.kind);
+    fmt::print("  {:<27} {}\n", w.name, w.meaning);
+  }
+  return exit_as_expected;
+}
+
+int explain(const std::string& subject, const Globals& globals) {
+  if (subject.empty()) return list_words(globals);
+  std::vector<const Word*> found;
+  for (const Word& w : words()) {
+    if (folded(w.name) == folded(subject)) found.push_back(&w);
+  }
+  if (found.empty()) {
+    std::vector<std::string> names;
+    for (const Word& w : words()) names.push_back(w.name);
+    throw UsageError(fmt::format("expected a fault class, an outcome, a verdict, a phase, a kind of evidence or a case id, found '{}'{}", subject,
+                                 catalogue::suggestion(subject, names)));
+  }
+  if (globals.json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Word* w : found) all.push_back(as_json(*w));
+    fmt::print("{}\n", all.dump(2));
+  } else {
+    for (const Word* w : found) print(*w);
+  }
+  return exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_explain(CLI::App& app, const Globals& globals) {
+  auto subject = std::make_shared<std::string>();
+  app.add_option("SUBJECT", *subject, "Fault class, outcome, verdict, phase, kind of evidence, or case id; none: the list of words");
+  return [subject, &globals] { return explain(*subject, globals); };
+}
+
+}  // namespace kvcts::cli

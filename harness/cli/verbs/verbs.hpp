@@ -1,0 +1,11 @@
+// The declare function of every verb; verbs.cpp lists them.
+#pragma once
+
+#include "cli/verb.hpp"
+
+namespace kvcts::cli {
+
+Action declare_doctor(CLI::App& app, const Globals& globals);
+Action declare_explain(CLI::App& app, const Globals& globals);
+
+}  // namespace kvcts::cli
