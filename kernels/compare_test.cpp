@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "kernels/generate.hpp"
+#include "kernels/isa.hpp"
+
+namespace kvcts::kernels {
+namespace {
+
+// More cases than RapidCheck's hundred, unless the environment says otherwise.
+[[maybe_unused]] const int more_cases = setenv("RC_PARAMS", "max_success=2000", 0);
+
+std::vector<std::uint8_t> noise(std::size_t size) {
+  std::vector<std::uint8_t> out(size);
+  std::uint32_t state = 1;
+  for (auto& byte : out) byte = static_cast<std::uint8_t>((state = state * 1664525u + 1013904223u) >> 24);
+  return out;
+}
+
+TEST(Compare, EqualIsEqual) {
+  const auto a = noise(100000);
+  EXPECT_EQ(compare(a, a).wrong_bytes, 0);
+  EXPECT_TRUE(compare(a, a).first.empty());
+  EXPECT_EQ(compare({}, {}).wrong_bytes, 0);
+}
+
+TEST(Compare, OneWrongByteIsFoundAtEveryPlaceAndAlignment) {
+  auto a = noise(300), b = a;
+  for (std::size_t from = 0; from < 70; ++from) {
+    for (std::size_t at = from; at < a.size(); ++at) {
+      b[at] ^= static_cast<std::uint8_t>(1u << (at % 8));
+      const Difference found = compare(std::span(b).subspan(from), std::span(a).subspan(from));
+      ASSERT_EQ(found.wrong_bytes, 1);
+      ASSERT_EQ(found.first, std::vector<std::int64_t>{static_cast<std::int64_t>(at - from)});
+      b[at] = a[at];
+    }
+  }
+}
+
+TEST(Compare, OneWrongByteIsFoundAcrossChunks) {
+  auto a = noise(3 * 8192 + 5), b = a;
+  for (std::size_t at = 0; at < a.size(); ++at) {
+    b[at] = static_cast<std::uint8_t>(~b[at]);
+    const Difference found = compare(b, a);
+    ASSERT_EQ(found.wrong_bytes, 1);
+    ASSERT_EQ(found.first, std::vector<std::int64_t>{static_cast<std::int64_t>(at)});
+    b[at] = a[at];
+  }
+}
+
+TEST(Compare, EveryByteWrongIsCounted) {
+  const auto a = noise(200001);
+  auto b = a;
+  for (auto& byte : b) byte ^= 0x80;
+  const Difference found = compare(b, a, 3);
+  EXPECT_EQ(found.wrong_bytes, 200001);
+  EXPECT_EQ(found.first, (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(compare(b, a, 0).wrong_bytes, 200001);
+  EXPECT_TRUE(compare(b, a, 0).first.empty());
+}
+
+RC_GTEST_PROP(Compare, FindsExactlyTheInjectedDifferences, ()) {
+  const auto size = *rc::gen::inRange<std::size_t>(1, 40000);
+  const auto places = *rc::gen::container<std::set<std::size_t>>(rc::gen::inRange<std::size_t>(0, size));
+  const auto limit = *rc::gen::inRange<std::size_t>(0, 40);
+  const auto shift_a = *rc::gen::inRange<std::size_t>(0, 64), shift_b = *rc::gen::inRange<std::size_t>(0, 64);
+  const auto data = noise(size);
+  std::vector<std::uint8_t> a(shift_a + size), b(shift_b + size);
+  std::copy(data.begin(), data.end(), a.begin() + static_cast<std::ptrdiff_t>(shift_a));
+  std::copy(data.begin(), data.end(), b.begin() + static_cast<std::ptrdiff_t>(shift_b));
+  for (const std::size_t place : places) a[shift_a + place] ^= *rc::gen::inRange<std::uint8_t>(1, 255);
+  const Difference found = compare(std::span(a).subspan(shift_a), std::span(b).subspan(shift_b), limit);
+  RC_ASSERT(found.wrong_bytes == static_cast<std::int64_t>(places.size()));
+  std::vector<std::int64_t> expected(places.begin(), places.end());
+  expected.resize(std::min(limit, expected.size()));
+  RC_ASSERT(found.first == expected);
+}
+
+TEST(Compare, SizesMustAgree) {
+  const auto a = noise(10);
+  EXPECT_THROW(compare(a, std::span(a).first(9)), layout::Error);
+}
+
+TEST(Digest, IsXxh3) {
+  // XXH3-64 of the empty input, seed 0: xxHash 0.8.1, cli/xsum_sanity_check.c (XSUM_XXH3_testdata, first entry).
+  EXPECT_EQ(digest({}), 0x2d06800538d394c2u);
+  const auto a = noise(5000);
+  auto b = a;
+  b[4999] ^= 1;
+  EXPECT_NE(digest(a), digest(b));
+  EXPECT_EQ(digest(a), digest(std::vector(a)));
+}
+
+// Every instruction set gives the same bytes and counts, whichever this machine would choose.
+TEST(Isa, AllAgree) {
+  const auto isas = usable_isas();
+  ASSERT_EQ(isas.front().name, "baseline");
+  EXPECT_EQ(&best_isa(), &isas.back());
+  for (int kind = 0; kind < lane_kinds; ++kind) {
+    for (std::size_t bytes = 0; bytes < 300; ++bytes) {
+      const auto written = [&](const Isa& isa) {
+        std::vector<std::uint8_t> out(3 * bytes + 64, 0x5a);
+        std::vector<LaneRow> rows;
+        for (std::uint32_t r = 0; r < 3; ++r) {
+          rows.push_back({0x9123456789abcdefu * (r + 1), out.data() + r * (bytes + 3) + 1, r, r + 1});
+        }
+        isa.rows(LaneKind(kind))(rows, {static_cast<std::uint32_t>(bytes), bytes, 0xb3ffb3ffu});
+        return out;
+      };
+      const auto expected = written(isas.front());
+      for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << bytes;
+    }
+  }
+  const auto a = noise(70000);
+  auto b = a;
+  for (std::size_t k = 0; k < b.size(); k += 1 + k % 7) b[k] ^= 1;
+  for (std::size_t n = 0; n < a.size(); n += n < 700 ? 1 : 4999) {
+    std::size_t expected = 0;
+    for (std::size_t k = 0; k < n; ++k) expected += a[k] != b[k];
+    for (const Isa& isa : isas) ASSERT_EQ(isa.count(a.data(), b.data(), n), expected) << isa.name << " " << n;
+  }
+}
+
+}  // namespace
+}  // namespace kvcts::kernels
