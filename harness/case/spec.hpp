@@ -69,6 +69,7 @@ struct CaseSpec {
   nlohmann::json engine_options = nlohmann::json::object();
   std::string op{"write"};
   std::string ids{"shuffled"};                ///< block ids where a request names none: shuffled | identity | reversed
+  std::string content{"tags"};                ///< what the producer holds: tags | golden (bytes of a golden file)
   std::uint64_t seed{1};
   SideSpec producer, consumer;
   std::vector<RequestSpec> requests;          ///< empty: one request of geometry.tokens
