@@ -19,7 +19,9 @@
 //   open     {key, case: <to_json(ResolvedCase)>}          -> ok {files:[{side, region, name, size, base, bytes}], total_bytes} + fds
 //            phases allocate. Files are memfds sealed against shrinking and growing; base = guard + misalign; size = whole file.
 //   fill     {key, pass}                                   -> ok {bytes, ns}            phase generate (poison + tags, both sides)
-//   compare  {key, pass, events:[...], moved, planned, may_differ: bool}                phases read back, compare, diagnose
+//   compare  {key, pass, events:[...], moved, planned, transferred: bool, state: bool}  phases read back, compare, diagnose
+//            transferred false: the case ended before any byte may move (refusal, exception): the destination must be untouched.
+//            Leave moved/planned out when they are not known. `outcome` in the reply speaks of bytes and counts only.
 //            -> ok {wrong_bytes, first_wrong:[WrongByte], checked_bytes, expected_bytes, source_changed, state: "complete|partial|
 //                   untouched|other", diagnosis:{...}, outcome, class, message, ns:{compare, diagnose}, output:{...reader...}}
 //            events: what workers replied or raised, in order (the diagnoser sees them; never the case's expected outcome).

@@ -1,0 +1,66 @@
+// What /proc says about processes: who descends from whom, who carries a mark, how much memory and time they use.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcts::process {
+
+/// Name of the environment variable that marks a worker and all that descends from it: KVCTS_WORKER=<run>/<lane>/<ordinal>.
+inline constexpr std::string_view mark_variable = "KVCTS_WORKER";
+
+/// One line of /proc/PID/stat.
+struct ProcessStat {
+  pid_t pid{0}, parent{0}, group{0}, session{0};
+  char state{'?'};              ///< R S D T t Z X ...
+  std::uint64_t cpu_ticks{0};   ///< user + system, in clock ticks
+  std::uint64_t start_ticks{0}; ///< since boot; tells a pid from its reuse
+  std::string command;
+  bool dead() const { return state == 'Z' || state == 'X'; }
+};
+
+/// nullopt: no such process (any more).
+std::optional<ProcessStat> read_stat(pid_t pid);
+/// All processes that /proc shows (threads are not listed).
+std::vector<ProcessStat> all_processes();
+/// Value of `variable` in the environment the process was started with; "" if it has none or may not be read.
+std::string environment_of(pid_t pid, std::string_view variable);
+/// The process that thread (or process) `id` belongs to; 0 if gone.
+pid_t thread_group_of(pid_t id);
+/// Resident bytes now; 0 if gone.
+std::uint64_t resident_bytes(pid_t pid);
+/// A whole /proc file, or the reason why it cannot be read ("(Permission denied)").
+std::string read_proc_text(pid_t pid, std::string_view file);
+/// A file as it is; "" if it cannot be read.
+std::string read_text_file(const std::string& path);
+
+/// Processes of `all` that descend from one of `roots` (roots not included), by chains of parents.
+std::vector<ProcessStat> descendants(const std::vector<ProcessStat>& all, const std::vector<pid_t>& roots);
+
+/// True if `mark` is `wanted` or, where wanted ends in '/', begins with it.
+bool mark_matches(std::string_view mark, std::string_view wanted);
+
+/// Says cheaply whether any process or thread was created since the last look (the last pid that the kernel handed out), and
+/// which ids those are. One pread of an open file where nothing happened.
+class PidWatch {
+ public:
+  PidWatch();
+  ~PidWatch();
+  PidWatch(const PidWatch&) = delete;
+  PidWatch& operator=(const PidWatch&) = delete;
+  /// The last id handed out; -1 if the machine does not say.
+  std::int64_t last() const;
+  /// Ids that exist now among those handed out after `before` (processes and threads alike).
+  std::vector<pid_t> created_since(std::int64_t before) const;
+
+ private:
+  int fd_{-1};
+  std::int64_t highest_{0};
+};
+
+}  // namespace kvcts::process

@@ -1,0 +1,330 @@
+#include "process/warden.hpp"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "process/procfs.hpp"
+#include "process/status_view.hpp"
+
+extern char** environ;  // NOLINT
+
+namespace kvcts::process {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kill_patience_ns = 5'000'000'000;  // SIGKILL works at once, except on a process in D state
+constexpr int scan_interval_ms = 4;
+
+struct Child {
+  std::uint64_t id{0};
+  std::string mark;
+};
+
+struct Kill {
+  std::uint64_t id{0};
+  std::vector<pid_t> roots;      ///< with all that descends from them
+  std::string mark;              ///< with all that carries it
+  std::set<pid_t> killed;
+  std::int64_t since_ns{0};
+  int clean_scans{0};
+};
+
+/// Everything that execve needs, made before fork(): a child may only call async-signal-safe functions.
+struct Image {
+  std::vector<std::string> text, variables;
+  std::vector<char*> argv, envp;
+};
+
+Image make_image(const json& request) {
+  Image image;
+  for (const json& argument : request.at("argv")) image.text.push_back(argument.get<std::string>());
+  if (image.text.empty()) throw std::runtime_error("spawn: expected at least one argument, found none");
+  const json own = request.value("env", json::object());
+  const std::string mark = request.value("mark", "");
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const std::string key(variable.substr(0, variable.find('=')));
+    if (key != mark_variable && !own.contains(key)) image.variables.emplace_back(variable);
+  }
+  for (const auto& [key, value] : own.items())
+    if (!value.is_null() && key != mark_variable)
+      image.variables.push_back(key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+  if (!mark.empty()) image.variables.push_back(std::string(mark_variable) + "=" + mark);
+  for (std::string& entry : image.text) image.argv.push_back(entry.data());
+  for (std::string& entry : image.variables) image.envp.push_back(entry.data());
+  image.argv.push_back(nullptr);
+  image.envp.push_back(nullptr);
+  return image;
+}
+
+void limit(int resource, rlim_t value) {
+  const rlimit both{value, value};
+  ::setrlimit(static_cast<__rlimit_resource>(resource), &both);
+}
+
+/// Runs in the child between fork() and execve(). Never returns. `fds` lie above their targets.
+[[noreturn]] void become(const Image& image, const std::vector<int>& fds, pid_t warden, rlim_t memory_limit, int report) {
+  ::setsid();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != warden) ::_exit(127);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+  limit(RLIMIT_CORE, 0);
+#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer's shadow counts as private memory
+  if (memory_limit != 0) limit(RLIMIT_DATA, memory_limit);
+#else
+  (void)memory_limit;
+#endif
+  // When memory runs out the kernel should choose code under test, not what watches it.
+  if (const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); score >= 0) {
+    [[maybe_unused]] const auto written = ::write(score, "500", 3);
+    ::close(score);
+  }
+  bool good = true;
+  const int null = ::open("/dev/null", O_RDONLY);
+  good = good && null >= 0 && ::dup2(null, 0) == 0;
+  int target = 1;
+  for (const int fd : fds) good = good && ::dup2(fd, target++) >= 0;
+  if (good && ::dup2(report, target) == target) {  // report is the last descriptor that survives, until execve
+    ::fcntl(target, F_SETFD, FD_CLOEXEC);
+    report = target;
+    ::close_range(static_cast<unsigned>(target) + 1, ~0u, 0);
+    ::execve(image.argv[0], image.argv.data(), image.envp.data());
+  }
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(report, &error, sizeof(error));
+  ::_exit(127);
+}
+
+class Warden {
+ public:
+  Warden(UniqueFd socket, std::string run) : channel_(std::move(socket)), run_(std::move(run)), self_(::getpid()) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::signal(SIGPIPE, SIG_IGN);
+    sigset_t watched;
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGCHLD);
+    ::sigprocmask(SIG_BLOCK, &watched, nullptr);
+    signals_.reset(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+
+  void serve() {
+    try {
+      for (;;) {
+        step();
+        while (auto request = channel_.pump()) answer(*request);
+      }
+    } catch (const FrameError&) {
+      // The supervisor is gone (or talks nonsense, which is the same): nothing may be left.
+    }
+    end_everything();
+  }
+
+ private:
+  void step() {
+    channel_.flush();
+    pollfd entries[2] = {{channel_.fd(), static_cast<short>(POLLIN | (channel_.has_output() ? POLLOUT : 0)), 0},
+                         {signals_.get(), POLLIN, 0}};
+    ::poll(entries, 2, kills_.empty() ? -1 : scan_interval_ms);
+    if (entries[1].revents != 0) {
+      signalfd_siginfo info[16];
+      while (::read(signals_.get(), info, sizeof(info)) > 0) {}
+      reap();
+    }
+    if (!kills_.empty()) {
+      reap();
+      scan();
+    }
+  }
+
+  void answer(const Message& request) {
+    const std::string op = request.body.value("op", "");
+    if (op == "spawn") {
+      spawn(request);
+    } else if (op == "kill" || op == "kill-pids") {
+      Kill kill;
+      kill.id = request.body.value("id", std::uint64_t{0});
+      kill.mark = request.body.value("mark", "");
+      kill.since_ns = now_ns();
+      kill.roots = request.body.value("pids", std::vector<pid_t>{});
+      if (op == "kill") {
+        if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
+          kill.roots.push_back(known->second.first);
+          kill.mark = known->second.second;
+        }
+      }
+      kills_.push_back(std::move(kill));
+    } else {
+      throw FrameError(FrameFault::malformed, "unknown request '" + op + "'");
+    }
+  }
+
+  void spawn(const Message& request) {
+    const auto id = request.body.at("id").get<std::uint64_t>();
+    const auto failed = [&](const std::string& text) {
+      channel_.queue({{"event", "spawn-failed"}, {"id", id}, {"text", text}});
+    };
+    Image image;
+    try {
+      image = make_image(request.body);
+    } catch (const std::exception& error) {
+      return failed(error.what());
+    }
+    int report[2];
+    if (::pipe2(report, O_CLOEXEC) != 0) return failed(std::string("pipe: ") + std::strerror(errno));
+    UniqueFd report_in(report[0]), report_out(report[1]);
+    // The child moves descriptors to 1, 2, 3, ...: lift all sources above the highest target first.
+    const int above = static_cast<int>(request.fds.size()) + 16;
+    std::vector<UniqueFd> lifted;
+    std::vector<int> fds;
+    for (const UniqueFd& fd : request.fds) {
+      lifted.emplace_back(::fcntl(fd.get(), F_DUPFD_CLOEXEC, above));
+      fds.push_back(lifted.back().get());
+    }
+    UniqueFd lifted_report(::fcntl(report_out.get(), F_DUPFD_CLOEXEC, above));
+    report_out.reset();
+    const std::string mark = request.body.value("mark", "");
+    const pid_t pid = ::fork();
+    if (pid == 0) become(image, fds, self_, request.body.value("memory_limit", std::uint64_t{0}), lifted_report.get());
+    if (pid < 0) return failed(std::string("fork: ") + std::strerror(errno));
+    lifted_report.reset();
+    children_[pid] = Child{id, mark};
+    spawned_[id] = {pid, mark};
+    int error = 0;
+    ssize_t got = 0;
+    do {
+      got = ::read(report_in.get(), &error, sizeof(error));
+    } while (got < 0 && errno == EINTR);
+    if (got == static_cast<ssize_t>(sizeof(error))) return failed(image.text.front() + ": " + std::strerror(error));
+    channel_.queue({{"event", "spawned"}, {"id", id}, {"pid", pid}});
+  }
+
+  void reap() {
+    for (;;) {
+      int status = 0;
+      rusage usage{};
+      const pid_t pid = ::wait4(-1, &status, WNOHANG, &usage);
+      if (pid <= 0) return;
+      const auto child = children_.find(pid);
+      if (child == children_.end()) continue;  // an orphan of a worker
+      const auto micros = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; };
+      channel_.queue({{"event", "exit"},
+                      {"id", child->second.id},
+                      {"pid", pid},
+                      {"status", status},
+                      {"max_rss", std::int64_t{usage.ru_maxrss} * 1024},
+                      {"cpu_us", micros(usage.ru_utime) + micros(usage.ru_stime)}});
+      children_.erase(child);
+    }
+  }
+
+  /// Who of `all` has to go for this kill. Whole run: mark "<run>/" and every descendant of the warden.
+  std::vector<ProcessStat> victims(const std::vector<ProcessStat>& all, const Kill& kill) {
+    std::vector<pid_t> roots(kill.roots);
+    for (const ProcessStat& stat : all) {
+      if (stat.pid == self_ || stat.dead()) continue;
+      const bool own_group = std::any_of(kill.roots.begin(), kill.roots.end(),
+                                         [&](pid_t root) { return stat.group == root || stat.session == root; });
+      if (own_group || kill.killed.count(stat.parent) != 0) {
+        roots.push_back(stat.pid);
+        continue;
+      }
+      if (kill.mark.empty()) continue;
+      const bool started_here = children_.count(stat.pid) != 0;
+      if (started_here && children_[stat.pid].mark != kill.mark && kill.mark.back() != '/') continue;
+      const std::string mark = environment_of(stat.pid, mark_variable);
+      const bool orphan = stat.parent == self_ && !started_here && mark.empty();  // wiped its environment, but cannot hide from us
+      if (orphan || mark_matches(mark, kill.mark)) roots.push_back(stat.pid);
+    }
+    std::vector<ProcessStat> found = descendants(all, roots);
+    for (const ProcessStat& stat : all)
+      if (std::find(roots.begin(), roots.end(), stat.pid) != roots.end()) found.push_back(stat);
+    std::erase_if(found, [&](const ProcessStat& stat) { return stat.pid == self_ || stat.dead(); });
+    return found;
+  }
+
+  void scan() {
+    const std::vector<ProcessStat> all = all_processes();
+    for (auto kill = kills_.begin(); kill != kills_.end();) {
+      const std::vector<ProcessStat> alive = victims(all, *kill);
+      for (const ProcessStat& stat : alive) {
+        ::kill(stat.pid, SIGKILL);
+        kill->killed.insert(stat.pid);
+      }
+      // Twice clean: a process that forked and died while /proc was being listed can hide its child from one look.
+      kill->clean_scans = alive.empty() ? kill->clean_scans + 1 : 0;
+      const bool late = now_ns() - kill->since_ns > kill_patience_ns;
+      if (kill->clean_scans < 2 && !late) {
+        ++kill;
+        continue;
+      }
+      json left = json::array();
+      if (kill->clean_scans < 2)
+        for (const ProcessStat& stat : alive)
+          left.push_back({{"pid", stat.pid},
+                          {"state", std::string(1, stat.state)},
+                          {"command", stat.command},
+                          {"wchan", read_proc_text(stat.pid, "wchan")}});
+      reap();
+      channel_.queue({{"event", "killed"},
+                      {"id", kill->id},
+                      {"pids", kill->killed},
+                      {"left", left},
+                      {"ms", (now_ns() - kill->since_ns) / 1'000'000}});
+      spawned_.erase(kill->id);
+      kill = kills_.erase(kill);
+    }
+  }
+
+  void end_everything() {
+    Kill kill;
+    kill.mark = run_ + "/";
+    kill.since_ns = now_ns();
+    for (const auto& [pid, child] : children_) kill.roots.push_back(pid);
+    while (now_ns() - kill.since_ns < kill_patience_ns && kill.clean_scans < 2) {
+      const std::vector<ProcessStat> all = all_processes();
+      kill.roots.clear();
+      for (const ProcessStat& stat : descendants(all, {self_})) kill.roots.push_back(stat.pid);
+      const std::vector<ProcessStat> alive = victims(all, kill);
+      for (const ProcessStat& stat : alive) {
+        ::kill(stat.pid, SIGKILL);
+        kill.killed.insert(stat.pid);
+      }
+      while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
+      kill.clean_scans = alive.empty() ? kill.clean_scans + 1 : 0;
+      if (kill.clean_scans < 2) ::poll(nullptr, 0, scan_interval_ms);
+    }
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
+  }
+
+  Channel channel_;
+  std::string run_;
+  pid_t self_;
+  UniqueFd signals_;
+  std::map<pid_t, Child> children_;
+  std::map<std::uint64_t, std::pair<pid_t, std::string>> spawned_;  ///< id -> pid, mark; also of the dead, until they are killed
+  std::vector<Kill> kills_;
+};
+
+}  // namespace
+
+void run_warden(UniqueFd socket, const std::string& run) { Warden(std::move(socket), run).serve(); }
+
+}  // namespace kvcts::process

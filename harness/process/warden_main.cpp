@@ -1,0 +1,16 @@
+// kvcts-warden <run>: see warden.hpp. Its channel is descriptor 3.
+#include <fcntl.h>
+
+#include <cstdio>
+
+#include "process/warden.hpp"
+
+int main(int argc, char** argv) {
+  if (argc != 2 || fcntl(3, F_GETFD) < 0) {
+    std::fprintf(stderr, "kvcts-warden is started by kvcts; it is of no use alone\n");
+    return 2;
+  }
+  fcntl(3, F_SETFD, FD_CLOEXEC);
+  kvcts::process::run_warden(kvcts::process::UniqueFd(3), argv[1]);
+  return 0;
+}
