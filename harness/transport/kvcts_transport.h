@@ -53,7 +53,7 @@ extern "C" {
 enum {
   KVCTS_OK = 0,
   KVCTS_IN_PROGRESS = 1,
-  KVCTS_E_INVALID = -1,       /* an argument is wrong: out of range, unaligned, malformed */
+  KVCTS_E_INVALID = -1,       /* an argument is malformed, unaligned or contradictory */
   KVCTS_E_NOT_FOUND = -2,     /* unknown region, peer or request; nothing registered covers this range; nothing to take */
   KVCTS_E_NOT_PERMITTED = -3, /* the region was registered without this access */
   KVCTS_E_NOT_SUPPORTED = -4, /* the engine cannot do this at all */
@@ -146,7 +146,7 @@ typedef struct kvcts_region {
 /* bytes from local (region, offset) to remote (region, offset) for a write, the other way for a read.
  * local_region: a handle of register_region(), or KVCTS_NO_REGION: then local_offset is an address that nobody registered.
  * remote_region: the ordinal of the region in the peer's metadata. Offsets count from the region's start; engines that
- * address absolutely add the base. An offset beyond the end is to be refused, by prepare(), post() or poll(). */
+ * address absolutely add the base. A range beyond the end is refused with KVCTS_E_NOT_FOUND, by prepare(), post() or poll(). */
 typedef struct kvcts_descriptor {
   uint64_t local_region;
   uint64_t local_offset;

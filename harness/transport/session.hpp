@@ -21,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "transport/kvcts_transport.h"
@@ -171,6 +172,8 @@ class Session {
   std::map<RequestId, std::unique_ptr<Held>> held_;
 };
 
-std::string to_text(const Claims& claims);  ///< one "key=value" a line, for people and for hello replies
+/// Every claim by name, in the ABI's order, for hello replies and reports. UINT64_MAX = unlimited.
+std::vector<std::pair<std::string, std::uint64_t>> claim_values(const Claims& claims);
+std::string to_text(const Claims& claims);  ///< one "key=value" a line
 
 }  // namespace kvcts::transport

@@ -1,0 +1,324 @@
+#include "transport/session.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace kvcts::transport {
+namespace {
+
+constexpr std::uint64_t largest_blob = 1u << 30;      // more is a plug-in that writes garbage into *bytes
+constexpr std::uint64_t largest_notification = 4096;  // as the ABI says
+constexpr std::size_t longest_text = 4096;
+
+bool known(std::int32_t status) { return status >= KVCTS_E_NOT_POSTED && status < 0; }
+
+/// Waiting without burning a core: most requests end within microseconds, a few take seconds.
+class Patience {
+ public:
+  void pause() {
+    if (++rounds_ < 200) return;
+    if (rounds_ < 1000) {
+      sched_yield();
+      return;
+    }
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+  }
+
+ private:
+  std::uint32_t rounds_{0};
+};
+
+struct FlagRow {
+  const char* name;
+  std::uint32_t kvcts_claims::*member;
+  std::uint32_t limit;  ///< largest legal value
+};
+/// Every 32-bit claim once: range check and text derive from it.
+constexpr std::array<FlagRow, 18> flag_rows{{{"kinds", &kvcts_claims::kinds, 7},
+                                             {"memories", &kvcts_claims::memories, 15},
+                                             {"reach", &kvcts_claims::reach, 7},
+                                             {"can_write", &kvcts_claims::can_write, 1},
+                                             {"can_read", &kvcts_claims::can_read, 1},
+                                             {"one_sided", &kvcts_claims::one_sided, 1},
+                                             {"needs_target_progress", &kvcts_claims::needs_target_progress, 1},
+                                             {"repeated_registration", &kvcts_claims::repeated_registration, 1},
+                                             {"overlapping_registration", &kvcts_claims::overlapping_registration, 1},
+                                             {"zero_length", &kvcts_claims::zero_length, 1},
+                                             {"unregistered_local", &kvcts_claims::unregistered_local, 1},
+                                             {"notifications", &kvcts_claims::notifications, 1},
+                                             {"notification_after_data", &kvcts_claims::notification_after_data, 1},
+                                             {"thread_safe", &kvcts_claims::thread_safe, 1},
+                                             {"completion", &kvcts_claims::completion, 1},
+                                             {"ordering", &kvcts_claims::ordering, 2},
+                                             {"cancellation", &kvcts_claims::cancellation, 2},
+                                             {"peer_death", &kvcts_claims::peer_death, 2}}};
+struct LimitRow {
+  const char* name;
+  std::uint64_t kvcts_claims::*member;
+};
+constexpr std::array<LimitRow, 3> limit_rows{{{"alignment", &kvcts_claims::alignment},
+                                              {"max_descriptors", &kvcts_claims::max_descriptors},
+                                              {"max_bytes", &kvcts_claims::max_bytes}}};
+
+std::string number(std::uint64_t value) { return value == UINT64_MAX ? "unlimited" : std::to_string(value); }
+
+/// Empty when sane; else what is wrong.
+std::string contradiction(const Claims& claims, const kvcts_transport& api) {
+  for (const auto& row : flag_rows) {
+    if (claims.*row.member > row.limit) {
+      return std::string(row.name) + " is " + std::to_string(claims.*row.member) + ", at most " + std::to_string(row.limit) +
+             " is known";
+    }
+  }
+  if (claims.kinds == 0 || claims.reach == 0) return "kinds and reach must name at least one each";
+  if (!claims.can_write && !claims.can_read) return "an engine must be able to write or to read";
+  if (!std::has_single_bit(claims.alignment) || claims.alignment > (1u << 30)) {
+    return "alignment is " + number(claims.alignment) + ", expected a power of two up to 2^30";
+  }
+  if (claims.max_descriptors == 0 || claims.max_bytes == 0) return "max_descriptors and max_bytes must not be 0";
+  if (claims.needs_target_progress && api.progress == nullptr) return "needs_target_progress without a call progress";
+  if (claims.one_sided && claims.needs_target_progress) return "one_sided and needs_target_progress contradict each other";
+  if (claims.notifications && (api.notify == nullptr || api.take_notification == nullptr)) {
+    return "notifications without the calls notify and take_notification";
+  }
+  if (claims.cancellation != KVCTS_CANCEL_NONE && api.cancel == nullptr) return "cancellation without a call cancel";
+  return {};
+}
+
+}  // namespace
+
+struct Session::Held {
+  std::vector<Descriptor> descriptors;
+  std::string notification;
+};
+
+Session::Session(std::shared_ptr<const Plugin> plugin, const OpenOptions& options) : plugin_(std::move(plugin)) {
+  std::vector<kvcts_option> list;
+  for (const auto& [key, value] : options.options) list.push_back({key.c_str(), value.c_str()});
+  kvcts_open_args args{};
+  args.size = sizeof args;
+  args.name = options.name.c_str();
+  args.role = static_cast<std::uint32_t>(options.role);
+  args.options = list.data();
+  args.option_count = list.size();
+  kvcts_agent* agent = nullptr;
+  checked(api().open(&args, &agent), "open");
+  if (agent == nullptr) throw TransportError(Code::contract, plugin_->engine() + ": open returned OK and no agent");
+  agent_ = agent;
+  try {
+    claims_.size = sizeof claims_;
+    checked(api().claims(agent_, &claims_), "claims");
+    if (const auto wrong = contradiction(claims_, api()); !wrong.empty()) {
+      throw TransportError(Code::contract, plugin_->engine() + ": claims: " + wrong);
+    }
+  } catch (...) {
+    api().close(agent_);
+    throw;
+  }
+}
+
+Session::~Session() {
+  if (agent_ != nullptr) api().close(agent_);
+}
+
+void Session::fail(std::int32_t status, const char* call) const {
+  kvcts_error error{};
+  error.size = sizeof error;
+  error.text = "";
+  api().last_error(agent_, &error);
+  std::string text = error.text == nullptr ? "" : std::string(error.text, strnlen(error.text, longest_text));
+  const Code code = static_cast<Code>(status);
+  throw TransportError(code,
+                       plugin_->engine() + ": " + call + ": " + std::string(name(code)) + (text.empty() ? "" : ": ") + text,
+                       error.native);
+}
+
+std::int32_t Session::checked(std::int32_t status, const char* call, bool may_be_in_progress) const {
+  if (status == KVCTS_OK || (status == KVCTS_IN_PROGRESS && may_be_in_progress)) return status;
+  if (known(status)) fail(status, call);
+  throw TransportError(Code::contract, plugin_->engine() + ": " + call + ": returned status " + std::to_string(status) +
+                                           ", which the ABI does not allow here");
+}
+
+RegionId Session::register_region(const Region& region) {
+  kvcts_region raw{};
+  raw.size = sizeof raw;
+  raw.kind = region.kind;
+  raw.memory = region.memory;
+  raw.device = region.device;
+  raw.fd = region.fd;
+  raw.fd_offset = region.fd_offset;
+  raw.address = region.address;
+  raw.bytes = region.bytes;
+  raw.access = region.access;
+  raw.key = region.key.empty() ? nullptr : region.key.data();
+  raw.key_bytes = region.key.size();
+  RegionId handle = 0;
+  checked(api().register_region(agent_, &raw, &handle), "register_region");
+  if (handle == 0 || handle == KVCTS_NO_REGION) {
+    throw TransportError(Code::contract, plugin_->engine() + ": register_region returned OK and no handle");
+  }
+  return handle;
+}
+
+void Session::deregister(RegionId region) { checked(api().deregister_region(agent_, region), "deregister_region"); }
+
+std::string Session::metadata(std::span<const RegionId> regions) {
+  std::string blob(256 + 64 * regions.size(), '\0');
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    std::uint64_t bytes = blob.size();
+    const std::int32_t status = api().export_metadata(agent_, regions.data(), regions.size(), blob.data(), &bytes);
+    if (status != KVCTS_E_TOO_SMALL) checked(status, "export_metadata");
+    if (bytes > largest_blob || (status == KVCTS_OK && bytes > blob.size())) {
+      throw TransportError(Code::contract, plugin_->engine() + ": export_metadata says " + std::to_string(bytes) +
+                                               " bytes into a buffer of " + std::to_string(blob.size()));
+    }
+    blob.resize(bytes);
+    if (status == KVCTS_OK) return blob;
+  }
+  throw TransportError(Code::contract,
+                       plugin_->engine() + ": export_metadata finds every buffer too small, also of the size it asked for");
+}
+
+PeerId Session::add_peer(std::string_view metadata) {
+  PeerId peer = 0;
+  checked(api().add_peer(agent_, metadata.data(), metadata.size(), &peer), "add_peer");
+  if (peer == 0) throw TransportError(Code::contract, plugin_->engine() + ": add_peer returned OK and no handle");
+  return peer;
+}
+
+void Session::remove_peer(PeerId peer) { checked(api().remove_peer(agent_, peer), "remove_peer"); }
+
+RequestId Session::prepare(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification) {
+  if (notification.size() > largest_notification) {
+    throw TransportError(Code::invalid,
+                         "a notification has at most 4096 bytes, this one " + std::to_string(notification.size()));
+  }
+  auto held = std::make_unique<Held>(Held{std::move(descriptors), std::move(notification)});
+  kvcts_transfer transfer{};
+  transfer.size = sizeof transfer;
+  transfer.peer = peer;
+  transfer.op = static_cast<std::uint32_t>(op);
+  transfer.descriptors = held->descriptors.data();
+  transfer.count = held->descriptors.size();
+  transfer.notification = held->notification.empty() ? nullptr : held->notification.data();
+  transfer.notification_bytes = held->notification.size();
+  RequestId request = 0;
+  checked(api().prepare(agent_, &transfer, &request), "prepare");
+  if (request == 0 || held_.contains(request)) {
+    throw TransportError(Code::contract, plugin_->engine() + ": prepare returned OK and no handle, or one that is in use");
+  }
+  held_.emplace(request, std::move(held));
+  return request;
+}
+
+bool Session::start(RequestId request) { return checked(api().post(agent_, request), "post", true) == KVCTS_OK; }
+
+RequestId Session::post(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification) {
+  const RequestId request = prepare(peer, op, std::move(descriptors), std::move(notification));
+  try {
+    start(request);
+  } catch (...) {
+    api().release(agent_, request);  // its own status tells nothing new
+    held_.erase(request);
+    throw;
+  }
+  return request;
+}
+
+Status Session::poll(RequestId request) {
+  kvcts_progress progress{};
+  progress.size = sizeof progress;
+  progress.bytes_done = progress.descriptors_done = KVCTS_UNKNOWN;
+  Status status;
+  status.done = checked(api().poll(agent_, request, &progress), "poll", true) == KVCTS_OK;
+  if (progress.bytes_done != KVCTS_UNKNOWN) status.bytes = progress.bytes_done;
+  if (progress.descriptors_done != KVCTS_UNKNOWN) status.descriptors = progress.descriptors_done;
+  return status;
+}
+
+Status Session::wait(RequestId request, const std::function<void(const Status&)>& seen) {
+  Patience patience;
+  for (;;) {
+    const Status status = poll(request);
+    if (seen) seen(status);
+    if (status.done) return status;
+    patience.pause();
+  }
+}
+
+std::optional<bool> Session::descriptor_done(RequestId request, std::uint64_t index) {
+  if (api().descriptor_status == nullptr) return std::nullopt;
+  return checked(api().descriptor_status(agent_, request, index), "descriptor_status", true) == KVCTS_OK;
+}
+
+void Session::cancel(RequestId request) {
+  if (api().cancel == nullptr) throw TransportError(Code::not_supported, plugin_->engine() + ": has no cancel");
+  checked(api().cancel(agent_, request), "cancel", true);
+}
+
+void Session::release(RequestId request) {
+  checked(api().release(agent_, request), "release");
+  held_.erase(request);
+}
+
+bool Session::progress() {
+  if (api().progress == nullptr) return false;
+  return checked(api().progress(agent_), "progress", true) == KVCTS_IN_PROGRESS;
+}
+
+void Session::flush(PeerId peer) {
+  if (api().flush == nullptr) return;
+  Patience patience;
+  while (checked(api().flush(agent_, peer), "flush", true) == KVCTS_IN_PROGRESS) patience.pause();
+}
+
+void Session::notify(PeerId peer, std::string_view data) {
+  if (api().notify == nullptr) throw TransportError(Code::not_supported, plugin_->engine() + ": has no notifications");
+  checked(api().notify(agent_, peer, data.data(), data.size()), "notify");
+}
+
+std::optional<std::string> Session::take_notification() {
+  if (api().take_notification == nullptr) return std::nullopt;
+  std::string data(largest_notification, '\0');
+  std::uint64_t bytes = data.size();
+  const std::int32_t status = api().take_notification(agent_, data.data(), &bytes);
+  if (status == KVCTS_E_NOT_FOUND) return std::nullopt;
+  checked(status, "take_notification");
+  if (bytes > data.size())
+    throw TransportError(Code::contract, plugin_->engine() + ": a notification of more than 4096 bytes");
+  data.resize(bytes);
+  return data;
+}
+
+Facts Session::facts() {
+  Facts facts;
+  if (api().facts == nullptr) return facts;
+  const auto sink = [](void* context, const char* key, const char* value) {
+    if (key == nullptr || value == nullptr) return;
+    (*static_cast<Facts*>(context))[std::string(key, strnlen(key, longest_text))] =
+        std::string(value, strnlen(value, longest_text));
+  };
+  checked(api().facts(agent_, sink, &facts), "facts");
+  return facts;
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> claim_values(const Claims& claims) {
+  std::vector<std::pair<std::string, std::uint64_t>> values;
+  for (const auto& row : flag_rows) values.emplace_back(row.name, claims.*row.member);
+  for (const auto& row : limit_rows) values.emplace_back(row.name, claims.*row.member);
+  return values;
+}
+
+std::string to_text(const Claims& claims) {
+  std::string text;
+  for (const auto& [key, value] : claim_values(claims)) text += key + "=" + number(value) + "\n";
+  return text;
+}
+
+}  // namespace kvcts::transport
