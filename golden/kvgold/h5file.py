@@ -16,8 +16,8 @@ Golden tensors of one KV-cache layout (KV-CTS). Made by golden/generate.py with 
                                 channel}. One array serves all dtypes; the planes link to it.
 /dtypes/<scheme>/memory/a<i>    the bytes of allocation i, as they lie in memory: tags where the request wrote, poison elsewhere.
 /dtypes/<scheme>/planes/p<i>    one leaf of the layout's text: 'tags' are the right-aligned codes of 'coordinates' (same shape);
-                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] say where every element of the pool
-                                starts, written or not. Data sets of equal content are one object with several names.
+                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] (from coordinate 'first') say where every
+                                element of the pool starts, written or not; blocked = 0: no block axis, always written. Data sets of equal content are one object with several names.
 Each data set has 'sha256', the SHA-256 of '<numpy dtype> <shape, x between>\\n' and its little-endian bytes."""
 
 RECORD = np.dtype([(name, "<i4") for name in ("layer", "kv", "block", "slot", "token", "head", "channel")])
@@ -70,6 +70,7 @@ def content(layout, entries, key):
             number = dtypes.values(plane.dtype, tags)
             attributes[at] = {"text": plane.path, "component": plane.component, "dtype": plane.dtype, "bits": dtypes.bits(plane.dtype),
                               "nibbles": "high first" if plane.high_nibble_first else "low first",
+                              "blocked": int(plane.blocked), "first": plane.first,
                               "smallest_value": float(number.min()), "largest_value": float(number.max())}
             arrays[f"{at}/tags"] = tags
             arrays[f"{at}/bit"] = plane.bit.astype("<i8")
@@ -169,7 +170,7 @@ def _attribute(value):
         return np.array(data, dtype=f"S{max(1, len(data))}"), None, h5py.string_dtype("utf-8", max(1, len(data)))
     if isinstance(value, float):
         return np.float64(value), None, np.dtype("<f8")
-    return np.int64(value), None, np.dtype("<i8")
+    return np.array(value, dtype="<i8"), None, np.dtype("<i8")
 
 
 def read_arrays(path):

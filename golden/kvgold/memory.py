@@ -62,6 +62,8 @@ class Plane:
     high_nibble_first: bool
     coordinates: dict      # FIELDS -> int64 array of `shape`; token -1: nobody's
     codes: np.ndarray      # right-aligned tag codes, of `shape` (layer, kv, block, slot, head, channel)
+    blocked: bool          # False: no block or slot axis; written always, with token 0
+    first: list            # the first coordinate of each axis of `shape`
     allocation: np.ndarray = None  # int16, of `shape`
     bit: np.ndarray = None         # int64: first bit of the element in its allocation
 
@@ -183,7 +185,8 @@ class _Builder:
                           fields["head"], np.maximum(fields["token"], 0), self.geometry.generation, fields["channel"])
         lists = "".join(f"{m.axis} x " for m in path[: self.lists])
         text = lists + " ".join(t for t in (_words(path[self.lists :]), leaf.text()) if t)
-        return Plane(text, leaf.component, dtype, leaf.high_nibble_first, fields, codes.astype(dtypes.code_type(dtype)))
+        return Plane(text, leaf.component, dtype, leaf.high_nibble_first, fields, codes.astype(dtypes.code_type(dtype)),
+                     blocked, list(first))
 
     def part(self, part, outer):
         """Nibble array [extents of outer..., flat]."""

@@ -1,0 +1,47 @@
+// Are the golden tensors what they were, and does the C++ suite make the same bytes?
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "golden/golden.hpp"
+
+namespace kvcts::golden {
+
+enum class Check { pass, fail, skipped };
+std::string_view name(Check check);
+
+struct VerifyItem {
+  std::string what;  ///< "layout/dtype", "layout.h5", "generate.py --check"
+  Check check{Check::pass};
+  std::string detail;  ///< one sentence; empty on a pass
+};
+
+struct VerifyReport {
+  std::vector<VerifyItem> items;
+  int count(Check check) const;
+  bool ok() const { return count(Check::fail) == 0; }
+};
+
+struct VerifyOptions {
+  LoadOptions load;
+  std::vector<std::string> layouts;           ///< empty: all of the manifest
+  bool cpp{true};                             ///< make every tensor again with kvcts_layout and kvcts_kernels
+  std::filesystem::path python;               ///< interpreter of the virtual environment; empty: generate.py is SKIPPED
+  std::filesystem::path generator;            ///< generate.py; empty: the one in the folder
+  std::filesystem::path cases;                ///< the catalogue; empty: generate.py's own default
+  std::chrono::milliseconds python_deadline{std::chrono::minutes(5)};
+};
+
+/// The sentence that says where the C++ bytes of this tensor differ first, in logical coordinates; nullopt when all are equal.
+std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor);
+
+/// Manifest and SHA-256 of every file, strangers in the folder, every tensor against the C++, and (with Python) every file against
+/// freshly made NumPy content. Never throws for what is in the folder: faults are items.
+VerifyReport verify(const std::filesystem::path& folder, const VerifyOptions& options = {});
+
+}  // namespace kvcts::golden
