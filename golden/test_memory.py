@@ -190,6 +190,24 @@ def test_different_widths_of_k_and_v():
     assert cache.allocations[0].bytes.size == 5 * 4 * 3 * (32 + 16) * 2
 
 
+def test_lists_of_k_and_v_of_different_width():
+    cache = build("L x K x B N H C", Geometry(v_head_dim=16), BF16)
+    assert [a.bytes.size for a in cache.allocations] == [5 * 4 * 3 * 32 * 2, 5 * 4 * 3 * 16 * 2] * 2
+    assert [sorted({int(a) for a in p.allocation.ravel()}) for p in cache.planes] == [[0, 2], [1, 3]]
+
+
+def test_side_scales_of_split_ranged_and_padded_data():
+    text = "L x { K=0 B H C%x N C/x ; K=1 B N H { C=0..32 ; pad 4 ; C=32..64 } }"
+    planes = build(text, WIDE, NVFP4).planes
+    assert [(p.path, p.first[5], p.shape[5]) for p in planes if p.component == "scale"] == [
+        ("L x K=0 B H N C scale", 0, 4), ("L x K=1 B N H C=(0)/16..(32)/16 scale", 0, 2), ("L x K=1 B N H C=(32)/16..(64)/16 scale", 2, 2)]
+    row = Scheme("fp8_per_token_head", data="e4m3fn", scale="fp32")
+    assert [(p.path, p.shape[5]) for p in build(text, WIDE, row).planes if p.component == "scale"] == [
+        ("L x K=0 B H N C scale", 1), ("L x K=1 B N H C scale", 1)]
+    own = build("L x K B N H { C=0..32 :bf16 ; C=32..64 }", WIDE, NVFP4).planes
+    assert [(p.first[5], p.shape[5]) for p in own if p.component == "scale"] == [(2, 2)]
+
+
 def test_sides_and_seeds_change_bytes():
     one = build("L x K B N H C", G, BF16).allocations[0].bytes
     assert (one != build("L x K B N H C", G, BF16, Key(seed=2)).allocations[0].bytes).mean() > 0.9

@@ -115,7 +115,7 @@ def test_damage_is_one_clear_line(made, cases, capsys, damage):
 
 
 def test_list_gives_a_reason_for_each_absence(made, cases, capsys):
-    (cases / "layouts" / "broken.yaml").write_text("layout: other\ntemplate: L\n")
+    (cases / "layouts" / "broken.yaml").write_text("layout: broken\ntemplate: L Q\n")
     assert run(made, cases, "--list", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     state = {(r["layout"], r["dtype"]): (r["state"], r["reason"]) for r in rows}

@@ -25,31 +25,33 @@ class Layout:
     document: dict = field(default_factory=dict, hash=False, repr=False)
 
 
-def load_layout(path):
-    doc = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if not isinstance(doc, dict) or "layout" not in doc or "template" not in doc:
-        raise GoldenError(f"{path.name}: expected a mapping with 'layout' and 'template'")
-    if doc["layout"] != path.stem:
-        raise GoldenError(f"{path.name}: the file name is the id, but the file says layout: {doc['layout']}")
+def read_layout(doc):
+    """One YAML document of cases/layouts."""
     requires = tuple((r["that"], r.get("because", "")) if isinstance(r, dict) else (r, "") for r in doc.get("requires") or ())
     allowed = tuple(doc["dtypes"]) if doc.get("dtypes") else None
-    return Layout(doc["layout"], doc.get("title", ""), str(doc["template"]), doc.get("fixed") or {}, allowed, requires,
-                  doc.get("tensors") or {}, doc)
+    layout = Layout(doc["layout"], doc.get("title", ""), str(doc["template"]), doc.get("fixed") or {}, allowed, requires,
+                    doc.get("tensors") or {}, doc)
+    template.parse(layout.template)
+    return layout
 
 
 def load_layouts(folder):
-    """Layouts by id, and for each unreadable file the reason."""
+    """Layouts by id, and for each unreadable document the reason."""
     good, bad = {}, {}
     for path in sorted(Path(folder).glob("*.yaml")):
+        name = path.stem
         try:
-            good[path.stem] = load_layout(path)
-        except (GoldenError, yaml.YAMLError, KeyError, TypeError) as error:
-            bad[path.stem] = " ".join(str(error).split())
+            for doc in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+                name = doc["layout"]
+                good[name] = read_layout(doc)
+        except (GoldenError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+            bad[name] = f"{path.name}: " + " ".join(str(error).split())
     return good, bad
 
 
 def load_schemes(folder):
-    return {scheme.name: scheme for scheme in (dtypes.load_scheme(p) for p in sorted(Path(folder).glob("*.yaml")))}
+    """Schemes by name, in the order of the files."""
+    return {scheme.name: scheme for path in sorted(Path(folder).glob("*.yaml")) for scheme in dtypes.load_schemes(path)}
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,3 @@ def place(layout, scheme, plan):
         first = first or reason
     raise GoldenError(first or reason)
 
-
-def check_template(layout):
-    """Raises GoldenError where the text itself is wrong (whatever the geometry)."""
-    template.parse(layout.template)

@@ -70,11 +70,14 @@ class Scheme:
         return width // self.group if self.group else 1
 
 
-def load_scheme(path):
-    doc = yaml.safe_load(path.read_text(encoding="utf-8"))
-    scale = doc.get("scale") or {}
-    for dtype in (doc["data"], scale.get("dtype"), doc.get("global_scale")):
-        if dtype and dtype not in NUMPY:
-            raise GoldenError(f"{path.name}: '{dtype}' is not a dtype; known: {' '.join(NUMPY)}")
-    return Scheme(doc["dtype"], doc.get("title", ""), doc["data"], scale.get("dtype", ""), int(scale.get("group", 0)),
-                  doc.get("global_scale") or "", doc.get("facts") or {})
+def load_schemes(path):
+    """The schemes of one file of cases/dtypes (one YAML document each)."""
+    schemes = []
+    for doc in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        scale = doc.get("scale") or {}
+        for dtype in (doc["data"], scale.get("dtype"), doc.get("global_scale")):
+            if dtype and dtype not in NUMPY:
+                raise GoldenError(f"{path.name}: '{dtype}' is not a dtype; known: {' '.join(NUMPY)}")
+        schemes.append(Scheme(doc["dtype"], doc.get("title", ""), doc["data"], scale.get("dtype", ""), int(scale.get("group", 0)),
+                              doc.get("global_scale") or "", doc.get("facts") or {}))
+    return schemes

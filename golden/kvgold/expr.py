@@ -2,6 +2,7 @@
 
 import ast
 import operator
+import re
 
 from . import GoldenError
 
@@ -61,7 +62,7 @@ def _value(node, names, text):
 
 def evaluate(text, names):
     """Value of `text`; a division must leave no rest. `&&`, `||` and `!` are accepted for and, or, not."""
-    source = text.replace("&&", " and ").replace("||", " or ")
+    source = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     try:
         tree = ast.parse(source.strip(), mode="eval")
     except (SyntaxError, ValueError):

@@ -126,7 +126,9 @@ class _Builder:
         whole = self.whole(axis, path, leaf)
         groups = whole if axis == "C" and leaf.component == "scale" else None
         if not modes:
-            optional = bool(leaf.pad) or leaf.component == "gscale" and axis in "BNHC" or axis == "C" and leaf.component == "scale"
+            optional = bool(leaf.pad) or leaf.component == "gscale" and axis in "BNHC"
+            if whole is None:
+                raise GoldenError(f"dtype {self.scheme.name} has no scales, but '{_words(path)}' holds them")
             if whole != 1 and not optional:
                 raise GoldenError(f"'{_words(path)}' has no {axis}, but the cache has {whole} of it; name the axis")
             return 0, 1, []
@@ -134,13 +136,19 @@ class _Builder:
             position, mode = modes[0]
             low = self.number(mode.lo, groups)
             high = low + 1 if mode.hi is None else self.number(mode.hi, groups)
-            if low < 0 or high <= low or (whole is not None and high > whole):
+            free = axis == "C" and leaf.component == "scale" and mode.hi is not None  # a layout with scales of its own counts them itself
+            if low < 0 or high <= low or (not free and whole is not None and high > whole):
                 raise GoldenError(f"'{mode.text()}' is not inside 0..{whole}, the extent of {axis} here")
             return low, high - low, [(position, high - low)]
         if whole is None:
             raise GoldenError(f"dtype {self.scheme.name} has no scales, but '{_words(path)}' holds them")
         if kinds == [""]:
             return 0, whole, [(modes[0][0], whole)]
+        if leaf.pad and kinds in (["%"], ["/"]):
+            n = self.number(modes[0][1].n, groups)
+            if n < 1 or whole % n:
+                raise GoldenError(f"{axis} has extent {whole}, which does not divide by {n} in '{_words(path)}'")
+            return 0, 1, [(modes[0][0], whole // n if kinds == ["/"] else n)]
         if kinds == ["%", "/"]:
             outer, inner = sorted(modes, key=lambda m: m[1].kind, reverse=True)
             n = self.number(outer[1].n, groups)
@@ -188,6 +196,18 @@ class _Builder:
         return Plane(text, leaf.component, dtype, leaf.high_nibble_first, fields, codes.astype(dtypes.code_type(dtype)),
                      blocked, list(first))
 
+    def region(self, region):
+        """One flat nibble array for each allocation, list axes outermost first."""
+        g, self.lists = self.geometry, len(region.lists)
+        apart = "K" in region.lists and g.kv == 2 and g.v_head_dim not in (0, g.head_dim)  # K and V differ in width: one by one
+        found = {}
+        for kv in range(2) if apart else (None,):
+            lists = tuple(Mode(a, "=", lo=str(kv)) if a == "K" and apart else Mode(a) for a in region.lists)
+            nibbles = self.part(region.part, lists)
+            for index in np.ndindex(nibbles.shape[:-1]):
+                found[tuple(kv if apart and a == "K" else i for a, i in zip(region.lists, index))] = nibbles[index]
+        return [found[index] for index in sorted(found)]
+
     def part(self, part, outer):
         """Nibble array [extents of outer..., flat]."""
         path = outer + part.modes
@@ -222,19 +242,29 @@ def components(regions):
     return {leaf.component for region in regions for _, leaf in template.leaves(region.part) if not leaf.pad}
 
 
-def _scale_part(part):
-    """The data part with scales in it: the same order, C counts groups and is not split, padding is gone."""
-    seen, modes = False, []
+def _scale_part(part, group):
+    """The data part with its scales: a split C becomes one C at the place of its outer digit, a range of C is counted in groups,
+    padding and leaves of a dtype of their own fall away. None where nothing is left."""
+    modes = []
     for mode in part.modes:
-        if mode.axis != "C":
-            modes.append(mode)
-        elif not seen:
-            modes.append(Mode("C"))
-            seen = True
+        if mode.axis == "C" and mode.kind == "%":
+            continue
+        if mode.axis == "C" and mode.kind == "/":
+            mode = Mode("C")
+        elif mode.axis == "C" and mode.hi is not None:
+            if group:
+                mode = replace(mode, lo=f"({mode.lo})/{group}", hi=f"({mode.hi})/{group}")
+            elif mode.lo == "0":
+                mode = Mode("C")  # a row's one scale goes with the part that holds channel 0
+            else:
+                return None
+        modes.append(mode)
     if part.leaf is not None:
-        return None if part.leaf.pad else replace(part, modes=tuple(modes), leaf=Leaf("scale"))
-    children = tuple(c for c in map(_scale_part, part.children) if c)
-    return replace(part, modes=tuple(modes), children=children)
+        if part.leaf.pad or part.leaf.dtype or part.leaf.component != "data":
+            return None
+        return Part(tuple(modes), Leaf("scale"))
+    children = tuple(c for c in (_scale_part(child, group) for child in part.children) if c)
+    return Part(tuple(modes), None, children) if children else None
 
 
 def side_regions(regions, scheme):
@@ -242,7 +272,8 @@ def side_regions(regions, scheme):
     placed = components(regions)
     side = []
     if scheme.scale and "scale" not in placed:
-        side += [Region(r.lists, _scale_part(r.part)) for r in regions]
+        parts = [(r.lists, _scale_part(r.part, scheme.group)) for r in regions]
+        side += [Region(lists, part) for lists, part in parts if part]
     if scheme.global_scale and "gscale" not in placed:
         side.append(Region((), Part((Mode("L"), Mode("K")), Leaf("gscale"))))
     return tuple(side)
@@ -254,10 +285,7 @@ def build(text, geometry, scheme, key=Key()):
     builder = _Builder(geometry, scheme, key)
     memories = []  # one flat nibble array an allocation
     for region in regions + side_regions(regions, scheme):
-        lists = tuple(Mode(axis) for axis in region.lists)
-        builder.lists = len(lists)
-        nibbles = builder.part(region.part, lists)
-        memories += list(nibbles.reshape(-1, nibbles.shape[-1]))
+        memories += builder.region(region)
     return _fill(memories, builder, key)
 
 

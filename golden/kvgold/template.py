@@ -12,7 +12,8 @@ AXES = "LKBNHC"
 COMPONENTS = ("data", "scale", "gscale")
 DTYPES = ("fp32", "fp16", "bf16", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "int8", "uint8", "int4", "e2m1", "e8m0")
 
-_EXPR = r"(?:[LBNHDVxG0-9()+*/-]+)"
+_TERM = r"(?:[0-9]+|[LBNHDVxG])"
+_EXPR = rf"(?:{_TERM}(?:\s*[*/+-]\s*{_TERM})*)"
 _MODE = re.compile(rf"(?P<axis>[{AXES}])(?:(?P<op>[/%])(?P<n>{_EXPR})|=(?P<lo>{_EXPR})(?:\.\.(?P<hi>{_EXPR}))?)?(?![A-Za-z0-9_])")
 _DTYPE = re.compile(r":\s*(?P<dtype>[a-z0-9]+)(?P<hi>\.hi)?(?![A-Za-z0-9_])")
 _WORD = re.compile(r"(?P<word>data|scale|gscale)(?![A-Za-z0-9_])")
@@ -116,16 +117,16 @@ class _Parser:
         return tuple(regions)
 
     def region(self):
-        lists = []
+        lists, word = [], self.take(_WORD)
         while match := self.take(_LIST):
             if match["axis"] in lists:
                 self.at = match.start()
                 self.fail(f"another list axis than {match['axis']}, which is used already")
             lists.append(match["axis"])
-        return Region(tuple(lists), self.part("data"))
+        return Region(tuple(lists), self.part("data", word["word"] if word else None))
 
-    def part(self, inherited):
-        start, modes, word = self.at, [], None
+    def part(self, inherited, word=None):
+        start, modes = self.at, []
         while True:
             if match := self.take(_WORD):
                 if word is not None:
