@@ -32,10 +32,13 @@ std::string_view name(Phase phase);  ///< "resolve", ..., "register", ..., "read
 std::optional<Phase> phase_from_name(std::string_view name);
 
 enum class Evidence : std::uint8_t { modelled, compiled, executed };
+inline constexpr int evidence_count = 3;
 std::string_view name(Evidence evidence);
+std::optional<Evidence> evidence_from_name(std::string_view name);
 
 enum class HangKind : std::uint8_t { stalled, runaway };
 std::string_view name(HangKind kind);
+std::optional<HangKind> hang_from_name(std::string_view name);
 
 /// The controlled vocabulary of fault classes ("axis-permuted", ...), in the order of the project's bug collection.
 struct FaultClass {
@@ -58,6 +61,8 @@ struct Expected {
 enum class Verdict : std::uint8_t {
   as_expected, unexpected, xfail, xpass, expired_waiver, skipped, not_run, error,
 };
-std::string_view name(Verdict verdict);
+inline constexpr int verdict_count = 8;
+std::string_view name(Verdict verdict);  ///< "as expected", "XFAIL", ...
+std::optional<Verdict> verdict_from_name(std::string_view name);
 
 }  // namespace kvcts

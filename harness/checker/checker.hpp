@@ -9,16 +9,19 @@
 
 namespace kvcts::checker {
 
-/// Answers the checker requests of process/protocol.hpp. Replies carry descriptors in `fds` (open only).
+class OpenCase;
+
+/// Answers the checker requests of process/protocol.hpp.
 class Checker {
  public:
   Checker();
   ~Checker();
+  /// Replies to one request; `fds` receives the descriptors that go with the reply of `open` (they stay the checker's).
+  /// Never throws: a fault of the suite becomes {"error": {...}}.
   nlohmann::json handle(const nlohmann::json& request, std::vector<int>& fds);
 
  private:
-  struct Case;
-  std::map<std::uint64_t, std::unique_ptr<Case>> cases_;
+  std::map<std::uint64_t, std::unique_ptr<OpenCase>> cases_;
 };
 
 }  // namespace kvcts::checker

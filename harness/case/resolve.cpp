@@ -1,0 +1,360 @@
+#include "case/resolve.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+#include <stdexcept>
+
+#include "kernels/tag.hpp"
+
+namespace kvcts {
+
+using nlohmann::json;
+
+namespace {
+
+[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// ---- geometry ------------------------------------------------------------------------------------------------------
+
+struct Model {
+  layout::Geometry geometry;
+  std::int64_t tokens{0};
+};
+
+// The keys of a geometry as cases write them.
+std::int64_t* field_of(Model& m, const std::string& key) {
+  auto& g = m.geometry;
+  if (key == "layers") return &g.layers;
+  if (key == "blocks") return &g.blocks;
+  if (key == "block_size") return &g.block_size;
+  if (key == "heads") return &g.heads;
+  if (key == "head_dim") return &g.head_dim;
+  if (key == "v_head_dim") return &g.v_head_dim;
+  if (key == "kv") return &g.kv;
+  if (key == "first_layer") return &g.first_layer;
+  if (key == "tokens") return &m.tokens;
+  return nullptr;
+}
+
+Model model_of(const std::string& name, const json& values, const catalogue::Catalogue& catalogue) {
+  Model m;
+  const auto& entry = catalogue.geometries().at(name);
+  m.geometry = catalogue::geometry_of(entry);
+  m.tokens = entry.tokens;
+  for (const auto& [key, value] : values.items()) {
+    auto* field = field_of(m, key);
+    if (!field) fail("geometry: expected layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer or tokens, found '" + key + "'");
+    if (!value.is_number_integer()) fail("geometry " + key + ": expected a whole number, found " + value.dump());
+    *field = value.get<std::int64_t>();
+  }
+  return m;
+}
+
+// ---- one side ------------------------------------------------------------------------------------------------------
+
+struct LayoutChoice {
+  std::string name, text;
+  layout::TensorSpec tensors;
+  std::map<std::string, std::int64_t> fixed;
+};
+
+LayoutChoice choice_of(const std::string& id, const catalogue::Catalogue& catalogue) {
+  const auto& entry = catalogue.layouts().at(id);
+  return {id, entry.text, entry.tensors, entry.fixed};
+}
+
+LayoutChoice choose(const SideSpec& side, const char* which, const catalogue::Catalogue& catalogue) {
+  LayoutChoice choice;
+  if (!side.text.empty()) {
+    choice = {"(template)", side.text, {}, {}};
+  } else if (!side.layout.empty()) {
+    choice = choice_of(side.layout, catalogue);
+  } else if (!side.backend.empty()) {
+    choice = choice_of(catalogue.backends().at(side.backend).layout, catalogue);
+  } else {
+    fail(std::string(which) + ": expected one of backend, layout or template, found none");
+  }
+  if (side.tensors) choice.tensors = *side.tensors;
+  return choice;
+}
+
+// Layouts that demand numbers (MLA: one latent of 576) demand them of the model, so of both sides.
+void apply_fixed(const LayoutChoice& choice, Model& model, std::map<std::string, std::string>& fixed_by) {
+  for (const auto& [key, value] : choice.fixed) {
+    auto* field = field_of(model, key);
+    if (!field) fail("layout " + choice.name + ": `fixed` has no such key '" + key + "'");
+    if (auto it = fixed_by.find(key); it != fixed_by.end() && *field != value) {
+      fail("layout " + choice.name + " demands " + key + " = " + std::to_string(value) + ", layout " + it->second + " demands " +
+           std::to_string(*field) + "; these two cannot hold the same model");
+    }
+    *field = value;
+    fixed_by[key] = choice.name;
+  }
+}
+
+// Heads of one rank: shards, or replicas where there are more ranks than KV heads.
+layout::Geometry shard(layout::Geometry g, std::int64_t rank, std::int64_t ranks) {
+  if (g.heads % ranks == 0) {
+    g.heads /= ranks;
+    g.first_head += rank * g.heads;
+  } else if (ranks % g.heads == 0) {
+    g.first_head += rank * g.heads / ranks;
+    g.heads = 1;
+  } else {
+    fail(std::to_string(g.heads) + " KV heads cannot be shared by " + std::to_string(ranks) +
+         " ranks: expected one to divide the other");
+  }
+  return g;
+}
+
+SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model& model, const std::string& dtype,
+                  const std::string& prefix, const catalogue::Catalogue& catalogue) {
+  SideCache side;
+  side.layout = choice.name;
+  side.text = choice.text;
+  side.scheme = catalogue::scheme_of(catalogue.dtypes().at(spec.dtype.empty() ? dtype : spec.dtype));
+  layout::Geometry g = model.geometry;
+  if (spec.block_size) {
+    // The same pool in other blocks, unless the case says how many.
+    g.blocks = ceil_div(g.blocks * g.block_size, *spec.block_size);
+    g.block_size = *spec.block_size;
+  }
+  if (spec.blocks) g.blocks = *spec.blocks;
+  if (spec.tp < 1) fail("tp: expected at least 1, found " + std::to_string(spec.tp));
+  for (std::int64_t r = 0; r < spec.tp; ++r) {
+    RankCache rank;
+    rank.geometry = shard(g, r, spec.tp);
+    rank.truth = layout::instantiate(choice.text, rank.geometry, side.scheme, choice.tensors);
+    layout::validate(rank.truth);
+    rank.claim = rank.truth;
+    if (!spec.claim_layout.empty() || !spec.claim_text.empty() || spec.claim_tensors) {
+      LayoutChoice claim = choice;
+      if (!spec.claim_layout.empty()) claim = choice_of(spec.claim_layout, catalogue);
+      if (!spec.claim_text.empty()) claim = {"(template)", spec.claim_text, {}, {}};
+      if (spec.claim_tensors) claim.tensors = *spec.claim_tensors;
+      rank.claim = layout::instantiate(claim.text, rank.geometry, side.scheme, claim.tensors);
+      // A claim is about memory that exists: as many allocations, of the same sizes.
+      const auto &have = rank.truth.allocations, &want = rank.claim.allocations;
+      bool same = have.size() == want.size();
+      for (std::size_t a = 0; same && a < have.size(); ++a) same = have[a].bytes == want[a].bytes;
+      if (!same) {
+        fail("claim '" + claim.text + "': describes other allocations than the layout '" + choice.text +
+             "' has; a claim re-reads the same memory, so sizes must agree");
+      }
+      for (std::size_t a = 0; a < have.size(); ++a) rank.claim.allocations[a].name = have[a].name;
+    }
+    for (auto* cache : {&rank.truth, &rank.claim}) {
+      if (prefix.empty()) continue;
+      for (auto& a : cache->allocations) a.name = prefix + a.name;
+    }
+    side.ranks.push_back(std::move(rank));
+  }
+  return side;
+}
+
+// ---- requests ------------------------------------------------------------------------------------------------------
+
+// Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default.
+class BlockIds {
+ public:
+  BlockIds(const std::string& rule, std::int64_t blocks, std::uint64_t seed, const std::set<std::int64_t>& taken) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(blocks));
+    std::iota(all.begin(), all.end(), 0);
+    if (rule == "reversed") {
+      std::reverse(all.begin(), all.end());
+    } else if (rule == "shuffled") {
+      // std::shuffle's draw is not the same everywhere; ids are part of a case, so the draw is written out.
+      std::uint64_t state = seed;
+      for (std::size_t i = all.size(); i > 1; --i) {
+        state = state * 6364136223846793005ull + 1442695040888963407ull;
+        std::swap(all[i - 1], all[static_cast<std::size_t>((state >> 33) % i)]);
+      }
+    } else if (rule != "identity") {
+      fail("ids: expected shuffled, identity or reversed, found '" + rule + "'");
+    }
+    std::copy_if(all.begin(), all.end(), std::back_inserter(free_), [&](auto id) { return !taken.contains(id); });
+    // Block 0 is where a lost index lands: keep it in use.
+    if (rule == "shuffled" && free_.size() > 1) {
+      auto zero = std::find(free_.begin(), free_.end(), 0);
+      if (zero != free_.end()) std::iter_swap(free_.begin() + 1, zero);
+    }
+  }
+  std::vector<std::int64_t> take(std::int64_t count, const char* side) {
+    if (next_ + static_cast<std::size_t>(count) > free_.size()) {
+      fail(std::string(side) + ": requests need " + std::to_string(count) + " more blocks but only " +
+           std::to_string(free_.size() - next_) + " are free; raise geometry.blocks or lower tokens");
+    }
+    std::vector<std::int64_t> out(free_.begin() + static_cast<std::ptrdiff_t>(next_),
+                                  free_.begin() + static_cast<std::ptrdiff_t>(next_) + count);
+    next_ += static_cast<std::size_t>(count);
+    return out;
+  }
+  std::size_t left() const { return free_.size() - next_; }
+
+ private:
+  std::vector<std::int64_t> free_;
+  std::size_t next_{0};
+};
+
+std::set<std::int64_t> named_blocks(const std::vector<RequestSpec>& requests, bool producer) {
+  std::set<std::int64_t> out;
+  for (const auto& r : requests) {
+    const auto& ids = producer ? r.producer_blocks : r.consumer_blocks;
+    out.insert(ids.begin(), ids.end());
+  }
+  return out;
+}
+
+std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& model, const Group& group, const std::string& ids,
+                                 std::uint64_t seed) {
+  const auto& pg = group.producer.ranks.at(0).geometry;
+  const auto& cg = group.consumer.ranks.at(0).geometry;
+  const bool by_default = specs.empty();
+  if (by_default) specs.push_back({model.tokens, 1, true, {}, {}});
+  BlockIds producer(ids, pg.blocks, seed * 2 + 1, named_blocks(specs, true));
+  BlockIds consumer(ids, cg.blocks, seed * 2 + 2, named_blocks(specs, false));
+  std::vector<Request> out;
+  for (const auto& s : specs) {
+    if (s.tokens < 0) fail("request tokens: expected 0 or more, found " + std::to_string(s.tokens));
+    Request r{s.generation, s.tokens, s.transfer, s.producer_blocks, s.consumer_blocks};
+    if (r.producer_blocks.empty()) r.producer_blocks = producer.take(ceil_div(s.tokens, pg.block_size), "producer");
+    if (r.consumer_blocks.empty() && s.transfer) r.consumer_blocks = consumer.take(ceil_div(s.tokens, cg.block_size), "consumer");
+    const auto check = [&](const std::vector<std::int64_t>& list, std::int64_t blocks, std::int64_t size, const char* side) {
+      for (auto id : list) {
+        if (id < 0 || id >= blocks) fail(std::string(side) + "_blocks: expected ids in 0.." + std::to_string(blocks - 1) + ", found " + std::to_string(id));
+      }
+      if (static_cast<std::int64_t>(list.size()) * size < s.tokens) {
+        fail(std::string(side) + "_blocks: " + std::to_string(list.size()) + " blocks of " + std::to_string(size) + " cannot hold " +
+             std::to_string(s.tokens) + " tokens");
+      }
+    };
+    check(r.producer_blocks, pg.blocks, pg.block_size, "producer");
+    if (s.transfer) check(r.consumer_blocks, cg.blocks, cg.block_size, "consumer");
+    out.push_back(std::move(r));
+  }
+  // A bystander: another request's block on the producer, whose bytes must not appear anywhere on the consumer.
+  if (by_default && producer.left() > 0) out.push_back({2, pg.block_size, false, producer.take(1, "producer"), {}});
+  return out;
+}
+
+// ---- passes --------------------------------------------------------------------------------------------------------
+
+// Elements of a plane that lie together along channels: what code under test can move at the least.
+std::int64_t contiguous_channels(const layout::Plane& plane) {
+  std::int64_t here = 1;
+  for (const auto& m : layout::normalised(plane).modes) {
+    if (m.axis == layout::Axis::channel && m.stride == layout::bits(plane.dtype)) here = m.extent;
+  }
+  return here;
+}
+
+int passes_of(const ResolvedCase& c) {
+  int passes = 1;
+  for (const auto& group : c.groups) {
+    for (const auto* side : {&group.producer, &group.consumer}) {
+      for (const auto& plane : side->ranks.at(0).truth.planes) {
+        if (plane.component == layout::Component::global_scale) continue;
+        passes = std::max(passes, kernels::deciding_passes(plane.dtype, contiguous_channels(plane)));
+      }
+    }
+  }
+  return passes;
+}
+
+int region_index(const ResolvedCase& c, Side side, const std::string& region) {
+  const auto all = regions(c, side);
+  int found = -1;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& full = all[i].name;
+    const bool tail = full.size() > region.size() && full.ends_with("/" + region);
+    if (full != region && !tail) continue;
+    if (found >= 0) fail("copies: region '" + region + "' is ambiguous; write it in full, e.g. " + all[i].name);
+    found = static_cast<int>(i);
+  }
+  if (found < 0) {
+    std::string names;
+    for (const auto& r : all) names += (names.empty() ? "" : ", ") + r.name;
+    fail("copies: no " + std::string(name(side)) + " region is called '" + region + "'; there are " + names);
+  }
+  return found;
+}
+
+// Deadlines are generous: a shared machine may stall for seconds, a hang lasts for ever.
+constexpr std::int64_t default_deadline_ms = 20000;
+
+}  // namespace
+
+ResolvedCase resolve(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
+  ResolvedCase c;
+  c.id = spec.id;
+  c.title = spec.title;
+  c.arch = spec.arch;
+  catalogue.archs().at(spec.arch);
+  c.dtype = spec.dtype;
+  c.op = spec.op;
+  c.seed = spec.seed;
+
+  const auto add_group = [&](const std::string& name, const std::string& geometry, const json& values, const SideSpec& producer,
+                             const SideSpec& consumer, const std::vector<RequestSpec>& requests, const std::string& prefix) {
+    Group group;
+    group.name = name;
+    Model model = model_of(geometry, values, catalogue);
+    const auto p = choose(producer, "producer", catalogue), q = choose(consumer, "consumer", catalogue);
+    std::map<std::string, std::string> fixed_by;
+    apply_fixed(p, model, fixed_by);
+    apply_fixed(q, model, fixed_by);
+    group.producer = side_of(producer, p, model, spec.dtype, prefix, catalogue);
+    group.consumer = side_of(consumer, q, model, spec.dtype, prefix, catalogue);
+    group.requests = requests_of(requests, model, group, spec.ids, spec.seed + c.groups.size());
+    c.groups.push_back(std::move(group));
+  };
+  add_group("", spec.geometry, spec.geometry_values, spec.producer, spec.consumer, spec.requests, "");
+  for (const auto& g : spec.groups) {
+    add_group(g.name, g.geometry.empty() ? spec.geometry : g.geometry, g.geometry_values,
+              g.producer.layout.empty() && g.producer.text.empty() && g.producer.backend.empty() ? spec.producer : g.producer,
+              g.consumer.layout.empty() && g.consumer.text.empty() && g.consumer.backend.empty() ? spec.consumer : g.consumer,
+              g.requests, g.name + ".");
+  }
+
+  const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
+  c.connector = {connector.id, connector.kind, connector.options};
+  const auto& engine = catalogue.engines().at(spec.engine);
+  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment};
+  if (!spec.engine_options.is_null()) c.engine.options.update(spec.engine_options);
+  if (!spec.reader.empty()) c.reader = {spec.reader, spec.reader, spec.reader_options};
+  for (const auto& copy : spec.copies) {
+    c.copies.push_back({region_index(c, Side::producer, copy.from), copy.from_offset, region_index(c, Side::consumer, copy.to),
+                        copy.to_offset, copy.bytes});
+  }
+  c.passes = passes_of(c);
+  c.expected = spec.expected;
+  if (c.expected.empty()) c.expected.push_back({});
+  c.deadline_ms.fill(default_deadline_ms);
+  for (const auto& [phase, ms] : spec.deadlines_ms) {
+    const auto known = phase_from_name(phase);
+    if (!known) fail("deadlines: expected the name of a phase, found '" + phase + "'");
+    c.deadline_ms[static_cast<std::size_t>(*known)] = ms;
+  }
+  if (spec.settle_ms) c.settle_ms = *spec.settle_ms;
+  if (spec.guard_bytes) c.guard_bytes = *spec.guard_bytes;
+  if (spec.misalign) c.misalign = *spec.misalign;
+  c.facts = {{"producer", c.groups[0].producer.layout},
+             {"consumer", c.groups[0].consumer.layout},
+             {"dtype", spec.dtype},
+             {"geometry", spec.geometry},
+             {"arch", spec.arch},
+             {"connector", c.connector.name},
+             {"engine", c.engine.name},
+             {"op", spec.op},
+             {"ptp", spec.producer.tp},
+             {"ctp", spec.consumer.tp}};
+  if (!spec.links.empty()) c.facts["links"] = spec.links;
+  if (!spec.declared_by.empty()) c.facts["declared_by"] = spec.declared_by;
+  return c;
+}
+
+}  // namespace kvcts

@@ -1,0 +1,283 @@
+// The JSON form of a result: one table of fields, read by writer and reader alike. Strict both ways: a key that is not in the
+// table, a missing key, a wrong type and an unknown word are errors that name the key.
+#include "case/result.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <tuple>
+
+namespace kvcts {
+namespace {
+
+using nlohmann::json;
+
+// Text of code under test may hold any bytes; JSON must hold UTF-8. Bytes that are not become U+FFFD.
+std::string utf8(const std::string& text) {
+  const auto broken = [&] {  // cheap test first: nearly all texts are ASCII
+    return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  };
+  if (!broken()) return text;
+  const std::string quoted = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  return json::parse(quoted).get<std::string>();
+}
+
+json utf8(const json& value) {
+  if (value.is_string()) return utf8(value.get_ref<const std::string&>());
+  if (value.is_array()) {
+    json out = json::array();
+    for (const auto& item : value) out.push_back(utf8(item));
+    return out;
+  }
+  if (value.is_object()) {
+    json out = json::object();
+    for (const auto& [key, item] : value.items()) out[utf8(key)] = utf8(item);
+    return out;
+  }
+  return value;
+}
+
+[[noreturn]] void wrong(std::string_view key, const std::string& what) {
+  throw std::runtime_error("result: key '" + std::string(key) + "': " + what);
+}
+
+// ---- values ----------------------------------------------------------------------------------------------------------
+
+template <typename T>
+struct Words;
+template <>
+struct Words<Outcome> {
+  static std::optional<Outcome> parse(std::string_view word) { return outcome_from_name(word); }
+};
+template <>
+struct Words<Phase> {
+  static std::optional<Phase> parse(std::string_view word) { return phase_from_name(word); }
+};
+template <>
+struct Words<Evidence> {
+  static std::optional<Evidence> parse(std::string_view word) { return evidence_from_name(word); }
+};
+template <>
+struct Words<HangKind> {
+  static std::optional<HangKind> parse(std::string_view word) { return hang_from_name(word); }
+};
+template <>
+struct Words<Verdict> {
+  static std::optional<Verdict> parse(std::string_view word) { return verdict_from_name(word); }
+};
+
+template <typename T>
+json write(const T& value);
+
+template <typename T>
+void read(const json& in, T& value, std::string_view key);
+
+void check_utf8(std::string_view key, const json& in) {
+  if (!in.is_string()) wrong(key, std::string("expected a string, found ") + in.type_name());
+}
+
+template <typename T>
+constexpr bool is_word = requires { Words<T>::parse(""); };
+
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+// ---- fields ----------------------------------------------------------------------------------------------------------
+
+enum class When { always, if_set };  // if_set: left out when equal to the default
+
+template <typename Owner, typename Member>
+struct Field {
+  std::string_view key;
+  Member Owner::*member;
+  When when;
+};
+template <typename Owner, typename Member>
+Field(std::string_view, Member Owner::*, When) -> Field<Owner, Member>;
+
+template <typename T>
+struct Fields;
+
+template <>
+struct Fields<PhaseTime> {
+  static constexpr std::tuple table{
+      Field{"phase", &PhaseTime::phase, When::always},
+      Field{"ns", &PhaseTime::ns, When::always},
+  };
+};
+template <>
+struct Fields<WrongByte> {
+  static constexpr std::tuple table{
+      Field{"region", &WrongByte::region, When::always},     Field{"offset", &WrongByte::offset, When::always},
+      Field{"expected", &WrongByte::expected, When::always}, Field{"observed", &WrongByte::observed, When::always},
+      Field{"where", &WrongByte::where, When::always},
+  };
+};
+template <>
+struct Fields<Diagnosis> {
+  static constexpr std::tuple table{
+      Field{"fault_class", &Diagnosis::fault_class, When::always},
+      Field{"exact", &Diagnosis::exact, When::always},
+      Field{"text", &Diagnosis::text, When::always},
+      Field{"what_to_do", &Diagnosis::what_to_do, When::if_set},
+      Field{"others", &Diagnosis::others, When::if_set},
+  };
+};
+template <>
+struct Fields<EvidenceFile> {
+  static constexpr std::tuple table{
+      Field{"kind", &EvidenceFile::kind, When::always},
+      Field{"text", &EvidenceFile::text, When::always},
+  };
+};
+template <>
+struct Fields<CaseResult> {
+  static constexpr std::tuple table{
+      Field{"id", &CaseResult::id, When::always},
+      Field{"case_digest", &CaseResult::case_digest, When::always},
+      Field{"execution", &CaseResult::execution, When::always},
+      Field{"seed", &CaseResult::seed, When::always},
+      Field{"outcome", &CaseResult::outcome, When::always},
+      Field{"phase", &CaseResult::phase, When::if_set},
+      Field{"hang", &CaseResult::hang, When::if_set},
+      Field{"signal", &CaseResult::signal, When::if_set},
+      Field{"message", &CaseResult::message, When::always},
+      Field{"diagnosis", &CaseResult::diagnosis, When::if_set},
+      Field{"evidence", &CaseResult::evidence, When::always},
+      Field{"verdict", &CaseResult::verdict, When::always},
+      Field{"waiver", &CaseResult::waiver, When::if_set},
+      Field{"phases", &CaseResult::phases, When::always},
+      Field{"wall_ns", &CaseResult::wall_ns, When::always},
+      Field{"peak_bytes", &CaseResult::peak_bytes, When::always},
+      Field{"checked_bytes", &CaseResult::checked_bytes, When::always},
+      Field{"planned_bytes", &CaseResult::planned_bytes, When::always},
+      Field{"moved_bytes", &CaseResult::moved_bytes, When::always},
+      Field{"expected_bytes", &CaseResult::expected_bytes, When::always},
+      Field{"copies", &CaseResult::copies, When::always},
+      Field{"wrong_bytes", &CaseResult::wrong_bytes, When::always},
+      Field{"first_wrong", &CaseResult::first_wrong, When::if_set},
+      Field{"worker", &CaseResult::worker, When::if_set},
+      Field{"worker_ordinal", &CaseResult::worker_ordinal, When::if_set},
+      Field{"ran_before", &CaseResult::ran_before, When::if_set},
+      Field{"evidence_files", &CaseResult::evidence_files, When::if_set},
+      Field{"facts", &CaseResult::facts, When::always},
+  };
+};
+
+template <typename T>
+constexpr bool is_record = requires { Fields<T>::table; };
+
+template <typename T>
+bool is_default(const T& value) {
+  if constexpr (IsOptional<T>::value) {
+    return !value.has_value();
+  } else if constexpr (IsVector<T>::value || std::is_same_v<T, std::string>) {
+    return value.empty();
+  } else if constexpr (is_record<T>) {
+    return std::apply([&](const auto&... field) { return (is_default(value.*field.member) && ...); }, Fields<T>::table);
+  } else {
+    return value == T{};
+  }
+}
+
+template <typename T>
+json write(const T& value) {
+  if constexpr (IsOptional<T>::value) {
+    return write(*value);  // only called when set
+  } else if constexpr (is_word<T>) {
+    return std::string(name(value));
+  } else if constexpr (std::is_same_v<T, json>) {
+    return value.is_null() ? json::object() : utf8(value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return utf8(value);
+  } else if constexpr (IsVector<T>::value) {
+    json out = json::array();
+    for (const auto& item : value) out.push_back(write(item));
+    return out;
+  } else if constexpr (is_record<T>) {
+    json out = json::object();
+    const auto put = [&](const auto& field) {
+      if (field.when == When::if_set && is_default(value.*field.member)) return;
+      out.emplace(field.key, write(value.*field.member));
+    };
+    std::apply([&](const auto&... field) { (put(field), ...); }, Fields<T>::table);
+    return out;
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+void read(const json& in, T& value, std::string_view key) {
+  if constexpr (IsOptional<T>::value) {
+    typename T::value_type inner{};
+    read(in, inner, key);
+    value = inner;
+  } else if constexpr (is_word<T>) {
+    check_utf8(key, in);
+    const auto parsed = Words<T>::parse(in.get_ref<const std::string&>());
+    if (!parsed) wrong(key, "unknown word '" + in.get<std::string>() + "'");
+    value = *parsed;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    check_utf8(key, in);
+    value = in.get<std::string>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (!in.is_boolean()) wrong(key, std::string("expected true or false, found ") + in.type_name());
+    value = in.get<bool>();
+  } else if constexpr (std::is_same_v<T, json>) {
+    if (!in.is_object()) wrong(key, std::string("expected an object, found ") + in.type_name());
+    value = in;
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    if (!in.is_number_unsigned() && !(in.is_number_integer() && in.get<std::int64_t>() >= 0)) {
+      wrong(key, "expected a whole number from 0 to 2^64-1, found " + in.dump());
+    }
+    value = in.get<std::uint64_t>();
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    if (!in.is_number_integer() || (in.is_number_unsigned() && in.get<std::uint64_t>() > INT64_MAX)) {
+      wrong(key, "expected a whole number of 64 bits, found " + in.dump());
+    }
+    value = in.get<std::int64_t>();
+  } else if constexpr (IsVector<T>::value) {
+    if (!in.is_array()) wrong(key, std::string("expected a list, found ") + in.type_name());
+    value.clear();
+    value.reserve(in.size());
+    for (const auto& item : in) read(item, value.emplace_back(), key);
+  } else {
+    static_assert(is_record<T>);
+    if (!in.is_object()) wrong(key, std::string("expected an object, found ") + in.type_name());
+    value = T{};
+    std::size_t used = 0;
+    const auto take = [&](const auto& field) {
+      const auto found = in.find(field.key);
+      if (found == in.end()) {
+        if (field.when == When::always) wrong(field.key, "missing");
+        return;
+      }
+      ++used;
+      read(*found, value.*field.member, field.key);
+    };
+    std::apply([&](const auto&... field) { (take(field), ...); }, Fields<T>::table);
+    if (used == in.size()) return;
+    for (const auto& [name_in, item] : in.items()) {
+      const bool known = std::apply([&](const auto&... field) { return ((field.key == name_in) || ...); }, Fields<T>::table);
+      if (!known) wrong(name_in, "not a key of a result");
+    }
+  }
+}
+
+}  // namespace
+
+json to_json(const CaseResult& result) { return write(result); }
+
+CaseResult result_from_json(const json& in) {
+  CaseResult result;
+  read(in, result, "(result)");
+  return result;
+}
+
+}  // namespace kvcts

@@ -1,0 +1,308 @@
+#include "checker/open_case.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "diagnose/diagnose.hpp"
+#include "kernels/generate.hpp"
+#include "kernels/poison.hpp"
+#include "reader/reader.hpp"
+
+namespace kvcts::checker {
+
+using nlohmann::json;
+
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
+  std::string out;
+  char digits[3];
+  for (std::int64_t i = at; i < std::min<std::int64_t>(at + 8, static_cast<std::int64_t>(bytes.size())); ++i) {
+    std::snprintf(digits, sizeof digits, "%02x", bytes[static_cast<std::size_t>(i)]);
+    out += digits;
+  }
+  return out;
+}
+
+constexpr std::size_t shown = 8;  // wrong places kept for people
+
+}  // namespace
+
+OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)) {
+  const auto add = [&](const RegionRef& region) {
+    File file;
+    file.region = region;
+    file.shape = oracle::file_shape(case_, region.bytes);
+    file.memory = process::MemoryFile("kvcts:" + region.name, static_cast<std::size_t>(file.shape.size));
+    files_.push_back(std::move(file));
+  };
+  for (const auto& region : regions(case_, Side::producer)) add(region);
+  producers_ = files_.size();
+  for (const auto& region : regions(case_, Side::consumer)) add(region);
+  consumers_ = files_.size() - producers_;
+  if (const auto bytes = reader::output_bytes(case_); bytes > 0) {
+    add({Side::consumer, -1, 0, 0, "reader/output", bytes});
+  }
+}
+
+json OpenCase::describe() const {
+  json files = json::array();
+  std::int64_t total = 0;
+  int number = 0;
+  for (const auto& f : files_) {
+    const bool output = f.region.group < 0;
+    if (&f == &files_[producers_] || output) number = 0;
+    files.push_back({{"side", output ? "output" : name(f.region.side)},
+                     {"region", number++},
+                     {"name", f.region.name},
+                     {"size", f.shape.size},
+                     {"base", f.shape.base},
+                     {"bytes", f.shape.bytes}});
+    total += f.shape.size;
+  }
+  return {{"files", std::move(files)}, {"total_bytes", total}};
+}
+
+std::vector<int> OpenCase::descriptors() const {
+  std::vector<int> out;
+  for (const auto& f : files_) out.push_back(f.memory.fd.get());
+  return out;
+}
+
+json OpenCase::fill(int pass) {
+  const auto start = now_ns();
+  pass_ = pass;
+  std::int64_t bytes = 0;
+  before_.clear();
+  for (auto& f : files_) {
+    if (f.region.group < 0) {
+      kernels::fill_poison(oracle::output_key(case_), 0, f.bytes());
+    } else {
+      oracle::write_initial(case_, f.region, pass, f.bytes());
+    }
+    bytes += f.shape.size;
+  }
+  return {{"bytes", bytes}, {"ns", now_ns() - start}};
+}
+
+std::vector<std::span<const std::uint8_t>> OpenCase::producer_views() const {
+  std::vector<std::span<const std::uint8_t>> out;
+  for (std::size_t i = 0; i < producers_; ++i) out.emplace_back(files_[i].bytes());
+  return out;
+}
+
+void OpenCase::note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const {
+  if (wrong.first.size() >= shown) return;
+  WrongByte w;
+  w.region = file.region.name;
+  w.offset = offset - file.shape.base;
+  w.expected = hex(expected, offset);
+  w.observed = hex(file.bytes(), offset);
+  w.where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, w.offset);
+  wrong.first.push_back(std::move(w));
+}
+
+void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
+  const auto& f = files_[index];
+  scratch_.resize(f.bytes().size());
+  oracle::write_expected(case_, f.region, pass_, scratch_);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  wrong.bytes += d.wrong_bytes;
+  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+}
+
+void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong) {
+  const auto& f = files_[index];
+  scratch_.resize(f.bytes().size());
+  oracle::write_expected(case_, f.region, pass_, scratch_);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  if (d.wrong_bytes == 0) return;
+  // The tail of a request's last block is nobody's: a connector that moves whole blocks may bring the producer's tail along.
+  alternative_ = scratch_;
+  if (!oracle::write_whole_block_alternative(case_, f.region, producer_files, alternative_)) {
+    wrong.bytes += d.wrong_bytes;
+    for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+    return;
+  }
+  const auto seen = f.bytes();
+  for (std::size_t b = 0; b < seen.size(); ++b) {
+    if (seen[b] == scratch_[b] || seen[b] == alternative_[b]) continue;
+    ++wrong.bytes;
+    note_wrong(f, static_cast<std::int64_t>(b), scratch_, wrong);
+  }
+}
+
+void OpenCase::compare_output(Wrong& wrong) {
+  const auto& f = files_.back();
+  scratch_.resize(f.bytes().size());
+  kernels::fill_poison(oracle::output_key(case_), 0, scratch_);
+  const auto want = oracle::expected_output(case_, pass_);
+  std::copy(want.begin(), want.end(), scratch_.begin() + f.shape.base);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  wrong.bytes += d.wrong_bytes;
+  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+}
+
+std::string OpenCase::state_of_data() const {
+  // Of the bytes that the transfer has to change: how many are as they must be.
+  std::int64_t to_change = 0, arrived = 0, changed = 0;
+  std::vector<std::uint8_t> before, expected;
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+    const auto& f = files_[i];
+    before.resize(f.bytes().size());
+    expected.resize(f.bytes().size());
+    oracle::write_initial(case_, f.region, pass_, before);
+    oracle::write_expected(case_, f.region, pass_, expected);
+    for (std::size_t b = 0; b < before.size(); ++b) {
+      if (before[b] != expected[b]) {
+        ++to_change;
+        arrived += f.bytes()[b] == expected[b];
+      }
+      changed += f.bytes()[b] != before[b];
+    }
+  }
+  if (to_change == 0) return "";
+  if (changed == 0) return "no byte had arrived";
+  if (arrived == to_change) return "all " + std::to_string(to_change) + " bytes had arrived";
+  return std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
+}
+
+Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, const json& events) {
+  // The diagnoser is not told what the case is called or how it is expected to end.
+  ResolvedCase stripped = case_;
+  stripped.id.clear(), stripped.title.clear(), stripped.expected.clear();
+  stripped.facts = json::object();
+  diagnose::Scene scene{stripped, pass_, producer_views(), {}, {}, {}, {}, {}, {}, wrong_bytes};
+  std::vector<std::vector<std::uint8_t>> before(consumers_), expected(consumers_);
+  for (std::size_t i = 0; i < consumers_; ++i) {
+    const auto& f = files_[producers_ + i];
+    before[i].resize(f.bytes().size());
+    expected[i].resize(f.bytes().size());
+    oracle::write_initial(case_, f.region, pass_, before[i]);
+    oracle::write_expected(case_, f.region, pass_, expected[i]);
+    scene.consumer.emplace_back(f.bytes());
+    scene.consumer_before.emplace_back(before[i]);
+    scene.consumer_expected.emplace_back(expected[i]);
+  }
+  if (events.is_array()) scene.events.assign(events.begin(), events.end());
+  return diagnose::diagnose(scene);
+}
+
+json OpenCase::compare(const json& request) {
+  const auto start = now_ns();
+  pass_ = request.value("pass", 0);
+  // A case that ended early (refusal, exception) must have left the destination as it was.
+  const bool transferred = request.value("transferred", true);
+  const json events = request.value("events", json::array());
+  Wrong source, target, output;
+  const auto producer_files = producer_views();
+  std::int64_t checked = 0;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const auto& f = files_[i];
+    checked += f.shape.size;
+    if (f.region.group < 0) {
+      if (transferred) compare_output(output);
+    } else if (i < producers_) {
+      compare_producer(i, source);
+    } else if (transferred) {
+      compare_consumer(i, producer_files, target);
+    } else {
+      scratch_.resize(f.bytes().size());
+      oracle::write_initial(case_, f.region, pass_, scratch_);
+      const auto d = kernels::compare(f.bytes(), scratch_, shown);
+      target.bytes += d.wrong_bytes;
+      for (auto offset : d.first) note_wrong(f, offset, scratch_, target);
+    }
+  }
+  compared_ = digest_all();
+  const std::int64_t wrong = source.bytes + target.bytes + output.bytes;
+
+  json reply{{"checked_bytes", checked}, {"wrong_bytes", wrong}, {"source_changed", source.bytes != 0}};
+  const auto amount = oracle::transfer_bytes(case_);
+  reply["expected_bytes"] = amount.least;
+  json first = json::array();
+  for (const auto* list : {&target.first, &output.first, &source.first}) {
+    for (const auto& w : *list) {
+      if (first.size() < shown) {
+        first.push_back({{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}});
+      }
+    }
+  }
+  reply["first_wrong"] = std::move(first);
+  const auto compared_at = now_ns();
+
+  std::string message, fault_class;
+  bool failed = wrong != 0;
+  Diagnosis cause;
+  const bool told_something = !events.empty();
+  if (failed || told_something) cause = name_the_cause(target.bytes + output.bytes, events);
+  if (failed) {
+    message = std::to_string(wrong) + " wrong bytes";
+    if (source.bytes) message += ", " + std::to_string(source.bytes) + " of them in the source, which must not change";
+    if (!transferred) message += " although nothing may be written before the error";
+    if (!cause.text.empty()) message += "; " + cause.text;
+  }
+  // Counting: planned == moved == expected.
+  const std::int64_t planned = request.value("planned", std::int64_t{-1}), moved = request.value("moved", std::int64_t{-1});
+  if (!failed && transferred && planned >= 0 && moved >= 0) {
+    const bool explicit_plan = case_.connector.kind == "explicit";
+    if (planned != moved || (!explicit_plan && (moved < amount.least || moved > amount.most))) {
+      failed = true;
+      cause = {};
+      cause.fault_class = "false-success";
+      cause.exact = true;
+      cause.text = "planned " + std::to_string(planned) + " bytes, moved " + std::to_string(moved) + ", expected " +
+                   std::to_string(amount.least) +
+                   (amount.most != amount.least ? " to " + std::to_string(amount.most) : std::string()) +
+                   ": the bytes are right but the counts do not agree";
+      cause.what_to_do = diagnose::what_to_check("false-success");
+      message = cause.text;
+    }
+  }
+  if (cause.exact) fault_class = cause.fault_class;
+  // The state of the data is only told where something went wrong: it costs another look at every byte.
+  if (failed || told_something || request.value("state", false)) reply["state"] = state_of_data();
+  reply["outcome"] = failed ? "FAIL" : "PASS";
+  reply["class"] = fault_class;
+  reply["message"] = message;
+  reply["diagnosis"] = {{"class", cause.fault_class},
+                        {"exact", cause.exact},
+                        {"text", cause.text},
+                        {"what_to_do", cause.what_to_do},
+                        {"others", cause.others}};
+  reply["ns"] = {{"compare", compared_at - start}, {"diagnose", now_ns() - compared_at}};
+  return reply;
+}
+
+std::uint64_t OpenCase::digest_all() const {
+  std::uint64_t all = 0;
+  for (const auto& f : files_) all = all * 0x9e3779b97f4a7c15ull + kernels::digest(f.bytes());
+  return all;
+}
+
+json OpenCase::recheck() {
+  const bool changed = digest_all() != compared_;
+  json reply{{"changed", changed}};
+  if (changed) {
+    Wrong late;
+    const auto producer_files = producer_views();
+    for (std::size_t i = 0; i < producers_ + consumers_; ++i) {
+      if (i < producers_) compare_producer(i, late);
+      else compare_consumer(i, producer_files, late);
+    }
+    reply["late_bytes"] = late.bytes;
+    reply["message"] = "bytes changed after completion was reported" +
+                       (late.first.empty() ? std::string() : ", first at " + late.first[0].region + " offset " +
+                                                                 std::to_string(late.first[0].offset) + " (" + late.first[0].where + ")");
+    compared_ = digest_all();
+  }
+  return reply;
+}
+
+}  // namespace kvcts::checker

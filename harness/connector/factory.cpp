@@ -1,0 +1,16 @@
+#include "connector/contract.hpp"
+#include "connector/explicit.hpp"
+#include "connector/reference.hpp"
+
+namespace kvcts::connector {
+
+std::unique_ptr<Connector> make_connector(const ConnectorSpec& spec) {
+  if (spec.kind == "reference") return std::make_unique<Reference>(spec.options);
+  if (spec.kind == "contract") return std::make_unique<Contract>(spec.options);
+  if (spec.kind == "explicit") return std::make_unique<Explicit>();
+  if (spec.kind == "none") return std::make_unique<None>();
+  throw std::runtime_error("connector '" + spec.name + "': expected kind reference, contract, explicit or none, found '" +
+                           spec.kind + "'");
+}
+
+}  // namespace kvcts::connector

@@ -1,0 +1,159 @@
+#include "diagnose/diagnose.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <regex>
+
+#include "layout/layout.hpp"
+#include "oracle/oracle.hpp"
+#include "reader/flashinfer_decode.hpp"
+
+namespace kvcts::diagnose {
+
+namespace {
+
+std::string with_commas(std::int64_t n) {
+  std::string s = std::to_string(n);
+  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<std::size_t>(i), ",");
+  return s;
+}
+
+bool untouched(const Scene& scene) {
+  for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    if (std::memcmp(scene.consumer[i].data(), scene.consumer_before[i].data(), scene.consumer[i].size()) != 0) return false;
+  }
+  return !scene.consumer.empty();
+}
+
+// How many of the wrong bytes a variant predicts; -1 when it predicts a byte differently that is right (it explains too much).
+struct Fit {
+  std::int64_t explained{0};
+  bool exact{false};
+};
+
+Fit fit(const Scene& scene, const ResolvedCase& transformed) {
+  Fit result{0, true};
+  const auto targets = regions(transformed, Side::consumer);
+  if (targets.size() != scene.consumer.size()) return {0, false};
+  std::vector<std::uint8_t> predicted, alternative;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto& seen = scene.consumer[i];
+    predicted.resize(seen.size());
+    oracle::write_expected(transformed, targets[i], scene.pass, predicted);
+    if (std::memcmp(predicted.data(), seen.data(), seen.size()) == 0) {
+      for (std::size_t b = 0; b < seen.size(); ++b) result.explained += seen[b] != scene.consumer_expected[i][b];
+      continue;
+    }
+    alternative = predicted;
+    oracle::write_whole_block_alternative(transformed, targets[i], scene.producer, alternative);
+    for (std::size_t b = 0; b < seen.size(); ++b) {
+      const bool predicted_here = seen[b] == predicted[b] || seen[b] == alternative[b];
+      if (!predicted_here) result.exact = false;
+      if (predicted_here && seen[b] != scene.consumer_expected[i][b]) ++result.explained;
+    }
+  }
+  return result;
+}
+
+Diagnosis finding(std::string fault_class, bool exact, std::string text) {
+  Diagnosis d;
+  d.what_to_do = what_to_check(fault_class);
+  d.fault_class = std::move(fault_class);
+  d.exact = exact;
+  d.text = std::move(text);
+  return d;
+}
+
+}  // namespace
+
+std::string what_to_check(const std::string& fault_class) {
+  for (const auto& c : fault_classes()) {
+    if (c.name == fault_class) return std::string(c.check);
+  }
+  return "";
+}
+
+Diagnosis from_events(const Scene& scene) {
+  static const std::regex counts(R"(expected (\d+), got (\d+))");
+  for (const auto& event : scene.events) {
+    if (!event.is_object() || !event.contains("raised")) continue;
+    const auto& raised = event["raised"];
+    const std::string text = raised.value("text", "");
+    std::smatch m;
+    if (std::regex_search(text, m, counts)) {
+      return finding("rank-mismatch", true,
+                     "expected " + m[1].str() + ", got " + m[2].str() + ": the code unpacks a shape of " + m[1].str() +
+                         " dims, the tensor it was handed has " + m[2].str() + " (" + raised.value("type", "exception") + ": " + text +
+                         ")");
+    }
+    return finding("crash", false, raised.value("type", "exception") + ": " + text);
+  }
+  return {};
+}
+
+Diagnosis from_reader(const Scene& scene) {
+  const auto& c = scene.truth;
+  if (c.reader.kind != "flashinfer-decode" || c.groups.empty()) return {};
+  const auto& group = c.groups.front();
+  const auto& rank = group.consumer.ranks.at(0);
+  for (const auto& tensor : rank.truth.tensors) {
+    const auto n = tensor.dims.size();
+    if (n < 4 || tensor.component != layout::Component::data) continue;
+    const std::string is = tensor.dims[n - 3].axes + tensor.dims[n - 2].axes + "D";  // "HND" or "NHD" by the declared axes
+    const std::string told = c.reader.options.value("label", "");
+    if (is == told || (is != "HND" && is != "NHD")) return {};
+    const auto view = reader::view_under_label(tensor, told);
+    const auto plan = reader::plan_decode(group.requests, rank.geometry.block_size, view.page_size,
+                                          c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
+    std::string text = "cache stored " + is + ", reader told " + told + ": it takes page_size " + std::to_string(view.page_size) +
+                       " and " + std::to_string(view.num_heads) + " KV heads from a tensor that has page_size " +
+                       std::to_string(rank.geometry.block_size) + " and " + std::to_string(rank.geometry.heads) + "; " + plan.text();
+    return finding("axis-permuted", true, std::move(text));
+  }
+  return {};
+}
+
+Diagnosis diagnose(const Scene& scene) {
+  if (auto d = from_events(scene); !d.fault_class.empty()) return d;
+  if (auto d = from_reader(scene); !d.fault_class.empty()) return d;
+  if (scene.wrong_bytes == 0) return {};
+  if (untouched(scene)) {
+    return finding("silently-skipped", true,
+                   "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
+  }
+  std::vector<Variant> variants;
+  for (const auto& hypothesis : hypotheses()) {
+    try {
+      hypothesis(scene, variants);
+    } catch (const std::exception&) {
+      // A hypothesis that cannot be stated for this case is no explanation of it.
+    }
+  }
+  Diagnosis best;
+  std::int64_t best_share = 0;
+  for (const auto& v : variants) {
+    Fit f;
+    try {
+      f = fit(scene, v.transformed);
+    } catch (const std::exception&) {
+      continue;
+    }
+    const auto share = scene.wrong_bytes ? 100 * f.explained / scene.wrong_bytes : 0;
+    if (f.exact) {
+      if (best.exact) {
+        best.others.push_back(v.fault_class + ": " + v.words);
+        continue;
+      }
+      best = finding(v.fault_class, true, v.words + ": explains 100 % of " + with_commas(scene.wrong_bytes) + " wrong bytes");
+    } else if (!best.exact && share > best_share) {
+      best_share = share;
+      best = finding(v.fault_class, false,
+                     "unexplained; best partial explanation (a guess): " + v.words + ", which explains " + std::to_string(share) +
+                         " % of " + with_commas(scene.wrong_bytes) + " wrong bytes");
+    }
+  }
+  if (best.text.empty()) best.text = "unexplained: no known transformation of the map predicts these bytes";
+  return best;
+}
+
+}  // namespace kvcts::diagnose

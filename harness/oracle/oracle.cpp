@@ -1,0 +1,252 @@
+#include "oracle/oracle.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace kvcts::oracle {
+
+using layout::Axis;
+using layout::Plane;
+
+namespace {
+
+const RankCache& rank_of(const ResolvedCase& c, const RegionRef& r) {
+  const auto& group = c.groups.at(static_cast<std::size_t>(r.group));
+  return (r.side == Side::producer ? group.producer : group.consumer).ranks.at(static_cast<std::size_t>(r.rank));
+}
+
+kernels::TagKey tag_key(const ResolvedCase& c, int pass) { return {c.seed, static_cast<std::uint32_t>(pass), 0}; }
+
+// Values that belong to a cache rather than to a block (a global scale) carry the first request's generation.
+std::uint32_t unblocked_generation(const Group& group) {
+  return group.requests.empty() ? 1 : group.requests.front().generation;
+}
+
+void write_tags(const ResolvedCase& c, const RegionRef& region, int pass, bool transferred_only, std::span<std::uint8_t> file) {
+  const auto shape = file_shape(c, region.bytes);
+  const auto allocation = file.subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes));
+  const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
+  const auto blocks = content(group, region.side, transferred_only);
+  if (blocks.empty()) return;
+  for (const Plane& plane : rank_of(c, region).truth.planes) {
+    if (plane.allocation != region.allocation) continue;
+    kernels::generate(allocation, plane, blocks, tag_key(c, pass), unblocked_generation(group));
+  }
+}
+
+void copy_bits(std::span<const std::uint8_t> from, std::int64_t from_bit, std::span<std::uint8_t> to, std::int64_t to_bit, int width) {
+  if (width >= 8) {
+    std::copy_n(from.begin() + from_bit / 8, width / 8, to.begin() + to_bit / 8);
+    return;
+  }
+  const auto nibble = static_cast<std::uint8_t>((from[static_cast<std::size_t>(from_bit / 8)] >> (from_bit % 8)) & 0xF);
+  auto& byte = to[static_cast<std::size_t>(to_bit / 8)];
+  byte = static_cast<std::uint8_t>((byte & ~(0xF << (to_bit % 8))) | (nibble << (to_bit % 8)));
+}
+
+// Calls f(coord) for every coordinate of a box with block and slot fixed.
+template <class F>
+void each_row(const layout::Box& box, F&& f) {
+  layout::Coord c = box.lo;
+  for (c[Axis::layer] = box.lo[Axis::layer]; c[Axis::layer] < box.hi[Axis::layer]; ++c[Axis::layer])
+    for (c[Axis::kv] = box.lo[Axis::kv]; c[Axis::kv] < box.hi[Axis::kv]; ++c[Axis::kv])
+      for (c[Axis::head] = box.lo[Axis::head]; c[Axis::head] < box.hi[Axis::head]; ++c[Axis::head])
+        for (c[Axis::channel] = box.lo[Axis::channel]; c[Axis::channel] < box.hi[Axis::channel]; ++c[Axis::channel]) f(c);
+}
+
+bool has(const Plane& plane, Axis axis) {
+  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) { return m.axis == axis; });
+}
+
+std::int64_t block_size(const Group& group, Side side) {
+  return (side == Side::producer ? group.producer : group.consumer).ranks.at(0).geometry.block_size;
+}
+
+}  // namespace
+
+FileShape file_shape(const ResolvedCase& c, std::int64_t allocation_bytes) {
+  constexpr std::int64_t page = 4096;
+  const std::int64_t base = c.guard_bytes + c.misalign;
+  const std::int64_t size = (base + allocation_bytes + c.guard_bytes + page - 1) / page * page;
+  return {size, base, allocation_bytes};
+}
+
+std::uint64_t region_key(const ResolvedCase& c, const RegionRef& r) {
+  // Ranks of further groups follow those of the first, so that every file of a case has a key of its own.
+  const auto rank = static_cast<std::uint32_t>(r.group * 256 + r.rank);
+  return kernels::poison_key(c.seed, r.side == Side::producer ? 0 : 1, rank, static_cast<std::uint32_t>(r.allocation));
+}
+
+std::uint64_t output_key(const ResolvedCase& c) { return kernels::poison_key(c.seed, 2, 0, 0); }
+
+std::vector<kernels::BlockContent> content(const Group& group, Side side, bool transferred_only) {
+  std::vector<kernels::BlockContent> out;
+  const std::int64_t size = block_size(group, side);
+  for (const auto& request : group.requests) {
+    if (transferred_only && !request.transfer) continue;
+    const auto& blocks = side == Side::producer ? request.producer_blocks : request.consumer_blocks;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const std::int64_t first = static_cast<std::int64_t>(i) * size;
+      if (first >= request.tokens) break;
+      out.push_back({blocks[i], request.generation, first, 0, std::min(size, request.tokens - first)});
+    }
+  }
+  return out;
+}
+
+void write_initial(const ResolvedCase& c, const RegionRef& region, int pass, std::span<std::uint8_t> file) {
+  kernels::fill_poison(region_key(c, region), 0, file);
+  // A case that moves nothing (reader only) has its content on the consumer from the start.
+  if (region.side == Side::producer) write_tags(c, region, pass, false, file);
+  if (region.side == Side::consumer && c.connector.kind == "none") write_tags(c, region, pass, true, file);
+}
+
+void write_expected(const ResolvedCase& c, const RegionRef& region, int pass, std::span<std::uint8_t> file) {
+  kernels::fill_poison(region_key(c, region), 0, file);
+  write_tags(c, region, pass, region.side == Side::consumer, file);
+}
+
+bool write_whole_block_alternative(const ResolvedCase& c, const RegionRef& region,
+                                   const std::vector<std::span<const std::uint8_t>>& producer_files, std::span<std::uint8_t> file) {
+  if (region.side != Side::consumer) return false;
+  const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
+  const std::int64_t consumer_size = block_size(group, Side::consumer), producer_size = block_size(group, Side::producer);
+  const auto producer_regions = regions(c, Side::producer);
+  const auto& truth = rank_of(c, region).truth;
+  const auto target_base = file_shape(c, region.bytes).base * 8;
+  bool any = false;
+  const auto tail_element = [&](const Plane& plane, const layout::Coord& at, const layout::Coord& source) {
+    const auto to = layout::locate(plane, at);
+    if (!to) return;
+    for (std::size_t p = 0; p < producer_regions.size(); ++p) {
+      const auto& ref = producer_regions[p];
+      if (ref.group != region.group) continue;
+      for (const Plane& candidate : rank_of(c, ref).truth.planes) {
+        if (candidate.allocation != ref.allocation || candidate.component != plane.component || candidate.dtype != plane.dtype) continue;
+        const auto from = layout::locate(candidate, source);
+        if (!from) continue;
+        copy_bits(producer_files[p], file_shape(c, ref.bytes).base * 8 + from->bit, file, target_base + to->bit, to->width);
+        any = true;
+        return;
+      }
+    }
+  };
+  for (const auto& request : group.requests) {
+    if (!request.transfer) continue;
+    // Tail: positions of the consumer's last named block beyond the tokens, as far as the producer's blocks reach.
+    const auto consumer_end = static_cast<std::int64_t>(request.consumer_blocks.size()) * consumer_size;
+    const auto producer_end = static_cast<std::int64_t>(request.producer_blocks.size()) * producer_size;
+    for (std::int64_t position = request.tokens; position < std::min(consumer_end, producer_end); ++position) {
+      for (const Plane& plane : truth.planes) {
+        if (plane.allocation != region.allocation || !has(plane, Axis::slot)) continue;
+        each_row(layout::domain(plane), [&](layout::Coord at) {
+          at[Axis::block] = request.consumer_blocks[static_cast<std::size_t>(position / consumer_size)];
+          at[Axis::slot] = position % consumer_size;
+          layout::Coord source = at;
+          source[Axis::block] = request.producer_blocks[static_cast<std::size_t>(position / producer_size)];
+          source[Axis::slot] = position % producer_size;
+          tail_element(plane, at, source);
+        });
+      }
+    }
+  }
+  return any;
+}
+
+Amount transfer_bytes(const ResolvedCase& c) {
+  Amount amount;
+  if (c.connector.kind == "none") return amount;
+  std::int64_t least_bits = 0, most_bits = 0;
+  for (const auto& group : c.groups) {
+    for (const auto& rank : group.consumer.ranks) {
+      for (const Plane& plane : rank.truth.planes) {
+        const auto box = layout::domain(plane);
+        std::int64_t row = layout::bits(plane.dtype);  // bits of everything but block and slot
+        for (Axis a : {Axis::layer, Axis::kv, Axis::head, Axis::channel}) {
+          // Aliased coordinates (stride 0) are one value in memory.
+          const bool alias = std::any_of(plane.modes.begin(), plane.modes.end(),
+                                         [&](const layout::Mode& m) { return m.axis == a && m.stride == 0 && m.extent > 1; });
+          if (!alias) row *= box.hi[a] - box.lo[a];
+        }
+        if (!has(plane, Axis::block)) {
+          least_bits += row, most_bits += row;
+          continue;
+        }
+        for (const auto& request : group.requests) {
+          if (!request.transfer) continue;
+          const std::int64_t size = rank.geometry.block_size;
+          const std::int64_t blocks = (request.tokens + size - 1) / size;
+          least_bits += row * (has(plane, Axis::slot) ? request.tokens : blocks);
+          most_bits += row * (has(plane, Axis::slot) ? static_cast<std::int64_t>(request.consumer_blocks.size()) * size : blocks);
+        }
+      }
+    }
+  }
+  return {least_bits / 8, most_bits / 8};
+}
+
+Bytes expected_output(const ResolvedCase& c, int pass) {
+  const auto& group = c.groups.at(0);
+  const auto& rank = group.consumer.ranks.at(0);
+  const auto& g = rank.geometry;
+  const auto dtype = group.consumer.scheme.data;
+  const std::int64_t row = g.head_dim * layout::bits(dtype) / 8;
+  Bytes out;
+  for (const auto& request : group.requests) {
+    for (std::int64_t kv = 0; kv < g.kv; ++kv) {
+      for (std::int64_t token = 0; token < request.tokens; ++token) {
+        for (std::int64_t head = 0; head < g.heads; ++head) {
+          const kernels::RowId id{layout::Component::data, kv, g.first_layer, g.first_head + head, token, request.generation};
+          out.resize(out.size() + static_cast<std::size_t>(row));
+          kernels::tag_row(kernels::row_key(tag_key(c, pass), id), id, dtype, 0, g.head_dim,
+                           std::span(out).last(static_cast<std::size_t>(row)));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+std::string where(const ResolvedCase& c, const RegionRef& region, std::int64_t offset) {
+  if (offset < 0) return "guard below";
+  if (offset >= region.bytes) return "guard above";
+  const auto found = layout::inverse(rank_of(c, region).truth, region.allocation, offset * 8);
+  if (found.empty()) return "padding";
+  const auto& plane = rank_of(c, region).truth.planes.at(static_cast<std::size_t>(found[0].plane));
+  const auto& at = found[0].coord;
+  std::string text;
+  if (plane.component != layout::Component::data) text += std::string(layout::name(plane.component)) + " ";
+  text += std::string(at[Axis::kv] == 0 ? "K" : "V") + " layer " + std::to_string(at[Axis::layer]);
+  if (has(plane, Axis::block)) text += " block " + std::to_string(at[Axis::block]) + " slot " + std::to_string(at[Axis::slot]);
+  text += " head " + std::to_string(at[Axis::head]) + " channel " + std::to_string(at[Axis::channel]);
+  // Say whose slot it is: a byte in a free block or beyond a request's tokens is damage, not content.
+  if (has(plane, Axis::block)) {
+    bool used = false;
+    const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
+    for (const auto& b : content(group, region.side, region.side == Side::consumer)) {
+      used = used || (b.block == at[Axis::block] && at[Axis::slot] >= b.first_slot && at[Axis::slot] < b.first_slot + b.tokens);
+    }
+    if (!used) text += " (free slot)";
+  }
+  return text;
+}
+
+std::int64_t smallest_unit(const ResolvedCase& c) {
+  std::int64_t unit = std::numeric_limits<std::int64_t>::max();
+  for (const auto& group : c.groups) {
+    for (const auto* side : {&group.producer, &group.consumer}) {
+      for (const auto& plane : side->ranks.at(0).truth.planes) {
+        if (plane.component != layout::Component::data) continue;
+        std::int64_t here = 1;
+        const auto n = layout::normalised(plane);
+        for (auto m = n.modes.rbegin(); m != n.modes.rend(); ++m) {
+          if (m->axis == Axis::channel && m->stride == layout::bits(plane.dtype)) here = m->extent;
+        }
+        unit = std::min(unit, here);
+      }
+    }
+  }
+  return unit == std::numeric_limits<std::int64_t>::max() ? 1 : unit;
+}
+
+}  // namespace kvcts::oracle
