@@ -1,5 +1,5 @@
-// The JSON form of a result: one table of fields, read by writer and reader alike. Strict both ways: a key that is not in the
-// table, a missing key, a wrong type and an unknown word are errors that name the key.
+// The JSON form of a result: one table of fields, read by writer and reader alike. Strict both ways: a key that is not in
+// the table, a missing key, a wrong type and an unknown word are errors that name the key.
 #include "case/result.hpp"
 
 #include <algorithm>
@@ -76,7 +76,9 @@ void check_utf8(std::string_view key, const json& in) {
 }
 
 template <typename T>
-constexpr bool is_word = requires { Words<T>::parse(""); };
+constexpr bool is_word = requires {
+  Words<T>::parse("");
+};
 
 template <typename T>
 struct IsVector : std::false_type {};
@@ -170,7 +172,9 @@ struct Fields<CaseResult> {
 };
 
 template <typename T>
-constexpr bool is_record = requires { Fields<T>::table; };
+constexpr bool is_record = requires {
+  Fields<T>::table;
+};
 
 template <typename T>
 bool is_default(const T& value) {

@@ -1,0 +1,74 @@
+// What a run store holds, as values.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/outcome.hpp"
+#include "case/result.hpp"
+
+namespace kvcts::store {
+
+/// How a run came about; written once.
+struct RunInfo {
+  std::string suite;      ///< "smoke"; a file name for --file
+  std::string selection;  ///< the query as given: globs, axis expressions, cover, shard, budget
+  std::uint64_t seed{0};
+  std::string version;                                ///< of kvcts
+  nlohmann::json machine = nlohmann::json::object();  ///< facts as `kvcts doctor` finds them
+  std::int64_t started_ms{0};                         ///< Unix time; 0 = now
+};
+
+/// How a sitting ended. A sitting without an ending was killed.
+enum class Ending : std::uint8_t { complete, interrupted, budget };
+std::string_view name(Ending ending);
+
+/// One process that wrote to the run: the first, and one for each --resume.
+struct Session {
+  std::vector<std::string> argv;
+  std::int64_t pid{0};
+  std::int64_t started_ms{0}, ended_ms{0};  ///< Unix time; ended_ms of a killed one is that of its last commit
+  std::optional<Ending> ending;
+  std::string reason;  ///< of an early end: "budget of 60 s used up", "SIGINT"
+};
+
+/// A case that the run has promised to decide.
+struct PlannedCase {
+  std::string id;
+  std::string digest;              ///< of all resolved data (kvcts::digest)
+  std::string execution;           ///< digest without arch
+  std::vector<Expected> expected;  ///< outcomes that are as expected; may say NOT_RUN
+  bool operator==(const PlannedCase&) const = default;
+};
+
+/// One planned case and what became of it. Every planned id is seen exactly once.
+struct Row {
+  std::int64_t ordinal{0};  ///< position in the plan, from 0
+  PlannedCase planned;
+  bool decided{false};           ///< a result is in the store
+  CaseResult result;             ///< if not decided: NOT_RUN with the reason as message
+  bool declared_not_run{false};  ///< not decided, and the run or the case said so before; otherwise a failure
+  std::int64_t executions{0};    ///< 1 when this row's result belongs to the execution that was stored with it, else 0
+  std::string shared_with;       ///< if 0 and decided: id of the case whose execution this is
+};
+
+/// How a plan differs from the one in the store.
+struct Drift {
+  std::int64_t added{0}, removed{0},
+      changed{0};                  ///< ids only in the new plan, only in the store, in both with another digest
+  std::vector<std::string> first;  ///< at most ten lines "changed: <id> (digest a1b2 -> c3d4)"
+  explicit operator bool() const { return added + removed + changed != 0; }
+  std::string text() const;  ///< one sentence
+};
+
+nlohmann::json to_json(const Expected& expected);
+Expected expected_from_json(const nlohmann::json& json);
+
+/// Milliseconds of Unix time, now; and as "2026-03-01T12:00:00Z".
+std::int64_t now_ms();
+std::string utc(std::int64_t unix_ms);
+
+}  // namespace kvcts::store
