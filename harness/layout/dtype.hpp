@@ -8,7 +8,18 @@
 namespace kvcts::layout {
 
 enum class Dtype : std::uint8_t {
-  fp32, fp16, bf16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, int8, uint8, int4, e2m1, e8m0,
+  fp32,
+  fp16,
+  bf16,
+  e4m3fn,
+  e5m2,
+  e4m3fnuz,
+  e5m2fnuz,
+  int8,
+  uint8,
+  int4,
+  e2m1,
+  e8m0,
 };
 
 /// Width of one code in bits: 32, 16, 8 or 4. Codes of 4 bits are packed two a byte (nibble order is the plane's).

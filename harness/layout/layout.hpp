@@ -53,22 +53,24 @@ struct Allocation {
   bool operator==(const Allocation&) const = default;
 };
 
-/// One dimension of a tensor as a framework shows it; `axes` names what it runs over, outermost first ("NHC", "B", "K").
+/// One dimension of a tensor as a framework shows it; `axes` names what it runs over, outermost first ("NHC", "B", "K");
+/// "(NHC)" = these axes in an order that the view does not say, "1" = none, "*" = raw bytes.
 struct Dim {
   std::int64_t extent{0};
-  std::int64_t stride{0};  ///< bytes (fractional strides of 4-bit data are shown in packed uint8 units, as frameworks do)
+  std::int64_t stride{
+      0};  ///< bytes (4-bit data is shown as uint8, two codes a unit along its contiguous dim, as frameworks do)
   std::string axes;
   bool operator==(const Dim&) const = default;
 };
 
 /// A tensor handed to a connector: a view over one allocation.
 struct TensorView {
-  std::string name;        ///< e.g. "kv.L3" or "k.L0"
+  std::string name;  ///< e.g. "kv.L3" or "k.L0"
   int allocation{0};
   std::int64_t offset{0};  ///< bytes
   Dtype dtype{Dtype::fp16};
   Component component{Component::data};
-  Coord origin{};          ///< fixed coordinates of list levels (layer, kv)
+  Coord origin{};  ///< coordinate of the first element: list levels, first_layer, first_head
   std::vector<Dim> dims;
   bool operator==(const TensorView&) const = default;
 };
@@ -174,8 +176,8 @@ struct Names {
 };
 /// Names derived from the template text (template.hpp), not looked up by layout id.
 Names names_of(std::string_view template_text);
-/// Accepts any of those names ("LBNHC", "HND", "NL_X_TWO_NB_BS_NH_HS", "OperationalHND") or a template text; returns template
-/// text. Throws Error that lists near names.
+/// Accepts any of those names ("LBNHC", "HND", "NL_X_TWO_NB_BS_NH_HS", "OperationalHND") or a template text; returns
+/// template text. Throws Error that lists near names.
 std::string template_from_name(std::string_view name);
 
 // ---- ambiguity (readings.cpp) --------------------------------------------------------------------------------------
@@ -185,8 +187,8 @@ struct Facts {
   std::optional<std::int64_t> layers, blocks, block_size, heads, head_dim;
 };
 struct Reading {
-  std::string letters;                 ///< one group of letters a dim, e.g. "K B N H C", "B K N H C", "B N HC"
-  std::vector<std::int64_t> extents;   ///< per axis L K B N H C, 0 = not determined by shape and facts
+  std::string letters;                ///< one group of letters a dim, e.g. "K B N H C", "B K N H C", "B N HC"
+  std::vector<std::int64_t> extents;  ///< per axis L K B N H C, 0 = not determined by shape and facts
 };
 /// The ways in which a bare shape (and, where given, strides in elements) can be read as a KV cache under the facts.
 std::vector<Reading> readings(const std::vector<std::int64_t>& shape, const Facts& facts,

@@ -6,12 +6,20 @@
 //   mode     := AXIS                                        the whole axis
 //             | AXIS '/' n | AXIS '%' n                     outer and inner digit of a split axis (extent must divide)
 //             | AXIS '=' n | AXIS '=' a '..' b              a fixed coordinate, or a range
-//   leaf     := [ component ] [ ':' dtype [ '.hi' ] ]       component: data (default) | scale | gscale ; dtype default: scheme's
+//   leaf     := [ component ] [ ':' dtype [ '.hi' ] ]       component: data (default) | scale | gscale ; dtype default:
+//   scheme's
 //             | 'pad' n                                     n bytes that belong to nobody
-//   AXIS     := L | K | B | N | H | C                       n, a, b: a number, or an expression of L B N H D V x G with * / + -
+//   AXIS     := L | K | B | N | H | C                       n, a, b: a number, or an expression of L B N H D V x G with * /
+//   + -
 //
 // The component word may also stand before the modes ("scale H N C"). D = head_dim, V = v_head_dim, x = 16 / itemsize,
 // G = number of scale groups of a row. A part's size is the product of its extents times what is inside, laid out packed.
+//
+// Modes and expressions are separated by spaces from what follows; a split axis needs both digits on a path, with the same
+// n; an axis stands once on a path. C is the width of the row for K: D under K=0 (or a K list level), V under K=1; where K
+// is not fixed, D and V must be equal. For scales C is G; a range C=a..b of scales counts scales. Every axis of extent > 1
+// must be placed on every path to data or scales. Sub-byte codes must fill whole bytes before anything but their innermost
+// run of modes is laid out, and at the end of each part in braces.
 //
 // Examples:   L x K B N H C                                         FlashAttention NHD  (2, nb, N, H, D)
 //             L x { K=0 B H C/x N C%x ; K=1 B H C N }               paged_attn x-packed key, value [nb, H, D, N]
@@ -37,8 +45,16 @@ struct Geometry {
   bool operator==(const Geometry&) const = default;
 };
 
-/// How the framework shows the allocations: list levels that become separate tensors, and the dims of each, e.g.
-/// {list: "L", shape: "K B NHC"} = one (2, nb, N*H*D) tensor a layer. Empty = one tensor an allocation, dims in physical order.
+/// How the framework shows the allocations: list levels that become separate tensors (outermost first, "K L"), and the dims
+/// of each, e.g. {list: "L", shape: "K B NHC"} = a (2, nb, N*H*D) tensor a layer. A dim of the shape is
+///   NHC     axes joined in this order; an Error where their strides do not continue one another
+///   (NHC)   the same axes in whatever physical order they have, as long as they fill one stretch (vLLM XFORMERS)
+///   1       a dimension of extent 1 ("B 1 N C" = [NP, 1, P, D])
+///   *       last only: the rest of the allocation as bytes, uint8, contiguous ("B N *" = uint8 [NB, P, 584])
+/// List axes need not be list levels of the template (SGLang: K and V are halves of one allocation).
+/// Empty shape = dims in physical order, one a mode; allocations with several planes that are no single view end in "*"
+/// bytes. Codes of 4 bits are shown as uint8, two a byte. Allocations without data (side scales) get one tensor in physical
+/// order.
 struct TensorSpec {
   std::string list;
   std::string shape;
@@ -50,7 +66,12 @@ void check_template(std::string_view text);
 
 /// Builds the cache of one rank. Where the scheme has scales and the text places none, scales go into side allocations
 /// with the data's own order ("scale" for "data", C = groups); where a global scale is not placed: a side allocation `L K`.
-/// Throws Error when an extent does not divide (head_dim 40 with x = 16), when a part overflows, or when the text is wrong.
+/// In the side text a split C is one whole C at the place of its outer digit, a range of channels is divided by the group
+/// (group 0: the part that holds channel 0 has the row's scale), pads and leaves with a dtype of their own fall away.
+/// Allocations are named kv / k / v (K fixed), scale / k_scale / v_scale, gscale, then ".L3" for list levels, ".2" for
+/// doubles. Order: regions as written with list levels outermost first, then the side scales of each region, then the global
+/// scale. Throws Error when an extent does not divide (head_dim 40 with x = 16), when a part overflows, or when the text is
+/// wrong.
 Cache instantiate(std::string_view text, const Geometry& geometry, const Scheme& scheme, const TensorSpec& tensors = {});
 
 }  // namespace kvcts::layout
