@@ -90,9 +90,9 @@ TEST(Compare, SizesMustAgree) {
 TEST(Digest, IsXxh3) {
   // XXH3-64 of the empty input, seed 0: xxHash 0.8.1, cli/xsum_sanity_check.c (XSUM_XXH3_testdata, first entry).
   EXPECT_EQ(digest({}), 0x2d06800538d394c2u);
-  const auto a = noise(5000);
+  const auto a = noise(5001);
   auto b = a;
-  b[4999] ^= 1;
+  b[5000] ^= 1;
   EXPECT_NE(digest(a), digest(b));
   EXPECT_EQ(digest(a), digest(std::vector(a)));
 }
@@ -116,6 +116,12 @@ TEST(Isa, AllAgree) {
       const auto expected = written(isas.front());
       for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << bytes;
     }
+  }
+  const auto all = noise(70000);
+  auto inverted = all;
+  for (auto& byte : inverted) byte ^= 0xff;
+  for (std::size_t n = 0; n < all.size(); n += 1000) {
+    for (const Isa& isa : isas) ASSERT_EQ(isa.count(all.data(), inverted.data(), n), n) << isa.name;
   }
   const auto a = noise(70000);
   auto b = a;

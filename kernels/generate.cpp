@@ -149,7 +149,7 @@ class RowSink {
     std::uint64_t mask = ((std::uint64_t{1} << writer_.width()) - 1) << shift;
     std::uint64_t value = std::uint64_t{code} << shift;
     for (std::uint8_t* byte = memory_.data() + bit / 8; mask != 0; ++byte, mask >>= 8, value >>= 8) {
-      *byte = static_cast<std::uint8_t>((*byte & ~mask) | (value & mask));
+      *byte = static_cast<std::uint8_t>((*byte & ~mask) | value);
     }
   }
 

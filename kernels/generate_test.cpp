@@ -197,6 +197,21 @@ TEST(Generate, CommonLayoutsOfEveryDtype) {
   }
 }
 
+TEST(Generate, NibblesThatShareBytesAcrossRunsAndRows) {
+  // Pairs of channels that start in the middle of a byte (12-bit pitch), and rows of an odd number of nibbles.
+  Plane pairs;
+  pairs.dtype = Dtype::int4;
+  pairs.modes = {{Axis::block, 2, 480}, {Axis::slot, 4, 120}, {Axis::channel, 10, 12, 2}, {Axis::channel, 2, 4}};
+  const Plane odd = packed(Dtype::e2m1, {{Axis::block, 2}, {Axis::slot, 4}, {Axis::head, 3}, {Axis::channel, 5}}, 4);
+  for (Plane plane : {pairs, odd}) {
+    for (const bool high : {false, true}) {
+      plane.high_nibble_first = high;
+      EXPECT_TRUE(agrees(plane, 121, whole_blocks(2, 4), {}, 0)) << text(plane);
+      EXPECT_TRUE(agrees(plane, 121, {{1, 2, 3, 1, 2}}, {}, 0)) << text(plane);
+    }
+  }
+}
+
 TEST(Generate, OneRowIsTagRow) {
   const Plane plane = packed(Dtype::bf16, {{Axis::block, 2}, {Axis::slot, 2}, {Axis::head, 2}, {Axis::channel, 128}});
   std::vector<std::uint8_t> memory(2 * 2 * 2 * 256), row(256);
@@ -252,6 +267,7 @@ TEST(Generate, AWrongPlaneIsAnErrorAndWritesNothing) {
   refused([](Plane& p) { p.modes[0].stride = -p.modes[0].stride; });
   refused([](Plane& p) { p.modes[0].extent = 3; });
   refused([](Plane& p) { p.modes[0].extent = 0; });
+  refused([](Plane& p) { p.modes[2].extent = 0; });
   refused([](Plane& p) { p.modes[0].step = 0; });
   refused([](Plane& p) { p.modes[0].stride = INT64_MAX; });
   refused([](Plane& p) { p.modes[0] = {Axis::block, INT64_MAX, 2, 1}; });

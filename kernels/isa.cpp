@@ -14,9 +14,9 @@ static_assert(std::endian::native == std::endian::little, "tags and poison are l
 // The bodies are written once and inlined into one function per instruction set, where the compiler vectorises them.
 
 template <LaneKind kind>
-[[gnu::always_inline]] inline std::uint32_t lane(std::uint64_t key, std::uint32_t i, std::uint32_t and_mask,
-                                                 std::uint32_t or_mask, std::uint32_t digit) {
-  std::uint32_t x = (word(key, i) & and_mask) | or_mask;
+[[gnu::always_inline]] inline std::uint32_t lane(std::uint32_t counter, std::uint32_t high, std::uint32_t i,
+                                                 std::uint32_t and_mask, std::uint32_t or_mask, std::uint32_t digit) {
+  std::uint32_t x = (scramble(counter, high) & and_mask) | or_mask;
   // The digit bits are clear in both masks of a 16-bit or 32-bit scale. (channel + digit) mod 4 of channels 2i, 2i + 1: an
   // odd i adds 2, which flips bit 3.
   if constexpr (kind == LaneKind::digit16) x |= scale_digits(16, 0, digit) ^ ((i & 1u) * 0x00080008u);
@@ -31,12 +31,15 @@ template <LaneKind kind>
   const std::size_t words = shape.bytes / 4, tail = shape.bytes % 4;
   for (const LaneRow& row : rows) {
     const auto [key, out, or_mask, digit] = row;
-    for (std::size_t k = 0; k < words; ++k) {
-      const std::uint32_t x = lane<kind>(key, first + static_cast<std::uint32_t>(k), and_mask, or_mask, digit);
+    const auto high = static_cast<std::uint32_t>(key >> 32);
+    // The counter is stepped, not multiplied: one product a word less.
+    std::uint32_t i = first, counter = static_cast<std::uint32_t>(key) + first * counter_step;
+    for (std::size_t k = 0; k < words; ++k, ++i, counter += counter_step) {
+      const std::uint32_t x = lane<kind>(counter, high, i, and_mask, or_mask, digit);
       std::memcpy(out + 4 * k, &x, 4);
     }
     if (tail != 0) {
-      const std::uint32_t x = lane<kind>(key, first + static_cast<std::uint32_t>(words), and_mask, or_mask, digit);
+      const std::uint32_t x = lane<kind>(counter, high, i, and_mask, or_mask, digit);
       for (std::size_t b = 0; b < tail; ++b) out[4 * words + b] = static_cast<std::uint8_t>(x >> (8 * b));
     }
   }

@@ -29,15 +29,22 @@ constexpr std::uint64_t tag_row_key(std::uint64_t base, std::uint64_t head, std:
   return mix(base ^ (head + (token << 20)));
 }
 
-/// Word i of a row's key stream: 32 bits of channels.
-constexpr std::uint32_t word(std::uint64_t row, std::uint32_t i) {
-  std::uint32_t x = static_cast<std::uint32_t>(row) + i * 0x9e3779b9u;
+inline constexpr std::uint32_t counter_step = 0x9e3779b9u;
+
+/// The 32-bit hash behind a word: of its counter (low half of the row's key, stepped) and the high half of the key.
+constexpr std::uint32_t scramble(std::uint32_t counter, std::uint32_t high) {
+  std::uint32_t x = counter;
   x ^= x >> 16;
   x *= 0x21f0aaadu;
   x ^= x >> 15;
-  x += static_cast<std::uint32_t>(row >> 32);
+  x += high;
   x *= 0x735a2d97u;
   return x ^ (x >> 15);
+}
+
+/// Word i of a row's key stream: 32 bits of channels.
+constexpr std::uint32_t word(std::uint64_t row, std::uint32_t i) {
+  return scramble(static_cast<std::uint32_t>(row) + i * counter_step, static_cast<std::uint32_t>(row >> 32));
 }
 
 /// How the bits of a stream become codes of one dtype. The masks are those of one code.
