@@ -40,6 +40,7 @@ libcli11-dev        # command line
 libsqlite3-dev      # run store
 libxxhash-dev       # digests
 libhdf5-dev         # golden tensors
+libsodium-dev       # SHA-256 of golden files
 hdf5-tools          # h5dump
 libucx-dev          # engine ucx
 elfutils            # eu-stack: stacks of a hung worker

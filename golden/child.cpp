@@ -42,14 +42,18 @@ bool drain(int fd, std::string& into, std::size_t limit) {
 
 std::string ChildResult::how(const ChildLimits& limits) const {
   switch (end) {
-    case End::exited: return "exit status " + std::to_string(code);
+    case End::exited:
+      return "exit status " + std::to_string(code);
     case End::signalled: {
       const char* abbreviation = ::sigabbrev_np(code);
       return std::string("crashed with SIG") + (abbreviation != nullptr ? abbreviation : std::to_string(code));
     }
-    case End::deadline: return "did not finish within " + std::to_string(limits.deadline.count()) + " ms";
-    case End::overflow: return "wrote more than " + std::to_string(limits.output_bytes) + " bytes";
-    case End::not_started: return std::string("could not be started: ") + std::strerror(code);
+    case End::deadline:
+      return "did not finish within " + std::to_string(limits.deadline.count()) + " ms";
+    case End::overflow:
+      return "wrote more than " + std::to_string(limits.output_bytes) + " bytes";
+    case End::not_started:
+      return std::string("could not be started: ") + std::strerror(code);
   }
   return "?";
 }

@@ -16,16 +16,17 @@ struct ChildLimits {
 struct ChildResult {
   enum class End { exited, signalled, deadline, overflow, not_started };
   End end{End::not_started};
-  int code{0};        ///< exit status, signal number, or errno of not_started
-  std::string out;    ///< standard output
-  std::string err;    ///< standard error, the first 64 KiB
+  int code{0};      ///< exit status, signal number, or errno of not_started
+  std::string out;  ///< standard output
+  std::string err;  ///< standard error, the first 64 KiB
   bool ok() const { return end == End::exited && code == 0; }
   /// "exit status 1", "crashed with SIGSEGV", "did not finish within 30 s", ...
   std::string how(const ChildLimits& limits) const;
 };
 
-/// argv[0] is looked up in PATH. `input` becomes standard input (-1: /dev/null). The child leads a process group of its own, which is
-/// killed with it at the deadline, on too much output, and after its end. Blocks signals nowhere, throws nothing but std::bad_alloc.
+/// argv[0] is looked up in PATH. `input` becomes standard input (-1: /dev/null). The child leads a process group of its own,
+/// which is killed with it at the deadline, on too much output, and after its end. Blocks signals nowhere, throws nothing
+/// but std::bad_alloc.
 ChildResult run_child(const std::vector<std::string>& argv, int input, const ChildLimits& limits);
 
 }  // namespace kvcts::golden

@@ -58,7 +58,8 @@ std::string first_line(const std::string& text) {
   return line.empty() ? "" : ": " + line;
 }
 
-Dump read_in_child(const fs::path& file, const std::string& bytes, const std::vector<std::string>& dtypes, const LoadOptions& options) {
+Dump read_in_child(const fs::path& file, const std::string& bytes, const std::vector<std::string>& dtypes,
+                   const LoadOptions& options) {
   const fs::path reader = options.reader.empty() ? reader_beside_us() : options.reader;
   std::vector<std::string> argv{reader.string()};
   argv.insert(argv.end(), dtypes.begin(), dtypes.end());
@@ -66,7 +67,8 @@ Dump read_in_child(const fs::path& file, const std::string& bytes, const std::ve
   const ChildLimits limits{options.deadline, static_cast<std::size_t>(options.output_bytes)};
   ChildResult child = run_child(argv, image.get(), limits);
   if (!child.ok()) {
-    throw Error(file.string() + ": the reader (" + reader.filename().string() + ") " + child.how(limits) + first_line(child.err));
+    throw Error(file.string() + ": the reader (" + reader.filename().string() + ") " + child.how(limits) +
+                first_line(child.err));
   }
   Dump dump;
   dump.raw = std::move(child.out);
@@ -156,7 +158,8 @@ GoldenPlane plane_of(const json& at, const std::function<Blob(const json&)>& blo
   plane.records = records.as<Record>(record_kind);
   plane.bit = bit.as<std::int64_t>("<i8");
   plane.allocation = allocation.as<std::int16_t>("<i2");
-  if (plane.shape.size() != 5 || plane.pool_shape.size() != 6 || plane.first.size() != 6 || records.shape() != tags.shape() || bit.shape() != allocation.shape()) {
+  if (plane.shape.size() != 5 || plane.pool_shape.size() != 6 || plane.first.size() != 6 ||
+      records.shape() != tags.shape() || bit.shape() != allocation.shape()) {
     throw Error(tags.path() + ": its shape does not agree with coordinates, bit and allocation beside it");
   }
   return plane;
@@ -245,8 +248,8 @@ std::vector<GoldenTensor> load_some(const fs::path& folder, std::string_view lay
   }
   const std::string bytes = read_file(file, options.file_bytes);
   if (const std::string hash = sha256(bytes); hash != entry->second.sha256) {
-    throw Error(file.string() + ": SHA-256 is " + hash.substr(0, 12) + "..., the manifest says " + entry->second.sha256.substr(0, 12) +
-                "...; restore the file from version control");
+    throw Error(file.string() + ": SHA-256 is " + hash.substr(0, 12) + "..., the manifest says " +
+                entry->second.sha256.substr(0, 12) + "...; restore the file from version control");
   }
   try {
     const Dump dump = read_in_child(file, bytes, dtypes, options);
@@ -294,7 +297,8 @@ std::vector<std::vector<std::uint8_t>> tag_bits(const GoldenTensor& tensor) {
     for (std::size_t i = 0; i < plane.bit.size(); ++i) {
       const std::int64_t place = static_cast<std::int64_t>(i) / row % slots;
       const std::int64_t block = plane.first[2] + place / shape[3], slot = plane.first[3] + place % shape[3];
-      if (plane.blocked && tensor.token_table.at(static_cast<std::size_t>(block * tensor.geometry.block_size + slot)) < 0) continue;
+      if (plane.blocked && tensor.token_table.at(static_cast<std::size_t>(block * tensor.geometry.block_size + slot)) < 0)
+        continue;
       auto& mask = masks.at(static_cast<std::size_t>(plane.allocation[i]));
       for (std::int64_t bit = plane.bit[i]; bit < plane.bit[i] + plane.bits; bit += 4) {
         mask.at(static_cast<std::size_t>(bit / 8)) |= static_cast<std::uint8_t>(bit % 8 == 0 ? 0x0f : 0xf0);

@@ -1,7 +1,8 @@
-// Golden tensors: caches written by an independent NumPy generator (golden/generate.py), kept in HDF5, read here as plain values.
+// Golden tensors: caches written by an independent NumPy generator (golden/generate.py), kept in HDF5, read here as plain
+// values.
 //
-// A file is trusted only when its SHA-256 is in the manifest, and even then libhdf5 runs in a child process (kvcts-golden-reader):
-// it is not robust to damaged files. This library does not link HDF5.
+// A file is trusted only when its SHA-256 is in the manifest, and even then libhdf5 runs in a child process
+// (kvcts-golden-reader): it is not robust to damaged files. This library does not link HDF5.
 #pragma once
 
 #include <chrono>
@@ -31,16 +32,16 @@ struct Record {
 
 /// One leaf of the layout's text.
 struct GoldenPlane {
-  std::string text;        ///< "L x K=0 B H C/x N C%x"
-  std::string component;   ///< data | scale | gscale
-  std::string dtype;       ///< of one code
-  int bits{0};             ///< of one code
+  std::string text;       ///< "L x K=0 B H C/x N C%x"
+  std::string component;  ///< data | scale | gscale
+  std::string dtype;      ///< of one code
+  int bits{0};            ///< of one code
   bool high_nibble_first{false};
   /// Written elements, row-major [layer, kv, token, head, channel]: right-aligned codes, and who they are.
   std::vector<std::int64_t> shape;
   std::vector<std::uint32_t> tags;
   std::vector<Record> records;
-  bool blocked{true};  ///< false: no block or slot axis (a global scale); always written, with token 0
+  bool blocked{true};               ///< false: no block or slot axis (a global scale); always written, with token 0
   std::vector<std::int64_t> first;  ///< coordinate of index 0 on each axis of pool_shape
   /// All elements of the pool, written or not, row-major [layer, kv, block, slot, head, channel]: where they start.
   std::vector<std::int64_t> pool_shape;
@@ -77,18 +78,20 @@ struct LoadOptions {
 /// Every layout x dtype of the manifest, sorted. Throws Error when the manifest is missing or wrong.
 std::vector<GoldenEntry> list(const std::filesystem::path& folder);
 
-/// One tensor. Checks, in this order: the file's SHA-256 (before libhdf5 sees it), the reader's end, the shapes, the content digest
-/// of the manifest. Throws Error with one sentence.
-GoldenTensor load(const std::filesystem::path& folder, std::string_view layout, std::string_view dtype, const LoadOptions& options = {});
+/// One tensor. Checks, in this order: the file's SHA-256 (before libhdf5 sees it), the reader's end, the shapes, the content
+/// digest of the manifest. Throws Error with one sentence.
+GoldenTensor load(const std::filesystem::path& folder, std::string_view layout, std::string_view dtype,
+                  const LoadOptions& options = {});
 
 /// All dtypes of one layout's file, with one child process.
-std::vector<GoldenTensor> load_all(const std::filesystem::path& folder, std::string_view layout, const LoadOptions& options = {});
+std::vector<GoldenTensor> load_all(const std::filesystem::path& folder, std::string_view layout,
+                                   const LoadOptions& options = {});
 
 /// For each allocation one mask byte a byte of memory: the bits that hold tags (0xff, 0x0f, 0xf0, or 0 = poison).
 std::vector<std::vector<std::uint8_t>> tag_bits(const GoldenTensor& tensor);
 
-/// What lies at one bit, in words, from the golden file alone: "data layer 1 kv 0 block 3 slot 0 (token 0) head 2 channel 5", or
-/// "padding".
+/// What lies at one bit, in words, from the golden file alone: "data layer 1 kv 0 block 3 slot 0 (token 0) head 2 channel
+/// 5", or "padding".
 std::string what_is_at(const GoldenTensor& tensor, int allocation, std::int64_t bit);
 
 }  // namespace kvcts::golden

@@ -28,8 +28,8 @@ void write(const fs::path& path, const std::string& text) { std::ofstream(path, 
 class Damaged : public testing::Test {
  protected:
   void SetUp() override {
-    folder = fs::path(testing::TempDir()) / ("golden-" + std::to_string(::getpid()) + "-" +
-                                             testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder = fs::path(testing::TempDir()) /
+             ("golden-" + std::to_string(::getpid()) + "-" + testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder);
     manifest = json::parse(read_file(golden_folder / "MANIFEST.json", 1 << 26));
     ASSERT_FALSE(manifest["files"].empty());
@@ -123,7 +123,8 @@ TEST(Golden, TagsPlacesAndPoisonExplainEveryBit) {
         std::int64_t at = 0;
         const std::array<std::int64_t, 6> who{r.layer, r.kv, r.block, r.slot, r.head, r.channel};
         for (std::size_t axis = 0; axis < 6; ++axis) at = at * s[axis] + who[axis] - p.first[axis];
-        ASSERT_EQ(p.tags[i], code_at(t, p, static_cast<std::size_t>(at))) << entry.layout << "/" << entry.dtype << " " << p.text;
+        ASSERT_EQ(p.tags[i], code_at(t, p, static_cast<std::size_t>(at)))
+            << entry.layout << "/" << entry.dtype << " " << p.text;
       }
     }
     const auto masks = tag_bits(t);
@@ -190,7 +191,8 @@ TEST_F(Damaged, TwoHundredSignedBitFlipsEndInOneErrorOrTheSameContent) {
   for (int i = 0; i < 200; ++i) {
     std::string flipped = bytes;
     // Half of them in the first 4 KiB, where the metadata that everything hangs on lies.
-    flipped[random() % (i % 2 == 0 ? flipped.size() : std::min<std::size_t>(4096, flipped.size()))] ^= static_cast<char>(1 << random() % 8);
+    flipped[random() % (i % 2 == 0 ? flipped.size() : std::min<std::size_t>(4096, flipped.size()))] ^=
+        static_cast<char>(1 << random() % 8);
     save_and_sign(flipped);
     if (!error().empty()) {
       ++errors;
@@ -198,13 +200,15 @@ TEST_F(Damaged, TwoHundredSignedBitFlipsEndInOneErrorOrTheSameContent) {
     }
     const GoldenTensor other = load(folder, layout, dtype);
     ASSERT_EQ(good.allocations.size(), other.allocations.size());
-    for (std::size_t a = 0; a < good.allocations.size(); ++a) ASSERT_EQ(good.allocations[a].bytes, other.allocations[a].bytes);
+    for (std::size_t a = 0; a < good.allocations.size(); ++a)
+      ASSERT_EQ(good.allocations[a].bytes, other.allocations[a].bytes);
   }
   EXPECT_GT(errors, 10);
 }
 
 TEST_F(Damaged, SignedRubbish) {
-  for (const std::string& rubbish : {std::string(), std::string("no HDF5"), std::string(100000, '\0'), bytes.substr(0, bytes.size() / 2)}) {
+  for (const std::string& rubbish :
+       {std::string(), std::string("no HDF5"), std::string(100000, '\0'), bytes.substr(0, bytes.size() / 2)}) {
     save_and_sign(rubbish);
     EXPECT_TRUE(has(error(), "the reader (kvcts-golden-reader) exit status 1")) << error();
   }
@@ -224,8 +228,10 @@ TEST_F(Damaged, ReadersThatMisbehave) {
   EXPECT_TRUE(has(with(script("yes")), "wrote more than")) << error(options);
   EXPECT_TRUE(has(with(script("echo no such thing >&2; exit 3")), "exit status 3: no such thing")) << error(options);
   EXPECT_TRUE(has(with(script("cat")), "no golden dump")) << error(options);
-  EXPECT_TRUE(has(with(script("printf 'KVGOLD01\\377\\0\\0\\0\\0\\0\\0\\0{'")), "cut off within its header")) << error(options);
-  EXPECT_TRUE(has(with(script("printf 'KVGOLD01\\2\\0\\0\\0\\0\\0\\0\\0{}'")), "not a golden file of this format")) << error(options);
+  EXPECT_TRUE(has(with(script("printf 'KVGOLD01\\377\\0\\0\\0\\0\\0\\0\\0{'")), "cut off within its header"))
+      << error(options);
+  EXPECT_TRUE(has(with(script("printf 'KVGOLD01\\2\\0\\0\\0\\0\\0\\0\\0{}'")), "not a golden file of this format"))
+      << error(options);
   EXPECT_TRUE(has(with(folder / "nobody"), "could not be started")) << error(options);
 }
 
@@ -315,7 +321,8 @@ TEST_F(Damaged, AChangedByteInASignedFile) {
 TEST(Verify, EveryTensorOfTheRepository) {
   const VerifyReport report = verify(golden_folder);
   EXPECT_EQ(failures(report), "");
-  EXPECT_EQ(report.count(Check::pass), static_cast<int>(list(golden_folder).size() + read_manifest(golden_folder).files.size()));
+  EXPECT_EQ(report.count(Check::pass),
+            static_cast<int>(list(golden_folder).size() + read_manifest(golden_folder).files.size()));
 }
 
 TEST(Verify, DifferenceIsNamedInLogicalCoordinates) {
@@ -346,7 +353,8 @@ TEST_F(Damaged, PythonThatIsNotThereIsSkippedWithTheReason) {
   const auto item = verify(folder, options).items.back();
   EXPECT_EQ(item.check, Check::skipped);
   EXPECT_TRUE(has(item.detail, "No module named 'h5py'")) << item.detail;
-  options.python = script("test \"$1\" = -c && exit 0; echo '{\"files\": {\"a\": [\"a.h5: lies\"]}, \"missing\": [\"b\"]}'; exit 1");
+  options.python =
+      script("test \"$1\" = -c && exit 0; echo '{\"files\": {\"a\": [\"a.h5: lies\"]}, \"missing\": [\"b\"]}'; exit 1");
   EXPECT_EQ(verify(folder, options).count(Check::fail), 2);
   options.python = script("test \"$1\" = -c && exit 0; echo Traceback >&2; exit 1");
   EXPECT_TRUE(has(verify(folder, options).items.back().detail, "failed: Traceback"));

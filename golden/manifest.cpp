@@ -8,7 +8,8 @@ namespace fs = std::filesystem;
 
 std::string read_file(const fs::path& path, std::int64_t limit) {
   std::error_code fault;
-  if (!fs::is_regular_file(path, fault)) throw Error(path.string() + ": expected a file, found none; restore it from version control");
+  if (!fs::is_regular_file(path, fault))
+    throw Error(path.string() + ": expected a file, found none; restore it from version control");
   const auto bytes = static_cast<std::int64_t>(fs::file_size(path, fault));
   if (fault || bytes > limit) {
     throw Error(path.string() + ": expected at most " + std::to_string(limit) + " bytes, found " + std::to_string(bytes));
@@ -30,7 +31,8 @@ Manifest read_manifest(const fs::path& folder) {
       throw Error(path.string() + ": expected format " + std::to_string(known_format) + ", found " + std::to_string(format));
     }
     for (const auto& [name, entry] : doc.at("files").items()) {
-      if (name.empty() || name.find('/') != std::string::npos) throw Error(path.string() + ": '" + name + "' is not a file name");
+      if (name.empty() || name.find('/') != std::string::npos)
+        throw Error(path.string() + ": '" + name + "' is not a file name");
       manifest.files[name] = {.layout = entry.at("layout"),
                               .template_text = entry.at("template"),
                               .sha256 = entry.at("sha256"),

@@ -16,10 +16,10 @@ struct Error : std::runtime_error {
 
 struct ManifestFile {
   std::string layout, template_text;
-  std::string sha256;                          ///< of the file
-  std::int64_t bytes{0};                       ///< of the file
-  std::map<std::string, std::string> dtypes;   ///< dtype -> digest of its content (golden/kvgold/h5file.py, dtype_digests)
-  std::map<std::string, std::string> versions; ///< generator and libraries that made it
+  std::string sha256;                           ///< of the file
+  std::int64_t bytes{0};                        ///< of the file
+  std::map<std::string, std::string> dtypes;    ///< dtype -> digest of its content (golden/kvgold/h5file.py, dtype_digests)
+  std::map<std::string, std::string> versions;  ///< generator and libraries that made it
 };
 
 struct Manifest {

@@ -1,8 +1,8 @@
 // kvcts-golden-reader [DTYPE...] < FILE.h5 > DUMP
 //
-// The only program of the suite that opens golden files with libhdf5. It takes the file's bytes (checked by the parent) from standard
-// input, and writes one frame: "KVGOLD01", u64 header length, a JSON header, the bytes of the data sets. Without arguments: all dtypes.
-// A damaged file may end it in any way; the parent turns every end but exit status 0 into one error.
+// The only program of the suite that opens golden files with libhdf5. It takes the file's bytes (checked by the parent) from
+// standard input, and writes one frame: "KVGOLD01", u64 header length, a JSON header, the bytes of the data sets. Without
+// arguments: all dtypes. A damaged file may end it in any way; the parent turns every end but exit status 0 into one error.
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   try {
     const auto dump = kvcts::golden::read_tree(all_of_stdin(), std::vector<std::string>(argv + 1, argv + argc));
     const std::uint64_t length = dump.header.size();
-    bool good = std::fwrite("KVGOLD01", 1, 8, stdout) == 8 && std::fwrite(&length, 1, sizeof length, stdout) == sizeof length;
+    bool good =
+        std::fwrite("KVGOLD01", 1, 8, stdout) == 8 && std::fwrite(&length, 1, sizeof length, stdout) == sizeof length;
     good = good && std::fwrite(dump.header.data(), 1, dump.header.size(), stdout) == dump.header.size();
     good = good && std::fwrite(dump.blobs.data(), 1, dump.blobs.size(), stdout) == dump.blobs.size();
     if (!good || std::fflush(stdout) != 0) throw std::runtime_error("standard output cannot be written");

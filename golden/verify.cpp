@@ -14,9 +14,12 @@ namespace fs = std::filesystem;
 
 std::string_view name(Check check) {
   switch (check) {
-    case Check::pass: return "PASS";
-    case Check::fail: return "FAIL";
-    case Check::skipped: return "SKIPPED";
+    case Check::pass:
+      return "PASS";
+    case Check::fail:
+      return "FAIL";
+    case Check::skipped:
+      return "SKIPPED";
   }
   return "?";
 }
@@ -62,10 +65,12 @@ std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor) {
     const auto& golden = tensor.allocations[a].bytes;
     if (cache.allocations[a].bytes != static_cast<std::int64_t>(golden.size())) {
       return "allocation " + std::to_string(a) + " (" + cache.allocations[a].name + ") has " +
-             std::to_string(cache.allocations[a].bytes) + " bytes in C++, " + std::to_string(golden.size()) + " in the golden file";
+             std::to_string(cache.allocations[a].bytes) + " bytes in C++, " + std::to_string(golden.size()) +
+             " in the golden file";
     }
     memory.emplace_back(golden.size());
-    kernels::fill_poison(kernels::poison_key(tensor.seed, tensor.side, tensor.rank, static_cast<std::uint32_t>(a)), 0, memory[a]);
+    kernels::fill_poison(kernels::poison_key(tensor.seed, tensor.side, tensor.rank, static_cast<std::uint32_t>(a)), 0,
+                         memory[a]);
   }
   const kernels::TagKey key{tensor.seed, tensor.pass, tensor.origin};
   const auto content = content_of(tensor);
@@ -82,13 +87,15 @@ std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor) {
       const int bit = (memory[a][i] ^ golden[i]) & 15 ? 0 : 4;  // the nibble that differs
       const std::int64_t at = 8 * static_cast<std::int64_t>(i) + bit;
       const auto ours = layout::inverse(cache, static_cast<int>(a), at);
-      std::string place = ours.empty() ? "padding" : std::string(layout::name(cache.planes.at(static_cast<std::size_t>(ours[0].plane)).component));
+      std::string place =
+          ours.empty() ? "padding"
+                       : std::string(layout::name(cache.planes.at(static_cast<std::size_t>(ours[0].plane)).component));
       for (const auto axis : layout::all_axes) {
         if (!ours.empty()) place += " " + std::string(layout::name(axis)) + " " + std::to_string(ours[0].coord[axis]);
       }
-      first = "allocation " + std::to_string(a) + " (" + cache.allocations[a].name + ") byte " + std::to_string(i) + ": C++ " +
-              hex(memory[a][i]) + ", golden " + hex(golden[i]) + "; in C++ it is " + place + ", in the golden file " +
-              what_is_at(tensor, static_cast<int>(a), at);
+      first = "allocation " + std::to_string(a) + " (" + cache.allocations[a].name + ") byte " + std::to_string(i) +
+              ": C++ " + hex(memory[a][i]) + ", golden " + hex(golden[i]) + "; in C++ it is " + place +
+              ", in the golden file " + what_is_at(tensor, static_cast<int>(a), at);
     }
   }
   if (wrong == 0) return std::nullopt;
@@ -170,15 +177,18 @@ VerifyReport verify(const fs::path& folder, const VerifyOptions& options) {
     if (!options.layouts.empty() && wanted.erase(entry.layout) == 0) continue;
     verify_file(folder, file, entry, options, report);
   }
-  for (const std::string& layout : wanted) report.items.push_back({layout, Check::fail, "has no golden file in the manifest"});
+  for (const std::string& layout : wanted)
+    report.items.push_back({layout, Check::fail, "has no golden file in the manifest"});
   if (options.layouts.empty()) {
     std::error_code fault;
     for (const auto& found : fs::directory_iterator(folder, fault)) {
       const std::string file = found.path().filename().string();
       if (found.path().extension() != ".h5" || manifest.files.contains(file)) continue;
-      report.items.push_back({file, Check::fail, "lies in the folder but not in the manifest; remove it or run generate.py"});
+      report.items.push_back(
+          {file, Check::fail, "lies in the folder but not in the manifest; remove it or run generate.py"});
     }
-    if (manifest.files.empty()) report.items.push_back({"MANIFEST.json", Check::fail, "names no golden file; run generate.py"});
+    if (manifest.files.empty())
+      report.items.push_back({"MANIFEST.json", Check::fail, "names no golden file; run generate.py"});
   }
   verify_python(folder, options, report);
   return report;

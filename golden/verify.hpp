@@ -29,19 +29,20 @@ struct VerifyReport {
 
 struct VerifyOptions {
   LoadOptions load;
-  std::vector<std::string> layouts;           ///< empty: all of the manifest
-  bool cpp{true};                             ///< make every tensor again with kvcts_layout and kvcts_kernels
-  std::filesystem::path python;               ///< interpreter of the virtual environment; empty: generate.py is SKIPPED
-  std::filesystem::path generator;            ///< generate.py; empty: the one in the folder
-  std::filesystem::path cases;                ///< the catalogue; empty: generate.py's own default
+  std::vector<std::string> layouts;  ///< empty: all of the manifest
+  bool cpp{true};                    ///< make every tensor again with kvcts_layout and kvcts_kernels
+  std::filesystem::path python;      ///< interpreter of the virtual environment; empty: generate.py is SKIPPED
+  std::filesystem::path generator;   ///< generate.py; empty: the one in the folder
+  std::filesystem::path cases;       ///< the catalogue; empty: generate.py's own default
   std::chrono::milliseconds python_deadline{std::chrono::minutes(5)};
 };
 
-/// The sentence that says where the C++ bytes of this tensor differ first, in logical coordinates; nullopt when all are equal.
+/// The sentence that says where the C++ bytes of this tensor differ first, in logical coordinates; nullopt when all are
+/// equal.
 std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor);
 
-/// Manifest and SHA-256 of every file, strangers in the folder, every tensor against the C++, and (with Python) every file against
-/// freshly made NumPy content. Never throws for what is in the folder: faults are items.
+/// Manifest and SHA-256 of every file, strangers in the folder, every tensor against the C++, and (with Python) every file
+/// against freshly made NumPy content. Never throws for what is in the folder: faults are items.
 VerifyReport verify(const std::filesystem::path& folder, const VerifyOptions& options = {});
 
 }  // namespace kvcts::golden
