@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/paths.hpp"
+#include "catalogue/catalogue.hpp"
 #include "cli/verb.hpp"
 
 namespace kvcts::cli {
@@ -77,15 +77,12 @@ int run_program(int argc, const char* const* argv) {
       if (argc <= 1) return fail(who, "expected a verb: " + verb_names() + "; `kvcts --help` describes them", exit_usage);
       return fail(who, std::string(e.what()) + "; `" + who + " --help` lists the options", exit_usage);
     }
-    if (globals.cases.empty()) {
-      globals.cases = default_cases();
-    } else if (!std::filesystem::is_directory(globals.cases)) {
-      return fail(who, "--cases expects a folder, found '" + globals.cases.string() + "'", exit_usage);
-    }
     const int status = action();
     if (std::fflush(stdout) != 0) return fail(who, "standard output cannot be written", exit_own_error);
     return status;
   } catch (const UsageError& e) {
+    return fail(who, e.what(), exit_usage);
+  } catch (const catalogue::Error& e) {  // a file or a name that the user gave
     return fail(who, e.what(), exit_usage);
   } catch (const std::exception& e) {
     return fail(who, e.what(), exit_own_error);

@@ -94,31 +94,4 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
   return {true, std::move(value), {}};
 }
 
-ProgramAnswer ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds deadline) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {};
-  std::vector<char*> raw;
-  for (const auto& a : argv) raw.push_back(const_cast<char*>(a.c_str()));
-  raw.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    return {};
-  }
-  if (pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(open("/dev/null", O_RDONLY), 0);
-    dup2(ends[1], 1);
-    dup2(ends[1], 2);
-    execvp(raw[0], raw.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  Ended ended = collect(pid, ends[0], deadline);
-  if (!ended.in_time || !WIFEXITED(ended.status) || WEXITSTATUS(ended.status) == 127) return {-1, std::move(ended.output)};
-  return {WEXITSTATUS(ended.status), std::move(ended.output)};
-}
-
 }  // namespace kvcts::cli

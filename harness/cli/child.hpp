@@ -1,11 +1,11 @@
-// Looks at things that may crash or hang (drivers, plug-ins, other programs) from a child process under a deadline.
+// Looks at things that may crash or hang (drivers, plug-ins) from a child process under a deadline. For programs there is
+// golden/child.hpp.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 namespace kvcts::cli {
 
@@ -16,12 +16,5 @@ struct ChildAnswer {
 };
 /// Forks, calls the function there and brings its value back. The child is ended with SIGKILL at the deadline.
 ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline);
-
-struct ProgramAnswer {
-  int status{-1};         ///< exit status; -1: not started, killed, or past the deadline
-  std::string output;     ///< standard output and standard error
-};
-/// Runs a program found in PATH with no standard input. Output beyond 64 KiB is dropped.
-ProgramAnswer ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds deadline);
 
 }  // namespace kvcts::cli

@@ -6,7 +6,6 @@ namespace kvcts::cli {
 
 std::filesystem::path program_folder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path(); }
 std::filesystem::path data_folder() { return program_folder().parent_path() / "share" / "kvcts"; }
-std::filesystem::path default_cases() { return data_folder() / "cases"; }
 std::filesystem::path golden_folder() { return data_folder() / "golden"; }
 
 std::string find_python() {

@@ -11,7 +11,6 @@ namespace kvcts::cli {
 std::filesystem::path program_folder();
 /// <bin>/../share/kvcts
 std::filesystem::path data_folder();
-std::filesystem::path default_cases();
 std::filesystem::path golden_folder();
 /// The Python interpreter of the golden generator: $KVCTS_PYTHON, else the checkout's .venv when the program runs from a build folder
 /// in it, else "python3".

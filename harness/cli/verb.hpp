@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,7 +14,7 @@ namespace kvcts::cli {
 /// Options that every verb has.
 struct Globals {
   bool json{false};              ///< --json: one JSON document on standard output, nothing else there
-  std::filesystem::path cases;   ///< --cases: the catalogue; default lies beside the program
+  std::string cases;             ///< --cases; empty: the catalogue beside the program (catalogue::find_cases)
 };
 
 using Action = std::function<int()>;

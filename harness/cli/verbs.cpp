@@ -5,6 +5,9 @@ namespace kvcts::cli {
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table{
       {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},
+      {"golden", "Golden tensors: list, verify, show", declare_golden},
+      {"layouts", "The layouts of the catalogue, or one of them drawn", declare_layouts},
+      {"schema", "The keys of the files in cases/: JSON Schema or reference", declare_schema},
       {"doctor", "What this machine has, and what is skipped for want of what", declare_doctor},
   };
   return table;

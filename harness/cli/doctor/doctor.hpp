@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,11 @@ Section cuda();       ///< driver, toolkit, cuDNN
 Section rdma();       ///< RDMA devices, GPUDirect RDMA
 Section engines();    ///< plug-ins: found, loaded, self-test
 Section python();
-Section golden();
+Section golden_tensors();
 
 /// First line of a file without its newline; "" when it cannot be read.
 std::string first_line(const std::string& path);
+/// Standard output of a program found in PATH, or nullopt when it is not there, fails, or does not end within 20 s.
+std::optional<std::string> output_of(const std::vector<std::string>& argv);
 
 }  // namespace kvcts::cli::doctor

@@ -136,14 +136,10 @@ Section cuda() {
   s.findings.push_back(from_child("driver", driver, driver.ok ? "libcuda.so.1 for CUDA " + driver.value["cuda"].get<std::string>() : "", ""));
   s.findings.push_back(from_child("nvml", nvml, nvml.ok ? "driver " + nvml.value["driver"].get<std::string>() : "", ""));
 
-  std::string nvcc = "nvcc";
-  std::error_code ignored;
-  if (ask_program({nvcc, "--version"}, std::chrono::seconds(5)).status != 0 && fs::exists("/usr/local/cuda/bin/nvcc", ignored)) {
-    nvcc = "/usr/local/cuda/bin/nvcc";
-  }
-  const ProgramAnswer toolkit = ask_program({nvcc, "--version"}, std::chrono::seconds(5));
+  auto toolkit = output_of({"nvcc", "--version"});
+  if (!toolkit) toolkit = output_of({"/usr/local/cuda/bin/nvcc", "--version"});
   std::smatch release;
-  if (toolkit.status == 0 && std::regex_search(toolkit.output, release, std::regex("release ([0-9.]+)"))) {
+  if (toolkit && std::regex_search(*toolkit, release, std::regex("release ([0-9.]+)"))) {
     s.findings.push_back({"toolkit", State::good, fmt::format("nvcc {}", release[1].str()), "", release[1].str()});
   } else {
     s.findings.push_back({"toolkit", State::missing, "no nvcc", "this version has no CUDA kernels: nothing is lost", nullptr});

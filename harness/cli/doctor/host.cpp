@@ -16,8 +16,8 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/child.hpp"
 #include "cli/doctor/doctor.hpp"
+#include "golden/child.hpp"
 
 namespace kvcts::cli::doctor {
 namespace {
@@ -68,9 +68,9 @@ Finding try_ptrace() {
 }
 
 Finding tool(const std::string& program, const std::vector<std::string>& argv, const std::string& consequence) {
-  const ProgramAnswer answer = ask_program(argv, std::chrono::seconds(5));
-  if (answer.status != 0) return {program, State::missing, "not found", consequence, nullptr};
-  const std::string line = answer.output.substr(0, answer.output.find('\n'));
+  const auto answer = output_of(argv);
+  if (!answer) return {program, State::missing, "not found", consequence, nullptr};
+  const std::string line = answer->substr(0, answer->find('\n'));
   return {program, State::good, line, "", line};
 }
 
@@ -81,6 +81,15 @@ std::string first_line(const std::string& path) {
   std::string line;
   std::getline(in, line);
   return line;
+}
+
+std::optional<std::string> output_of(const std::vector<std::string>& argv) {
+  golden::ChildLimits limits;
+  limits.deadline = std::chrono::seconds(20);
+  limits.output_bytes = 64 * 1024;
+  auto result = golden::run_child(argv, -1, limits);
+  if (!result.ok()) return std::nullopt;
+  return std::move(result.out);
 }
 
 std::string_view name(State state) {

@@ -13,7 +13,7 @@ using namespace doctor;
 
 /// Sections in the order in which they are shown: one line each.
 std::vector<Section> examine() {
-  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(), python(), golden()};
+  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(), python(), golden_tensors()};
 }
 
 nlohmann::json as_json(const std::vector<Section>& sections) {

@@ -1,0 +1,137 @@
+// kvcts layouts: the layouts of the catalogue, or one of them as template, tensors, loops and first bytes.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "catalogue/catalogue.hpp"
+#include "cli/drawing.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "layout/template.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using namespace layout;
+using catalogue::Catalogue;
+using catalogue::LayoutEntry;
+
+struct Options {
+  std::string wanted, geometry{"small"}, dtype;
+  int rows{8};
+};
+
+std::string join(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+
+nlohmann::json entry_json(const LayoutEntry& e) {
+  nlohmann::json out{{"id", e.id}, {"title", e.title}, {"template", e.text}, {"dtypes", e.dtypes}, {"names", e.names}, {"file", e.file}};
+  out["used_by"] = nlohmann::json::array();
+  for (const auto& u : e.used_by) out["used_by"].push_back({{"system", u.system}, {"backend", u.backend}, {"versions", u.versions}, {"hint", u.hint}});
+  return out;
+}
+
+int list_layouts(const Catalogue& cat, const Globals& globals) {
+  if (globals.json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const auto& [id, e] : cat.layouts()) all.push_back(entry_json(e));
+    fmt::print("{}\n", all.dump(2));
+    return exit_as_expected;
+  }
+  for (const auto& [id, e] : cat.layouts()) fmt::print("{:<34} {}\n", id, e.title);
+  return exit_as_expected;
+}
+
+/// The numbers of a named geometry with what the layout demands put in.
+Geometry geometry_for(const Catalogue& cat, const std::string& id, const LayoutEntry* entry) {
+  Geometry g = catalogue::geometry_of(cat.geometries().at(id));
+  if (!entry) return g;
+  const std::pair<const char*, std::int64_t Geometry::*> members[] = {
+      {"layers", &Geometry::layers},     {"blocks", &Geometry::blocks},         {"block_size", &Geometry::block_size}, {"heads", &Geometry::heads},
+      {"head_dim", &Geometry::head_dim}, {"v_head_dim", &Geometry::v_head_dim}, {"kv", &Geometry::kv}};
+  for (const auto& [key, member] : members) {
+    if (const auto fixed = entry->fixed.find(key); fixed != entry->fixed.end()) g.*member = fixed->second;
+  }
+  return g;
+}
+
+std::string tensor_text(const TensorView& t) {
+  std::vector<std::string> shape, strides, axes;
+  for (const Dim& d : t.dims) {
+    shape.push_back(std::to_string(d.extent));
+    strides.push_back(std::to_string(d.stride));
+    axes.push_back(d.axes);
+  }
+  return fmt::format("{:<12} shape [{}]  strides in bytes [{}]  axes {}", t.name, join(shape), join(strides), fmt::join(axes, " "));
+}
+
+int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) {
+  const LayoutEntry* entry = cat.layouts().find(o.wanted);
+  std::string text;
+  try {
+    text = entry ? entry->text : template_from_name(o.wanted);
+  } catch (const layout::Error& e) {
+    // Neither an id, nor a published name, nor a template: the catalogue's answer names the nearest id.
+    if (o.wanted.find(' ') == std::string::npos) cat.layouts().at(o.wanted);
+    throw UsageError(e.what());
+  }
+  const Geometry geometry = geometry_for(cat, o.geometry, entry);
+  const std::string dtype = !o.dtype.empty() ? o.dtype : entry && !entry->dtypes.empty() ? entry->dtypes.front() : "bf16";
+  const Scheme scheme = catalogue::scheme_of(cat.dtypes().at(dtype));
+  Cache cache;
+  try {
+    cache = instantiate(text, geometry, scheme, entry ? entry->tensors : TensorSpec{});
+  } catch (const layout::Error& e) {
+    throw UsageError(fmt::format("layout {} at geometry {} with dtype {}: {}", o.wanted, o.geometry, dtype, e.what()));
+  }
+  const Names names = names_of(text);
+  if (globals.json) {
+    nlohmann::json out = entry ? entry_json(*entry) : nlohmann::json{{"template", text}};
+    out["geometry"] = o.geometry;
+    out["dtype"] = dtype;
+    out["cache"] = to_text(cache);
+    out["derived_names"] = {{"letters", names.letters}, {"vllm", names.vllm}, {"flashinfer", names.flashinfer}, {"lmcache", names.lmcache}, {"kvbm", names.kvbm}};
+    fmt::print("{}\n", out.dump(2));
+    return exit_as_expected;
+  }
+  if (entry) fmt::print("{}: {}\n", entry->id, entry->title);
+  fmt::print("template   {}\n", text);
+  std::vector<std::string> known;
+  for (const auto& [system, value] : {std::pair{"vLLM", names.vllm}, {"FlashInfer", names.flashinfer}, {"LMCache", names.lmcache}, {"KVBM", names.kvbm}}) {
+    if (!value.empty()) known.push_back(fmt::format("{} {}", system, value));
+  }
+  if (!known.empty()) fmt::print("also       {}\n", join(known));
+  if (entry) {
+    for (const auto& u : entry->used_by) fmt::print("used by    {} {} {} {}\n", u.system, u.backend, u.versions, u.hint);
+    for (const auto& s : entry->source) fmt::print("source     {} {} {} ({})\n", s.project, s.version, s.file, s.how);
+  }
+  fmt::print("shown with geometry {} and dtype {}\n\n", o.geometry, dtype);
+
+  constexpr std::size_t most = 4;
+  fmt::print("tensors ({})\n", cache.tensors.size());
+  for (std::size_t i = 0; i < std::min(most, cache.tensors.size()); ++i) fmt::print("  {}\n", tensor_text(cache.tensors[i]));
+  fmt::print("allocations ({})\n", cache.allocations.size());
+  for (std::size_t a = 0; a < std::min(most, cache.allocations.size()); ++a) {
+    fmt::print("  {} {} bytes\n", cache.allocations[a].name, cache.allocations[a].bytes);
+  }
+  for (const Plane& plane : cache.planes) {
+    if (plane.allocation != 0) continue;
+    fmt::print("\n{} in {}, from byte {}\n{}", name(plane.component), cache.allocations[0].name, plane.offset / 8, draw_modes(plane));
+  }
+  fmt::print("\nbytes of {}\n{}", cache.allocations[0].name, draw_bytes(cache, 0, o.rows));
+  return exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_layouts(CLI::App& app, const Globals& globals) {
+  auto options = std::make_shared<Options>();
+  app.add_option("LAYOUT", options->wanted, "Id, published name (LBNHC, HND, NL_X_...) or template; none: the list");
+  app.add_option("--geometry", options->geometry, "Geometry of the catalogue")->capture_default_str();
+  app.add_option("--dtype", options->dtype, "Cache dtype (default: the first that the layout names, else bf16)");
+  app.add_option("--rows", options->rows, "How many runs of bytes to show")->capture_default_str()->check(CLI::Range(1, 10000));
+  return [options, &globals] {
+    const Catalogue cat(catalogue::find_cases(globals.cases));
+    return options->wanted.empty() ? list_layouts(cat, globals) : show_layout(cat, *options, globals);
+  };
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,142 @@
+"""kill -9 at random moments, then --resume: the results must be those of an undisturbed run, none lost, none twice.
+
+    kill_test.py [--kills 200] [--seed 1] [--suite crash] [--jobs 2]
+
+A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the supervisor) and goes
+on with --resume until a sitting was left alone or has finished by itself. After each kill of a supervisor no process of the run may be
+alive five seconds later. At the end of a round: the ids are the planned ones, each once, and what each came to is what it came to
+undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the truth about it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+from kvtest import KVCTS, MARK, command, kill, kvcts, kvcts_json, marked_processes, memory_files, need_program, wait_until_gone
+
+SAME = ("outcome", "phase", "signal", "verdict", "fault_class", "wrong_bytes", "planned_bytes", "moved_bytes", "expected_bytes")
+
+
+def results(folder: Path) -> list[dict]:
+    return kvcts_json("report", str(folder))["results"]
+
+
+def essence(result: dict) -> dict:
+    flat = {**result, "fault_class": (result.get("diagnosis") or {}).get("fault_class", "")}
+    return {key: flat.get(key) for key in SAME}
+
+
+class Round:
+    """One run that is killed again and again until it is complete."""
+
+    def __init__(self, folder: Path, suite: str, jobs: int, rng: random.Random, duration: float):
+        self.folder, self.suite, self.jobs, self.rng, self.duration = folder, suite, jobs, rng, duration
+        self.worker_kills = 0
+        self.killed_while_running: set[str] = set()
+
+    def start(self, mark: str) -> subprocess.Popen:
+        argv = [str(KVCTS), "run", "-j", str(self.jobs)]
+        # Killed before the store existed, a run has nothing to resume: it starts anew, in the same folder.
+        resume = (self.folder / "store.db").exists() and kvcts("report", str(self.folder), "--json").status in (0, 1)
+        if resume:
+            argv += ["--resume", str(self.folder)]
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            argv += ["--suite", self.suite, "--out", str(self.folder)]
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                env={**os.environ, MARK: mark}, start_new_session=True)
+
+    def disturb(self, kills: int) -> int:
+        """At most that many kills, then the run is left alone. Returns how many there were."""
+        done = 0
+        while True:
+            mark = uuid.uuid4().hex
+            process = self.start(mark)
+            if done < kills:
+                # The shorter the rest of the run, the earlier the blow must fall to meet it alive.
+                time.sleep(self.rng.random() ** 2 * self.duration)
+                if self.rng.random() < 0.35:
+                    workers = [p for p in marked_processes(mark) if "worker" in command(p).split(" ")[0]]
+                    if workers and kill(self.rng.choice(workers)):
+                        self.worker_kills += 1
+                        done += 1
+                        time.sleep(self.rng.random() * 0.1)
+                if process.poll() is None and done < kills:
+                    process.kill()
+                    done += 1
+            error = process.stderr.read().decode(errors="replace")
+            status = process.wait()
+            left = wait_until_gone(mark, 5)
+            assert not left, f"processes are left after the end of the supervisor: {[command(p) for p in left]}"
+            if status != -9:
+                assert status in (0, 1), f"a sitting ended with {status}: {error}"
+                return done
+
+
+def compare(undisturbed: list[dict], disturbed: list[dict], may_differ: int) -> None:
+    """may_differ: workers that were killed from outside; each may have taken one case with it."""
+    counts = Counter(r["id"] for r in disturbed)
+    planned = {r["id"]: essence(r) for r in undisturbed}
+    twice = [i for i, n in counts.items() if n > 1]
+    lost, foreign = planned.keys() - counts.keys(), counts.keys() - planned.keys()
+    assert not twice, f"counted twice: {twice[:5]}"
+    assert not lost, f"lost: {sorted(lost)[:5]}"
+    assert not foreign, f"never planned: {sorted(foreign)[:5]}"
+    other = [(r["id"], planned[r["id"]], essence(r)) for r in disturbed if essence(r) != planned[r["id"]]]
+    killed = [o for o in other if o[2]["outcome"] in ("CRASH", "ERROR") and o[2]["signal"] in ("SIGKILL", "killed")]
+    wrong = [o for o in other if o not in killed]
+    assert not wrong, "came to something else than undisturbed: " + "; ".join(f"{i}: {a} -> {b}" for i, a, b in wrong[:3])
+    assert len(killed) <= may_differ, f"{len(killed)} cases report a killed worker, but only {may_differ} were killed: {[o[0] for o in killed]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--suite", default="crash")
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    need_program()
+    rng = random.Random(args.seed)
+    shm = memory_files()
+    with tempfile.TemporaryDirectory(prefix="kvcts-kill-") as name:
+        folder = Path(name)
+        begin = time.monotonic()
+        ended = kvcts("run", "--suite", args.suite, "-j", str(args.jobs), "--out", str(folder / "undisturbed"))
+        duration = time.monotonic() - begin
+        assert ended.status == 0, f"the undisturbed run ended with {ended.status}: {ended.err or ended.out}"
+        undisturbed = results(folder / "undisturbed")
+        print(f"seed {args.seed}; undisturbed: {len(undisturbed)} cases in {duration:.1f} s", flush=True)
+        kills = rounds = worker_kills = 0
+        while kills < args.kills:
+            run = Round(folder / f"round{rounds}", args.suite, args.jobs, rng, duration)
+            kills += run.disturb(min(args.kills - kills, rng.randint(1, 6)))
+            compare(undisturbed, results(run.folder), run.worker_kills)
+            worker_kills += run.worker_kills
+            rounds += 1
+            shutil.rmtree(run.folder)
+            if rounds % 10 == 0:
+                print(f"  {kills} kills in {rounds} runs", flush=True)
+    left = memory_files() - shm
+    assert not left, f"memory files are left: {sorted(left)}"
+    print(f"{kills} kills ({worker_kills} of workers) in {rounds} runs: nothing lost, nothing twice, every result as undisturbed, no process "
+          "and no memory file left")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AssertionError as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
