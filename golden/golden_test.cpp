@@ -4,6 +4,7 @@
 #include <hdf5.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -20,7 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const fs::path golden_folder = fs::path(KVCTS_SOURCE_DIR) / "golden";
+/// The repository's own folder; KVCTS_GOLDEN_FOLDER names another one (fuzz_layouts.py does).
+const fs::path golden_folder = std::getenv("KVCTS_GOLDEN_FOLDER") != nullptr ? fs::path(std::getenv("KVCTS_GOLDEN_FOLDER"))
+                                                                             : fs::path(KVCTS_SOURCE_DIR) / "golden";
 
 void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 

@@ -208,17 +208,24 @@ class _Builder:
                 found[tuple(kv if apart and a == "K" else i for a, i in zip(region.lists, index))] = nibbles[index]
         return [found[index] for index in sorted(found)]
 
-    def part(self, part, outer):
+    def part(self, part, outer, braces=False):
         """Nibble array [extents of outer..., flat]."""
         path = outer + part.modes
         if part.leaf is not None:
             joined = self.leaf(path, part.leaf)
         else:
-            pieces = [self.part(child, path) for child in part.children]
+            pieces = [self.part(child, path, True) for child in part.children]
             sizes = {piece.shape[:-1] for piece in pieces}
             if len(sizes) != 1:
                 raise GoldenError(f"the parts inside '{_words(path)} {{ }}' disagree about its extents: {sorted(sizes)}")
             joined = np.concatenate(pieces, axis=-1)
+        nibbles = joined.shape[-1]
+        for mode, extent in reversed(list(zip(part.modes, joined.shape[len(outer) : -1]))):
+            if nibbles % 2 and extent > 1 and extent % 2:
+                raise GoldenError(f"{extent} codes of 4 bits along {mode.axis} do not fill whole bytes; use an even extent")
+            nibbles *= extent
+        if nibbles % 2 and braces:
+            raise GoldenError(f"a part in braces ('{part.text()}') does not fill whole bytes; use an even extent")
         return joined.reshape(joined.shape[: len(outer)] + (-1,))
 
 
