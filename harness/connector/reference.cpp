@@ -45,6 +45,7 @@ Reference::Reference(const nlohmann::json& options) {
     }
     refuse_.insert(text);
   }
+  whole_blocks_ = options.value("whole_blocks", false);
 }
 
 void Reference::register_caches(const ResolvedCase& view, Side side) {
@@ -91,7 +92,15 @@ Plan Reference::plan(const ResolvedCase& view, process::Progress progress) {
   int producer_region = 0, consumer_region = 0;
   for (const auto& group : view.groups) {
     check_rules(group);
-    plan_group(view_of(group.producer, producer_region), view_of(group.consumer, consumer_region), group.requests, plan, progress);
+    const auto producer = view_of(group.producer, producer_region), consumer = view_of(group.consumer, consumer_region);
+    auto requests = group.requests;
+    if (whole_blocks_) {
+      for (auto& r : requests) {
+        r.tokens = std::min(static_cast<std::int64_t>(r.producer_blocks.size()) * producer.block_size,
+                            static_cast<std::int64_t>(r.consumer_blocks.size()) * consumer.block_size);
+      }
+    }
+    plan_group(producer, consumer, requests, plan, progress);
     producer_region += allocation_count(group.producer);
     consumer_region += allocation_count(group.consumer);
   }
