@@ -160,8 +160,8 @@ Plane packed(Dtype dtype, std::vector<Mode> modes, std::int64_t offset = 0) {
 /// x-packed rows, transposed rows, odd widths, rows that start in the middle of a word.
 TEST(Generate, CommonLayoutsOfEveryDtype) {
   for (const Dtype dtype : reference::dtypes()) {
-    for (const std::int64_t d : {1, 2, 3, 7, 40, 64, 80, 128}) {
-      for (const std::int64_t first : {0, 1, 2, 3, 8, 448}) {
+    for (const std::int64_t d : {1, 2, 3, 7, 40, 128}) {
+      for (const std::int64_t first : {0, 1, 3, 448}) {
         std::vector<Plane> planes{
             packed(
                 dtype,
