@@ -2,7 +2,7 @@
 #include "kvcts_transport.h"
 
 _Static_assert(sizeof(kvcts_descriptor) == 40, "descriptors are an array: their stride is part of the ABI");
-_Static_assert(sizeof(kvcts_claims) == 8 + 18 * 4 + 3 * 8, "claims have no hidden padding");
+_Static_assert(sizeof(kvcts_claims) == 8 + 20 * 4 + 3 * 8, "claims have no hidden padding");
 _Static_assert(sizeof(kvcts_region) == 8 + 4 * 4 + 3 * 8 + 2 * 4 + 2 * 8, "regions have no hidden padding");
 _Static_assert(sizeof(kvcts_transfer) == 7 * 8, "transfers have no hidden padding");
 

@@ -109,6 +109,7 @@ typedef struct kvcts_claims {
   uint32_t overlapping_registration; /* 0 or 1: ranges may overlap */
   uint32_t zero_length;              /* 0 or 1: descriptors of 0 bytes are accepted, and do nothing */
   uint32_t unregistered_local;       /* 0 or 1: KVCTS_NO_REGION is accepted as the local side */
+  uint32_t revokes;                  /* 0 or 1: a transfer to a region that the peer deregistered is an error */
   uint32_t notifications;            /* 0 or 1: notify(), take_notification() and notifications of requests work */
   uint32_t notification_after_data;  /* 0 or 1: when taken, the request's bytes are visible to the taker */
   uint32_t thread_safe;              /* 0 or 1: calls on one agent may come from several threads at once */
@@ -116,6 +117,7 @@ typedef struct kvcts_claims {
   uint32_t ordering;                 /* KVCTS_ORDER_: between requests to one peer; between descriptors of a request */
   uint32_t cancellation;             /* KVCTS_CANCEL_: QUIET = after cancel and release no byte of the request moves */
   uint32_t peer_death;               /* KVCTS_DEATH_: when KVCTS_E_PEER_LOST is reported */
+  uint32_t reserved;                 /* 0 */
   uint64_t alignment;                /* of addresses, offsets and lengths, bytes; a power of two; 1 = any */
   uint64_t max_descriptors;          /* of one request; UINT64_MAX = only memory limits it */
   uint64_t max_bytes;                /* of one descriptor; UINT64_MAX = no limit */
@@ -208,8 +210,8 @@ typedef struct kvcts_transport {
   /* (required) Makes a region usable as the local side of transfers and, as access says, by peers. */
   int32_t (*register_region)(kvcts_agent* agent, const kvcts_region* region, uint64_t* handle);
 
-  /* (required) Undoes it. KVCTS_E_BUSY when an active request uses it. Peers that still hold its metadata are answered with
-   * an error at their next transfer, or their bytes go nowhere; never somewhere else. */
+  /* (required) Undoes it. KVCTS_E_BUSY when an active request uses it. A peer that still holds its metadata is answered with
+   * an error at its next transfer where claims.revokes; elsewhere its bytes may still reach the old address. */
   int32_t (*deregister_region)(kvcts_agent* agent, uint64_t handle);
 
   /* (required) Writes the blob about this agent and these regions, in this order, into buffer. *bytes: in, its capacity;

@@ -1,11 +1,10 @@
 #include "transport/session.hpp"
 
-#include <sched.h>
-#include <time.h>
-
 #include <array>
 #include <bit>
 #include <cstring>
+
+#include "transport/patience.hpp"
 
 namespace kvcts::transport {
 namespace {
@@ -16,22 +15,11 @@ constexpr std::size_t longest_text = 4096;
 
 bool known(std::int32_t status) { return status >= KVCTS_E_NOT_POSTED && status < 0; }
 
-/// Waiting without burning a core: most requests end within microseconds, a few take seconds.
-class Patience {
- public:
-  void pause() {
-    if (++rounds_ < 200) return;
-    if (rounds_ < 1000) {
-      sched_yield();
-      return;
-    }
-    const timespec nap{0, 50'000};
-    nanosleep(&nap, nullptr);
-  }
-
- private:
-  std::uint32_t rounds_{0};
-};
+void check_notification(std::string_view data) {
+  if (data.size() <= largest_notification) return;
+  throw TransportError(Code::invalid, "a notification has at most " + std::to_string(largest_notification) +
+                                          " bytes, this one " + std::to_string(data.size()));
+}
 
 struct FlagRow {
   const char* name;
@@ -39,7 +27,7 @@ struct FlagRow {
   std::uint32_t limit;  ///< largest legal value
 };
 /// Every 32-bit claim once: range check and text derive from it.
-constexpr std::array<FlagRow, 18> flag_rows{{{"kinds", &kvcts_claims::kinds, 7},
+constexpr std::array<FlagRow, 19> flag_rows{{{"kinds", &kvcts_claims::kinds, 7},
                                              {"memories", &kvcts_claims::memories, 15},
                                              {"reach", &kvcts_claims::reach, 7},
                                              {"can_write", &kvcts_claims::can_write, 1},
@@ -50,6 +38,7 @@ constexpr std::array<FlagRow, 18> flag_rows{{{"kinds", &kvcts_claims::kinds, 7},
                                              {"overlapping_registration", &kvcts_claims::overlapping_registration, 1},
                                              {"zero_length", &kvcts_claims::zero_length, 1},
                                              {"unregistered_local", &kvcts_claims::unregistered_local, 1},
+                                             {"revokes", &kvcts_claims::revokes, 1},
                                              {"notifications", &kvcts_claims::notifications, 1},
                                              {"notification_after_data", &kvcts_claims::notification_after_data, 1},
                                              {"thread_safe", &kvcts_claims::thread_safe, 1},
@@ -195,10 +184,7 @@ PeerId Session::add_peer(std::string_view metadata) {
 void Session::remove_peer(PeerId peer) { checked(api().remove_peer(agent_, peer), "remove_peer"); }
 
 RequestId Session::prepare(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification) {
-  if (notification.size() > largest_notification) {
-    throw TransportError(Code::invalid,
-                         "a notification has at most 4096 bytes, this one " + std::to_string(notification.size()));
-  }
+  check_notification(notification);
   auto held = std::make_unique<Held>(Held{std::move(descriptors), std::move(notification)});
   kvcts_transfer transfer{};
   transfer.size = sizeof transfer;
@@ -280,6 +266,7 @@ void Session::flush(PeerId peer) {
 
 void Session::notify(PeerId peer, std::string_view data) {
   if (api().notify == nullptr) throw TransportError(Code::not_supported, plugin_->engine() + ": has no notifications");
+  check_notification(data);
   checked(api().notify(agent_, peer, data.data(), data.size()), "notify");
 }
 

@@ -100,9 +100,9 @@ using Claims = kvcts_claims;
 using Facts = std::map<std::string, std::string>;
 
 struct OpenOptions {
-  std::string name;
+  std::string name{};
   Role role{Role::producer};
-  std::map<std::string, std::string> options;
+  std::map<std::string, std::string> options{};
 };
 
 struct Region {
@@ -114,7 +114,7 @@ struct Region {
   std::uint32_t memory{KVCTS_MEMORY_HOST};
   int device{0};
   std::uint32_t access{KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_READ | KVCTS_ACCESS_REMOTE_WRITE};
-  std::string key;  ///< KVCTS_KIND_OBJECT
+  std::string key{};  ///< KVCTS_KIND_OBJECT
 };
 
 struct Status {

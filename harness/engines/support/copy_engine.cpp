@@ -30,6 +30,7 @@ void CopyEngine::claims(kvcts_claims& claims) const {
   claims.one_sided = 1;
   claims.repeated_registration = claims.overlapping_registration = 1;
   claims.zero_length = 1;
+  claims.revokes = 1;
   claims.notifications = claims.notification_after_data = 1;
   claims.completion = KVCTS_COMPLETION_REMOTE;
   claims.ordering = KVCTS_ORDER_NONE;  // requests advance when they are polled

@@ -64,19 +64,20 @@ FileIdentity identity_of(int descriptor) {
   return {descriptor, 0, status.st_dev, status.st_ino};
 }
 
-/// Opens a peer's file and makes sure that it is the one meant.
-File open_of(std::int64_t process, const FileIdentity& identity, bool writable) {
+/// Opens a peer's file and makes sure that it is the one meant. `gone`: the status when it is not there any more.
+File open_of(std::int64_t process, const FileIdentity& identity, bool writable, std::int32_t gone) {
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(identity.descriptor);
   File file(open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
   if (file.get() < 0) {
-    const std::int32_t status = errno == ENOENT                     ? KVCTS_E_PEER_LOST
-                                : errno == EACCES || errno == EPERM ? KVCTS_E_NOT_PERMITTED
-                                                                    : KVCTS_E_BACKEND;
-    throw system_failure(status, "cannot open the peer's memory file " + path);
+    const bool denied = errno == EACCES || errno == EPERM;
+    throw system_failure(denied                              ? KVCTS_E_NOT_PERMITTED
+                         : errno == ENOENT || errno == ENXIO ? gone
+                                                             : KVCTS_E_BACKEND,
+                         "cannot open the peer's memory file " + path);
   }
   const auto found = identity_of(file.get());
   if (found.device != identity.device || found.inode != identity.inode) {
-    throw Failure{KVCTS_E_MISMATCH, path + " is another file than the metadata names; the peer has deregistered it"};
+    throw Failure{gone, path + " is another file than the metadata names; the peer has given that one back"};
   }
   return file;
 }
@@ -121,7 +122,8 @@ class SharedMemoryEngine::Remote final : public Reach {
     if (start_time(agent.process) != agent.start_time) {
       throw Failure{KVCTS_E_PEER_LOST, "the peer's process " + std::to_string(agent.process) + " is gone"};
     }
-    directory_ = std::make_unique<Mapping>(open_of(agent.process, agent.directory, false).get(), directory_bytes, false);
+    directory_ = std::make_unique<Mapping>(open_of(agent.process, agent.directory, false, KVCTS_E_PEER_LOST).get(),
+                                           directory_bytes, false);
     socket_ = File(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (socket_.get() < 0) throw system_failure(KVCTS_E_NO_RESOURCES, "socket");
   }
@@ -152,7 +154,7 @@ class SharedMemoryEngine::Remote final : public Reach {
     auto& known = files_[{identity.device, identity.inode, writable}];
     auto mapping = known.lock();
     if (!mapping) {
-      const File file = open_of(agent_.process, identity, writable);
+      const File file = open_of(agent_.process, identity, writable, alive() ? KVCTS_E_MISMATCH : KVCTS_E_PEER_LOST);
       mapping = std::make_shared<Mapping>(file.get(), static_cast<std::uint64_t>(status_of(file.get()).st_size), writable);
       known = mapping;
     }

@@ -1,0 +1,580 @@
+// One set of tests for every engine: what the ABI says, held against behaviour, between two processes where the engine
+// crosses them. Each test body runs in a process of its own, so that no two engines ever share one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include "engines/testing/target.hpp"
+
+namespace kvcts::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::Code;
+using transport::Descriptor;
+using transport::Op;
+using transport::PeerId;
+using transport::RegionId;
+using transport::RequestId;
+using transport::Session;
+using transport::TransportError;
+
+const std::map<std::string, std::string> quiet_ucx{
+    {"UCX_MEM_MMAP_HOOK_MODE", "none"}, {"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_LEVEL", "fatal"}};
+
+std::map<std::string, std::string> ucx(std::map<std::string, std::string> environment) {
+  environment.insert(quiet_ucx.begin(), quiet_ucx.end());
+  return environment;
+}
+
+/// The engines of the catalogue (cases/engines), each as many ways as it can be placed.
+std::vector<Placement> setups() {
+  std::vector<Placement> all{
+      {"memcpy", "kvcts_engine_memcpy", 1, {}, {}},
+      {"shm_one_process", "kvcts_engine_shm", 1, {}, {}},
+      {"shm", "kvcts_engine_shm", 2, {}, {}},
+      {"fixture", "kvcts_engine_fixture", 2, {}, {}},
+      {"fixture_one_process", "kvcts_engine_fixture", 1, {}, {}},
+      {"ucx_shm", "kvcts_engine_ucx", 2, {{"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,sysv,cma,self"}})},
+      {"ucx_posix", "kvcts_engine_ucx", 2, {{"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,self"}})},
+      {"ucx_tcp", "kvcts_engine_ucx", 2, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},
+      {"ucx_one_process", "kvcts_engine_ucx", 1, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})}};
+  const auto built = transport::list_plugins();
+  std::erase_if(all,
+                [&](const Placement& setup) { return std::find(built.begin(), built.end(), setup.plugin) == built.end(); });
+  return all;
+}
+
+template <class Call>
+std::optional<Code> code_of(Call&& call) {
+  try {
+    call();
+  } catch (const TransportError& error) {
+    EXPECT_GT(std::string(error.what()).size(), 20u) << "an error has words";
+    return error.code();
+  }
+  return std::nullopt;
+}
+
+/// An initiator here and a target, with a memory each.
+struct Pair {
+  explicit Pair(const Placement& setup, std::size_t bytes = 1 << 20)
+      : here(bytes), there(bytes), target(start_target(setup)), session(open(setup)) {
+    here.fill(1);
+    there.fill(2);
+  }
+  static Session open(const Placement& setup) {
+    for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
+    return Session(transport::Plugin::load(transport::find_plugin(setup.plugin)),
+                   {.name = "initiator", .role = transport::Role::producer, .options = setup.options});
+  }
+  /// Registers both memories whole, and connects.
+  void connect() {
+    local = session.register_region(here.region(0, here.size()));
+    remote = target->add(there.region(0, there.size()));
+    peer = session.add_peer(target->metadata({remote}));
+  }
+  void run(Op op, std::vector<Descriptor> list) {
+    const RequestId request = session.post(peer, op, std::move(list));
+    session.wait(request);
+    session.release(request);
+  }
+
+  Memory here, there;
+  std::unique_ptr<Target> target;
+  Session session;
+  RegionId local{0}, remote{0};
+  PeerId peer{0};
+};
+
+/// 64 scattered blocks of odd sizes, in permuted order, at different offsets on both sides; block 0 is among them.
+std::vector<Descriptor> scattered(const Pair& pair, std::size_t count = 64, std::size_t slot = 8192) {
+  std::mt19937_64 random(7);
+  std::vector<std::size_t> from(count), to(count);
+  std::iota(from.begin(), from.end(), 0u);
+  std::iota(to.begin(), to.end(), 0u);
+  std::shuffle(from.begin(), from.end(), random);
+  std::shuffle(to.begin(), to.end(), random);
+  std::vector<Descriptor> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t bytes = 1 + random() % (slot - 64);
+    list.push_back({pair.local, from[i] * slot + random() % 64, 0, to[i] * slot + random() % 64, bytes});
+  }
+  return list;
+}
+
+/// What `list` makes of two memories.
+void apply(Op op, const std::vector<Descriptor>& list, std::string& here, std::string& there) {
+  for (const auto& d : list) {
+    if (op == Op::write) {
+      there.replace(d.remote_offset, d.bytes, here, d.local_offset, d.bytes);
+    } else {
+      here.replace(d.local_offset, d.bytes, there, d.remote_offset, d.bytes);
+    }
+  }
+}
+
+void expect_equal(const Memory& memory, const std::string& wanted, const char* which) {
+  const std::string found = memory.copy();
+  if (found == wanted) return;
+  std::size_t first = 0, wrong = 0;
+  for (std::size_t i = found.size(); i-- > 0;) {
+    if (found[i] != wanted[i]) first = i, ++wrong;
+  }
+  ADD_FAILURE() << which << ": " << wrong << " wrong bytes, the first at " << first;
+}
+
+class Conformance : public ::testing::TestWithParam<Placement> {
+ protected:
+  /// Runs `body` in a child under a time limit; its failures are this test's.
+  void isolated(const std::function<void(const Placement&)>& body, std::chrono::seconds limit = 60s) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(static_cast<unsigned>(limit.count()));
+      try {
+        body(GetParam());
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      std::fflush(nullptr);
+      _exit(HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+};
+
+TEST_P(Conformance, WritesScatteredBlocksAndNothingElse) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    const auto list = scattered(pair);
+    std::string here = pair.here.copy(), there = pair.there.copy();
+    apply(Op::write, list, here, there);
+    pair.run(Op::write, list);
+    expect_equal(pair.there, there, "destination");
+    expect_equal(pair.here, here, "source");
+    std::uint64_t bytes = 0;
+    for (const auto& d : list) bytes += d.bytes;
+    const auto facts = pair.session.facts();
+    EXPECT_EQ(facts.at("bytes_written"), std::to_string(bytes));
+    EXPECT_EQ(facts.at("descriptors"), "64");
+    EXPECT_THAT(facts.at("transport"), ::testing::Not(::testing::IsEmpty()));
+    for (const auto& [key, value] : facts) std::printf("  %s: %s = %s\n", setup.name.c_str(), key.c_str(), value.c_str());
+  });
+}
+
+TEST_P(Conformance, ReadsScatteredBlocksAndNothingElse) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    const auto list = scattered(pair);
+    std::string here = pair.here.copy(), there = pair.there.copy();
+    apply(Op::read, list, here, there);
+    pair.run(Op::read, list);
+    expect_equal(pair.here, here, "destination");
+    expect_equal(pair.there, there, "source");
+  });
+}
+
+TEST_P(Conformance, RegionsAreNumberedAsExported) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    const RegionId a = pair.session.register_region(pair.here.region(100, 1000));
+    const RegionId b = pair.session.register_region(pair.here.region(5000, 1000));
+    const RegionId x = pair.target->add(pair.there.region(70, 1000));
+    const RegionId y = pair.target->add(pair.there.region(9000, 1000));
+    pair.peer = pair.session.add_peer(pair.target->metadata({y, x}));
+    std::string there = pair.there.copy();
+    const std::string here = pair.here.copy();
+    there.replace(9000 + 3, 50, here, 100 + 7, 50);
+    there.replace(70 + 999, 1, here, 5000, 1);
+    pair.run(Op::write, {{a, 7, 0, 3, 50}, {b, 0, 1, 999, 1}});
+    expect_equal(pair.there, there, "destination");
+  });
+}
+
+TEST_P(Conformance, NothingIsANormalRequest) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    const std::string there = pair.there.copy();
+    pair.run(Op::write, {});
+    pair.run(Op::read, {});
+    if (pair.session.claims().zero_length)
+      pair.run(Op::write, {{pair.local, 5, 0, 5, 0}, {pair.local, pair.here.size(), 0, pair.there.size(), 0}});
+    expect_equal(pair.there, there, "destination");
+  });
+}
+
+TEST_P(Conformance, ManyTinyDescriptors) {
+  isolated([](const Placement& setup) {
+    constexpr std::size_t count = 100'000, bytes = 24, slot = 32;
+    Pair pair(setup, count * slot);
+    pair.connect();
+    std::vector<std::size_t> to(count);
+    std::iota(to.begin(), to.end(), 0u);
+    std::shuffle(to.begin(), to.end(), std::mt19937_64(3));
+    std::vector<Descriptor> list;
+    for (std::size_t i = 0; i < count; ++i) list.push_back({pair.local, i * slot + 1, 0, to[i] * slot + 5, bytes});
+    std::string here = pair.here.copy(), there = pair.there.copy();
+    apply(Op::write, list, here, there);
+    const auto start = std::chrono::steady_clock::now();
+    pair.run(Op::write, list);
+    const auto taken = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+    expect_equal(pair.there, there, "destination");
+    std::printf("  %s: 100000 descriptors of 24 bytes in %lld ms\n", setup.name.c_str(),
+                static_cast<long long>(taken.count()));
+  });
+}
+
+TEST_P(Conformance, OneLargeDescriptorShowsProgress) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 64 << 20);
+    pair.connect();
+    const RequestId request = pair.session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, pair.here.size()}});
+    std::uint64_t last = 0;
+    const auto start = std::chrono::steady_clock::now();
+    const auto end = pair.session.wait(request, [&](const transport::Status& status) {
+      if (!status.bytes) return;
+      EXPECT_GE(*status.bytes, last);
+      last = *status.bytes;
+    });
+    const auto taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_EQ(end.bytes.value_or(pair.here.size()), pair.here.size());
+    EXPECT_EQ(end.descriptors.value_or(1), 1u);
+    expect_equal(pair.there, pair.here.copy(), "destination");
+    std::printf("  %s: 64 MiB at %.2f GB/s\n", setup.name.c_str(), 64.0 * 1048576 / taken / 1e9);
+  });
+}
+
+TEST_P(Conformance, ARequestIsPostedAgain) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    const auto list = scattered(pair);
+    const RequestId request = pair.session.prepare(pair.peer, Op::write, list);
+    EXPECT_EQ(code_of([&] { pair.session.poll(request); }), Code::not_posted);
+    for (std::uint64_t round = 0; round < 5; ++round) {
+      pair.here.fill(100 + round);
+      std::string here = pair.here.copy(), there = pair.there.copy();
+      apply(Op::write, list, here, there);
+      pair.session.start(request);
+      pair.session.wait(request);
+      EXPECT_TRUE(pair.session.poll(request).done) << "completion is remembered";
+      expect_equal(pair.there, there, "destination");
+    }
+    pair.session.release(request);
+    EXPECT_EQ(code_of([&] { pair.session.poll(request); }), Code::not_found);
+  });
+}
+
+TEST_P(Conformance, RequestsAtTheSameTime) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    const auto list = scattered(pair);
+    std::string here = pair.here.copy(), there = pair.there.copy();
+    apply(Op::write, list, here, there);
+    std::vector<RequestId> requests;
+    for (const auto& descriptor : list) requests.push_back(pair.session.post(pair.peer, Op::write, {descriptor}));
+    for (auto request = requests.rbegin(); request != requests.rend(); ++request) pair.session.wait(*request);
+    for (const auto request : requests) pair.session.release(request);
+    expect_equal(pair.there, there, "destination");
+  });
+}
+
+TEST_P(Conformance, MisuseIsATypedErrorAndMovesNothing) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    auto& session = pair.session;
+    const std::string there = pair.there.copy();
+    const std::uint64_t end = pair.there.size();
+    const auto post = [&](Descriptor d) {
+      return code_of([&] {
+        const auto request = session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, 8}, d});
+        session.wait(request);
+      });
+    };
+    EXPECT_EQ(post({pair.local, 0, 0, end - 7, 8}), Code::not_found) << "one byte past the end, remote";
+    EXPECT_EQ(post({pair.local, end - 7, 0, 0, 8}), Code::not_found) << "one byte past the end, local";
+    EXPECT_EQ(post({pair.local, 0, 0, UINT64_MAX - 3, 8}), Code::not_found) << "offset + bytes wraps, remote";
+    EXPECT_EQ(post({pair.local, UINT64_MAX - 3, 0, 0, 8}), Code::not_found) << "offset + bytes wraps, local";
+    EXPECT_EQ(post({pair.local, 0, 0, 0, UINT64_MAX}), Code::not_found);
+    EXPECT_EQ(post({pair.local, 0, 1, 0, 8}), Code::not_found) << "the peer has one region";
+    EXPECT_EQ(post({pair.local + 4711, 0, 0, 0, 8}), Code::not_found) << "unknown local region";
+    expect_equal(pair.there, there, "destination");
+
+    EXPECT_EQ(code_of([&] { session.post(pair.peer + 4711, Op::write, {}); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.post(pair.peer, static_cast<Op>(9), {}); }), Code::invalid);
+    EXPECT_EQ(code_of([&] { session.poll(4711); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.release(4711); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.start(4711); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.deregister(4711); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.remove_peer(4711); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.metadata(std::array<RegionId, 1>{4711}); }), Code::not_found);
+    EXPECT_EQ(code_of([&] { session.register_region({.kind = KVCTS_KIND_OBJECT, .key = "k"}); }), Code::not_supported);
+    EXPECT_EQ(code_of([&] { session.register_region({.address = nullptr, .bytes = 8}); }), Code::invalid);
+    EXPECT_EQ(code_of([&] { Pair::open({"", setup.plugin, 1, {{"no_such_option", "1"}}, {}}); }), Code::invalid);
+
+    const RequestId old = session.prepare(pair.peer, Op::write, {{pair.local, 0, 0, 0, 8}});
+    session.remove_peer(pair.peer);
+    EXPECT_EQ(code_of([&] { session.start(old); }), Code::not_found) << "a request of a removed peer";
+    session.release(old);
+    session.deregister(pair.local);
+    EXPECT_EQ(code_of([&] { session.deregister(pair.local); }), Code::not_found) << "twice";
+    expect_equal(pair.there, there, "destination");
+  });
+}
+
+TEST_P(Conformance, AccessIsKept) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.local = pair.session.register_region(pair.here.region(0, 4096));
+    const RegionId read_only = pair.target->add(pair.there.region(0, 4096, KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_READ));
+    const RegionId write_only =
+        pair.target->add(pair.there.region(4096, 4096, KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_WRITE));
+    pair.peer = pair.session.add_peer(pair.target->metadata({read_only, write_only}));
+    EXPECT_EQ(code_of([&] { pair.run(Op::write, {{pair.local, 0, 0, 0, 8}}); }), Code::not_permitted);
+    EXPECT_EQ(code_of([&] { pair.run(Op::read, {{pair.local, 0, 1, 0, 8}}); }), Code::not_permitted);
+    pair.run(Op::read, {{pair.local, 0, 0, 0, 8}});
+    pair.run(Op::write, {{pair.local, 0, 1, 0, 8}});
+  });
+}
+
+TEST_P(Conformance, DamagedMetadataLeavesNoTrace) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.local = pair.session.register_region(pair.here.region(0, 4096));
+    pair.remote = pair.target->add(pair.there.region(0, 4096));
+    const std::string good = pair.target->metadata({pair.remote});
+    for (std::size_t cut = 0; cut < good.size(); cut += 1 + good.size() / 40) {
+      EXPECT_EQ(code_of([&] { pair.session.add_peer(good.substr(0, cut)); }), Code::mismatch) << "cut to " << cut;
+      std::string flipped = good;
+      flipped[cut] = static_cast<char>(flipped[cut] ^ 0x10);
+      EXPECT_EQ(code_of([&] { pair.session.add_peer(flipped); }), Code::mismatch) << "bit of byte " << cut;
+    }
+    EXPECT_EQ(code_of([&] { pair.session.add_peer(good + "x"); }), Code::mismatch);
+    pair.peer = pair.session.add_peer(good);
+    pair.run(Op::write, {{pair.local, 0, 0, 0, 4096}});
+    EXPECT_EQ(pair.there.copy().substr(0, 4096), pair.here.copy().substr(0, 4096));
+  });
+}
+
+TEST_P(Conformance, RegistrationMayRepeatAndOverlapAsClaimed) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    const RegionId first = pair.session.register_region(pair.here.region(0, 8192));
+    const auto& claims = pair.session.claims();
+    const auto again = code_of([&] { pair.session.deregister(pair.session.register_region(pair.here.region(0, 8192))); });
+    EXPECT_EQ(again.has_value(), claims.repeated_registration == 0);
+    const auto overlapping =
+        code_of([&] { pair.session.deregister(pair.session.register_region(pair.here.region(4096, 8192))); });
+    EXPECT_EQ(overlapping.has_value(), claims.overlapping_registration == 0);
+    pair.local = first;
+    pair.remote = pair.target->add(pair.there.region(0, 8192));
+    pair.peer = pair.session.add_peer(pair.target->metadata({pair.remote}));
+    pair.run(Op::write, {{first, 0, 0, 0, 8192}});
+    EXPECT_EQ(pair.there.copy().substr(0, 8192), pair.here.copy().substr(0, 8192)) << "the first registration still works";
+  });
+}
+
+TEST_P(Conformance, UnregisteredLocalMemoryAsClaimed) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    std::string words = "bytes that nobody registered";
+    const Descriptor d{KVCTS_NO_REGION, reinterpret_cast<std::uint64_t>(words.data()), 0, 64, words.size()};
+    const auto refused = code_of([&] { pair.run(Op::write, {d}); });
+    if (pair.session.claims().unregistered_local) {
+      EXPECT_FALSE(refused);
+      EXPECT_EQ(pair.there.copy().substr(64, words.size()), words);
+    } else {
+      EXPECT_EQ(refused, Code::not_found);
+    }
+  });
+}
+
+TEST_P(Conformance, ADeregisteredRegionIsRefusedAsClaimed) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    if (!pair.session.claims().revokes) return;
+    const RequestId request = pair.session.prepare(pair.peer, Op::write, {{pair.local, 0, 0, 0, 4096}});
+    const std::string there = pair.there.copy();
+    pair.target->remove(pair.remote);
+    EXPECT_EQ(code_of([&] { pair.session.start(request); }), Code::not_found);
+    pair.remote = pair.target->add(pair.there.region(0, pair.there.size()));
+    EXPECT_EQ(code_of([&] { pair.session.start(request); }), Code::not_found) << "registered again is another registration";
+    expect_equal(pair.there, there, "destination");
+    pair.peer = pair.session.add_peer(pair.target->metadata({pair.remote}));
+    pair.run(Op::write, {{pair.local, 0, 0, 0, 4096}});
+    EXPECT_EQ(pair.there.copy().substr(0, 4096), pair.here.copy().substr(0, 4096));
+  });
+}
+
+TEST_P(Conformance, NotificationsComeInOrderAndAfterTheData) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    if (!pair.session.claims().notifications) return;
+    const RequestId request =
+        pair.session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, pair.here.size()}}, "all there");
+    pair.session.wait(request);
+    // The target is another process and progresses by itself; here the request must only have been driven to its end.
+    EXPECT_EQ(pair.target->take_notification(), "all there");
+    expect_equal(pair.there, pair.here.copy(), "destination");
+    pair.session.release(request);
+    pair.session.notify(pair.peer, "one");
+    pair.session.notify(pair.peer, std::string(4096, 'x'));
+    for (int i = 0; i < 100; ++i) pair.session.progress();
+    EXPECT_EQ(pair.target->take_notification(), "one");
+    EXPECT_EQ(pair.target->take_notification(), std::string(4096, 'x'));
+    EXPECT_EQ(pair.session.take_notification(), std::nullopt);
+    EXPECT_EQ(code_of([&] { pair.session.notify(pair.peer, std::string(4097, 'x')); }), Code::invalid);
+  });
+}
+
+TEST_P(Conformance, CancelEndsQuietlyAsClaimed) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 64 << 20);
+    pair.connect();
+    const auto& claims = pair.session.claims();
+    if (claims.cancellation == KVCTS_CANCEL_NONE) return;
+    std::vector<Descriptor> list;
+    for (std::uint64_t at = 0; at < pair.here.size(); at += 4096) list.push_back({pair.local, at, 0, at, 4096});
+    const RequestId request = pair.session.post(pair.peer, Op::write, list);
+    pair.session.cancel(request);
+    const auto ended = code_of([&] { pair.session.wait(request); });
+    EXPECT_TRUE(!ended || ended == Code::canceled);
+    pair.session.release(request);
+    const std::string there = pair.there.copy();
+    EXPECT_NE(there, pair.here.copy()) << "cancelled in the middle";
+    for (int i = 0; i < 1000; ++i) pair.session.progress();
+    if (claims.cancellation == KVCTS_CANCEL_QUIET) expect_equal(pair.there, there, "destination after cancel");
+  });
+}
+
+TEST_P(Conformance, ReleaseOfAnActiveRequestReturns) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 64 << 20);
+    pair.connect();
+    std::vector<Descriptor> list;
+    for (std::uint64_t at = 0; at < pair.here.size(); at += 4096) list.push_back({pair.local, at, 0, at, 4096});
+    pair.session.release(pair.session.post(pair.peer, Op::write, list));
+    pair.run(Op::write, list);
+    expect_equal(pair.there, pair.here.copy(), "destination");
+  });
+}
+
+TEST_P(Conformance, ADeadPeerIsNoticedAsClaimed) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup);
+    pair.connect();
+    pair.run(Op::write, {{pair.local, 0, 0, 0, 4096}});  // connected and warm
+    const std::string blob = pair.target->metadata({pair.remote});
+    pair.target->kill();
+    if (pair.session.claims().peer_death == KVCTS_DEATH_UNNOTICED) return;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(code_of([&] { pair.run(Op::write, {{pair.local, 0, 0, 0, 4096}}); }), Code::peer_lost);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+    const auto late = code_of([&] {
+      const PeerId peer = pair.session.add_peer(blob);
+      const RequestId request = pair.session.post(peer, Op::write, {{pair.local, 0, 0, 0, 4096}});
+      pair.session.wait(request);
+    });
+    EXPECT_EQ(late, Code::peer_lost) << "met again through its metadata";
+  });
+}
+
+TEST_P(Conformance, ASecondTargetAfterADeath) {
+  isolated([](const Placement& setup) {
+    auto second = start_target(setup);
+    Pair pair(setup);
+    pair.connect();
+    pair.run(Op::write, {{pair.local, 0, 0, 0, 4096}});
+    pair.target->kill();
+    if (pair.session.claims().peer_death != KVCTS_DEATH_UNNOTICED) {
+      EXPECT_EQ(code_of([&] { pair.run(Op::write, {{pair.local, 0, 0, 0, 4096}}); }), Code::peer_lost);
+    }
+    const RegionId region = second->add(pair.there.region(0, pair.there.size()));
+    pair.peer = pair.session.add_peer(second->metadata({region}));
+    const auto list = scattered(pair);
+    std::string here = pair.here.copy(), there = pair.there.copy();
+    apply(Op::write, list, here, there);
+    pair.run(Op::write, list);
+    expect_equal(pair.there, there, "destination");
+  });
+}
+
+TEST_P(Conformance, ManyCasesOverTheSameAgentsLeakNothing) {
+  isolated([](const Placement& setup) {
+    Pair pair(setup, 64 << 10);
+    constexpr int cases = 300;
+    long files_here = 0, files_there = 0;
+    auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < cases; ++i) {
+      pair.here.fill(1000 + static_cast<std::uint64_t>(i));
+      pair.connect();
+      pair.run(i % 2 == 0 ? Op::write : Op::read, {{pair.local, 0, 0, 0, pair.here.size()}});
+      if (pair.here.copy() != pair.there.copy()) ADD_FAILURE() << "case " << i;
+      pair.session.remove_peer(pair.peer);
+      pair.session.deregister(pair.local);
+      pair.target->remove(pair.remote);
+      if (i == 20) {
+        files_here = count_open_files();
+        files_there = pair.target->open_files();
+        start = std::chrono::steady_clock::now();
+      }
+    }
+    const auto taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_LE(count_open_files(), files_here);
+    EXPECT_LE(pair.target->open_files(), files_there);
+    std::printf("  %s: %.0f cases of 64 KiB a second\n", setup.name.c_str(), (cases - 21) / taken);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Conformance, ::testing::ValuesIn(setups()),
+                         [](const auto& setup) { return setup.param.name; });
+
+TEST(Peers, MemcpyRefusesAPeerOfAnotherProcess) {
+  const Placement setup{"memcpy", "kvcts_engine_memcpy", 2, {}, {}};
+  Memory memory(4096);
+  const auto target = start_target(setup);
+  const std::string blob = target->metadata({target->add(memory.region(0, 4096))});
+  auto session = Pair::open(setup);
+  EXPECT_EQ(code_of([&] { session.add_peer(blob); }), Code::not_supported);
+}
+
+TEST(Peers, ABlobOfAnotherEngineIsAMismatch) {
+  const auto target = start_target({"shm", "kvcts_engine_shm", 2, {}, {}});
+  Memory memory(4096);
+  const std::string blob = target->metadata({target->add(memory.region(0, 4096))});
+  auto session = Pair::open({"memcpy", "kvcts_engine_memcpy", 1, {}, {}});
+  EXPECT_EQ(code_of([&] { session.add_peer(blob); }), Code::mismatch);
+}
+
+TEST(Peers, ShmNeedsAMemoryFile) {
+  auto session = Pair::open({"shm", "kvcts_engine_shm", 1, {}, {}});
+  Memory memory(4096);
+  auto region = memory.region(0, 4096);
+  region.fd = -1;
+  EXPECT_EQ(code_of([&] { session.register_region(region); }), Code::not_supported);
+  region = memory.region(0, 4096);
+  region.bytes = 4097;
+  EXPECT_EQ(code_of([&] { session.register_region(region); }), Code::invalid) << "past the end of its file";
+}
+
+}  // namespace
+}  // namespace kvcts::testing

@@ -1,0 +1,61 @@
+// The other side of a conformance test: an agent in this process or in a child, steered by a few commands. Memory of both
+// sides is memory files mapped by the test, so bytes are checked without asking the agent.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "transport/session.hpp"
+
+namespace kvcts::testing {
+
+/// A memory file, mapped.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  int fd() const { return fd_; }
+  unsigned char* data() { return data_; }
+  std::size_t size() const { return bytes_; }
+  std::string copy() const { return {reinterpret_cast<const char*>(data_), bytes_}; }
+  /// Position-dependent bytes: a hash of (seed, position), so that no shift or swap goes unseen.
+  void fill(std::uint64_t seed);
+  transport::Region region(std::uint64_t offset, std::uint64_t bytes, std::uint32_t access = 7) const;
+
+ private:
+  int fd_{-1};
+  unsigned char* data_{nullptr};
+  std::size_t bytes_{0};
+};
+
+/// How an engine is started.
+struct Placement {
+  std::string name;    ///< of the test
+  std::string plugin;  ///< stem
+  int processes{2};
+  std::map<std::string, std::string> options, environment;
+  friend void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual transport::RegionId add(const transport::Region& region) = 0;
+  virtual void remove(transport::RegionId region) = 0;
+  virtual std::string metadata(const std::vector<transport::RegionId>& regions) = 0;
+  virtual std::string take_notification() = 0;  ///< waits up to 5 s; "" when none came
+  virtual long open_files() = 0;
+  virtual void kill() = 0;  ///< SIGKILL; in one process: closes the agent
+};
+
+/// Starts the target. With two processes the child is forked at once: call it before anything loads a plug-in here.
+std::unique_ptr<Target> start_target(const Placement& setup);
+
+long count_open_files();
+
+}  // namespace kvcts::testing

@@ -1,0 +1,666 @@
+// Engine ucx: put and get of UCP with real registration and exchange of remote keys. The transports are chosen by UCX_TLS in
+// the environment of the worker; facts() says which were really taken.
+//
+// Written against UCX 1.13.1 (Debian 12). Sources: ucp/api/ucp.h. What is done here and why:
+//   - One context and one worker an agent, for life; one endpoint a peer agent, kept while healthy. Setting them up costs
+//     milliseconds, a case costs one ucp_mem_map, one ucp_rkey_pack and one ucp_ep_rkey_unpack a region.
+//   - A write is complete when ucp_ep_flush_nbx is: ucp_put_nbx alone completes locally.
+//   - Over tcp and posix a put is emulated with active messages, so the target must progress. poll() and progress() serve
+//   every agent
+//     of this process, so that two agents of one process cannot wait for each other.
+//   - UCX checks no remote bounds over tcp: ranges are checked here, against the metadata.
+#include <sys/random.h>
+#include <ucp/api/ucp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <deque>
+#include <list>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+#include <vector>
+
+#include "engines/support/blob.hpp"
+#include "engines/support/handles.hpp"
+#include "engines/support/table.hpp"
+
+namespace kvcts::engines {
+namespace {
+
+constexpr unsigned notification_id = 0;        // active message id
+constexpr std::uint64_t window = 4096;         // operations in flight of one request
+constexpr std::uint64_t posted_a_round = 512;  // operations that one post() or poll() starts at most
+
+std::int32_t status_of(ucs_status_t status) {
+  switch (status) {
+    case UCS_OK:
+      return KVCTS_OK;
+    case UCS_INPROGRESS:
+      return KVCTS_IN_PROGRESS;
+    case UCS_ERR_INVALID_PARAM:
+    case UCS_ERR_INVALID_ADDR:
+    case UCS_ERR_OUT_OF_RANGE:
+      return KVCTS_E_INVALID;
+    case UCS_ERR_NO_MEMORY:
+    case UCS_ERR_NO_RESOURCE:
+    case UCS_ERR_EXCEEDS_LIMIT:
+      return KVCTS_E_NO_RESOURCES;
+    case UCS_ERR_UNSUPPORTED:
+    case UCS_ERR_NOT_IMPLEMENTED:
+      return KVCTS_E_NOT_SUPPORTED;
+    case UCS_ERR_TIMED_OUT:
+      return KVCTS_E_TIMED_OUT;
+    case UCS_ERR_ENDPOINT_TIMEOUT:
+    case UCS_ERR_CONNECTION_RESET:
+    case UCS_ERR_NOT_CONNECTED:
+    case UCS_ERR_REJECTED:
+    case UCS_ERR_UNREACHABLE:
+      return status == UCS_ERR_UNREACHABLE ? KVCTS_E_BACKEND : KVCTS_E_PEER_LOST;
+    case UCS_ERR_CANCELED:
+      return KVCTS_E_CANCELED;
+    default:
+      return KVCTS_E_BACKEND;
+  }
+}
+
+Failure ucx_failure(ucs_status_t status, const std::string& what) {
+  return {status_of(status), what + ": " + ucs_status_string(status), status};
+}
+/// The error handler of an endpoint has one meaning, whatever its code: this connection is over.
+Failure lost(ucs_status_t status) {
+  return {KVCTS_E_PEER_LOST, std::string("the connection to the peer is lost: ") + ucs_status_string(status), status};
+}
+void check(ucs_status_t status, const char* what) {
+  if (status != UCS_OK) throw ucx_failure(status, what);
+}
+
+bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) {
+  return offset <= extent && bytes <= extent - offset;
+}
+
+/// The connection to one peer agent. The error handler marks it; nobody uses it afterwards.
+struct Endpoint {
+  ucp_ep_h ep{nullptr};
+  ucs_status_t failed{UCS_OK};
+};
+
+struct Region {
+  std::byte* address{nullptr};
+  std::uint64_t bytes{0};
+  std::uint32_t access{0};
+  ucp_mem_h memory{nullptr};  ///< NULL for zero bytes: UCX maps no empty range
+};
+
+struct RemoteRegion {
+  std::uint64_t address{0}, bytes{0};
+  std::uint32_t access{0};
+  ucp_rkey_h key{nullptr};
+};
+
+/// A peer as one blob showed it. Requests hold it, so that keys outlive the operations that use them.
+struct Peer {
+  std::shared_ptr<Endpoint> endpoint;
+  std::vector<RemoteRegion> regions;
+  Peer() = default;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  ~Peer() {
+    for (const auto& region : regions) {
+      if (region.key != nullptr) ucp_rkey_destroy(region.key);
+    }
+  }
+};
+
+enum class State { prepared, moving, flushing, notifying, done, failed };
+
+struct Operation {
+  std::byte* local{nullptr};
+  std::uint64_t bytes{0};
+  std::uint64_t remote{0};
+  ucp_rkey_h key{nullptr};
+  ucp_mem_h memory{nullptr};
+};
+
+struct Request {
+  std::shared_ptr<Peer> peer;
+  std::uint64_t peer_handle{0};
+  bool writes{true};
+  std::vector<Operation> operations;
+  std::vector<std::uint64_t> locals;
+  std::uint64_t bytes{0};
+  std::string notification;
+
+  State state{State::prepared};
+  std::uint64_t next{0};       ///< operation to start
+  std::uint64_t in_flight{0};  ///< of UCX, flush and notification included
+  bool canceled{false};
+  Failure failure;
+
+  bool active() const { return state == State::moving || state == State::flushing || state == State::notifying; }
+};
+
+class UcxEngine {
+ public:
+  static constexpr const char* engine_name = "ucx";
+  static const char* engine_version() { return ucp_get_version_string(); }
+
+  explicit UcxEngine(const OpenArgs& args) {
+    const std::string mode = args.take("error_handling", "peer");
+    args.finish();
+    if (mode != "peer" && mode != "none")
+      throw Failure{KVCTS_E_INVALID, "error_handling is \"" + mode + "\", expected peer or none"};
+    peer_errors_ = mode == "peer";
+    open();
+    all().push_back(this);
+  }
+  ~UcxEngine() {
+    for (int round = 0; round < 1000 && in_flight(); ++round) progress_all();
+    std::erase(all(), this);
+    if (in_flight()) {
+      // A peer that never answers. UCX would still call into these objects: they stay until the process ends.
+      for (auto& [handle, request] : requests_) orphans_.push_back(std::move(request));
+      new auto(std::move(orphans_));
+      new auto(std::move(peers_));
+      new auto(std::move(endpoints_));
+      return;
+    }
+    requests_.clear();
+    orphans_.clear();
+    peers_.clear();  // keys go before the worker
+    // The worker ends its endpoints itself: closing them one by one would wait for peers that may be dead.
+    ucp_worker_destroy(worker_);
+    for (auto& [handle, region] : regions_) {
+      if (region.memory != nullptr) ucp_mem_unmap(context_, region.memory);
+    }
+    ucp_cleanup(context_);
+  }
+  UcxEngine(const UcxEngine&) = delete;
+  UcxEngine& operator=(const UcxEngine&) = delete;
+
+  void claims(kvcts_claims& claims) const {
+    claims.kinds = 1u << KVCTS_KIND_MEMORY;
+    claims.memories = 1u << KVCTS_MEMORY_HOST;
+    claims.reach = KVCTS_REACH_PROCESS | KVCTS_REACH_HOST | KVCTS_REACH_NETWORK;
+    claims.can_write = claims.can_read = 1;
+    claims.one_sided = 0;  // depends on UCX_TLS; nothing may rely on it
+    claims.needs_target_progress = 1;
+    claims.repeated_registration = claims.overlapping_registration = 1;
+    claims.zero_length = 1;
+    claims.unregistered_local = 1;
+    claims.notifications = claims.notification_after_data = 1;
+    claims.completion = KVCTS_COMPLETION_REMOTE;
+    claims.ordering = KVCTS_ORDER_NONE;
+    claims.cancellation = KVCTS_CANCEL_BEST_EFFORT;
+    claims.peer_death = peer_errors_ ? KVCTS_DEATH_DURING : KVCTS_DEATH_UNNOTICED;
+  }
+
+  std::uint64_t register_region(const kvcts_region& raw) {
+    if (raw.kind != KVCTS_KIND_MEMORY || raw.memory != KVCTS_MEMORY_HOST) {
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "this engine moves host memory only"};
+    }
+    if (raw.address == nullptr && raw.bytes > 0) throw Failure{KVCTS_E_INVALID, "the region's address is NULL"};
+    Region region{static_cast<std::byte*>(raw.address), raw.bytes, raw.access, nullptr};
+    if (raw.bytes > 0) {
+      ucp_mem_map_params_t params{};
+      params.field_mask =
+          UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+      params.address = raw.address;
+      params.length = raw.bytes;
+      params.memory_type = UCS_MEMORY_TYPE_HOST;
+      check(ucp_mem_map(context_, &params, &region.memory), "ucp_mem_map");
+    }
+    return regions_.add(region);
+  }
+
+  void deregister_region(std::uint64_t handle) {
+    const Region region = regions_.at(handle);
+    const auto uses = [handle](const Request& request) {
+      return request.in_flight > 0 && std::count(request.locals.begin(), request.locals.end(), handle) > 0;
+    };
+    sweep();
+    const bool used =
+        std::any_of(orphans_.begin(), orphans_.end(), [&](const auto& request) { return uses(*request); }) ||
+        std::any_of(requests_.begin(), requests_.end(), [&](const auto& entry) {
+          return uses(*entry.second) || (entry.second->active() &&
+                                         std::count(entry.second->locals.begin(), entry.second->locals.end(), handle) > 0);
+        });
+    if (used) throw Failure{KVCTS_E_BUSY, "operations on this region are still in flight"};
+    if (region.memory != nullptr) check(ucp_mem_unmap(context_, region.memory), "ucp_mem_unmap");
+    regions_.take(handle);
+  }
+
+  std::string export_metadata(std::span<const std::uint64_t> handles) {
+    BlobWriter blob(engine_name);
+    blob.value(id_);
+    blob.text(address_);
+    blob.value<std::uint64_t>(handles.size());
+    for (const auto handle : handles) {
+      const Region& region = regions_.at(handle);
+      blob.value(reinterpret_cast<std::uint64_t>(region.address));
+      blob.value(region.bytes);
+      blob.value(region.access);
+      if (region.memory == nullptr) {
+        blob.text({});
+        continue;
+      }
+      void* key = nullptr;
+      std::size_t bytes = 0;
+      check(ucp_rkey_pack(context_, region.memory, &key, &bytes), "ucp_rkey_pack");
+      blob.text({static_cast<const char*>(key), bytes});
+      ucp_rkey_buffer_release(key);
+    }
+    return blob.finish();
+  }
+
+  std::uint64_t add_peer(std::string_view metadata) {
+    BlobReader blob(engine_name, metadata);
+    const auto id = blob.value<Id>();
+    const std::string address(blob.text());
+    auto peer = std::make_shared<Peer>();
+    peer->endpoint = connect(id, address);
+    const auto count = blob.value<std::uint64_t>();
+    for (std::uint64_t i = 0; i < count; ++i) {
+      RemoteRegion region;
+      region.address = blob.value<std::uint64_t>();
+      region.bytes = blob.value<std::uint64_t>();
+      region.access = blob.value<std::uint32_t>();
+      const std::string key(blob.text());
+      if (!key.empty()) check(ucp_ep_rkey_unpack(peer->endpoint->ep, key.data(), &region.key), "ucp_ep_rkey_unpack");
+      peer->regions.push_back(region);
+    }
+    blob.end();
+    return peers_.add(std::move(peer));
+  }
+
+  void remove_peer(std::uint64_t handle) {
+    peers_.take(handle);
+    for (auto& [id, request] : requests_) {
+      if (request->peer_handle == handle) fail(*request, {KVCTS_E_NOT_FOUND, "the peer of this request was removed"});
+    }
+  }
+
+  std::uint64_t prepare(const kvcts_transfer& transfer) {
+    if (transfer.op != KVCTS_OP_WRITE && transfer.op != KVCTS_OP_READ) {
+      throw Failure{KVCTS_E_INVALID, "op is " + std::to_string(transfer.op) + ", expected 0 (write) or 1 (read)"};
+    }
+    auto request = std::make_unique<Request>();
+    request->peer = peers_.at(transfer.peer);
+    request->peer_handle = transfer.peer;
+    request->writes = transfer.op == KVCTS_OP_WRITE;
+    const std::uint32_t needed = request->writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ;
+    std::unordered_map<std::uint64_t, const Region*> locals;
+    request->operations.reserve(transfer.count);
+    for (std::uint64_t i = 0; i < transfer.count; ++i) {
+      const kvcts_descriptor& d = transfer.descriptors[i];
+      const auto where = [i] { return "descriptor " + std::to_string(i) + ": "; };
+      Operation operation{reinterpret_cast<std::byte*>(d.local_offset), d.bytes, 0, nullptr, nullptr};
+      if (d.local_region != KVCTS_NO_REGION) {
+        const auto [known, fresh] = locals.try_emplace(d.local_region, nullptr);
+        if (fresh) {
+          known->second = &regions_.at(d.local_region);
+          request->locals.push_back(d.local_region);
+        }
+        if (!inside(d.local_offset, d.bytes, known->second->bytes))
+          throw Failure{KVCTS_E_NOT_FOUND, where() + "the local range is outside of its region"};
+        operation.local = known->second->address + d.local_offset;
+        operation.memory = known->second->memory;
+      }
+      if (d.remote_region >= request->peer->regions.size()) {
+        throw Failure{KVCTS_E_NOT_FOUND, where() + "the peer has no region " + std::to_string(d.remote_region)};
+      }
+      const RemoteRegion& remote = request->peer->regions[d.remote_region];
+      if (!inside(d.remote_offset, d.bytes, remote.bytes))
+        throw Failure{KVCTS_E_NOT_FOUND, where() + "the remote range is outside of its region"};
+      if ((remote.access & needed) == 0)
+        throw Failure{KVCTS_E_NOT_PERMITTED, where() + "the peer registered the region without this access"};
+      request->bytes += d.bytes;
+      operation.remote = remote.address + d.remote_offset;
+      operation.key = remote.key;
+      request->operations.push_back(operation);
+    }
+    if (transfer.notification != nullptr) {
+      request->notification.assign(static_cast<const char*>(transfer.notification), transfer.notification_bytes);
+    }
+    return requests_.add(std::move(request));
+  }
+
+  std::int32_t post(std::uint64_t handle) {
+    Request& request = *requests_.at(handle);
+    if (request.active() || request.in_flight > 0) throw Failure{KVCTS_E_BUSY, "the request is still active"};
+    if (peers_.find(request.peer_handle) == nullptr)
+      throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
+    for (const auto local : request.locals) regions_.at(local);
+    if (request.peer->endpoint->failed != UCS_OK) throw lost(request.peer->endpoint->failed);
+    request.state = State::moving;
+    request.next = 0;
+    request.canceled = false;
+    advance(request);
+    return answer(request);
+  }
+
+  std::int32_t poll(std::uint64_t handle, kvcts_progress& progress) {
+    Request& request = *requests_.at(handle);
+    if (request.state == State::prepared) throw Failure{KVCTS_E_NOT_POSTED, "the request was not posted"};
+    if (request.active()) {
+      progress_all();
+      advance(request);
+    }
+    const bool done = request.state == State::done;
+    progress.descriptors_done = done ? request.operations.size() : request.next - std::min(request.next, request.in_flight);
+    if (done) progress.bytes_done = request.bytes;
+    return answer(request);
+  }
+
+  void release(std::uint64_t handle) {
+    auto request = requests_.take(handle);
+    if (request->in_flight > 0) orphans_.push_back(std::move(request));  // its callbacks still come
+  }
+
+  std::int32_t cancel(std::uint64_t handle) {
+    Request& request = *requests_.at(handle);
+    if (request.state == State::prepared) throw Failure{KVCTS_E_NOT_POSTED, "the request was not posted"};
+    if (request.active()) request.canceled = true;  // what UCX has already is not called back
+    return KVCTS_OK;
+  }
+
+  bool progress() { return progress_all(); }
+
+  std::int32_t flush(std::uint64_t handle) {
+    Endpoint& endpoint = *peers_.at(handle)->endpoint;
+    if (endpoint.failed != UCS_OK) throw lost(endpoint.failed);
+    return KVCTS_OK;  // completion is remote already
+  }
+
+  void notify(std::uint64_t handle, std::string_view data) {
+    // A request of its own, with nothing to move; it is released at once and ends by itself.
+    auto request = std::make_unique<Request>();
+    request->peer = peers_.at(handle);
+    request->peer_handle = handle;
+    request->notification = data;
+    if (request->peer->endpoint->failed != UCS_OK) throw lost(request->peer->endpoint->failed);
+    request->state = State::notifying;
+    send_notification(*request);
+    if (request->state == State::failed) throw request->failure;
+    if (request->in_flight > 0) orphans_.push_back(std::move(request));
+  }
+
+  const std::string* oldest_notification() {
+    progress_all();
+    return inbox_.empty() ? nullptr : &inbox_.front();
+  }
+  void drop_notification() { inbox_.pop_front(); }
+
+  std::map<std::string, std::string> facts() {
+    std::map<std::string, std::string> facts{{"ucx_version", ucp_get_version_string()},
+                                             {"error_handling", peer_errors_ ? "peer" : "none"},
+                                             {"bytes_written", std::to_string(bytes_written_)},
+                                             {"bytes_read", std::to_string(bytes_read_)},
+                                             {"descriptors", std::to_string(descriptors_)},
+                                             {"requests", std::to_string(completed_)},
+                                             {"endpoints_opened", std::to_string(endpoints_opened_)}};
+    if (const char* chosen = std::getenv("UCX_TLS"); chosen != nullptr) facts["ucx_tls"] = chosen;
+    for (const auto& [id, endpoint] : endpoints_) {
+      if (endpoint->failed == UCS_OK && endpoint.get() == latest_) path_facts(endpoint->ep, facts);
+    }
+    return facts;
+  }
+
+ private:
+  using Id = std::array<std::uint64_t, 2>;
+
+  static std::vector<UcxEngine*>& all() {
+    static std::vector<UcxEngine*> engines;
+    return engines;
+  }
+
+  void open() {
+    if (getrandom(id_.data(), sizeof id_, 0) != static_cast<ssize_t>(sizeof id_))
+      throw Failure{KVCTS_E_BACKEND, "getrandom failed"};
+    ucp_config_t* config = nullptr;
+    check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM;
+    const ucs_status_t opened = ucp_init(&params, config, &context_);
+    ucp_config_release(config);
+    check(opened, "ucp_init (is a transport of UCX_TLS present here?)");
+    ucp_worker_params_t worker{};
+    worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    worker.thread_mode = UCS_THREAD_MODE_SINGLE;
+    if (const auto created = ucp_worker_create(context_, &worker, &worker_); created != UCS_OK) {
+      ucp_cleanup(context_);
+      throw ucx_failure(created, "ucp_worker_create");
+    }
+    ucp_am_handler_param_t handler{};
+    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG |
+                         UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
+    handler.id = notification_id;
+    handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+    handler.arg = this;
+    handler.cb = [](void* self, const void*, std::size_t, void* data, std::size_t bytes, const ucp_am_recv_param_t*) {
+      static_cast<UcxEngine*>(self)->inbox_.emplace_back(static_cast<const char*>(data), bytes);
+      return UCS_OK;
+    };
+    check(ucp_worker_set_am_recv_handler(worker_, &handler), "ucp_worker_set_am_recv_handler");
+    ucp_address_t* address = nullptr;
+    std::size_t bytes = 0;
+    check(ucp_worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
+    address_.assign(reinterpret_cast<const char*>(address), bytes);
+    ucp_worker_release_address(worker_, address);
+  }
+
+  std::shared_ptr<Endpoint> connect(const Id& id, const std::string& address) {
+    std::erase_if(endpoints_, [this](const auto& entry) {
+      if (entry.second->failed == UCS_OK) return false;
+      discard(*entry.second);
+      graveyard_.push_back(entry.second);
+      return true;
+    });
+    auto& known = endpoints_[id];
+    if (!known) {
+      auto endpoint = std::make_shared<Endpoint>();
+      ucp_ep_params_t params{};
+      params.field_mask =
+          UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+      params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+      params.err_mode = peer_errors_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+      params.err_handler.arg = endpoint.get();
+      params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t status) { static_cast<Endpoint*>(arg)->failed = status; };
+      const ucs_status_t created = ucp_ep_create(worker_, &params, &endpoint->ep);
+      if (created != UCS_OK) {
+        endpoints_.erase(id);
+        throw ucx_failure(created, "ucp_ep_create (error_handling=peer needs a transport that notices a dead peer)");
+      }
+      ++endpoints_opened_;
+      known = std::move(endpoint);
+    }
+    latest_ = known.get();
+    return known;
+  }
+
+  /// A failed endpoint is closed by force, without waiting.
+  void discard(Endpoint& endpoint) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void* closing = ucp_ep_close_nbx(endpoint.ep, &param);
+    if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+    if (latest_ == &endpoint) latest_ = nullptr;
+  }
+
+  bool progress_all() {
+    bool worked = false;
+    for (UcxEngine* engine : all()) worked = ucp_worker_progress(engine->worker_) != 0 || worked;
+    sweep();
+    return worked;
+  }
+
+  bool in_flight() {
+    sweep();
+    return !orphans_.empty() ||
+           std::any_of(requests_.begin(), requests_.end(), [](const auto& entry) { return entry.second->in_flight > 0; });
+  }
+
+  void sweep() {
+    std::erase_if(orphans_, [](const auto& request) { return request->in_flight == 0; });
+  }
+
+  static void fail(Request& request, Failure failure) {
+    if (request.state == State::failed) return;
+    request.state = State::failed;
+    request.failure = std::move(failure);
+  }
+
+  static std::int32_t answer(const Request& request) {
+    if (request.state == State::done) return KVCTS_OK;
+    if (request.state == State::failed && request.in_flight == 0) throw request.failure;
+    return KVCTS_IN_PROGRESS;
+  }
+
+  static void completed(void* ucx_request, ucs_status_t status, void* user) {
+    auto& request = *static_cast<Request*>(user);
+    --request.in_flight;
+    if (status != UCS_OK)
+      fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
+    ucp_request_free(ucx_request);
+  }
+
+  /// What an *_nbx call returned: finished, failed, or in flight.
+  static void account(Request& request, ucs_status_ptr_t returned, const char* what) {
+    if (UCS_PTR_IS_PTR(returned)) {
+      ++request.in_flight;
+    } else if (returned != nullptr) {
+      fail(request, ucx_failure(UCS_PTR_STATUS(returned), what));
+    }
+  }
+
+  static ucp_request_param_t parameters(Request& request) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    param.cb.send = completed;
+    param.user_data = &request;
+    return param;
+  }
+
+  /// Goes as far as it can without waiting.
+  void advance(Request& request) {
+    if (request.active() && request.peer->endpoint->failed != UCS_OK) {
+      fail(request, lost(request.peer->endpoint->failed));
+      // With error handling, UCX completes what was in flight; without, nothing would ever come.
+    }
+    if (request.state == State::moving) start_operations(request);
+    if (request.state == State::flushing && request.in_flight == 0) send_notification(request);
+    if (request.state == State::notifying && request.in_flight == 0) finish(request);
+  }
+
+  void start_operations(Request& request) {
+    ucp_request_param_t param = parameters(request);
+    const std::uint64_t attributes = param.op_attr_mask;
+    std::uint64_t started = 0;
+    while (request.next < request.operations.size() && !request.canceled && request.in_flight < window &&
+           started < posted_a_round) {
+      const Operation& operation = request.operations[request.next];
+      if (operation.bytes > 0) {
+        param.op_attr_mask = attributes;
+        if (operation.memory != nullptr) {
+          param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+          param.memh = operation.memory;
+        }
+        ucp_ep_h ep = request.peer->endpoint->ep;
+        account(request,
+                request.writes ? ucp_put_nbx(ep, operation.local, operation.bytes, operation.remote, operation.key, &param)
+                               : ucp_get_nbx(ep, operation.local, operation.bytes, operation.remote, operation.key, &param),
+                request.writes ? "ucp_put_nbx" : "ucp_get_nbx");
+        ++started;
+      }
+      ++request.next;
+      if (request.state == State::failed) return;
+    }
+    if (request.canceled && request.in_flight == 0) {
+      fail(request, {KVCTS_E_CANCELED, "cancelled after " + std::to_string(request.next) + " descriptors"});
+      return;
+    }
+    if (request.canceled || request.next < request.operations.size()) return;
+    if (!request.writes || request.operations.empty()) {
+      if (request.in_flight > 0) return;  // a get is here when it completes
+      request.state = State::flushing;
+      return;
+    }
+    request.state = State::flushing;
+    param.op_attr_mask = attributes;
+    account(request, ucp_ep_flush_nbx(request.peer->endpoint->ep, &param), "ucp_ep_flush_nbx");
+  }
+
+  void send_notification(Request& request) {
+    request.state = State::notifying;
+    if (request.notification.empty()) return;
+    ucp_request_param_t param = parameters(request);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_EAGER;
+    account(request,
+            ucp_am_send_nbx(request.peer->endpoint->ep, notification_id, nullptr, 0, request.notification.data(),
+                            request.notification.size(), &param),
+            "ucp_am_send_nbx");
+  }
+
+  void finish(Request& request) {
+    request.state = State::done;
+    (request.writes ? bytes_written_ : bytes_read_) += request.bytes;
+    descriptors_ += request.operations.size();
+    ++completed_;
+  }
+
+  /// Lanes of an endpoint, from ucp_ep_print_info (the only source in 1.13): "lane[0]: 1:tcp/lo.0 md[1] -> ... am am_bw#0".
+  static void path_facts(ucp_ep_h ep, std::map<std::string, std::string>& facts) {
+    char* text = nullptr;
+    std::size_t bytes = 0;
+    FILE* stream = open_memstream(&text, &bytes);
+    if (stream == nullptr) return;
+    ucp_ep_print_info(ep, stream);
+    fclose(stream);
+    std::istringstream lines(std::string(text, bytes));
+    std::free(text);
+    std::string line, direct, messages;
+    while (std::getline(lines, line)) {
+      const auto lane = line.find("lane[");
+      const auto colon = lane == std::string::npos ? lane : line.find(':', lane);
+      if (colon == std::string::npos) continue;
+      std::istringstream words(line.substr(colon + 1));
+      std::string device, word, uses;
+      words >> device;
+      while (words >> word) uses += word + " ";
+      if (const auto index = device.find(':'); index != std::string::npos) device.erase(0, index + 1);
+      facts["lane." + line.substr(lane + 5, line.find(']', lane) - lane - 5)] =
+          device + " " + uses.substr(0, uses.find_last_not_of(' ') + 1);
+      if (uses.find("rma") != std::string::npos && direct.empty()) direct = device;
+      if (uses.find(" am") != std::string::npos && messages.empty()) messages = device;
+    }
+    facts["transport"] = !direct.empty() ? direct : messages;
+    facts["emulated"] = direct.empty() ? "yes: put and get by active messages" : "no";
+  }
+
+  ucp_context_h context_{nullptr};
+  ucp_worker_h worker_{nullptr};
+  bool peer_errors_{true};
+  Id id_{};
+  std::string address_;
+  Handles<Region> regions_{"region"};
+  std::map<Id, std::shared_ptr<Endpoint>> endpoints_;  ///< by peer agent
+  Endpoint* latest_{nullptr};
+  std::vector<std::shared_ptr<Endpoint>> graveyard_;  ///< failed ones: UCX may still name them in callbacks
+  Handles<std::shared_ptr<Peer>> peers_{"peer"};
+  Handles<std::unique_ptr<Request>> requests_{"request"};
+  std::list<std::unique_ptr<Request>> orphans_;  ///< released while in flight
+  std::deque<std::string> inbox_;
+  std::uint64_t bytes_written_{0}, bytes_read_{0}, descriptors_{0}, completed_{0}, endpoints_opened_{0};
+};
+
+}  // namespace
+}  // namespace kvcts::engines
+
+extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t host_abi) {
+  return kvcts::engines::table<kvcts::engines::UcxEngine>(host_abi);
+}
