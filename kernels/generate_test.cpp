@@ -136,6 +136,46 @@ RC_GTEST_PROP(Generate, EqualsTheBruteForceMap, ()) {
   RC_ASSERT(agrees(drawn.plane, drawn.bytes, drawn.content, key, *rc::gen::arbitrary<std::uint32_t>()));
 }
 
+/// The kernel walks the modes by itself; layout's locate() is the other reading of the same map.
+RC_GTEST_PROP(Generate, EveryCodeLiesWhereLocateSays, ()) {
+  const Drawn drawn = draw();
+  const Plane& plane = drawn.plane;
+  const TagKey key{*rc::gen::arbitrary<std::uint64_t>(), 1, 0};
+  std::vector<std::uint8_t> made(drawn.bytes);
+  generate(made, plane, drawn.content, key, 3);
+  const layout::Box box = layout::domain(plane);
+  RC_LOG() << text(plane) << '\n';
+  const auto holds = [&](layout::Coord at, std::uint32_t generation, std::int64_t token) {
+    const RowId id{plane.component, at[Axis::kv], at[Axis::layer], at[Axis::head], token, generation};
+    const std::uint64_t row = row_key(key, id);
+    for (at[Axis::channel] = box.lo[Axis::channel]; at[Axis::channel] < box.hi[Axis::channel]; ++at[Axis::channel]) {
+      const auto place = layout::locate(plane, at);
+      if (!place) continue;  // a step leaves gaps
+      std::uint32_t found = 0;
+      for (int b = 0; b < place->width; ++b) {
+        const auto bit = static_cast<std::size_t>(place->bit + b);
+        found |= ((made[bit / 8] >> (bit % 8)) & 1u) << b;
+      }
+      RC_ASSERT(found == tag_code(row, id, plane.dtype, at[Axis::channel]));
+    }
+  };
+  const bool unblocked = std::none_of(plane.modes.begin(), plane.modes.end(),
+                                      [](const Mode& m) { return m.axis == Axis::block || m.axis == Axis::slot; });
+  layout::Coord at = box.lo;
+  for (at[Axis::head] = box.lo[Axis::head]; at[Axis::head] < box.hi[Axis::head]; ++at[Axis::head]) {
+    for (at[Axis::kv] = box.lo[Axis::kv]; at[Axis::kv] < box.hi[Axis::kv]; ++at[Axis::kv]) {
+      if (unblocked) holds(at, 3, 0);
+      for (const BlockContent& block : drawn.content) {
+        for (std::int64_t t = 0; !unblocked && t < block.tokens; ++t) {
+          at[Axis::block] = block.block;
+          at[Axis::slot] = block.first_slot + t;
+          holds(at, block.generation, block.first_token + t);
+        }
+      }
+    }
+  }
+}
+
 std::vector<BlockContent> whole_blocks(std::int64_t blocks, std::int64_t tokens) {
   std::vector<BlockContent> out;
   for (std::int64_t b = 0; b < blocks; ++b) out.push_back({b, 4, (blocks - 1 - b) * tokens, 0, tokens});

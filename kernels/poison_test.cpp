@@ -32,6 +32,12 @@ TEST(Poison, KnownAnswers) {
   EXPECT_EQ(word_at((std::int64_t{1} << 32) + 1), 0xe266aa62u);
 }
 
+TEST(Poison, GoldenKnownAnswers) {  // the literals that golden/test_tag.py holds the NumPy generator to
+  std::vector<std::uint8_t> out(8);
+  fill_poison(poison_key(1, 0, 0, 1), 0, out);
+  EXPECT_EQ(out, (std::vector<std::uint8_t>{0xaa, 0x62, 0x66, 0xe2, 0xa2, 0xa2, 0x6a, 0x62}));
+}
+
 TEST(Poison, FillEqualsByteAtEveryOffset) {
   const std::uint64_t key = poison_key(1, 0, 0, 0);
   for (const std::int64_t base : {std::int64_t{0}, std::int64_t{4096}, four_gi_words - 32, 3 * four_gi_words - 150}) {
