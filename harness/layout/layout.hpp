@@ -57,8 +57,7 @@ struct Allocation {
 /// "(NHC)" = these axes in an order that the view does not say, "1" = none, "*" = raw bytes.
 struct Dim {
   std::int64_t extent{0};
-  std::int64_t stride{
-      0};  ///< bytes (4-bit data is shown as uint8, two codes a unit along its contiguous dim, as frameworks do)
+  std::int64_t stride{0};  ///< bytes; 4-bit data is shown as uint8, two codes a unit along its contiguous dim
   std::string axes;
   bool operator==(const Dim&) const = default;
 };

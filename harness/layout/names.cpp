@@ -94,7 +94,8 @@ std::string flashinfer_name(const Plain& p) {
   if (all.empty() || all.back() != 'C' || at('N') == std::string::npos || at('H') == std::string::npos) return "";
   const auto first = std::min(at('N'), at('H'));
   const auto second = std::max(at('N'), at('H'));
-  if (second != first + 1) return "";
+  const auto row = second + (all.ends_with("KC") ? 2 : 1);  // nothing but K between the page and C
+  if (second != first + 1 || row + 1 != all.size()) return "";
   if (at('B') == std::string::npos || at('B') > first) return "";
   return at('N') < at('H') ? "NHD" : "HND";
 }

@@ -6,20 +6,20 @@
 //   mode     := AXIS                                        the whole axis
 //             | AXIS '/' n | AXIS '%' n                     outer and inner digit of a split axis (extent must divide)
 //             | AXIS '=' n | AXIS '=' a '..' b              a fixed coordinate, or a range
-//   leaf     := [ component ] [ ':' dtype [ '.hi' ] ]       component: data (default) | scale | gscale ; dtype default:
-//   scheme's
+//   leaf     := [ component ] [ ':' dtype [ '.hi' ] ]       component: data (default) | scale | gscale
 //             | 'pad' n                                     n bytes that belong to nobody
-//   AXIS     := L | K | B | N | H | C                       n, a, b: a number, or an expression of L B N H D V x G with * /
-//   + -
+//   AXIS     := L | K | B | N | H | C
+//   n, a, b  := a number, or an expression of L B N H D V x G with * / + - (usual precedence, / must divide, no parentheses)
 //
+// A dtype that is not written is the scheme's for the component.
 // The component word may also stand before the modes ("scale H N C"). D = head_dim, V = v_head_dim, x = 16 / itemsize,
 // G = number of scale groups of a row. A part's size is the product of its extents times what is inside, laid out packed.
 //
-// Modes and expressions are separated by spaces from what follows; a split axis needs both digits on a path, with the same
-// n; an axis stands once on a path. C is the width of the row for K: D under K=0 (or a K list level), V under K=1; where K
-// is not fixed, D and V must be equal. For scales C is G; a range C=a..b of scales counts scales. Every axis of extent > 1
-// must be placed on every path to data or scales. Sub-byte codes must fill whole bytes before anything but their innermost
-// run of modes is laid out, and at the end of each part in braces.
+// Modes are separated by spaces. An axis stands once on a path from the root to a leaf; a split axis needs both digits, with
+// the same n (in scales the outer digit may stand alone: one scale for n coordinates, at the first of them). C is the width
+// of the row: D under K=0, V under K=1 (fixed, or a list level K x); where K is not fixed, D and V must be equal. In scales
+// C is G, and a range C=a..b counts scales. Every axis of extent > 1 must be placed on every path to data or scales.
+// Sub-byte codes must fill whole bytes before anything but their innermost modes is laid out, and at the end of a part.
 //
 // Examples:   L x K B N H C                                         FlashAttention NHD  (2, nb, N, H, D)
 //             L x { K=0 B H C/x N C%x ; K=1 B H C N }               paged_attn x-packed key, value [nb, H, D, N]

@@ -162,7 +162,8 @@ class Parser {
     in_.spaces();
     for (Axis axis : all_axes) {
       const auto a = static_cast<std::size_t>(axis);
-      if (!p.pad && placed.outer[a] != placed.inner[a]) {
+      const bool alone = placed.outer[a] && p.component == Component::scale;  // one scale for n coordinates
+      if (!p.pad && placed.outer[a] != placed.inner[a] && !alone) {
         in_.fail(std::string("both digits of the split axis (") + letter(axis) + '/' + placed.factor[a] + " and " +
                  letter(axis) + '%' + placed.factor[a] + ") before the end of the part");
       }

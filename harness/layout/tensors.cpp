@@ -335,9 +335,16 @@ TensorView physical_view(const std::string& name, std::vector<Plane> planes, con
   };
   Axis axis{};
   const auto stack = planes.size() > 1 ? stacked(planes, axis) : std::nullopt;
-  if (stack) dimension(letter(axis), *stack);
   if (stack || planes.size() == 1) {
-    for (const Mode& m : planes.front().modes) dimension(letter(m.axis), {m.extent, m.stride});
+    bool placed = !stack;
+    for (const Mode& m : planes.front().modes) {
+      if (!placed && m.stride < stack->stride) {
+        dimension(letter(axis), *stack);
+        placed = true;
+      }
+      dimension(letter(m.axis), {m.extent, m.stride});
+    }
+    if (!placed) dimension(letter(axis), *stack);
     return view_of(false);
   }
   // A mode is common when every plane has it at the same place and lies within one of its periods.

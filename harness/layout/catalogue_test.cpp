@@ -1,0 +1,115 @@
+// Every layout of cases/layouts/ over several geometries and every cache scheme that it can hold.
+#include <gtest/gtest.h>
+
+#include "layout/catalogue_reader.hpp"
+
+namespace kvcts::layout::testing {
+namespace {
+
+std::vector<Geometry> geometries() {
+  return {{.layers = 2, .blocks = 5, .block_size = 16, .heads = 3, .head_dim = 64},
+          {.layers = 1, .blocks = 2, .block_size = 2, .heads = 2, .head_dim = 128, .first_layer = 3, .first_head = 8},
+          {.layers = 3, .blocks = 3, .block_size = 1, .heads = 1, .head_dim = 40},
+          {.layers = 2, .blocks = 2, .block_size = 128, .heads = 1, .head_dim = 128, .kv = 1},
+          {.layers = 2, .blocks = 3, .block_size = 8, .heads = 2, .head_dim = 192, .v_head_dim = 128}};
+}
+
+/// Bytes of the data and scale codes of a cache.
+std::int64_t code_bytes(const Cache& cache, std::size_t allocation) {
+  std::int64_t sum = 0;
+  for (const Plane& p : cache.planes) {
+    if (p.allocation == static_cast<int>(allocation)) sum += element_count(p) * bits(p.dtype);
+  }
+  return sum / 8;
+}
+
+void instantiates_soundly(const Entry& e) {
+  check_template(e.text);
+  int built = 0;
+  for (const auto& [name, scheme] : schemes()) {
+    if (!e.dtypes.empty() && std::find(e.dtypes.begin(), e.dtypes.end(), name) == e.dtypes.end()) continue;
+    for (Geometry g : geometries()) {
+      g = with_fixed(g, e);
+      if (!meets(e, g, scheme)) continue;
+      const std::string what = e.id + " x " + name + " D=" + std::to_string(g.head_dim) + " V=" + std::to_string(g.v_head_dim);
+      Cache cache;
+      try {
+        cache = instantiate(e.text, g, scheme, e.tensors);
+      } catch (const Error& error) {
+        // The only ways not to fit: a row that does not divide into groups or bytes, and K and V of unlike width.
+        const std::string why = error.what();
+        const bool fits = why.find("divide into") == std::string::npos && why.find("one width") == std::string::npos &&
+                          why.find("unlike width") == std::string::npos && why.find("whole bytes") == std::string::npos &&
+                          why.find("differs between its parts") == std::string::npos &&
+                          why.find("one strided") == std::string::npos;
+        const bool unlike = g.v_head_dim != 0 && g.v_head_dim != g.head_dim;
+        const bool ordinary = scheme.scale == std::nullopt && bits(scheme.data) >= 8 && !unlike;
+        EXPECT_FALSE(fits || ordinary) << what << ": " << why;
+        continue;
+      }
+      ++built;
+      ASSERT_NO_THROW(validate(cache)) << what;
+      EXPECT_FALSE(cache.tensors.empty()) << what;
+      for (std::size_t a = 0; a < cache.allocations.size(); ++a) {
+        EXPECT_TRUE(overlaps(cache, static_cast<int>(a)).empty()) << what << '\n' << to_text(cache);
+        std::int64_t free = 0;
+        for (const ByteRange& hole : holes(cache, static_cast<int>(a))) free += hole.end - hole.begin;
+        EXPECT_EQ(free + code_bytes(cache, a), cache.allocations[a].bytes) << what;
+        EXPECT_TRUE(free == 0 || e.text.find("pad") != std::string::npos) << what << " has holes but no pad";
+      }
+      EXPECT_EQ(cache_from_text(to_text(cache)), cache) << what;
+      EXPECT_TRUE(same_map(cache, instantiate(e.text, g, scheme, {}))) << what;
+    }
+  }
+  EXPECT_GT(built, 0) << e.id << ": no geometry and scheme fits";
+}
+
+/// Published names are derived, not looked up: what the file says must follow from its template.
+void names_follow(const Entry& e) {
+  const Names derived = names_of(e.text);
+  const auto said = [&](const char* key) { return e.names.contains(key) ? e.names.at(key) : std::string(); };
+  EXPECT_EQ(said("vllm"), derived.vllm);
+  EXPECT_EQ(said("flashinfer"), derived.flashinfer);
+  EXPECT_EQ(said("kvbm"), derived.kvbm);
+  if (said("lmcache") == "NL_X_NP_X_NB_BS_ONE_HS") {
+    EXPECT_THROW(template_from_name("NL_X_NP_X_NB_BS_ONE_HS"), Error);  // the name does not give the widths
+    return;
+  }
+  if (said("lmcache").empty() || said("lmcache") == derived.lmcache) {
+    EXPECT_EQ(said("lmcache"), derived.lmcache);
+    return;
+  }
+  // LMCache has several names for one map (ONE, NBBS, TWO_HS beside CS): the other name must read as the same map.
+  Geometry g = with_fixed({.layers = 2, .blocks = 3, .block_size = 4, .heads = 2, .head_dim = 16}, e);
+  const Scheme scheme{"fp16", Dtype::fp16, {}, {}};
+  EXPECT_TRUE(same_map(instantiate(template_from_name(said("lmcache")), g, scheme), instantiate(e.text, g, scheme)))
+      << e.id << ": " << said("lmcache") << " is not " << e.text << " (derived: " << derived.lmcache << ")";
+}
+
+TEST(Catalogue, EveryLayoutInstantiatesSoundly) {
+  for (const Entry& e : layouts()) {
+    SCOPED_TRACE(e.id);
+    instantiates_soundly(e);
+  }
+}
+
+TEST(Catalogue, EveryNameFollowsFromTheTemplate) {
+  for (const Entry& e : layouts()) {
+    SCOPED_TRACE(e.id);
+    names_follow(e);
+  }
+}
+
+TEST(Dtypes, EveryCacheSchemeOfTheListIsThere) {
+  const auto all = schemes();
+  for (const char* id : {"fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3fnuz", "fp8_e5m2fnuz", "int8", "uint8", "int4",
+                         "nvfp4", "mxfp4", "mxfp8", "fp8_per_token_head", "int8_per_token_head"}) {
+    EXPECT_TRUE(all.contains(id)) << id;
+  }
+  EXPECT_EQ(all.at("nvfp4").scale, (ScaleSpec{Dtype::e4m3fn, 16}));
+  EXPECT_EQ(all.at("mxfp4").scale, (ScaleSpec{Dtype::e8m0, 32}));
+  EXPECT_EQ(all.at("int8_per_token_head").scale, (ScaleSpec{Dtype::fp32, 0}));
+}
+
+}  // namespace
+}  // namespace kvcts::layout::testing
