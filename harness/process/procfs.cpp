@@ -104,13 +104,14 @@ pid_t thread_group_of(pid_t id) {
   return text ? static_cast<pid_t>(status_number(*text, "Tgid")) : 0;
 }
 
-std::uint64_t resident_bytes(pid_t pid) {
-  const auto text = slurp(path_of(pid, "statm"));
+std::uint64_t private_bytes(pid_t pid) {
+  const auto text = slurp(path_of(pid, "statm"));  // pages: size resident shared ...
   if (!text) return 0;
   char* end = nullptr;
   std::strtoull(text->c_str(), &end, 10);
+  const std::uint64_t resident = std::strtoull(end, &end, 10), shared = std::strtoull(end, &end, 10);
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return std::strtoull(end, nullptr, 10) * page;
+  return resident > shared ? (resident - shared) * page : 0;
 }
 
 std::string read_proc_text(pid_t pid, std::string_view file) {

@@ -32,8 +32,8 @@ std::vector<ProcessStat> all_processes();
 std::string environment_of(pid_t pid, std::string_view variable);
 /// The process that thread (or process) `id` belongs to; 0 if gone.
 pid_t thread_group_of(pid_t id);
-/// Resident bytes now; 0 if gone.
-std::uint64_t resident_bytes(pid_t pid);
+/// Resident bytes that are no shared mapping; 0 if gone.
+std::uint64_t private_bytes(pid_t pid);
 /// A whole /proc file, or the reason why it cannot be read ("(Permission denied)").
 std::string read_proc_text(pid_t pid, std::string_view file);
 /// A file as it is; "" if it cannot be read.

@@ -1,0 +1,195 @@
+#include "supervisor/decide.hpp"
+
+#include <algorithm>
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+namespace {
+
+std::string sentence_join(const std::string& first, const std::string& second) {
+  if (first.empty() || second.empty()) return first + second;
+  return first + "; " + second;
+}
+
+Diagnosis diagnosis_of(const json& compared) {
+  Diagnosis diagnosis;
+  const auto found = compared.find("diagnosis");
+  if (found == compared.end() || !found->is_object()) return diagnosis;
+  diagnosis.fault_class = found->value("class", found->value("fault_class", ""));
+  diagnosis.exact = found->value("exact", false);
+  diagnosis.text = found->value("text", "");
+  diagnosis.what_to_do = found->value("what_to_do", "");
+  diagnosis.others = found->value("others", std::vector<std::string>{});
+  return diagnosis;
+}
+
+std::string what_to_check(const std::string& fault_class) {
+  for (const FaultClass& known : fault_classes())
+    if (known.name == fault_class) return std::string(known.check);
+  return {};
+}
+
+Diagnosis plain(const std::string& fault_class, std::string text) {
+  Diagnosis diagnosis;
+  diagnosis.fault_class = fault_class;
+  diagnosis.exact = true;
+  diagnosis.text = std::move(text);
+  diagnosis.what_to_do = what_to_check(fault_class);
+  return diagnosis;
+}
+
+void take_numbers(const json& compared, CaseResult& result) {
+  result.checked_bytes = compared.value("checked_bytes", std::int64_t{0});
+  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+  result.wrong_bytes = compared.value("wrong_bytes", std::int64_t{0});
+  if (const auto wrong = compared.find("first_wrong"); wrong != compared.end())
+    for (const json& one : *wrong)
+      result.first_wrong.push_back({one.value("region", ""), one.value("offset", std::int64_t{0}), one.value("expected", ""),
+                                    one.value("observed", ""), one.value("where", "")});
+}
+
+/// "; the source was changed" and the state of the destination.
+std::string data_words(const json& compared) {
+  if (!compared.is_object()) return "the data could not be looked at";
+  std::string words = compared.value("state", "");
+  if (compared.value("source_changed", false)) words = sentence_join(words, "the source was changed");
+  return words;
+}
+
+std::string where_words(const Ended& ended) {
+  return "in " + std::string(name(ended.phase)) + (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")");
+}
+
+}  // namespace
+
+json event_of(const Ended& ended) {
+  switch (ended.kind) {
+    case Kind::completed: return nullptr;
+    case Kind::refused:
+      return {{"phase", name(ended.phase)}, {"role", ended.role}, {"refused", {{"text", ended.text}, {"at", ended.at}}}};
+    case Kind::raised:
+      return {{"phase", name(ended.phase)},
+              {"role", ended.role},
+              {"raised", {{"type", ended.type}, {"text", ended.text}, {"at", ended.at}}}};
+    case Kind::hung:
+      return {{"phase", name(ended.phase)},
+              {"role", ended.role},
+              {"hang", {{"kind", ended.hang ? std::string(name(*ended.hang)) : ""}, {"progress", ended.progress}, {"note", ended.note}}}};
+    case Kind::crashed:
+      return {{"phase", name(ended.phase)}, {"role", ended.role}, {"crash", {{"signal", ended.signal}, {"note", ended.note}}}};
+    default: return {{"phase", name(ended.phase)}, {"error", {{"text", ended.text}}}};
+  }
+}
+
+void decide(const Ended& ended, const json& compared, CaseResult& result) {
+  const bool looked = compared.is_object();
+  const Diagnosis found = looked ? diagnosis_of(compared) : Diagnosis{};
+  const bool changed = looked && compared.value("wrong_bytes", std::int64_t{0}) != 0;
+  const std::string where = where_words(ended);
+  if (ended.kind != Kind::completed) result.phase = ended.phase;
+
+  switch (ended.kind) {
+    case Kind::completed: {
+      if (!looked) break;
+      take_numbers(compared, result);
+      result.outcome = outcome_from_name(compared.value("outcome", "ERROR")).value_or(Outcome::error);
+      result.message = compared.value("message", "");
+      if (result.outcome == Outcome::pass) break;
+      result.phase = Phase::compare;
+      result.diagnosis = found;
+      if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
+      break;
+    }
+    case Kind::refused: {
+      if (looked) take_numbers(compared, result);
+      if (!changed) {
+        result.outcome = Outcome::refused;
+        result.message = ended.text;
+        break;
+      }
+      result.outcome = Outcome::fail;
+      result.diagnosis = found;
+      result.message = sentence_join("refused " + where + " (" + ended.text + ") after bytes had moved", compared.value("message", ""));
+      break;
+    }
+    case Kind::raised: {
+      if (looked) take_numbers(compared, result);
+      result.outcome = Outcome::fail;
+      result.diagnosis = found;
+      if (result.diagnosis.fault_class.empty()) {
+        result.diagnosis.fault_class = "crash";
+        result.diagnosis.text = "an exception without a type of its own left the code under test";
+        result.diagnosis.what_to_do = what_to_check("crash");
+      }
+      result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
+      if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != "crash")
+        result.message = sentence_join(result.message, result.diagnosis.text);
+      if (changed) result.message = sentence_join(result.message, data_words(compared));
+      break;
+    }
+    case Kind::hung: {
+      if (looked) result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
+                  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+      result.outcome = Outcome::hang;
+      result.hang = ended.hang;
+      // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
+      const bool reading = ended.phase == Phase::read_back;
+      result.diagnosis = reading && found.exact ? found : plain(reading ? "hang-kernel" : "hang-transfer", "");
+      std::string words = "no end " + where + " after " + std::to_string(ended.after_ms) + " ms (deadline " +
+                          std::to_string(ended.deadline_ms) + " ms): ";
+      words += ended.hang ? std::string(name(*ended.hang)) : "unknown";
+      if (!ended.progress.empty()) words += ", " + ended.progress;
+      if (!ended.text.empty()) words += ", " + ended.text;
+      if (!ended.note.empty()) words += "; " + ended.note;
+      if (!reading) words = sentence_join(words, looked && data_words(compared).starts_with("all ")
+                                                     ? data_words(compared) + ", the completion never did"
+                                                     : data_words(compared));
+      if (reading && found.exact) words = sentence_join(words, found.text);
+      if (result.diagnosis.text.empty()) result.diagnosis.text = words;
+      result.message = words;
+      break;
+    }
+    case Kind::crashed: {
+      if (looked) result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
+                  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+      result.outcome = Outcome::crash;
+      result.signal = ended.signal;
+      std::string words = ended.signal + " " + where;
+      if (!ended.text.empty()) words += ": " + ended.text;
+      if (!ended.note.empty()) words += " (" + ended.note + ")";
+      words = sentence_join(words, data_words(compared));
+      result.diagnosis = plain("crash", words);
+      result.message = words;
+      break;
+    }
+    case Kind::skipped:
+      result.outcome = Outcome::skipped;
+      result.message = ended.text;
+      break;
+    case Kind::error:
+      result.outcome = Outcome::error;
+      result.message = ended.text;
+      break;
+  }
+  if (result.outcome == Outcome::refused || result.outcome == Outcome::skipped) result.diagnosis = {};
+}
+
+void decide_late_write(const json& rechecked, CaseResult& result) {
+  const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
+  const std::string words = (late > 0 ? std::to_string(late) + " bytes changed after completion" : "bytes changed after completion");
+  const std::string detail = rechecked.value("message", "");
+  if (result.outcome != Outcome::pass) {  // already wrong: the late write is a further fact, not the cause
+    result.message = sentence_join(result.message, words);
+    return;
+  }
+  result.outcome = Outcome::fail;
+  result.phase = Phase::complete;
+  result.wrong_bytes = late;
+  result.diagnosis = plain("false-success", sentence_join(words, detail));
+  result.message = result.diagnosis.text;
+}
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,103 @@
+#include "supervisor/evidence.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "process/procfs.hpp"
+
+namespace kvcts::supervisor {
+
+namespace {
+
+constexpr std::size_t evidence_cap = 64 * 1024;
+constexpr int threads_shown = 16;
+
+std::string with_commas(std::uint64_t value) {
+  std::string digits = std::to_string(value);
+  for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+}  // namespace
+
+std::string proc_text(pid_t pid) {
+  std::ostringstream out;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  DIR* tasks = ::opendir(folder.c_str());
+  if (tasks == nullptr) return "process " + std::to_string(pid) + " is gone\n";
+  int shown = 0, all = 0;
+  while (const dirent* entry = ::readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    ++all;
+    if (shown >= threads_shown) continue;
+    ++shown;
+    const auto thread = static_cast<pid_t>(std::atoi(entry->d_name));
+    const auto stat = process::read_stat(thread);
+    out << "thread " << thread;
+    if (stat) out << " (" << stat->command << ") state " << stat->state;
+    const auto one_line = [](std::string text) {
+      while (!text.empty() && text.back() == '\n') text.pop_back();
+      return text;
+    };
+    out << "\n  wchan: " << one_line(process::read_proc_text(thread, "wchan"))
+        << "\n  syscall: " << one_line(process::read_proc_text(thread, "syscall")) << "\n  kernel stack:\n    ";
+    for (const char c : one_line(process::read_proc_text(thread, "stack"))) {
+      out << c;
+      if (c == '\n') out << "    ";
+    }
+    out << "\n";
+  }
+  ::closedir(tasks);
+  if (all > shown) out << "(" << all - shown << " more threads)\n";
+  return out.str();
+}
+
+std::string progress_text(const process::StatusView& status) {
+  if (status.total != 0) return with_commas(status.done) + " of " + with_commas(status.total);
+  if (status.done != 0) return with_commas(status.done);
+  return {};
+}
+
+std::string status_text(const process::StatusView& status, std::int64_t now) {
+  std::ostringstream out;
+  if (!status.valid) return "the status page was overwritten\n";
+  out << "phase: " << (status.phase ? name(*status.phase) : "(unknown)") << "\n";
+  if (status.since_ns != 0) out << "since: " << (now - status.since_ns) / 1'000'000 << " ms\n";
+  const std::string progress = progress_text(status);
+  out << "progress: " << (progress.empty() ? "(none)" : progress) << "\n";
+  out << "note: " << (status.note.empty() ? "(none)" : status.note) << (status.torn ? " (torn)" : "") << "\n";
+  return out.str();
+}
+
+void add_evidence(CaseResult& result, const std::string& kind, const std::string& text) {
+  if (text.empty()) return;
+  if (text.size() <= evidence_cap) {
+    result.evidence_files.push_back({kind, text});
+    return;
+  }
+  const std::string cut = "\n(" + std::to_string(text.size() - evidence_cap) + " bytes left out)\n";
+  const std::size_t half = (evidence_cap - cut.size()) / 2;
+  result.evidence_files.push_back({kind, text.substr(0, half) + cut + text.substr(text.size() - half)});
+}
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = folder + "/" + name;
+    if (!folder.empty() && ::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+std::int64_t cpu_ns(pid_t pid) {
+  static const std::int64_t tick = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
+  const auto stat = process::read_stat(pid);
+  return stat ? static_cast<std::int64_t>(stat->cpu_ticks) * tick : 0;
+}
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,27 @@
+// What is kept of a process that hangs or crashed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "case/result.hpp"
+#include "process/status_view.hpp"
+
+namespace kvcts::supervisor {
+
+/// State, wait channel, kernel stack and system call of a process and its threads, from /proc; each with the reason where it cannot be
+/// read.
+std::string proc_text(pid_t pid);
+/// The status page in words.
+std::string status_text(const process::StatusView& status, std::int64_t now_ns);
+/// "3 of 4,294,967,192"; "" if nothing was ever reported.
+std::string progress_text(const process::StatusView& status);
+/// Adds evidence, capped at 64 KiB (beginning and end are kept); empty text adds nothing.
+void add_evidence(CaseResult& result, const std::string& kind, const std::string& text);
+/// First folder of PATH with such a program; "" = none.
+std::string find_program(const std::string& name);
+/// CPU time of a process in nanoseconds; 0 if gone.
+std::int64_t cpu_ns(pid_t pid);
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,168 @@
+// A lane: a checker, one or two workers, and the cases that they run one after another.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "supervisor/child.hpp"
+#include "supervisor/decide.hpp"
+#include "supervisor/loop.hpp"
+#include "supervisor/supervisor.hpp"
+#include "supervisor/task.hpp"
+
+namespace kvcts::supervisor {
+
+/// What the lanes of a run share.
+struct Run {
+  Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& warden, std::string folder)
+      : jobs(all), options(how), handlers(to), loop(events), link(warden), programs(std::move(folder)), finished(all.count, false) {}
+
+  const Jobs& jobs;
+  const Options& options;
+  const Handlers& handlers;
+  Loop& loop;
+  Link& link;
+  process::PidWatch pids;
+  std::string programs;
+  std::size_t next_job{0};
+  std::uint64_t next_key{1};
+  std::int64_t worker_count{0};
+  bool stopping{false};  ///< interrupted: everything ends now
+  std::size_t holding{0};
+  std::vector<bool> finished;
+  Summary summary;
+
+  std::optional<std::size_t> next();
+  void emit(std::size_t job, CaseResult&& result);
+  void say(const std::string& line) const {
+    if (handlers.on_message) handlers.on_message(line);
+  }
+};
+
+class Lane {
+ public:
+  Lane(Run& run, int number);
+  ~Lane();
+
+  /// Runs jobs until there are none, then waits until its last results are final.
+  Task<void> work();
+
+  void wake() { wake_.notify(); }
+  std::optional<Running> running() const;
+  /// Called now and then: ends workers that use more memory than they may.
+  void watch_memory();
+  /// A --hold is on: the user said go on.
+  void release_hold() { hold_released_ = true, wake_.notify(); }
+
+ private:
+  struct Interrupted {};
+  struct Lost {  ///< something of ours ended, or somebody killed a process from outside: the case is run again
+    std::string why;
+  };
+
+  struct Workers {
+    std::string signature;
+    std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
+    std::vector<nlohmann::json> engines;           ///< their hello replies
+    std::int64_t ran{0};
+    std::string ran_before;
+    std::vector<std::uint64_t> to_forget;          ///< keys whose mappings they still hold
+    bool over_limit{false};
+  };
+
+  /// One execution of one case.
+  struct Attempt {
+    std::size_t job;
+    int number;
+    std::uint64_t key{0};
+    ResolvedCase resolved;
+    CaseResult result;
+    nlohmann::json files;
+    std::vector<process::UniqueFd> fds;
+    std::int64_t memory_bytes{0};
+    nlohmann::json events = nlohmann::json::array();
+    std::int64_t planned{-1}, moved{-1};
+    int pass{0};
+    nlohmann::json compared;
+    bool transferred{false};
+    bool opened{false};
+    bool registered{false};   ///< workers hold the case: finish() is due
+    std::int64_t last_pid{-1};
+    std::string stray;        ///< processes that outlived the case, in words
+    std::int64_t since_ns{0};
+  };
+
+  struct Watched {
+    std::size_t job;
+    std::uint64_t key;
+    CaseResult result;
+    std::int64_t memory_bytes;
+    std::int64_t due_ns;
+    int attempt;
+  };
+
+  struct Reply {
+    enum class Kind { message, ended, late } kind{Kind::message};
+    nlohmann::json body;
+    std::vector<process::UniqueFd> fds;
+    Child* child{nullptr};  ///< ended, late: which
+    Phase phase{};          ///< late, ended: by its status page
+  };
+
+  struct Request {
+    Child* child;
+    nlohmann::json body;
+    std::vector<int> fds;
+  };
+
+  Task<void> run_job(std::size_t job, int attempt);
+  Task<void> attempt_case(Attempt& a);
+  Task<Ended> execute(Attempt& a);
+  Task<void> compare(Attempt& a, const Ended& ended);
+  Task<Ended> set_up_workers(Attempt& a);
+  Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
+  Task<void> look_for_strays(Attempt& a);
+  std::vector<std::string> strays(std::int64_t last_pid) const;
+  Task<Ended> finish(Attempt& a);
+  Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
+  Task<void> settle(bool all);
+  Task<void> retire_workers();
+  Task<std::vector<pid_t>> kill_workers();
+  Task<void> sleep_ms(std::int64_t ms);
+
+  Task<Reply> await_worker(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
+  Task<nlohmann::json> checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds = nullptr);
+  Task<void> drain_checker(std::uint64_t key);
+  void lose_checker(const std::string& why);
+  Task<Ended> crashed(Attempt& a, Child& child, Phase phase);
+  Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t since_ns);
+  Task<void> gather(Attempt& a, Child& child);
+  Task<void> hold(Attempt& a, Child& child);
+  Task<bool> run_tool(const std::vector<std::string>& argv, std::int64_t timeout_ms, std::string& output);
+
+  void need_checker();
+  void enter(Attempt& a, Phase phase);
+  void add_output(Attempt& a, Child& child);
+  std::string role_of(const Child& child) const;
+  std::int64_t limit_ms(const ResolvedCase& resolved, Phase phase) const;
+  void check_running() const;
+  void spend(Attempt& a, Phase phase, std::int64_t since_ns);
+
+  Run& run_;
+  int number_;
+  Signal wake_;
+  std::unique_ptr<Child> checker_;
+  std::int64_t checker_count_{0};
+  std::optional<Workers> workers_;
+  std::deque<Watched> watched_;
+  std::int64_t watched_bytes_{0};
+  std::deque<std::pair<std::size_t, int>> again_;
+  std::optional<Running> running_;
+  Attempt* attempt_{nullptr};
+  bool hold_released_{false};
+};
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,419 @@
+#include "worker/worker.hpp"
+
+#include <cxxabi.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <typeinfo>
+
+#include "process/status_view.hpp"
+#include "reader/reader.hpp"
+#include "worker/base64.hpp"
+
+namespace kvcts::worker {
+
+using nlohmann::json;
+using process::now_ns;
+using process::UniqueFd;
+
+namespace {
+
+constexpr std::size_t sample_copies = 64;
+
+/// A request of ours that makes no sense: the suite's own fault, never that of the code under test.
+struct Misuse : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs a piece of the suite's own code: what it throws is the suite's fault.
+template <class F>
+auto own(F&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Misuse(error.what());
+  }
+}
+
+std::string type_name(const std::exception& error) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : typeid(error).name();
+}
+
+/// High-water mark of resident memory since the last reset.
+std::int64_t peak_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+void reset_peak() {
+  static const UniqueFd file(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
+  if (file) [[maybe_unused]] const auto written = ::pwrite(file.get(), "5", 1, 0);
+}
+
+/// FNV-1a over the numbers of a plan: tells two plans apart in a report.
+std::string plan_digest(const std::vector<Copy>& copies) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const Copy& copy : copies)
+    for (const std::int64_t value : {std::int64_t{copy.src}, copy.src_offset, std::int64_t{copy.dst}, copy.dst_offset, copy.bytes})
+      for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (static_cast<std::uint64_t>(value) >> (8 * byte) & 255)) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+json claims_json(const transport::Claims& claims) {
+  json out = json::object();
+  for (const auto& [key, value] : transport::claim_values(claims)) out[key] = value;
+  return out;
+}
+
+}  // namespace
+
+/// One memory file, whole, as it is mapped here.
+struct Worker::File {
+  Side side{};
+  bool output{false};
+  std::int64_t base{0}, bytes{0};
+  UniqueFd fd;
+  process::Mapping map;
+  std::uint8_t* data() const { return map.data() + base; }
+};
+
+/// One side's endpoint of the engine.
+struct Worker::Agent {
+  Side side;
+  transport::Session session;
+};
+
+struct Worker::Hosted {
+  ResolvedCase view;
+  std::vector<File> files;
+  std::unique_ptr<connector::Connector> connector;
+  std::vector<transport::RegionId> registered[2];  ///< by side, in the order of regions()
+  std::optional<transport::PeerId> peer;           ///< of the side that posts
+  std::optional<transport::PeerId> peer_of_target;
+  connector::Plan plan;
+  bool finished{false};
+  Side initiator() const { return view.op == "read" ? Side::consumer : Side::producer; }
+};
+
+Worker::Worker(std::string role, process::StatusPage* page) : role_(std::move(role)), page_(page), progress_(page) {}
+Worker::~Worker() = default;
+
+Worker::Agent* Worker::agent(Side side) {
+  for (const auto& one : agents_)
+    if (one->side == side) return one.get();
+  return nullptr;
+}
+
+Worker::Hosted& Worker::hosted(const json& request) {
+  const auto key = request.at("key").get<std::uint64_t>();
+  const auto found = cases_.find(key);
+  if (found == cases_.end() || found->second->finished) throw Misuse("no case with key " + std::to_string(key) + " is prepared here");
+  return *found->second;
+}
+
+bool Worker::needs_progress() const {
+  return connected_ > 0 && role_ != "both" &&
+         std::any_of(agents_.begin(), agents_.end(), [](const auto& a) { return a->session.claims().needs_target_progress != 0; });
+}
+
+bool Worker::progress() {
+  bool worked = false;
+  for (const auto& one : agents_) worked = one->session.progress() || worked;
+  return worked;
+}
+
+json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
+  std::string op = "?";
+  json reply;
+  try {
+    op = request.at("op").get<std::string>();
+    reply = dispatch(op, request, fds);
+    reply["ok"] = true;
+  } catch (const Misuse& error) {
+    reply = {{"error", {{"text", op + ": " + error.what()}}}};
+  } catch (const connector::Refusal& error) {
+    reply = {{"refused", {{"text", error.what()}, {"at", "connector"}}}};
+  } catch (const connector::Raised& error) {
+    reply = {{"raised", {{"type", error.type}, {"text", error.what()}, {"at", "connector"}}}};
+  } catch (const transport::TransportError& error) {
+    const std::string at = "engine: " + std::string(transport::name(error.code()));
+    if (error.code() == transport::Code::cannot_load) reply = {{"skipped", {{"text", error.what()}}}};
+    else if (error.code() == transport::Code::contract)
+      reply = {{"raised", {{"type", "ContractViolation"}, {"text", error.what()}, {"at", at}}}};
+    else
+      reply = {{"refused", {{"text", error.what()}, {"at", at}}}};
+  } catch (const json::exception& error) {
+    reply = {{"error", {{"text", op + ": " + error.what()}}}};
+  } catch (const std::bad_alloc&) {
+    reply = {{"memory", {{"text", "memory ran out in " + op}}}};
+  } catch (const std::exception& error) {
+    reply = {{"raised", {{"type", type_name(error)}, {"text", error.what()}, {"at", op}}}};
+  } catch (...) {
+    reply = {{"raised", {{"type", "unknown"}, {"text", "something that is no std::exception"}, {"at", op}}}};
+  }
+  // Where it really was: a request can cover several phases.
+  if (!reply.contains("ok") && page_ != nullptr && (op == "transfer"))
+    reply["phase"] = name(static_cast<Phase>(page_->phase.load()));
+  return reply;
+}
+
+json Worker::dispatch(const std::string& op, const json& request, std::vector<UniqueFd>& fds) {
+  if (op == "hello") return hello(request);
+  if (op == "prepare") return prepare(request, fds);
+  if (op == "connect") return connect(request);
+  if (op == "plan") return plan(request);
+  if (op == "transfer") return transfer(request);
+  if (op == "read") return read(request);
+  if (op == "finish") return finish(request);
+  if (op == "forget") {
+    for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
+    return json::object();
+  }
+  throw Misuse("expected hello, prepare, connect, plan, transfer, read, finish or forget");
+}
+
+json Worker::hello(const json& request) {
+  const std::int64_t begin = now_ns();
+  if (!agents_.empty()) throw Misuse("said twice: one plug-in a process, for life");
+  const json& engine = request.at("engine");
+  transport::OpenOptions options;
+  const json given = engine.value("options", json::object());
+  for (const auto& [key, value] : given.items())
+    options.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  const auto plugin = transport::Plugin::load(transport::find_plugin(engine.at("plugin").get<std::string>()));
+  const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
+  for (const Side side : {Side::producer, Side::consumer}) {
+    if (role_ != "both" && role_ != name(side)) continue;
+    options.name = base + "/" + std::string(name(side));
+    options.role = side == Side::producer ? transport::Role::producer : transport::Role::consumer;
+    agents_.push_back(std::unique_ptr<Agent>(new Agent{side, {plugin, options}}));
+  }
+  if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
+  return {{"pid", ::getpid()},
+          {"engine", {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}}},
+          {"load_ns", now_ns() - begin}};
+}
+
+json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
+  const auto key = request.at("key").get<std::uint64_t>();
+  for (const auto old : request.value("forget", std::vector<std::uint64_t>{})) cases_.erase(old);
+  if (agents_.empty()) throw Misuse("prepare before hello");
+  if (cases_.contains(key)) throw Misuse("case " + std::to_string(key) + " is prepared already");
+  if (page_ != nullptr) process::reset(*page_, key);
+  progress_.enter(Phase::registration);
+  reset_peak();
+
+  auto made = std::make_unique<Hosted>();
+  Hosted& hosted = *made;
+  own([&] {
+    hosted.view = case_from_json(request.at("case"));
+    const json& files = request.at("files");
+    if (files.size() != fds.size())
+      throw Misuse("expected a descriptor a file (" + std::to_string(files.size()) + "), found " + std::to_string(fds.size()));
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      File file;
+      const auto side = files[i].at("side").get<std::string>();
+      file.output = side == "output";
+      file.side = side == "producer" ? Side::producer : Side::consumer;
+      file.base = files[i].at("base").get<std::int64_t>();
+      file.bytes = files[i].at("bytes").get<std::int64_t>();
+      file.fd = std::move(fds[i]);
+      if (!process::is_sealed(file.fd.get())) throw Misuse("a memory file is not sealed against shrinking");
+      file.map = process::Mapping(file.fd.get(), 0);
+      if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
+        throw Misuse("an allocation lies outside its memory file");
+      hosted.files.push_back(std::move(file));
+    }
+    hosted.connector = connector::make_connector(hosted.view.connector);
+    return 0;
+  });
+  // Kept from here on, whatever happens: mappings stay until the case was looked at for late writes.
+  cases_.emplace(key, std::move(made));
+
+  json names = json::array();
+  for (const auto& one : agents_) {
+    hosted.connector->register_caches(hosted.view, one->side);
+    auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
+    for (const File& file : hosted.files) {
+      if (file.output || file.side != one->side) continue;
+      transport::Region region;
+      region.address = file.data();
+      region.bytes = static_cast<std::uint64_t>(file.bytes);
+      region.fd = file.fd.get();
+      region.fd_offset = static_cast<std::uint64_t>(file.base);
+      regions.push_back(one->session.register_region(region));
+    }
+  }
+  json reply = json::object();
+  reply["regions"] = hosted.registered[0].size() + hosted.registered[1].size();
+  if (role_ != "both") {
+    Agent& own_agent = *agents_.front();
+    reply["metadata"] = to_base64(own_agent.session.metadata(hosted.registered[static_cast<std::size_t>(own_agent.side)]));
+    return reply;
+  }
+  // Both sides are here: no one else has to carry the blob.
+  const Side initiator = hosted.initiator(), target = initiator == Side::producer ? Side::consumer : Side::producer;
+  const std::string blob = agent(target)->session.metadata(hosted.registered[static_cast<std::size_t>(target)]);
+  hosted.peer = agent(initiator)->session.add_peer(blob);
+  ++connected_;
+  return reply;
+}
+
+json Worker::connect(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::registration);
+  const std::string metadata = own([&] { return from_base64(request.at("peer").at("metadata").get<std::string>()); });
+  if (hosted.peer || hosted.peer_of_target) throw Misuse("connected already");
+  Agent& here = *agents_.front();
+  auto& peer = here.side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+  peer = here.session.add_peer(metadata);
+  ++connected_;
+  return json::object();
+}
+
+json Worker::plan(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::plan);
+  hosted.plan = hosted.connector->plan(hosted.view, progress_);
+  std::int64_t bytes = 0;
+  json sample = json::array();
+  for (const Copy& copy : hosted.plan.copies) {
+    bytes += copy.bytes;
+    if (sample.size() < sample_copies) sample.push_back({copy.src, copy.src_offset, copy.dst, copy.dst_offset, copy.bytes});
+  }
+  return {{"copies", hosted.plan.copies.size()},
+          {"bytes", bytes},
+          {"relayout", hosted.plan.relayout},
+          {"note", hosted.plan.note},
+          {"sample", std::move(sample)},
+          {"digest", plan_digest(hosted.plan.copies)}};
+}
+
+json Worker::transfer(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::transfer);
+  const std::int64_t begin = now_ns();
+  const Side side = hosted.initiator();
+  Agent* here = agent(side);
+  if (here == nullptr || !hosted.peer) throw Misuse("the " + std::string(name(side)) + " posts, and is not connected here");
+  Agent* target = agent(side == Side::producer ? Side::consumer : Side::producer);
+  const auto& local = hosted.registered[static_cast<std::size_t>(side)];
+  const bool write = side == Side::producer;
+
+  std::vector<transport::Descriptor> all;
+  all.reserve(hosted.plan.copies.size());
+  std::uint64_t total = 0;
+  for (const Copy& copy : hosted.plan.copies) {
+    const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
+    // A region that was never registered has no handle: 0 is none, and the engine has to say so.
+    const transport::RegionId handle = mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
+    all.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset), static_cast<std::uint64_t>(theirs),
+                   static_cast<std::uint64_t>(write ? copy.dst_offset : copy.src_offset), static_cast<std::uint64_t>(copy.bytes)});
+    total += static_cast<std::uint64_t>(copy.bytes);
+  }
+  progress_.set(0, total);
+
+  struct Posted {
+    transport::RequestId id;
+    std::uint64_t bytes;
+  };
+  std::vector<Posted> posted;
+  // A request that fails is given back with the others, so that the worker can go on with the next case.
+  const auto give_back = [&] {
+    for (const Posted& one : posted) try {
+        here->session.release(one.id);
+      } catch (const transport::TransportError&) {
+      }
+    posted.clear();
+  };
+  std::uint64_t moved = 0;
+  std::int64_t posted_ns = 0;
+  try {
+    const std::uint64_t most = std::max<std::uint64_t>(1, here->session.claims().max_descriptors);
+    for (std::size_t first = 0; first < all.size() || posted.empty(); ) {
+      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(most, all.size() - first));
+      std::vector<transport::Descriptor> part(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                              all.begin() + static_cast<std::ptrdiff_t>(first + count));
+      std::uint64_t bytes = 0;
+      for (const auto& descriptor : part) bytes += descriptor.bytes;
+      posted.push_back({here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)), bytes});
+      first += count;
+    }
+    posted_ns = now_ns();
+    progress_.enter(Phase::complete);
+    progress_.set(0, total);
+    for (const Posted& one : posted) {
+      const transport::Status status = here->session.wait(one.id, [&](const transport::Status& now) {
+        progress_.set(moved + now.bytes.value_or(0), total);
+        if (target != nullptr) target->session.progress();
+      });
+      moved += status.bytes.value_or(one.bytes);
+    }
+    here->session.flush(*hosted.peer);
+    progress_.set(moved, total);
+  } catch (...) {
+    give_back();
+    throw;
+  }
+  give_back();
+  json path = json::object();
+  for (const auto& [key, value] : here->session.facts()) path[key] = value;
+  return {{"moved", moved},
+          {"copies", all.size()},
+          {"path", std::move(path)},
+          {"ns", {{"transfer", posted_ns - begin}, {"complete", now_ns() - posted_ns}}}};
+}
+
+json Worker::read(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::read_back);
+  std::vector<std::span<std::uint8_t>> caches;
+  std::span<std::uint8_t> output;
+  for (const File& file : hosted.files) {
+    const std::span<std::uint8_t> bytes(file.data(), static_cast<std::size_t>(file.bytes));
+    if (file.output) output = bytes;
+    else if (file.side == Side::consumer) caches.push_back(bytes);
+  }
+  const auto reader = own([&] { return reader::make_reader(hosted.view.reader); });
+  if (!reader) throw Misuse("the case has no reader");
+  const reader::ReadResult result = reader->run(hosted.view, caches, output, progress_);
+  return {{"tokens", result.tokens}, {"events", result.events}};
+}
+
+json Worker::finish(const json& request) {
+  const auto found = cases_.find(request.at("key").get<std::uint64_t>());
+  // A case that was refused in the middle of prepare() is finished all the same.
+  if (found == cases_.end() || found->second->finished) return {{"peak_bytes", peak_bytes()}};
+  Hosted& hosted = *found->second;
+  hosted.finished = true;
+  for (const auto& one : agents_) {
+    auto& peer = one->side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+    if (peer) {
+      --connected_;
+      one->session.remove_peer(*std::exchange(peer, std::nullopt));
+    }
+    auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
+    while (!regions.empty()) {
+      const transport::RegionId region = regions.back();
+      regions.pop_back();
+      one->session.deregister(region);
+    }
+  }
+  for (File& file : hosted.files) file.fd.reset();
+  hosted.connector.reset();
+  hosted.plan = {};
+  return {{"peak_bytes", peak_bytes()}};
+}
+
+}  // namespace kvcts::worker

@@ -1,0 +1,64 @@
+// The worker: hosts a connector, an engine and a reader for one side of a case, or for both.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/case.hpp"
+#include "connector/connector.hpp"
+#include "process/frames.hpp"
+#include "process/memory_file.hpp"
+#include "process/status.hpp"
+#include "transport/session.hpp"
+
+namespace kvcts::worker {
+
+/// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
+///   a connector's Refusal, an engine's error code   -> {"refused": {text, at}}
+///   anything else                                   -> {"raised": {type, text, at}}
+///   an engine that cannot be loaded here            -> {"skipped": {text}}
+///   std::bad_alloc                                  -> {"memory": {text}}
+///   a request that makes no sense                   -> {"error": {text}}
+class Worker {
+ public:
+  /// `role`: "producer", "consumer" or "both". `page` may be null.
+  Worker(std::string role, process::StatusPage* page);
+  ~Worker();
+
+  nlohmann::json handle(const nlohmann::json& request, std::vector<process::UniqueFd> fds);
+
+  /// True while a peer may need this side's processor: call progress() until a request comes.
+  bool needs_progress() const;
+  /// One round; true: there was work.
+  bool progress();
+
+ private:
+  struct File;
+  struct Hosted;
+  struct Agent;
+
+  nlohmann::json dispatch(const std::string& op, const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
+  nlohmann::json hello(const nlohmann::json& request);
+  nlohmann::json prepare(const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
+  nlohmann::json connect(const nlohmann::json& request);
+  nlohmann::json plan(const nlohmann::json& request);
+  nlohmann::json transfer(const nlohmann::json& request);
+  nlohmann::json read(const nlohmann::json& request);
+  nlohmann::json finish(const nlohmann::json& request);
+  Hosted& hosted(const nlohmann::json& request);
+  Agent* agent(Side side);
+
+  std::string role_;
+  process::StatusPage* page_;
+  process::Progress progress_;
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;
+  std::size_t connected_{0};
+};
+
+}  // namespace kvcts::worker
