@@ -74,7 +74,8 @@ inline std::map<std::string, Scheme> schemes() {
   for (const auto& file : yaml_files("dtypes")) {
     const YAML::Node y = YAML::LoadFile(file.string());
     Scheme s{y["dtype"].as<std::string>(), dtype_from_name(y["data"].as<std::string>()), {}, {}};
-    if (y["scale"]) s.scale = ScaleSpec{dtype_from_name(y["scale"]["dtype"].as<std::string>()), y["scale"]["group"].as<std::int64_t>()};
+    if (y["scale"])
+      s.scale = ScaleSpec{dtype_from_name(y["scale"]["dtype"].as<std::string>()), y["scale"]["group"].as<std::int64_t>()};
     if (y["global_scale"]) s.global_scale = dtype_from_name(y["global_scale"].as<std::string>());
     out[s.name] = s;
   }
@@ -83,8 +84,8 @@ inline std::map<std::string, Scheme> schemes() {
 
 inline std::int64_t& field(Geometry& g, const std::string& name) {
   static const std::map<std::string, std::int64_t Geometry::*> fields{
-      {"layers", &Geometry::layers},     {"blocks", &Geometry::blocks},         {"block_size", &Geometry::block_size},
-      {"heads", &Geometry::heads},       {"head_dim", &Geometry::head_dim},     {"v_head_dim", &Geometry::v_head_dim},
+      {"layers", &Geometry::layers}, {"blocks", &Geometry::blocks},     {"block_size", &Geometry::block_size},
+      {"heads", &Geometry::heads},   {"head_dim", &Geometry::head_dim}, {"v_head_dim", &Geometry::v_head_dim},
       {"kv", &Geometry::kv}};
   return g.*fields.at(name);
 }
@@ -100,18 +101,24 @@ inline bool meets(const Entry& e, Geometry g, const Scheme& scheme) {
     std::vector<std::string> w;
     std::string word;
     for (char c : condition + ' ') {
-      if (c != ' ') word += c;
-      else if (!word.empty()) w.push_back(std::exchange(word, ""));
+      if (c != ' ')
+        word += c;
+      else if (!word.empty())
+        w.push_back(std::exchange(word, ""));
     }
     const auto value = [&](const std::string& s) -> std::int64_t {
       if (s == "x") return 128 / bits(scheme.data);
       return std::isdigit(static_cast<unsigned char>(s[0])) != 0 ? std::stoll(s) : field(g, s);
     };
     bool ok = false;
-    if (w.size() == 5 && w[1] == "%" && w[3] == "==") ok = value(w[0]) % value(w[2]) == value(w[4]);
-    else if (w.size() == 3 && w[1] == "==") ok = value(w[0]) == value(w[2]);
-    else if (w.size() == 3 && w[1] == "<=") ok = value(w[0]) <= value(w[2]);
-    else throw Error(e.id + ": this test cannot read the condition '" + condition + "'");
+    if (w.size() == 5 && w[1] == "%" && w[3] == "==")
+      ok = value(w[0]) % value(w[2]) == value(w[4]);
+    else if (w.size() == 3 && w[1] == "==")
+      ok = value(w[0]) == value(w[2]);
+    else if (w.size() == 3 && w[1] == "<=")
+      ok = value(w[0]) <= value(w[2]);
+    else
+      throw Error(e.id + ": this test cannot read the condition '" + condition + "'");
     if (!ok) return false;
   }
   return true;

@@ -31,7 +31,8 @@ void instantiates_soundly(const Entry& e) {
     for (Geometry g : geometries()) {
       g = with_fixed(g, e);
       if (!meets(e, g, scheme)) continue;
-      const std::string what = e.id + " x " + name + " D=" + std::to_string(g.head_dim) + " V=" + std::to_string(g.v_head_dim);
+      const std::string what =
+          e.id + " x " + name + " D=" + std::to_string(g.head_dim) + " V=" + std::to_string(g.v_head_dim);
       Cache cache;
       try {
         cache = instantiate(e.text, g, scheme, e.tensors);
@@ -102,8 +103,8 @@ TEST(Catalogue, EveryNameFollowsFromTheTemplate) {
 
 TEST(Dtypes, EveryCacheSchemeOfTheListIsThere) {
   const auto all = schemes();
-  for (const char* id : {"fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3fnuz", "fp8_e5m2fnuz", "int8", "uint8", "int4",
-                         "nvfp4", "mxfp4", "mxfp8", "fp8_per_token_head", "int8_per_token_head"}) {
+  for (const char* id : {"fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3fnuz", "fp8_e5m2fnuz", "int8", "uint8",
+                         "int4", "nvfp4", "mxfp4", "mxfp8", "fp8_per_token_head", "int8_per_token_head"}) {
     EXPECT_TRUE(all.contains(id)) << id;
   }
   EXPECT_EQ(all.at("nvfp4").scale, (ScaleSpec{Dtype::e4m3fn, 16}));
