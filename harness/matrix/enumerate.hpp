@@ -1,0 +1,35 @@
+// Points of a suite's matrix block: the product of its axes, less `where`; with the constraint that stops a point, if any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "matrix/constraints.hpp"
+
+namespace kvcts::matrix {
+
+/// A matrix block with its names resolved. Axes that it does not name have one value, their default.
+struct Block {
+  std::string title;
+  std::array<std::vector<std::uint16_t>, axis_count> values;
+  std::optional<Expression> where;
+  int cover{0};
+  std::int64_t sample{0};
+  std::int64_t product() const;  ///< points of the plain product, before `where`; saturates
+};
+
+/// Throws Error "file: matrix block n: ..." on an unknown axis, value or glob, or a bad expression.
+Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from);
+
+/// Calls `visit(point, constraint)` for every point of the product that `where` keeps, canonical, in the order of the axes with the
+/// last fastest; constraint as in Constraints::check. A block whose values overlap through "same" may give a point twice.
+void each_point(const Space& space, Constraints& constraints, const Block& block,
+                const std::function<void(const Point&, int constraint)>& visit);
+
+inline constexpr std::int64_t max_product = 40'000'000;
+
+}  // namespace kvcts::matrix

@@ -1,0 +1,89 @@
+#include "matrix/ids.hpp"
+
+#include <xxhash.h>
+
+#include "catalogue/nearest.hpp"
+
+namespace kvcts::matrix {
+
+namespace {
+constexpr std::string_view prefix = "kv/";
+}
+
+std::string id_of(const Space& space, const Point& point) {
+  std::string id;
+  id.reserve(96);
+  id = "kv";
+  const Point& origin = space.origin();
+  for (const auto& a : axes()) {
+    if (!a.fallback.empty() && at(point, a.id) == at(origin, a.id)) continue;
+    id += '/';
+    id += a.name;
+    id += '=';
+    id += space.text(a.id, at(point, a.id));
+  }
+  return id;
+}
+
+bool is_matrix_id(std::string_view id) { return id.starts_with(prefix) && id.find('=') != std::string_view::npos; }
+
+Point point_from_id(Space& space, std::string_view id) {
+  const auto bad = [&](const std::string& expected, const std::string& found) -> Error {
+    return Error("case id '" + std::string(id.substr(0, 200)) + "': expected " + expected + ", found " + found);
+  };
+  if (!id.starts_with(prefix)) throw bad("an id that starts with 'kv/'", "another; ids of case files are listed by `kvcts list`");
+  Point point = space.origin();
+  std::uint32_t seen = 0;
+  std::string_view rest = id.substr(prefix.size());
+  while (true) {
+    const std::size_t slash = rest.find('/');
+    const std::string_view part = rest.substr(0, slash);
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) throw bad("axis=value between slashes", "'" + std::string(part.substr(0, 60)) + "'");
+    const Axis* a = find_axis(part.substr(0, equals));
+    if (!a) {
+      throw bad("the name of an axis", "'" + std::string(part.substr(0, std::min<std::size_t>(equals, 60))) + "'" +
+                                           catalogue::suggestion(part.substr(0, equals), axis_names()));
+    }
+    const std::uint32_t mask = std::uint32_t{1} << static_cast<unsigned>(a->id);
+    if (seen & mask) throw bad("each axis once", "'" + std::string(a->name) + "' twice");
+    seen |= mask;
+    try {
+      at(point, a->id) = space.number(a->id, part.substr(equals + 1));
+    } catch (const Error& error) {
+      throw Error("case id '" + std::string(id.substr(0, 200)) + "': " + error.what());
+    }
+    if (slash == std::string_view::npos) break;
+    rest = rest.substr(slash + 1);
+  }
+  for (const auto& a : axes()) {
+    if (a.fallback.empty() && !(seen >> static_cast<unsigned>(a.id) & 1U)) {
+      throw bad("'" + std::string(a.name) + "=...', which has no default", "none");
+    }
+  }
+  return space.canonical(point);
+}
+
+CaseSpec spec_of(const Space& space, const Point& point) {
+  CaseSpec spec;
+  spec.id = id_of(space, point);
+  const Point& origin = space.origin();
+  spec.geometry = space.text(AxisId::geometry, at(point, AxisId::geometry));  // block sizes need it
+  for (const auto& a : axes()) {
+    if (a.id == AxisId::consumer && at(point, a.id) == 0) {
+      spec.consumer.layout = spec.producer.layout, spec.consumer.backend = spec.producer.backend;
+    } else if (a.fallback.empty() || at(point, a.id) != at(origin, a.id)) {
+      a.apply(spec, space.text(a.id, at(point, a.id)), space.catalogue());
+    }
+  }
+  // Where one side has a block size of its own, both say theirs: a case file that inherits sides keeps its meaning.
+  if (spec.producer.block_size && !spec.consumer.block_size) axis(AxisId::cbs).apply(spec, "geometry", space.catalogue());
+  if (spec.consumer.block_size && !spec.producer.block_size) axis(AxisId::pbs).apply(spec, "geometry", space.catalogue());
+  return spec;
+}
+
+CaseSpec spec_from_id(Space& space, std::string_view id) { return spec_of(space, point_from_id(space, id)); }
+
+std::uint64_t id_hash(std::string_view id) { return XXH3_64bits(id.data(), id.size()); }
+
+}  // namespace kvcts::matrix

@@ -1,0 +1,67 @@
+// Which cases are meant: suites, id globs, an axis expression, a cover, a shard and a budget, each a step that the next one narrows.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "matrix/cover.hpp"
+
+namespace kvcts::matrix {
+
+struct Query {
+  std::vector<std::string> suites;            ///< empty: ids that are written out are found anywhere; else "smoke", or "full" when
+                                              ///< there is an id glob or an expression
+  std::vector<std::string> ids;               ///< ids or globs; a case is meant when any matches. "name#*" takes controls
+  std::string where;                          ///< axis expression
+  int cover{0};                               ///< t: keep a cover of strength t (and every hand-written case)
+  int shard{1}, shards{1};                    ///< i of n, 1-based, by the hash of the id
+  double budget_s{0};                         ///< > 0: cases beyond that many estimated seconds are declared NOT_RUN
+  std::vector<std::filesystem::path> files;   ///< case files beside (or instead of) suites
+};
+
+/// The cases of a query, in order. Ids, specs and facts are made when asked for, so that a million cases cost little.
+class Selection {
+ public:
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+  /// Why nothing was selected: how many there were and what took the last away. "" when something was.
+  const std::string& why_empty() const;
+  /// Cases of the suites, before ids, expression, cover and shard.
+  std::int64_t considered() const;
+  /// Set when the query asked for a cover; a suite's own covers are in suite_covers().
+  const CoverReport& cover() const;
+  const std::vector<std::pair<std::string, CoverReport>>& suite_covers() const;  ///< "suite: block title", report
+
+  std::string id(std::size_t i) const;
+  const std::string& suite(std::size_t i) const;   ///< first suite that holds it; "" = none
+  /// UNSUPPORTED or NOT_RUN: list it, do not run it. REFUSED: run it, spec() expects a refusal.
+  std::optional<Declared> declared(std::size_t i) const;
+  /// Everything filled in as a hand-written case would be; `expected` and the suite's deadlines included.
+  CaseSpec spec(std::size_t i) const;
+  /// {"axes": {axis: value}, "suite": ..., "links": [...], "title": ...}: for ResolvedCase::facts, filters and reports.
+  nlohmann::json facts(std::size_t i) const;
+  double seconds(std::size_t i) const;             ///< estimate
+
+  struct State;
+  explicit Selection(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const Space& space() const;
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+/// Throws Error on an unknown suite, id, axis, value or fact, on a bad file, and on a shard or budget out of range. An empty result is
+/// not an error here. The catalogue must outlive the selection.
+Selection select(const Catalogue& catalogue, const Query& query);
+
+/// Axis values of a case: matrix points by their axes, hand-written ones as far as they have them, with geometry values that the case
+/// replaces as "geometry.heads": what expressions and facts()["axes"] see.
+nlohmann::json axes_of(const Space& space, const Point& point);
+nlohmann::json axes_of(const CaseSpec& spec);
+/// Values for an expression from such an object.
+Lookup lookup_of(Space& space, const nlohmann::json& axes);
+
+}  // namespace kvcts::matrix
