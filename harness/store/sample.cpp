@@ -72,6 +72,7 @@ CaseResult passed(const PlannedCase& from) {
 
 std::vector<CaseResult> every_kind() {
   std::vector<CaseResult> out;
+  out.reserve(32);  // references into it are held below
   const auto add = [&](std::string id, Outcome outcome, Verdict verdict, std::string message) -> CaseResult& {
     CaseResult r;
     r.id = "every/" + std::move(id);

@@ -1,0 +1,13 @@
+# Turns the page's files into one C++ source.
+file(READ ${FOLDER}/index.html page)
+file(READ ${FOLDER}/report.css style)
+file(READ ${FOLDER}/report.js script)
+set(text "// Generated from reports/templates; change those files.\n#include \"report/template.hpp\"\n\nnamespace kvcts::report {\n")
+foreach(part IN ITEMS page:page_template style:page_style script:page_script)
+  string(REPLACE ":" ";" part ${part})
+  list(GET part 0 variable)
+  list(GET part 1 function)
+  string(APPEND text "std::string_view ${function}() {\n  return R\"__page__(${${variable}})__page__\";\n}\n")
+endforeach()
+string(APPEND text "}  // namespace kvcts::report\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,19 @@
+// Pages with holes: {{name}} takes escaped text, {{{name}}} takes markup. A hole that nobody fills, and a value that has no
+// hole, are errors, so that a template and the code that fills it cannot drift apart unseen.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace kvcts::report {
+
+/// Throws std::logic_error on an unknown or unused name and on a hole without its end.
+std::string fill(std::string_view page, const std::map<std::string, std::string, std::less<>>& values);
+
+/// Texts of reports/templates, built into the program so that it finds them wherever it is installed.
+std::string_view page_template();  ///< index.html
+std::string_view page_style();     ///< report.css
+std::string_view page_script();    ///< report.js
+
+}  // namespace kvcts::report
