@@ -58,6 +58,7 @@ std::optional<Code> code_of(Call&& call) {
     call();
   } catch (const TransportError& error) {
     EXPECT_GT(std::string(error.what()).size(), 20u) << "an error has words";
+    if (std::getenv("KVCTS_SHOW_ERRORS") != nullptr) std::printf("  %s\n", error.what());
     return error.code();
   }
   return std::nullopt;

@@ -450,45 +450,66 @@ class UcxEngine {
     check(ucp_worker_get_address(worker_, &address, &bytes), "ucp_worker_get_address");
     address_.assign(reinterpret_cast<const char*>(address), bytes);
     ucp_worker_release_address(worker_, address);
+    probe();
+  }
+
+  /// An endpoint to this worker itself: finds out now, not at the first peer, that UCX_TLS has no transport that can do what
+  /// was asked. (UCX answers "unreachable" later both for this and for a peer that is gone.)
+  void probe() {
+    auto self = std::make_shared<Endpoint>();
+    graveyard_.push_back(self);
+    const ucs_status_t created = create(*self, address_);
+    if (created == UCS_OK) return close(*self);
+    const char* chosen = std::getenv("UCX_TLS");
+    ucp_worker_destroy(worker_);
+    ucp_cleanup(context_);
+    throw ucx_failure(created, std::string("UCX_TLS=") + (chosen ? chosen : "(default)") +
+                                   " offers no transport for error_handling=" +
+                                   (peer_errors_ ? "peer; set it to none, or add tcp" : "none"));
+  }
+
+  ucs_status_t create(Endpoint& endpoint, const std::string& address) {
+    ucp_ep_params_t params{};
+    params.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+    params.err_mode = peer_errors_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+    params.err_handler.arg = &endpoint;
+    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t status) { static_cast<Endpoint*>(arg)->failed = status; };
+    return ucp_ep_create(worker_, &params, &endpoint.ep);
+  }
+
+  /// Without waiting; by force where UCX allows it.
+  void close(Endpoint& endpoint) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = peer_errors_ ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+    void* closing = ucp_ep_close_nbx(endpoint.ep, &param);
+    if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
+    if (latest_ == &endpoint) latest_ = nullptr;
   }
 
   std::shared_ptr<Endpoint> connect(const Id& id, const std::string& address) {
     std::erase_if(endpoints_, [this](const auto& entry) {
       if (entry.second->failed == UCS_OK) return false;
-      discard(*entry.second);
+      close(*entry.second);
       graveyard_.push_back(entry.second);
       return true;
     });
     auto& known = endpoints_[id];
     if (!known) {
       auto endpoint = std::make_shared<Endpoint>();
-      ucp_ep_params_t params{};
-      params.field_mask =
-          UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-      params.address = reinterpret_cast<const ucp_address_t*>(address.data());
-      params.err_mode = peer_errors_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
-      params.err_handler.arg = endpoint.get();
-      params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t status) { static_cast<Endpoint*>(arg)->failed = status; };
-      const ucs_status_t created = ucp_ep_create(worker_, &params, &endpoint->ep);
+      const ucs_status_t created = create(*endpoint, address);
       if (created != UCS_OK) {
         endpoints_.erase(id);
-        throw ucx_failure(created, "ucp_ep_create (error_handling=peer needs a transport that notices a dead peer)");
+        graveyard_.push_back(std::move(endpoint));
+        throw created == UCS_ERR_UNREACHABLE ? lost(created) : ucx_failure(created, "ucp_ep_create");
       }
       ++endpoints_opened_;
       known = std::move(endpoint);
     }
     latest_ = known.get();
     return known;
-  }
-
-  /// A failed endpoint is closed by force, without waiting.
-  void discard(Endpoint& endpoint) {
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    void* closing = ucp_ep_close_nbx(endpoint.ep, &param);
-    if (UCS_PTR_IS_PTR(closing)) ucp_request_free(closing);
-    if (latest_ == &endpoint) latest_ = nullptr;
   }
 
   bool progress_all() {
@@ -613,7 +634,9 @@ class UcxEngine {
     ++completed_;
   }
 
-  /// Lanes of an endpoint, from ucp_ep_print_info (the only source in 1.13): "lane[0]: 1:tcp/lo.0 md[1] -> ... am am_bw#0".
+  /// "rma#0" marks the lane of put and get; "rma_bw#0" serves rendezvous only, so cma beside posix does not make a put
+  /// one-sided in 1.13. Lanes of an endpoint, from ucp_ep_print_info (the only source in 1.13): "lane[0]: 1:tcp/lo.0 md[1]
+  /// -> ... am am_bw#0".
   static void path_facts(ucp_ep_h ep, std::map<std::string, std::string>& facts) {
     char* text = nullptr;
     std::size_t bytes = 0;
@@ -635,7 +658,7 @@ class UcxEngine {
       if (const auto index = device.find(':'); index != std::string::npos) device.erase(0, index + 1);
       facts["lane." + line.substr(lane + 5, line.find(']', lane) - lane - 5)] =
           device + " " + uses.substr(0, uses.find_last_not_of(' ') + 1);
-      if (uses.find("rma") != std::string::npos && direct.empty()) direct = device;
+      if (uses.find("rma#") != std::string::npos && direct.empty()) direct = device;
       if (uses.find(" am") != std::string::npos && messages.empty()) messages = device;
     }
     facts["transport"] = !direct.empty() ? direct : messages;

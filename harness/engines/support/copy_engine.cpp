@@ -213,6 +213,7 @@ std::int32_t CopyEngine::poll(std::uint64_t handle, kvcts_progress& progress) {
 std::int32_t CopyEngine::advance(Request& request) {
   std::uint64_t budget = bytes_a_round;
   while (request.next < request.moves.size()) {
+    if (request.next == request.moves.size() / 2 && request.within == 0) at(Stage::midway);
     const Move& move = request.moves[request.next];
     const std::uint64_t part = std::min(budget, move.bytes - request.within);
     if (part > 0) std::memmove(move.to + request.within, move.from + request.within, part);

@@ -73,7 +73,7 @@ class CopyEngine {
   virtual std::map<std::string, std::string> facts();
 
  protected:
-  enum class Stage { open, registration, connect, transfer, complete };
+  enum class Stage { open, registration, connect, transfer, midway, complete };
   /// Entered at each call; fixtures misbehave here.
   virtual void at(Stage) {}
   /// Looks at a prepared list before it is used; fixtures change it here.

@@ -1,0 +1,327 @@
+// Engine fixture: engine shm that misbehaves on purpose, in one named way, so that the watchdog, the checker and the
+// diagnoser can be shown to notice. Options:
+//   fault     a row of one of the two tables below; absent: none
+//   phase     open | register | connect | transfer | midway | complete: when a fault of the process strikes (default
+//   transfer).
+//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet told
+//   side      producer | consumer | any: whose agent misbehaves (default any)
+//   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
+//   delay_ms  of late_write and sleep (default 75)
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "engines/support/shared_memory.hpp"
+
+namespace kvcts::engines {
+namespace {
+
+struct Knobs {
+  std::uint64_t bytes{0};
+  std::chrono::milliseconds delay{75};
+};
+
+// ---- faults of the process: what strikes at a phase
+// -------------------------------------------------------------------------
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) pause();
+}
+
+void spin(const Knobs&) {
+  std::atomic<std::uint64_t> rounds{0};
+  for (;;) rounds.fetch_add(1, std::memory_order_relaxed);
+}
+
+void sleep_in_read(const Knobs&) {
+  int ends[2];
+  if (pipe(ends) != 0) throw Failure{KVCTS_E_NO_RESOURCES, "pipe"};
+  char byte = 0;
+  while (read(ends[0], &byte, 1) < 0) {  // nobody writes: only a signal ends it
+  }
+}
+
+void ignore_sigterm(const Knobs&) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  sleep_for_ever();
+}
+
+void fork_escape(const Knobs&) {
+  const pid_t child = fork();
+  if (child != 0) return;
+  setsid();  // out of the group and session that a watchdog might kill
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, SIG_IGN);
+  sleep_for_ever();
+}
+
+void fork_escape_and_hang(const Knobs& knobs) {
+  fork_escape(knobs);
+  sleep_for_ever();
+}
+
+void stop_itself(const Knobs&) { raise(SIGSTOP); }
+
+void flood_stdout(const Knobs& knobs) {
+  std::string page(65536, '#');
+  for (std::size_t at = 79; at < page.size(); at += 80) page[at] = '\n';
+  const bool endless = knobs.bytes == 0;
+  for (std::uint64_t written = 0; endless || written < knobs.bytes; written += page.size()) {
+    std::size_t sent = 0;
+    while (sent < page.size()) {
+      const auto part = write(STDOUT_FILENO, page.data() + sent, page.size() - sent);
+      if (part < 0 && errno != EINTR && errno != EAGAIN) return;
+      if (part > 0) sent += static_cast<std::size_t>(part);
+    }
+  }
+}
+
+void eat_memory(const Knobs& knobs) {
+  constexpr std::uint64_t step = 16u << 20;
+  for (std::uint64_t eaten = 0; eaten < knobs.bytes; eaten += step) {
+    void* meal = mmap(nullptr, step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (meal == MAP_FAILED) {
+      std::fprintf(stderr, "fixture: no more memory after %llu MiB\n", static_cast<unsigned long long>(eaten >> 20));
+      std::abort();  // as an uncaught std::bad_alloc would
+    }
+    std::memset(meal, 0x5a, step);
+  }
+}
+
+void segv(const Knobs&) {
+  volatile int* volatile nowhere = nullptr;
+  *nowhere = 1;
+}
+
+void abrt(const Knobs&) { std::abort(); }
+
+void bus(const Knobs&) {
+  // A page of a mapping beyond the end of its file.
+  const int file = memfd_create("kvcts-bus", MFD_CLOEXEC);
+  auto* page = static_cast<volatile char*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  page[0] = 1;
+}
+
+void exit0(const Knobs&) { _exit(0); }
+
+/// Writes nonsense on every stream socket of this process: one of them is the channel to the suite.
+void garbage(const Knobs&) {
+  constexpr std::string_view nonsense = "\xff\xff\xff\x7fthis is not a frame {\"op\": \x01\x02\x03";
+  for (int fd = 3; fd < 1024; ++fd) {
+    int domain = 0, type = 0;
+    socklen_t length = sizeof domain;
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0 || domain != AF_UNIX) continue;
+    length = sizeof type;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_STREAM) continue;
+    [[maybe_unused]] const auto sent = send(fd, nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
+  }
+}
+
+void sleep_a_while(const Knobs& knobs) { std::this_thread::sleep_for(knobs.delay); }
+
+void refuse(const Knobs&) { throw Failure{KVCTS_E_NOT_SUPPORTED, "refused on purpose", 4711}; }
+
+struct ProcessFault {
+  std::string_view name;
+  void (*strike)(const Knobs&);
+};
+constexpr std::array<ProcessFault, 15> process_faults{{{"spin", spin},
+                                                       {"sleep_in_read", sleep_in_read},
+                                                       {"ignore_sigterm", ignore_sigterm},
+                                                       {"fork_escape", fork_escape},
+                                                       {"fork_escape_and_hang", fork_escape_and_hang},
+                                                       {"sigstop", stop_itself},
+                                                       {"flood_stdout", flood_stdout},
+                                                       {"eat_memory", eat_memory},
+                                                       {"segv", segv},
+                                                       {"abrt", abrt},
+                                                       {"bus", bus},
+                                                       {"exit0", exit0},
+                                                       {"garbage", garbage},
+                                                       {"sleep", sleep_a_while},
+                                                       {"refuse", refuse}}};
+
+// ---- faults of the data: what becomes of a list of moves, or of the bytes once it is done
+// ------------------------------------
+
+using Moves = std::vector<Move>;
+
+void halve(Moves& moves) {
+  std::uint64_t left = 0;
+  for (const auto& move : moves) left += move.bytes;
+  left /= 2;
+  for (auto& move : moves) {
+    move.bytes = std::min(move.bytes, left);
+    left -= move.bytes;
+  }
+}
+
+void drop_all(Moves& moves) { moves.clear(); }
+
+void skip_last(Moves& moves) {
+  if (!moves.empty()) moves.pop_back();
+}
+
+void overrun(Moves& moves) {
+  const auto last = std::max_element(moves.begin(), moves.end(),
+                                     [](const Move& a, const Move& b) { return a.to + a.bytes < b.to + b.bytes; });
+  if (last != moves.end()) ++last->bytes;
+}
+
+/// Every move takes the bytes of the next one; a single move swaps its halves.
+void wrong_source(Moves& moves) {
+  std::erase_if(moves, [](const Move& move) { return move.bytes == 0; });
+  if (moves.size() == 1) {
+    const Move whole = moves[0];
+    const std::uint64_t half = whole.bytes / 2;
+    moves = {{whole.to, whole.from + half, half}, {whole.to + half, whole.from, half}};
+    return;
+  }
+  const Moves right = moves;
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const Move& next = right[(i + 1) % right.size()];
+    moves[i].from = next.from;
+    moves[i].bytes = std::min(moves[i].bytes, next.bytes);
+  }
+}
+
+void flip_bit(std::span<const Move> moves) {
+  if (moves.empty()) return;
+  const Move& move = moves[moves.size() / 2];
+  if (move.bytes > 0) move.to[move.bytes / 2] ^= std::byte{0x10};
+}
+
+void touch_source(std::span<const Move> moves) {
+  if (moves.empty() || moves[0].bytes == 0) return;
+  const_cast<std::byte*>(moves[0].from)[0] ^= std::byte{0x01};
+}
+
+struct DataFault {
+  std::string_view name;
+  void (*edit)(Moves&);                  ///< before anything moves
+  void (*after)(std::span<const Move>);  ///< when all has moved
+};
+constexpr std::array<DataFault, 7> data_faults{{{"partial", halve, nullptr},
+                                                {"nothing", drop_all, nullptr},
+                                                {"skip_last", skip_last, nullptr},
+                                                {"overrun", overrun, nullptr},
+                                                {"wrong_source", wrong_source, nullptr},
+                                                {"flip_bit", nullptr, flip_bit},
+                                                {"touch_source", nullptr, touch_source}}};
+
+template <class Rows>
+auto find(const Rows& rows, std::string_view name) -> decltype(rows.data()) {
+  for (const auto& row : rows) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+class FixtureEngine final : public SharedMemoryEngine {
+ public:
+  static constexpr const char* engine_name = "fixture";
+  static const char* engine_version() { return "1"; }
+
+  explicit FixtureEngine(const OpenArgs& args) : SharedMemoryEngine(engine_name, args) {
+    const std::string fault = args.take("fault", "");
+    const std::string phase = args.take("phase", "transfer");
+    const std::string side = args.take("side", "any");
+    knobs_.delay = std::chrono::milliseconds(args.take_number("delay_ms", 75));
+    knobs_.bytes = args.take_number("bytes", fault == "eat_memory" ? 4ull << 30 : 64ull << 20);
+    args.finish();
+    stage_ = stage_of(phase);
+    if (side != "any" && side != "producer" && side != "consumer") {
+      throw Failure{KVCTS_E_INVALID, "side is \"" + side + "\", expected producer, consumer or any"};
+    }
+    const bool mine = side == "any" || (side == "producer") == (args.role == KVCTS_ROLE_PRODUCER);
+    process_ = find(process_faults, fault);
+    data_ = find(data_faults, fault);
+    late_ = fault == "late_write";
+    never_ = fault == "never_complete";
+    if (!fault.empty() && process_ == nullptr && data_ == nullptr && !late_ && !never_) {
+      throw Failure{KVCTS_E_INVALID, "there is no fault \"" + fault + "\"; the list is in the engine's source, fixture.cpp"};
+    }
+    if (!mine) {
+      process_ = nullptr;
+      data_ = nullptr;
+      late_ = never_ = false;
+    }
+    at(Stage::open);
+  }
+
+ protected:
+  void at(Stage stage) override {
+    if (process_ != nullptr && stage == stage_) process_->strike(knobs_);
+  }
+
+  void edit(Moves& moves) override {
+    if (data_ != nullptr && data_->edit != nullptr) data_->edit(moves);
+    // So that "midway" is in the middle of the bytes, also of a list of one.
+    if (stage_ == Stage::midway && moves.size() == 1 && moves[0].bytes > 1) {
+      const Move whole = moves[0];
+      const std::uint64_t half = whole.bytes / 2;
+      moves = {{whole.to, whole.from, half}, {whole.to + half, whole.from + half, whole.bytes - half}};
+    }
+  }
+
+  bool may_complete(std::span<const Move> moves) override {
+    if (data_ != nullptr && data_->after != nullptr) data_->after(moves);
+    if (late_) write_late(moves);
+    return !never_;
+  }
+
+  RemoteRegion read_region(BlobReader& blob, Reach& reach) override {
+    RemoteRegion region = SharedMemoryEngine::read_region(blob, reach);
+    if (late_) kept_.push_back(region.mapping);  // the late thread writes through it
+    return region;
+  }
+
+ private:
+  static Stage stage_of(const std::string& phase) {
+    constexpr std::array<std::pair<std::string_view, Stage>, 6> rows{{{"open", Stage::open},
+                                                                      {"register", Stage::registration},
+                                                                      {"connect", Stage::connect},
+                                                                      {"transfer", Stage::transfer},
+                                                                      {"midway", Stage::midway},
+                                                                      {"complete", Stage::complete}}};
+    for (const auto& [name, stage] : rows) {
+      if (name == phase) return stage;
+    }
+    throw Failure{KVCTS_E_INVALID,
+                  "phase is \"" + phase + "\", expected open, register, connect, transfer, midway or complete"};
+  }
+
+  /// 64 bytes at the end of the last move, changed after the request was told complete.
+  void write_late(std::span<const Move> moves) const {
+    if (moves.empty()) return;
+    const Move& last = moves.back();
+    const std::uint64_t bytes = std::min<std::uint64_t>(64, last.bytes);
+    std::byte* where = last.to + (last.bytes - bytes);
+    std::thread([where, bytes, delay = knobs_.delay, kept = kept_] {
+      std::this_thread::sleep_for(delay);
+      for (std::uint64_t i = 0; i < bytes; ++i) where[i] ^= std::byte{0xff};
+    }).detach();
+  }
+
+  Knobs knobs_;
+  Stage stage_{Stage::transfer};
+  const ProcessFault* process_{nullptr};
+  const DataFault* data_{nullptr};
+  bool late_{false}, never_{false};
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+}  // namespace
+}  // namespace kvcts::engines
+
+extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t host_abi) {
+  return kvcts::engines::table<kvcts::engines::FixtureEngine>(host_abi);
+}
