@@ -183,7 +183,7 @@ std::string template_from_name(std::string_view name);
 
 /// What is known beside a shape. Absent = unknown.
 struct Facts {
-  std::optional<std::int64_t> layers, blocks, block_size, heads, head_dim;
+  std::optional<std::int64_t> layers{}, blocks{}, block_size{}, heads{}, head_dim{};
 };
 struct Reading {
   std::string letters;                ///< one group of letters a dim, e.g. "K B N H C", "B K N H C", "B N HC"

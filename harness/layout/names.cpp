@@ -195,6 +195,7 @@ std::optional<std::string> from_lmcache(std::string_view name) {
     if (token == tokens.end()) return std::nullopt;
     out = append(out, token->letters);
   }
+  if (!out.ends_with('C')) return std::nullopt;  // every format ends in HS or CS
   return out;
 }
 
@@ -238,9 +239,12 @@ std::string near_names(std::string_view name) {
   const auto consider = [&](std::string_view known) { all.emplace_back(distance(name, known), known); };
   for (auto n : vllm_names) consider(n);
   for (auto n : lmcache_names) consider(n);
-  for (const Alias& a : kvbm_names) consider(a.name);
+  for (const Alias& a : kvbm_names) {
+    for (auto n : split(a.name, "/")) consider(n);
+  }
   for (const Alias& a : flashinfer_names) consider(a.name);
   std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   std::string out;
   for (std::size_t i = 0; i < 4; ++i) out += (i > 0 ? ", " : "") + std::string(all[i].second);
   return out;
