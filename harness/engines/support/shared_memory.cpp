@@ -100,6 +100,9 @@ Mapping::Mapping(int descriptor, std::uint64_t bytes, bool writable) : bytes_(by
   void* start = mmap(nullptr, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, descriptor, 0);
   if (start == MAP_FAILED) throw system_failure(KVCTS_E_NO_RESOURCES, "mmap of " + std::to_string(bytes) + " bytes");
   data_ = static_cast<std::byte*>(start);
+  // One call instead of a page fault for every 4 KiB of the transfer. Kernels before 5.14 do not know it: then the faults
+  // come.
+  if (writable) madvise(start, bytes, MADV_POPULATE_WRITE);
 }
 Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
