@@ -153,6 +153,10 @@ json executed_fields(const ResolvedCase& c, bool with_arch) {
   out["misalign"] = c.misalign;
   out["settle_ms"] = c.settle_ms;
   out["deadline_ms"] = c.deadline_ms;
+  out["content"] = {{"kind", c.content.kind}};
+  if (c.content.kind != "tags") {
+    out["content"].update({{"producer", c.content.producer}, {"consumer", c.content.consumer}, {"digest", c.content.digest}});
+  }
   if (!with_arch) out.erase("arch");
   return out;
 }
@@ -183,6 +187,7 @@ json to_json(const ResolvedCase& c) {
   out["id"] = c.id;
   out["title"] = c.title;
   out["facts"] = c.facts;
+  out["content"]["folder"] = c.content.folder;
   out["expected"] = json::array();
   for (const auto& e : c.expected) out["expected"].push_back(expected_to_json(e));
   return out;
@@ -227,6 +232,10 @@ ResolvedCase case_from_json(const json& in) {
   c.settle_ms = in.value("settle_ms", c.settle_ms);
   c.guard_bytes = in.value("guard", c.guard_bytes);
   c.misalign = in.value("misalign", c.misalign);
+  if (auto it = in.find("content"); it != in.end()) {
+    c.content = {it->value("kind", "tags"), it->value("folder", ""), it->value("producer", ""), it->value("consumer", ""),
+                 it->value("digest", "")};
+  }
   c.facts = in.value("facts", json::object());
   return c;
 }

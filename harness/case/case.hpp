@@ -84,6 +84,15 @@ struct ReaderSpec {
   nlohmann::json options = nlohmann::json::object();
 };
 
+/// Where the content comes from. "tags": tag/1, checked by the oracle. "golden": the producer's bytes and the consumer's expected bytes
+/// are golden tensors (HDF5, written by the independent generator); the oracle is not asked.
+struct ContentSpec {
+  std::string kind{"tags"};
+  std::string folder;                      ///< of the golden files; a place, so not part of any digest
+  std::string producer, consumer;          ///< layouts whose golden tensors are taken
+  std::string digest;                      ///< of both contents, from the manifest
+};
+
 struct ResolvedCase {
   std::string id;
   std::string title;
@@ -92,6 +101,7 @@ struct ResolvedCase {
   std::string op{"write"};                 ///< "write": the producer pushes; "read": the consumer pulls
   std::uint64_t seed{1};
   int passes{1};                           ///< deciding passes (kernels::deciding_passes)
+  ContentSpec content;
   std::vector<Group> groups;
   ConnectorSpec connector;
   EngineSpec engine;

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "golden/golden.hpp"
 #include "kernels/tag.hpp"
 
 namespace kvcts {
@@ -241,6 +242,42 @@ std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& mo
   return out;
 }
 
+// ---- golden content ------------------------------------------------------------------------------------------------
+
+// The numbers of a golden case are those of its tensors: geometry, tokens, block table, seed.
+golden::GoldenTensor golden_tensor(const std::filesystem::path& folder, const std::string& layout, const std::string& dtype) {
+  const auto manifest = golden::read_manifest(folder);
+  const auto file = golden::file_of(manifest, layout);
+  if (file != manifest.files.end() && file->second.dtypes.contains(dtype)) return golden::load(folder, layout, dtype);
+  fail("content golden: there is no golden tensor of layout " + layout + " in " + dtype + "; make it with golden/generate.py");
+}
+
+void use_golden(CaseSpec& spec, ContentSpec& content, const catalogue::Catalogue& catalogue) {
+  const auto folder = catalogue.directory().parent_path() / "golden";
+  const auto name_of = [&](const SideSpec& side) {
+    return !side.layout.empty() ? side.layout : side.backend.empty() ? std::string() : catalogue.backends().at(side.backend).layout;
+  };
+  content = {"golden", folder.string(), name_of(spec.producer), name_of(spec.consumer), ""};
+  const auto p = golden_tensor(folder, content.producer, spec.dtype), q = golden_tensor(folder, content.consumer, spec.dtype);
+  if (!(p.geometry == q.geometry) || p.tokens != q.tokens || p.block_table != q.block_table || p.seed != q.seed) {
+    fail("content golden: the golden tensors of " + content.producer + " (" + p.geometry_name + ") and " + content.consumer + " (" +
+         q.geometry_name + ") were made with different numbers; pair layouts of one geometry");
+  }
+  if (spec.producer.tp != 1 || spec.consumer.tp != 1 || !spec.groups.empty() || spec.producer.block_size || spec.consumer.block_size) {
+    fail("content golden: golden tensors have one rank, one group and their own block size; leave tp, groups and block_size out");
+  }
+  const auto& g = p.geometry;
+  spec.geometry_values = {{"layers", g.layers}, {"blocks", g.blocks}, {"block_size", g.block_size}, {"heads", g.heads},
+                          {"head_dim", g.head_dim}, {"v_head_dim", g.v_head_dim}, {"kv", g.kv}, {"tokens", p.tokens}};
+  const std::vector<std::int64_t> table(p.block_table.begin(), p.block_table.end());
+  spec.requests = {{p.tokens, p.generation, true, table, table}};
+  spec.seed = p.seed;
+  const auto manifest = golden::read_manifest(folder);
+  for (const auto& layout : {content.producer, content.consumer}) {
+    content.digest += golden::file_of(manifest, layout)->second.dtypes.at(spec.dtype) + " ";
+  }
+}
+
 // ---- passes --------------------------------------------------------------------------------------------------------
 
 // Elements of a plane that lie together along channels: what code under test can move at the least.
@@ -258,7 +295,7 @@ int passes_of(const ResolvedCase& c) {
     for (const auto* side : {&group.producer, &group.consumer}) {
       for (const auto& plane : side->ranks.at(0).truth.planes) {
         if (plane.component == layout::Component::global_scale) continue;
-        passes = std::max(passes, kernels::deciding_passes(plane.dtype, contiguous_channels(plane)));
+        passes = std::max(passes, kernels::deciding_passes(plane.dtype, contiguous_channels(plane), plane.component));
       }
     }
   }
@@ -288,8 +325,10 @@ constexpr std::int64_t default_deadline_ms = 20000;
 
 }  // namespace
 
-ResolvedCase resolve(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
+ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogue) {
+  CaseSpec spec = given;
   ResolvedCase c;
+  if (spec.content == "golden") use_golden(spec, c.content, catalogue);
   c.id = spec.id;
   c.title = spec.title;
   c.arch = spec.arch;
@@ -330,7 +369,7 @@ ResolvedCase resolve(const CaseSpec& spec, const catalogue::Catalogue& catalogue
     c.copies.push_back({region_index(c, Side::producer, copy.from), copy.from_offset, region_index(c, Side::consumer, copy.to),
                         copy.to_offset, copy.bytes});
   }
-  c.passes = passes_of(c);
+  c.passes = c.content.kind == "golden" ? 1 : passes_of(c);  // a golden tensor is one content
   c.expected = spec.expected;
   if (c.expected.empty()) c.expected.push_back({});
   c.deadline_ms.fill(default_deadline_ms);

@@ -34,7 +34,7 @@ constexpr std::size_t shown = 8;  // wrong places kept for people
 
 }  // namespace
 
-OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)) {
+OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_(make_content(case_)) {
   const auto add = [&](const RegionRef& region) {
     File file;
     file.region = region;
@@ -79,12 +79,11 @@ json OpenCase::fill(int pass) {
   const auto start = now_ns();
   pass_ = pass;
   std::int64_t bytes = 0;
-  before_.clear();
   for (auto& f : files_) {
     if (f.region.group < 0) {
       kernels::fill_poison(oracle::output_key(case_), 0, f.bytes());
     } else {
-      oracle::write_initial(case_, f.region, pass, f.bytes());
+      content_->write_initial(f.region, pass, f.bytes());
     }
     bytes += f.shape.size;
   }
@@ -111,7 +110,7 @@ void OpenCase::note_wrong(const File& file, std::int64_t offset, std::span<const
 void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
   const auto& f = files_[index];
   scratch_.resize(f.bytes().size());
-  oracle::write_expected(case_, f.region, pass_, scratch_);
+  content_->write_expected(f.region, pass_, scratch_);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
   wrong.bytes += d.wrong_bytes;
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
@@ -120,12 +119,12 @@ void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
 void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong) {
   const auto& f = files_[index];
   scratch_.resize(f.bytes().size());
-  oracle::write_expected(case_, f.region, pass_, scratch_);
+  content_->write_expected(f.region, pass_, scratch_);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
   if (d.wrong_bytes == 0) return;
   // The tail of a request's last block is nobody's: a connector that moves whole blocks may bring the producer's tail along.
   alternative_ = scratch_;
-  if (!oracle::write_whole_block_alternative(case_, f.region, producer_files, alternative_)) {
+  if (!content_->tail_is_free() || !oracle::write_whole_block_alternative(case_, f.region, producer_files, alternative_)) {
     wrong.bytes += d.wrong_bytes;
     for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
     return;
@@ -157,8 +156,8 @@ std::string OpenCase::state_of_data() const {
     const auto& f = files_[i];
     before.resize(f.bytes().size());
     expected.resize(f.bytes().size());
-    oracle::write_initial(case_, f.region, pass_, before);
-    oracle::write_expected(case_, f.region, pass_, expected);
+    content_->write_initial(f.region, pass_, before);
+    content_->write_expected(f.region, pass_, expected);
     for (std::size_t b = 0; b < before.size(); ++b) {
       if (before[b] != expected[b]) {
         ++to_change;
@@ -184,8 +183,8 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, const json& events)
     const auto& f = files_[producers_ + i];
     before[i].resize(f.bytes().size());
     expected[i].resize(f.bytes().size());
-    oracle::write_initial(case_, f.region, pass_, before[i]);
-    oracle::write_expected(case_, f.region, pass_, expected[i]);
+    content_->write_initial(f.region, pass_, before[i]);
+    content_->write_expected(f.region, pass_, expected[i]);
     scene.consumer.emplace_back(f.bytes());
     scene.consumer_before.emplace_back(before[i]);
     scene.consumer_expected.emplace_back(expected[i]);
@@ -214,7 +213,7 @@ json OpenCase::compare(const json& request) {
       compare_consumer(i, producer_files, target);
     } else {
       scratch_.resize(f.bytes().size());
-      oracle::write_initial(case_, f.region, pass_, scratch_);
+      content_->write_initial(f.region, pass_, scratch_);
       const auto d = kernels::compare(f.bytes(), scratch_, shown);
       target.bytes += d.wrong_bytes;
       for (auto offset : d.first) note_wrong(f, offset, scratch_, target);

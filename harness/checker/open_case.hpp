@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "case/case.hpp"
 #include "case/result.hpp"
+#include "checker/content.hpp"
 #include "oracle/oracle.hpp"
 #include "process/memory_file.hpp"
 
@@ -49,12 +51,12 @@ class OpenCase {
   Diagnosis name_the_cause(std::int64_t wrong_bytes, const nlohmann::json& events);
   std::uint64_t digest_all() const;
 
-  ResolvedCase case_;
+  const ResolvedCase case_;
+  std::unique_ptr<Content> content_;
   int pass_{0};
   std::vector<File> files_;                 ///< producer, consumer, output
   std::size_t producers_{0}, consumers_{0};
   std::vector<std::uint8_t> scratch_, alternative_;
-  std::vector<std::uint64_t> before_;       ///< digests per consumer file before the transfer
   std::uint64_t compared_{0};
 };
 

@@ -1,0 +1,25 @@
+// What a case's memory holds before and after: the oracle's tags, or golden tensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "case/case.hpp"
+
+namespace kvcts::checker {
+
+class Content {
+ public:
+  virtual ~Content() = default;
+  /// Whole memory files, guards included.
+  virtual void write_initial(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
+  virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
+  /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle::write_whole_block_alternative).
+  virtual bool tail_is_free() const = 0;
+};
+
+/// `resolved` must outlive the content. Throws golden::Error when a golden tensor cannot be read.
+std::unique_ptr<Content> make_content(const ResolvedCase& resolved);
+
+}  // namespace kvcts::checker
