@@ -1,20 +1,30 @@
 #!/usr/bin/env python3
 """Random layouts, made by NumPy and by the C++: a differential test of template, map, tags and poison.
 
-    fuzz_layouts.py FOLDER [--count N] [--seed S]   writes FOLDER/cases and FOLDER/golden (nothing else may be in FOLDER)
-    KVCTS_GOLDEN_FOLDER=FOLDER/golden kvcts_golden_test --gtest_filter=Verify.Every*
+    fuzz_layouts.py [--count N] [--seed S] [--keep FOLDER] [--test kvcts_golden_test]
+
+Makes N layouts with the plan's geometries and the repository's dtypes; the test program compares each tensor with its own, bit for bit.
 """
 
 import argparse
+import contextlib
+import io
+import os
 import random
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import generate  # noqa: E402
+try:
+    import generate  # noqa: E402
+except ImportError as missing:
+    print(f"SKIPPED: {sys.executable} lacks a package ({missing}); install golden/requirements.txt")
+    sys.exit(77)
 
 
 def axes(rng, allowed):
@@ -70,22 +80,37 @@ def region(rng):
     return head + " ".join(outer) + " { " + " ; ".join(inside) + " }"
 
 
+def make(folder, rng, count):
+    """A catalogue of random layouts and its golden files. Returns how many layouts some dtype fits."""
+    (folder / "cases" / "layouts").mkdir(parents=True)
+    (folder / "golden").mkdir()
+    shutil.copytree(HERE.parent / "cases" / "dtypes", folder / "cases" / "dtypes")
+    shutil.copy(HERE / "plan.yaml", folder / "golden")
+    for i in range(count):
+        text = region(rng)
+        (folder / "cases" / "layouts" / f"f{i}.yaml").write_text(f'layout: f{i}\ntitle: fuzz\ntemplate: "{text}"\n')
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        generate.main(["--golden", str(folder / "golden"), "--cases", str(folder / "cases")])
+    return len(list((folder / "golden").glob("*.h5")))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dtypes", type=Path, default=HERE.parent / "cases" / "dtypes")
+    parser.add_argument("--keep", type=Path, help="a new folder for what is made; default: a temporary one")
+    parser.add_argument("--test", help="kvcts_golden_test; default: $KVCTS_BINARY_DIR/bin/kvcts_golden_test")
     options = parser.parse_args()
-    rng = random.Random(options.seed)
-    (options.folder / "cases" / "layouts").mkdir(parents=True)
-    (options.folder / "golden").mkdir()
-    shutil.copytree(options.dtypes, options.folder / "cases" / "dtypes")
-    shutil.copy(HERE / "plan.yaml", options.folder / "golden")
-    for i in range(options.count):
-        text = region(rng)
-        (options.folder / "cases" / "layouts" / f"f{i}.yaml").write_text(f'layout: f{i}\ntitle: fuzz\ntemplate: "{text}"\n')
-    return generate.main(["--golden", str(options.folder / "golden"), "--cases", str(options.folder / "cases")])
+    program = options.test or os.path.join(os.environ["KVCTS_BINARY_DIR"], "bin", "kvcts_golden_test")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch) / "fuzz"
+        made = make(folder, random.Random(options.seed), options.count)
+        print(f"{options.count} random layouts, seed {options.seed}: {made} files")
+        if made < options.count // 2:
+            print("too few of them hold any dtype; is the generator broken?")
+            return 1
+        environment = dict(os.environ, KVCTS_GOLDEN_FOLDER=str(folder / "golden"))
+        return subprocess.run([program, "--gtest_filter=Verify.EveryTensor*"], env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

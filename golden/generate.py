@@ -4,7 +4,7 @@
     generate.py                    adds a golden file for each layout of cases/layouts that has none
     generate.py --check [NAME...]  makes the content again and compares digests; exit status 1 where they differ
     generate.py --list             every layout x dtype: golden, missing, or why it cannot be
-    generate.py --replace NAME     rewrites one file and prints which digests change
+    generate.py --replace NAME     makes golden layouts again and prints which digests change
 """
 
 import argparse
@@ -21,21 +21,24 @@ from kvgold import h5file  # noqa: E402
 
 
 def selected(store, names):
-    unknown = [n for n in names if n not in store.layouts and f"{n}.h5" not in store.manifest["files"]]
-    if unknown:
-        raise GoldenError(f"no layout '{unknown[0]}'; known: {' '.join(store.layouts)}")
+    known = set(store.layouts) | {n for e in store.manifest["files"].values() for n in e["layouts"]}
+    for name in names:
+        if name not in known:
+            raise GoldenError(f"no layout '{name}'; known: {' '.join(sorted(known))}")
     return names or sorted(store.layouts)
 
 
 def add(store, names):
     status = 0
     for name in selected(store, names):
-        if (store.golden / f"{name}.h5").exists() and f"{name}.h5" in store.manifest["files"] and not names:
+        file = store.file_of(name)
+        if file and (store.golden / file).exists() and not names:
             continue
         try:
             made = store.make(name)
-            store.write(name, made)
-            print(f"{name}.h5: {len(made.dtypes)} dtypes, {(store.golden / f'{name}.h5').stat().st_size} bytes")
+            file = store.add(name, made)
+            size = f"{(store.golden / file).stat().st_size} bytes" if file == f"{name}.h5" else f"the same as {file}"
+            print(f"{name}: {len(made.dtypes)} dtypes, {size}")
         except GoldenError as error:
             print(f"generate.py: {error}", file=sys.stderr)
             status = 1
@@ -43,28 +46,32 @@ def add(store, names):
 
 
 def replace(store, names):
-    for name in selected(store, names):
-        made = store.make(name)
-        exists = (store.golden / f"{name}.h5").exists()
-        before = store.digests(name) if exists else {}
-        lines = difference(before, {p: h5file.digest(a) for p, a in made.arrays.items()})
-        print(f"{name}.h5: " + (f"{len(lines)} data sets change" if lines else "content is the same"))
+    made = {name: store.make(name) for name in selected(store, names)}
+    for name, new in made.items():
+        file = store.file_of(name)
+        before = store.digests(file) if file and (store.golden / file).exists() else {}
+        lines = difference(before, {p: h5file.digest(a) for p, a in new.arrays.items()})
+        print(f"{name}: " + (f"{len(lines)} data sets change" if lines else "content is the same"))
         print("".join(f"  {line}\n" for line in lines), end="")
-        store.write(name, made, replace=True)
+        if not new.arrays:
+            raise GoldenError(f"{name}: no dtype of the catalogue fits at any geometry of plan.yaml; --list says why")
+    store.remove(names)
+    for name, new in made.items():
+        print(f"{name}: now in {store.add(name, new)}")
     return 0
 
 
 def check(store, names, as_json):
-    files = sorted({Path(f).stem for f in store.manifest["files"]} | {p.stem for p in store.golden.glob("*.h5")}) if not names else names
     selected(store, names)
+    files = {store.file_of(n) or f"{n}.h5" for n in names} or set(store.manifest["files"]) | {p.name for p in store.golden.glob("*.h5")}
     report = {"versions": h5file.versions(), "files": {}, "missing": []}
-    for name in files:
+    for file in sorted(files):
         try:
-            report["files"][name] = store.check(name)
+            report["files"][file] = store.check(file)
         except (GoldenError, OSError, ValueError, KeyError) as error:
-            report["files"][name] = [f"{name}.h5: {' '.join(str(error).split())}"]
+            report["files"][file] = [f"{file}: {' '.join(str(error).split())}"]
     if not names:
-        report["missing"] = [n for n in sorted(store.layouts) if n not in report["files"] and store.make(n).arrays]
+        report["missing"] = [n for n in sorted(store.layouts) if not store.file_of(n) and store.make(n).arrays]
     faults = sum(len(f) for f in report["files"].values())
     if as_json:
         print(json.dumps(report, indent=1))
@@ -81,7 +88,7 @@ def show(store, as_json):
     rows = []
     for name in sorted(store.layouts):
         made = store.make(name)
-        have = store.manifest["files"].get(f"{name}.h5", {}).get("dtypes", [])
+        have = store.manifest["files"].get(store.file_of(name), {}).get("dtypes", [])
         rows += [(name, d, "golden" if d in have else "missing", "" if d in have else "run generate.py") for d in made.dtypes]
         rows += [(name, d, "not possible", reason) for d, reason in made.refused.items()]
     rows += [(name, "*", "unreadable", reason) for name, reason in store.unreadable.items()]
@@ -100,7 +107,7 @@ def main(arguments=None):
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--check", action="store_true", help="compare the files with content made now")
     action.add_argument("--list", action="store_true", help="say for every layout x dtype whether it is golden, and why not")
-    action.add_argument("--replace", action="store_true", help="rewrite the named files, printing what changes")
+    action.add_argument("--replace", action="store_true", help="make the named layouts again, printing what changes")
     parser.add_argument("--json", action="store_true", help="machine-readable --check and --list")
     parser.add_argument("--golden", default=str(HERE), help="folder of plan.yaml, MANIFEST.json and the files")
     parser.add_argument("--cases", default=str(HERE.parent / "cases"), help="the catalogue")

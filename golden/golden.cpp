@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <tuple>
 
 #include "golden/child.hpp"
 #include "golden/sha256.hpp"
@@ -148,6 +150,7 @@ GoldenPlane plane_of(const json& at, const std::function<Blob(const json&)>& blo
                     .records = {},
                     .blocked = attributes.at("blocked") != 0,
                     .first = attributes.at("first"),
+                    .step = attributes.at("step"),
                     .pool_shape = at.at("bit").at("shape"),
                     .allocation = {},
                     .bit = {}};
@@ -158,7 +161,7 @@ GoldenPlane plane_of(const json& at, const std::function<Blob(const json&)>& blo
   plane.records = records.as<Record>(record_kind);
   plane.bit = bit.as<std::int64_t>("<i8");
   plane.allocation = allocation.as<std::int16_t>("<i2");
-  if (plane.shape.size() != 5 || plane.pool_shape.size() != 6 || plane.first.size() != 6 ||
+  if (plane.shape.size() != 5 || plane.pool_shape.size() != 6 || plane.first.size() != 6 || plane.step.size() != 6 ||
       records.shape() != tags.shape() || bit.shape() != allocation.shape()) {
     throw Error(tags.path() + ": its shape does not agree with coordinates, bit and allocation beside it");
   }
@@ -182,7 +185,6 @@ layout::Scheme scheme_of(const json& attributes) {
 GoldenTensor tensor_of(const Dump& dump, const json& at, const ManifestFile& entry) {
   const json &root = dump.header.at("attributes"), &attributes = at.at("attributes"), &numbers = at.at("geometry");
   GoldenTensor tensor;
-  tensor.layout = root.at("layout");
   tensor.template_text = root.at("template");
   tensor.dtype = attributes.at("dtype");
   tensor.geometry_name = attributes.at("geometry");
@@ -233,13 +235,12 @@ GoldenTensor tensor_of(const Dump& dump, const json& at, const ManifestFile& ent
 std::vector<GoldenTensor> load_some(const fs::path& folder, std::string_view layout, const std::vector<std::string>& dtypes,
                                     const LoadOptions& options) {
   const Manifest manifest = read_manifest(folder);
-  const std::string name = std::string(layout) + ".h5";
-  const auto entry = manifest.files.find(name);
-  const fs::path file = folder / name;
+  const auto entry = file_of(manifest, layout);
   if (entry == manifest.files.end()) {
     throw Error("layout '" + std::string(layout) + "' has no golden file in " + (folder / "MANIFEST.json").string() +
                 "; generate.py --list says why");
   }
+  const fs::path file = folder / entry->first;
   for (const std::string& dtype : dtypes) {
     if (entry->second.dtypes.contains(dtype)) continue;
     std::string known;
@@ -255,6 +256,7 @@ std::vector<GoldenTensor> load_some(const fs::path& folder, std::string_view lay
     const Dump dump = read_in_child(file, bytes, dtypes, options);
     std::vector<GoldenTensor> tensors;
     for (const json& at : dump.header.at("dtypes")) tensors.push_back(tensor_of(dump, at, entry->second));
+    for (GoldenTensor& tensor : tensors) tensor.layout = layout;
     const std::size_t wanted = dtypes.empty() ? entry->second.dtypes.size() : dtypes.size();
     if (tensors.size() != wanted) {
       throw Error("expected " + std::to_string(wanted) + " dtypes, found " + std::to_string(tensors.size()));
@@ -275,8 +277,13 @@ std::vector<GoldenTensor> load_some(const fs::path& folder, std::string_view lay
 std::vector<GoldenEntry> list(const fs::path& folder) {
   std::vector<GoldenEntry> entries;
   for (const auto& [file, entry] : read_manifest(folder).files) {
-    for (const auto& [dtype, digest] : entry.dtypes) entries.push_back({entry.layout, dtype, entry.template_text, file});
+    for (const std::string& layout : entry.layouts) {
+      for (const auto& [dtype, digest] : entry.dtypes) entries.push_back({layout, dtype, entry.template_text, file});
+    }
   }
+  std::sort(entries.begin(), entries.end(), [](const GoldenEntry& a, const GoldenEntry& b) {
+    return std::tie(a.layout, a.dtype) < std::tie(b.layout, b.dtype);
+  });
   return entries;
 }
 
@@ -296,7 +303,8 @@ std::vector<std::vector<std::uint8_t>> tag_bits(const GoldenTensor& tensor) {
     const std::int64_t row = shape[4] * shape[5], slots = shape[2] * shape[3];
     for (std::size_t i = 0; i < plane.bit.size(); ++i) {
       const std::int64_t place = static_cast<std::int64_t>(i) / row % slots;
-      const std::int64_t block = plane.first[2] + place / shape[3], slot = plane.first[3] + place % shape[3];
+      const std::int64_t block = plane.first[2] + plane.step[2] * (place / shape[3]),
+                         slot = plane.first[3] + plane.step[3] * (place % shape[3]);
       if (plane.blocked && tensor.token_table.at(static_cast<std::size_t>(block * tensor.geometry.block_size + slot)) < 0)
         continue;
       auto& mask = masks.at(static_cast<std::size_t>(plane.allocation[i]));
@@ -320,7 +328,8 @@ std::string what_is_at(const GoldenTensor& tensor, int allocation, std::int64_t 
       }
       std::string words = plane.component + " of '" + plane.text + "':";
       constexpr std::array<const char*, 6> names{" layer ", " kv ", " block ", " slot ", " head ", " channel "};
-      for (std::size_t axis = 0; axis < 6; ++axis) words += names[axis] + std::to_string(plane.first[axis] + at[axis]);
+      for (std::size_t axis = 0; axis < 6; ++axis)
+        words += names[axis] + std::to_string(plane.first[axis] + plane.step[axis] * at[axis]);
       return words;
     }
   }

@@ -41,8 +41,8 @@ struct GoldenPlane {
   std::vector<std::int64_t> shape;
   std::vector<std::uint32_t> tags;
   std::vector<Record> records;
-  bool blocked{true};               ///< false: no block or slot axis (a global scale); always written, with token 0
-  std::vector<std::int64_t> first;  ///< coordinate of index 0 on each axis of pool_shape
+  bool blocked{true};                     ///< false: no block or slot axis (a global scale); always written, with token 0
+  std::vector<std::int64_t> first, step;  ///< coordinate of index 0, and from index to index, on each axis of pool_shape
   /// All elements of the pool, written or not, row-major [layer, kv, block, slot, head, channel]: where they start.
   std::vector<std::int64_t> pool_shape;
   std::vector<std::int16_t> allocation;

@@ -41,7 +41,8 @@ class Damaged : public testing::Test {
     }
     const json only = manifest["files"][file];
     manifest["files"] = {{file, only}};
-    layout = only["layout"];
+    layout = only["layouts"][0];
+    manifest["files"][file]["layouts"] = {layout};
     dtype = only["dtypes"].begin().key();
     bytes = read_file(golden_folder / file, 1 << 26);
     save(bytes);
@@ -125,7 +126,7 @@ TEST(Golden, TagsPlacesAndPoisonExplainEveryBit) {
         const Record r = p.records[i];
         std::int64_t at = 0;
         const std::array<std::int64_t, 6> who{r.layer, r.kv, r.block, r.slot, r.head, r.channel};
-        for (std::size_t axis = 0; axis < 6; ++axis) at = at * s[axis] + who[axis] - p.first[axis];
+        for (std::size_t axis = 0; axis < 6; ++axis) at = at * s[axis] + (who[axis] - p.first[axis]) / p.step[axis];
         ASSERT_EQ(p.tags[i], code_at(t, p, static_cast<std::size_t>(at)))
             << entry.layout << "/" << entry.dtype << " " << p.text;
       }
@@ -148,8 +149,8 @@ TEST(Golden, SaysWhatIsAtABit) {
   const GoldenTensor t = load(golden_folder, entry.layout, entry.dtype);
   const GoldenPlane& p = t.planes.front();
   const std::string words = what_is_at(t, p.allocation.back(), p.bit.back());
-  EXPECT_TRUE(has(words, "layer " + std::to_string(p.first[0] + p.pool_shape[0] - 1))) << words;
-  EXPECT_TRUE(has(words, "channel " + std::to_string(p.first[5] + p.pool_shape[5] - 1))) << words;
+  EXPECT_TRUE(has(words, "layer " + std::to_string(p.first[0] + p.step[0] * (p.pool_shape[0] - 1)))) << words;
+  EXPECT_TRUE(has(words, "channel " + std::to_string(p.first[5] + p.step[5] * (p.pool_shape[5] - 1)))) << words;
   EXPECT_EQ(what_is_at(t, 0, 8 * static_cast<std::int64_t>(t.allocations[0].bytes.size())), "padding");
 }
 

@@ -1,5 +1,6 @@
 #include "golden/manifest.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +21,12 @@ std::string read_file(const fs::path& path, std::int64_t limit) {
   return text;
 }
 
+std::map<std::string, ManifestFile>::const_iterator file_of(const Manifest& manifest, std::string_view layout) {
+  return std::find_if(manifest.files.begin(), manifest.files.end(), [&](const auto& file) {
+    return std::find(file.second.layouts.begin(), file.second.layouts.end(), layout) != file.second.layouts.end();
+  });
+}
+
 Manifest read_manifest(const fs::path& folder) {
   constexpr int known_format = 1;  // kvgold.FORMAT_VERSION
   const fs::path path = folder / "MANIFEST.json";
@@ -33,7 +40,7 @@ Manifest read_manifest(const fs::path& folder) {
     for (const auto& [name, entry] : doc.at("files").items()) {
       if (name.empty() || name.find('/') != std::string::npos)
         throw Error(path.string() + ": '" + name + "' is not a file name");
-      manifest.files[name] = {.layout = entry.at("layout"),
+      manifest.files[name] = {.layouts = entry.at("layouts"),
                               .template_text = entry.at("template"),
                               .sha256 = entry.at("sha256"),
                               .bytes = entry.at("bytes"),

@@ -6,6 +6,8 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvcts::golden {
 
@@ -15,7 +17,8 @@ struct Error : std::runtime_error {
 };
 
 struct ManifestFile {
-  std::string layout, template_text;
+  std::vector<std::string> layouts;  ///< that have this content
+  std::string template_text;
   std::string sha256;                           ///< of the file
   std::int64_t bytes{0};                        ///< of the file
   std::map<std::string, std::string> dtypes;    ///< dtype -> digest of its content (golden/kvgold/h5file.py, dtype_digests)
@@ -25,6 +28,9 @@ struct ManifestFile {
 struct Manifest {
   std::map<std::string, ManifestFile> files;  ///< by file name
 };
+
+/// The file that holds a layout, or files.end().
+std::map<std::string, ManifestFile>::const_iterator file_of(const Manifest& manifest, std::string_view layout);
 
 /// Reads and checks <folder>/MANIFEST.json. Throws Error.
 Manifest read_manifest(const std::filesystem::path& folder);

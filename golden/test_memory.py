@@ -165,7 +165,7 @@ def test_places_say_where_each_element_is():
     ("L x K B N H", G, BF16, "has no C"),
     ("L x K B N H C/5 C%5", G, BF16, "does not divide by 5"),
     ("L x K B N H C/x C%4", G, BF16, "need one divisor"),
-    ("L x K B N H C/x", G, BF16, "expected it once"),
+    ("L x K B N H C%x", G, BF16, "expected it once"),
     ("L x K B N H C C", G, BF16, "expected it once"),
     ("L x K B N H C=0..33", G, BF16, "not inside 0..32"),
     ("L x K B N H { C ; scale C }", G, BF16, "no scales"),
@@ -209,6 +209,18 @@ def test_side_scales_of_split_ranged_and_padded_data():
         ("L x K=0 B H N C scale", 1), ("L x K=1 B N H C scale", 1)]
     own = build("L x K B N H { C=0..32 :bf16 ; C=32..64 }", WIDE, NVFP4).planes
     assert [(p.first[5], p.shape[5]) for p in own if p.component == "scale"] == [(2, 2)]
+
+
+def test_one_scale_for_several_tokens():
+    plane = build("L x K B N H C & L x scale K B H C N/2", WIDE, NVFP4).planes[1]
+    assert plane.coordinates["slot"][0, 0, 0, :, 0, 0].tolist() == [0, 2] and plane.shape == (2, 2, 5, 2, 3, 4)
+    assert plane.coordinates["token"][0, 0, 3, :, 0, 0].tolist() == [0, 2]
+
+
+def test_the_request_fits_into_fewer_blocks():
+    assert Geometry(blocks=1).within().token_table().tolist() == [[0, 1, -1, -1]]
+    assert Geometry(block_size=1).within().token_table().ravel().tolist() == [1, -1, -1, 0, 2]
+    assert G.within() == G
 
 
 def test_sides_and_seeds_change_bytes():

@@ -50,7 +50,7 @@ def test_no_silent_overwrite(made, cases, capsys):
     assert run(made, cases, "nhd") == 1
     assert "never rewritten silently" in capsys.readouterr().err
     assert (made / "nhd.h5").read_bytes() == before
-    # A file that left the manifest, or an entry without its file, is not an opening either.
+    # A file that left the manifest, or an entry without its file, is no opening either.
     manifest = json.loads((made / "MANIFEST.json").read_text())
     entry = manifest["files"].pop("nhd.h5")
     (made / "MANIFEST.json").write_text(json.dumps(manifest))
@@ -66,7 +66,7 @@ def test_replace_prints_what_changes(made, cases, capsys):
     assert "content is the same" in capsys.readouterr().out
     (cases / "layouts" / "nhd.yaml").write_text('layout: nhd\ntemplate: "L x K B H N C"\n')
     assert run(made, cases, "--check") == 1
-    assert "the catalogue now says 'L x K B H N C'" in capsys.readouterr().out
+    assert "nhd now says 'L x K B H N C'" in capsys.readouterr().out
     assert run(made, cases, "--replace", "nhd") == 0
     out = capsys.readouterr().out
     assert "/dtypes/bf16/memory/a0:" in out and "in the file," in out and "/tags" not in out
@@ -81,6 +81,38 @@ def test_a_new_layout_adds_only_its_file(made, cases):
     after = {p.name: p.read_bytes() for p in made.glob("*.h5")}
     assert set(after) - set(before) == {"new.h5"} and all(after[n] == b for n, b in before.items())
     assert run(made, cases, "--check") == 0
+
+
+def test_layouts_of_equal_content_share_a_file(made, cases, capsys):
+    text = (cases / "layouts" / "nhd.yaml").read_text()
+    (cases / "layouts" / "twin.yaml").write_text(text.replace("layout: nhd", "layout: twin"))
+    files = sorted(made.glob("*.h5"))
+    assert run(made, cases) == 0
+    assert "twin: 3 dtypes, the same as nhd.h5" in capsys.readouterr().out
+    assert sorted(made.glob("*.h5")) == files and run(made, cases, "--check") == 0
+    # One of the two changes: its file cannot go away under the other.
+    (cases / "layouts" / "nhd.yaml").write_text('layout: nhd\ntemplate: "L x K B H N C"\n')
+    assert run(made, cases, "--check") == 1
+    assert run(made, cases, "--replace", "nhd") == 1
+    assert "replace them together: --replace nhd twin" in capsys.readouterr().err
+    assert run(made, cases, "--replace", "nhd", "twin") == 0
+    assert sorted(p.name for p in made.glob("*.h5")) == ["footer.h5", "nhd.h5", "packed.h5", "twin.h5"]
+    assert run(made, cases, "--check") == 0
+    # The twin goes back to its brother's order.
+    (cases / "layouts" / "twin.yaml").write_text('layout: twin\ntemplate: "L x K B H N C"\n')
+    assert run(made, cases, "--replace", "twin") == 0 and not (made / "twin.h5").exists()
+    assert run(made, cases, "--check") == 0
+
+
+def test_a_lie_in_an_attribute_is_found(made, cases, capsys):
+    from kvgold.store import sha256
+    with h5py.File(made / "nhd.h5", "r+") as file:
+        file.attrs.modify("seed", np.int64(2))
+    store = Store(made, cases)
+    store.manifest["files"]["nhd.h5"]["sha256"] = sha256(made / "nhd.h5")
+    store.save_manifest()
+    assert run(made, cases, "--check", "nhd") == 1
+    assert "its attributes are not those of MANIFEST.json" in capsys.readouterr().out
 
 
 def test_a_lie_with_a_right_sha_is_found(made, cases, capsys):

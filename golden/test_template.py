@@ -38,10 +38,11 @@ def test_component_before_braces_is_inherited():
     "L x K B N H C",
     "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
     "L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { C=0..7 scale :e8m0 ; pad 1 } }",
+    "scale L x B N H C & L x K B N H C/x C%x :int4.hi",
 ])
 def test_text_round_trip(text):
-    (region,) = parse(text)
-    assert parse(region.text()) == (region,)
+    regions = parse(text)
+    assert parse(" & ".join(region.text() for region in regions)) == regions
 
 
 @pytest.mark.parametrize("text, says", [
@@ -56,6 +57,7 @@ def test_text_round_trip(text):
     ("B N C=..4", "found '=..4'"),
     ("scale scale C", "one component word only"),
     ("B N C &", "expected an axis"),
+    ("B N scale C", "expected a mode"),
     ("B N pad", "found 'pad'"),
 ])
 def test_errors_name_the_column(text, says):

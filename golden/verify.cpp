@@ -108,7 +108,7 @@ void verify_file(const fs::path& folder, const std::string& file, const Manifest
                  VerifyReport& report) {
   std::vector<GoldenTensor> tensors;
   try {
-    tensors = load_all(folder, entry.layout, options.load);
+    tensors = load_all(folder, entry.layouts.at(0), options.load);
   } catch (const Error& fault) {
     report.items.push_back({file, Check::fail, fault.what()});
     return;
@@ -122,7 +122,9 @@ void verify_file(const fs::path& folder, const std::string& file, const Manifest
     } catch (const std::exception& error) {
       fault = std::string("the C++ fails on it: ") + error.what();
     }
-    report.items.push_back({tensor.layout + "/" + tensor.dtype, fault ? Check::fail : Check::pass, fault.value_or("")});
+    for (const std::string& layout : entry.layouts) {
+      report.items.push_back({layout + "/" + tensor.dtype, fault ? Check::fail : Check::pass, fault.value_or("")});
+    }
   }
 }
 
@@ -174,7 +176,9 @@ VerifyReport verify(const fs::path& folder, const VerifyOptions& options) {
   }
   std::set<std::string> wanted(options.layouts.begin(), options.layouts.end());
   for (const auto& [file, entry] : manifest.files) {
-    if (!options.layouts.empty() && wanted.erase(entry.layout) == 0) continue;
+    std::size_t named = 0;
+    for (const std::string& layout : entry.layouts) named += wanted.erase(layout);
+    if (!options.layouts.empty() && named == 0) continue;
     verify_file(folder, file, entry, options, report);
   }
   for (const std::string& layout : wanted)

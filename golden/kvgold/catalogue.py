@@ -92,7 +92,7 @@ def place(layout, scheme, plan):
     for condition, geometry in plan.geometries:
         if condition and not evaluate(condition, {"bits": dtypes.bits(scheme.data), "group": scheme.group}):
             continue
-        geometry = replace(geometry, **{k: v for k, v in layout.fixed.items() if k in GEOMETRY_KEYS})
+        geometry = replace(geometry, **{k: v for k, v in layout.fixed.items() if k in GEOMETRY_KEYS}).within()
         reason = unmet(layout, scheme, geometry)
         if not reason:
             try:

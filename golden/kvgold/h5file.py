@@ -1,6 +1,7 @@
 """One golden file: what is in it, and how it is written so that two runs give equal bytes."""
 
 import hashlib
+import json
 
 import h5py
 import ml_dtypes
@@ -16,7 +17,7 @@ Golden tensors of one KV-cache layout (KV-CTS). Made by golden/generate.py with 
                                 channel}. One array serves all dtypes; the planes link to it.
 /dtypes/<scheme>/memory/a<i>    the bytes of allocation i, as they lie in memory: tags where the request wrote, poison elsewhere.
 /dtypes/<scheme>/planes/p<i>    one leaf of the layout's text: 'tags' are the right-aligned codes of 'coordinates' (same shape);
-                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] (from coordinate 'first') say where every
+                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] (from coordinate 'first' by 'step') say where every
                                 element of the pool starts, written or not; blocked = 0: no block axis, always written. Data sets of equal content are one object with several names.
 Each data set has 'sha256', the SHA-256 of '<numpy dtype> <shape, x between>\\n' and its little-endian bytes."""
 
@@ -46,6 +47,13 @@ def dtype_digests(digests, geometries):
     return out
 
 
+def attribute_digest(attributes):
+    """SHA-256 of what the attributes say beside the layout's name and title and the versions: equal for layouts of equal content."""
+    said = {group: {k: v for k, v in values.items() if k not in ("layout", "title", "about") and not k.startswith("version_")}
+            for group, values in attributes.items()}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 def content(layout, entries, key):
     """{path: array} and {group path: attributes} of one layout. entries: [(scheme, geometry, cache)]; key: memory.Key."""
     arrays, attributes = {}, {"/": {
@@ -70,7 +78,7 @@ def content(layout, entries, key):
             number = dtypes.values(plane.dtype, tags)
             attributes[at] = {"text": plane.path, "component": plane.component, "dtype": plane.dtype, "bits": dtypes.bits(plane.dtype),
                               "nibbles": "high first" if plane.high_nibble_first else "low first",
-                              "blocked": int(plane.blocked), "first": plane.first,
+                              "blocked": int(plane.blocked), "first": plane.first, "step": plane.step,
                               "smallest_value": float(number.min()), "largest_value": float(number.max())}
             arrays[f"{at}/tags"] = tags
             arrays[f"{at}/bit"] = plane.bit.astype("<i8")
@@ -184,6 +192,27 @@ def read_arrays(path):
                 found[f"{at}/{name}"] = node[()]
             else:
                 walk(node, f"{at}/{name}")
+
+    with h5py.File(path, "r") as file:
+        walk(file, "")
+    return found
+
+
+def read_attributes(path):
+    """{group path: attributes} as they were given to write()."""
+    found = {}
+
+    def plain(value):
+        if isinstance(value, bytes):
+            return value.decode("utf-8")
+        return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+    def walk(group, at):
+        if len(group.attrs):
+            found[at or "/"] = {name: plain(value) for name, value in group.attrs.items()}
+        for name in sorted(group):
+            if isinstance(group[name], h5py.Group):
+                walk(group[name], f"{at}/{name}")
 
     with h5py.File(path, "r") as file:
         walk(file, "")

@@ -44,6 +44,12 @@ class Geometry:
             "head_dim": width, "v_head_dim": self.v_head_dim or width, "kv": self.kv, "K": self.kv, "tokens": self.tokens,
         }
 
+    def within(self):
+        """This geometry with a request that fits into its blocks: a half-filled last block where a block has room for halves."""
+        table = tuple(b for b in self.table if b < self.blocks) or (0,)
+        room = len(table) * self.block_size
+        return replace(self, table=table, tokens=self.tokens if self.tokens < room else room - self.block_size // 2)
+
     def token_table(self):
         """[blocks, block_size] token of the request in each slot, -1 where there is none."""
         slots = np.full((self.blocks, self.block_size), -1, dtype=np.int64)
@@ -64,6 +70,7 @@ class Plane:
     codes: np.ndarray      # right-aligned tag codes, of `shape` (layer, kv, block, slot, head, channel)
     blocked: bool          # False: no block or slot axis; written always, with token 0
     first: list            # the first coordinate of each axis of `shape`
+    step: list             # coordinates from one element to the next
     allocation: np.ndarray = None  # int16, of `shape`
     bit: np.ndarray = None         # int64: first bit of the element in its allocation
 
@@ -120,18 +127,11 @@ class _Builder:
         return self.scheme.groups(width) if leaf.component == "scale" else width
 
     def range(self, axis, path, leaf):
-        """(first coordinate, extent, digits) of an axis in a leaf; digits are (position in path, extent), outermost first."""
+        """(coordinates, digits) of an axis in a leaf; digits are (position in path, extent), outermost first."""
         modes = [(i, m) for i, m in enumerate(path) if m.axis == axis]
         kinds = sorted(m.kind for _, m in modes)
         whole = self.whole(axis, path, leaf)
         groups = whole if axis == "C" and leaf.component == "scale" else None
-        if not modes:
-            optional = bool(leaf.pad) or leaf.component == "gscale" and axis in "BNHC"
-            if whole is None:
-                raise GoldenError(f"dtype {self.scheme.name} has no scales, but '{_words(path)}' holds them")
-            if whole != 1 and not optional:
-                raise GoldenError(f"'{_words(path)}' has no {axis}, but the cache has {whole} of it; name the axis")
-            return 0, 1, []
         if kinds == ["="]:
             position, mode = modes[0]
             low = self.number(mode.lo, groups)
@@ -139,33 +139,35 @@ class _Builder:
             free = axis == "C" and leaf.component == "scale" and mode.hi is not None  # a layout with scales of its own counts them itself
             if low < 0 or high <= low or (not free and whole is not None and high > whole):
                 raise GoldenError(f"'{mode.text()}' is not inside 0..{whole}, the extent of {axis} here")
-            return low, high - low, [(position, high - low)]
+            return np.arange(low, high), [(position, high - low)]
         if whole is None:
             raise GoldenError(f"dtype {self.scheme.name} has no scales, but '{_words(path)}' holds them")
+        if not modes:
+            optional = bool(leaf.pad) or leaf.component == "gscale" and axis in "BNHC"
+            if whole != 1 and not optional:
+                raise GoldenError(f"'{_words(path)}' has no {axis}, but the cache has {whole} of it; name the axis")
+            return np.arange(1), []
         if kinds == [""]:
-            return 0, whole, [(modes[0][0], whole)]
-        if leaf.pad and kinds in (["%"], ["/"]):
-            n = self.number(modes[0][1].n, groups)
-            if n < 1 or whole % n:
-                raise GoldenError(f"{axis} has extent {whole}, which does not divide by {n} in '{_words(path)}'")
-            return 0, 1, [(modes[0][0], whole // n if kinds == ["/"] else n)]
-        if kinds == ["%", "/"]:
-            outer, inner = sorted(modes, key=lambda m: m[1].kind, reverse=True)
-            n = self.number(outer[1].n, groups)
-            if n != self.number(inner[1].n, groups):
-                raise GoldenError(f"{outer[1].text()} and {inner[1].text()} in '{_words(path)}' need one divisor")
-            if n < 1 or whole % n:
-                raise GoldenError(f"{axis} has extent {whole}, which does not divide by {n} in '{_words(path)}'")
-            return 0, whole, [(outer[0], whole // n), (inner[0], n)]
-        raise GoldenError(f"axis {axis} appears as {' '.join(m.text() for _, m in modes)} in '{_words(path)}'; expected it once, or "
-                          "as one outer '/' and one inner '%' digit")
+            return np.arange(whole), [(modes[0][0], whole)]
+        divisors = {m.kind: self.number(m.n, groups) for _, m in modes if m.n}
+        if kinds not in (["%", "/"], ["/"]) and not (leaf.pad and kinds == ["%"]):
+            raise GoldenError(f"axis {axis} appears as {' '.join(m.text() for _, m in modes)} in '{_words(path)}'; expected it once, "
+                              "as one outer '/' digit, or as one outer '/' and one inner '%' digit")
+        n = max(divisors.values())
+        if len(set(divisors.values())) != 1:
+            raise GoldenError(f"the two digits of {axis} in '{_words(path)}' need one divisor")
+        if n < 1 or whole % n:
+            raise GoldenError(f"{axis} has extent {whole}, which does not divide by {n} in '{_words(path)}'")
+        digits = [(i, whole // n if m.kind == "/" else n) for i, m in sorted(modes, key=lambda m: m[1].kind, reverse=True)]
+        # Without its inner digit, an element stands for n coordinates (one scale of 16 tokens): its own is the first of them.
+        return np.arange(0, whole, n) if kinds == ["/"] else np.arange(whole), digits
 
     # ---- leaves and parts -------------------------------------------------------------------------------------------
 
     def leaf(self, path, leaf):
         """Nibble array [extents of path..., nibbles of one element]."""
         ranges = [self.range(axis, path, leaf) for axis in AXES]
-        extents = {position: extent for _, _, digits in ranges for position, extent in digits}
+        extents = {position: extent for _, digits in ranges for position, extent in digits}
         order = [extents[i] for i in range(len(path))]
         if leaf.pad:
             return np.full(order + [2 * self.number(leaf.pad)], FREE, dtype=np.int64)
@@ -173,19 +175,19 @@ class _Builder:
         dtype = leaf.dtype or {"data": scheme.data, "scale": scheme.scale, "gscale": scheme.global_scale}[leaf.component]
         if not dtype:
             raise GoldenError(f"dtype {scheme.name} has no {leaf.component}, but '{_words(path)}' holds it")
-        shape = [extent for _, extent, _ in ranges]
+        coordinates = [c for c, _ in ranges]
+        shape = [len(c) for c in coordinates]
         ids = np.arange(self.next_id, self.next_id + int(np.prod(shape)), dtype=np.int64).reshape(shape)
         self.next_id += ids.size
-        self.planes.append(self.plane(path, leaf, dtype, [first for first, _, _ in ranges], shape))
+        self.planes.append(self.plane(path, leaf, dtype, coordinates))
         # Split each axis into its digits, outermost first; then bring the digits into the order of the path.
-        digits = [digit for _, _, axis_digits in ranges for digit in (axis_digits or [(len(path), 1)])]
+        digits = [digit for _, axis_digits in ranges for digit in (axis_digits or [(len(path), 1)])]
         by_path = sorted(range(len(digits)), key=lambda d: digits[d][0])
         memory = ids.reshape([extent for _, extent in digits]).transpose(by_path).reshape(order)
         return memory[..., np.newaxis] * 8 + np.arange(dtypes.bits(dtype) // 4)
 
-    def plane(self, path, leaf, dtype, first, shape):
-        axes = [np.arange(f, f + n).reshape([-1 if j == i else 1 for j in range(6)]) for i, (f, n) in enumerate(zip(first, shape))]
-        layer, kv, block, slot, head, channel = axes
+    def plane(self, path, leaf, dtype, coordinates):
+        layer, kv, block, slot, head, channel = np.ix_(*coordinates)
         blocked = any(m.axis in "BN" for m in path)
         token = self.tokens[block, slot] if blocked else np.zeros((1,) * 6, dtype=np.int64)
         fields = dict(zip(FIELDS, np.broadcast_arrays(layer, kv, block, slot, token, head, channel)))
@@ -194,7 +196,7 @@ class _Builder:
         lists = "".join(f"{m.axis} x " for m in path[: self.lists])
         text = lists + " ".join(t for t in (_words(path[self.lists :]), leaf.text()) if t)
         return Plane(text, leaf.component, dtype, leaf.high_nibble_first, fields, codes.astype(dtypes.code_type(dtype)),
-                     blocked, list(first))
+                     blocked, [int(c[0]) for c in coordinates], [int(c[1] - c[0]) if len(c) > 1 else 1 for c in coordinates])
 
     def region(self, region):
         """One flat nibble array for each allocation, list axes outermost first."""

@@ -71,32 +71,66 @@ class Store:
             made.arrays, made.attributes = h5file.content(made.layout, entries, self.plan.key)
         return made
 
-    def write(self, name, made, replace=False):
-        """Writes one file and its manifest entry. An existing file is only replaced when told so."""
-        target = self.golden / f"{name}.h5"
-        if (target.exists() or target.name in self.manifest["files"]) and not replace:
-            raise GoldenError(f"{target.name} exists; golden files are never rewritten silently (use --replace {name})")
+    def file_of(self, name):
+        """The file that holds a layout, or None. Layouts of equal template and content share one."""
+        for file, entry in self.manifest["files"].items():
+            if name in entry["layouts"]:
+                return file
+        return None
+
+    def entry(self, name, made):
+        """What the manifest says of a layout's content (without the file's own hash)."""
+        digests = {path: h5file.digest(array) for path, array in made.arrays.items()}
+        return {"layouts": [name], "template": made.layout.template, "attributes": h5file.attribute_digest(made.attributes),
+                "dtypes": h5file.dtype_digests(digests, made.dtypes)}
+
+    def add(self, name, made):
+        """Adds a layout: to the file that has its content already, or with a new file. Returns the file's name. Rewrites nothing."""
         if not made.arrays:
             raise GoldenError(f"{name}: no dtype of the catalogue fits at any geometry of plan.yaml; --list says why")
+        target = self.golden / f"{name}.h5"
+        if self.file_of(name) or target.exists() or target.name in self.manifest["files"]:
+            raise GoldenError(f"{self.file_of(name) or target.name} exists; golden files are never rewritten silently (use --replace {name})")
+        entry = self.entry(name, made)
+        for file, other in self.manifest["files"].items():
+            if all(other[key] == entry[key] for key in ("template", "attributes", "dtypes")):
+                other["layouts"] = sorted(other["layouts"] + [name])
+                self.save_manifest()
+                return file
         new = target.with_suffix(".new")
         first = h5file.write(new, made.arrays, made.attributes)
-        digests = {path: h5file.digest(array) for path, array in made.arrays.items()}
         os.replace(new, target)
         self.manifest["files"][target.name] = {
-            "layout": name, "template": made.layout.template, "sha256": sha256(target), "bytes": target.stat().st_size,
-            "versions": h5file.versions(), "dtypes": h5file.dtype_digests(digests, made.dtypes),
+            "sha256": sha256(target), "bytes": target.stat().st_size, **entry, "versions": h5file.versions(),
             "datasets": {path: key for key, path in first.items()}}
+        self.save_manifest()
+        return target.name
+
+    def remove(self, names):
+        """Takes layouts out of the manifest; a file goes when its last layout goes. A file keeps its name, so it cannot outlive the
+        layout that it is named after."""
+        for name in names:
+            file = self.file_of(name)
+            others = [n for n in self.manifest["files"][file]["layouts"] if n not in names] if file else []
+            if file == f"{name}.h5" and others:
+                raise GoldenError(f"{file} is shared by {' '.join(others)}; replace them together: --replace {name} {' '.join(others)}")
+        for name in names:
+            file = self.file_of(name)
+            if file:
+                self.manifest["files"][file]["layouts"].remove(name)
+                if not self.manifest["files"][file]["layouts"]:
+                    del self.manifest["files"][file]
+                    (self.golden / file).unlink(missing_ok=True)
         self.save_manifest()
 
     # ---- checking ---------------------------------------------------------------------------------------------------
 
-    def digests(self, name):
+    def digests(self, file):
         """{path: digest} of what is in a file, recomputed from its content."""
-        return {path: h5file.digest(array) for path, array in h5file.read_arrays(self.golden / f"{name}.h5").items()}
+        return {path: h5file.digest(array) for path, array in h5file.read_arrays(self.golden / file).items()}
 
-    def check(self, name):
+    def check(self, file):
         """Faults of one golden file against its manifest entry and against freshly made content; empty when all agree."""
-        file = f"{name}.h5"
         entry, path = self.manifest["files"].get(file), self.golden / file
         if entry is None:
             return [f"{file} is not in {MANIFEST}"]
@@ -104,14 +138,24 @@ class Store:
             return [f"{file} is in {MANIFEST} but not in the folder"]
         if sha256(path) != entry["sha256"]:
             return [f"{file}: SHA-256 is {sha256(path)}, {MANIFEST} says {entry['sha256']}; restore it from version control"]
-        found = self.digests(name)
+        found, attributes = self.digests(file), h5file.read_attributes(path)
         faults = [f"{file}{p}: content digest differs from {MANIFEST}" for p, key in entry["datasets"].items() if found.get(p) != key]
+        if h5file.attribute_digest(attributes) != entry["attributes"]:
+            faults.append(f"{file}: its attributes are not those of {MANIFEST}")
+        for name in entry["layouts"]:
+            faults += self.check_layout(file, entry, name, found, attributes)
+        return faults
+
+    def check_layout(self, file, entry, name, found, attributes):
         if name not in self.layouts:
-            return faults + [f"{file}: cases/layouts/{name}.yaml is gone or unreadable"]
-        made = self.make(name)
+            return [f"{file}: cases/layouts/{name}.yaml is gone or unreadable"]
+        made, faults = self.make(name), []
         if made.layout.template != entry["template"]:
-            faults.append(f"{file}: made from template '{entry['template']}', the catalogue now says '{made.layout.template}'")
-        return faults + [f"{file}{line}" for line in difference(found, {p: h5file.digest(a) for p, a in made.arrays.items()})]
+            faults.append(f"{file}: made from template '{entry['template']}', {name} now says '{made.layout.template}'")
+        faults += [f"{file}{line}" for line in difference(found, {p: h5file.digest(a) for p, a in made.arrays.items()})]
+        if not faults and made.attributes and h5file.attribute_digest(made.attributes) != h5file.attribute_digest(attributes):
+            faults.append(f"{file}: its attributes are not those that {name} has now")
+        return faults
 
 
 def difference(old, new):

@@ -133,6 +133,8 @@ class _Parser:
                     self.at = match.start()
                     self.fail("one component word only")
                 word = match["word"]
+                if modes:  # a component stands before the modes or after them
+                    break
                 continue
             if match := self.take(_MODE):
                 kind = match["op"] or ("=" if match["lo"] is not None else "")
