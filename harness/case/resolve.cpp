@@ -253,7 +253,8 @@ golden::GoldenTensor golden_tensor(const std::filesystem::path& folder, const st
 }
 
 void use_golden(CaseSpec& spec, ContentSpec& content, const catalogue::Catalogue& catalogue) {
-  const auto folder = catalogue.directory().parent_path() / "golden";
+  auto folder = catalogue.directory().parent_path() / "golden";  // beside cases/, in the source tree as in an installed one
+  if (!std::filesystem::exists(folder)) folder = std::filesystem::canonical(catalogue.directory()).parent_path() / "golden";
   const auto name_of = [&](const SideSpec& side) {
     return !side.layout.empty() ? side.layout : side.backend.empty() ? std::string() : catalogue.backends().at(side.backend).layout;
   };
