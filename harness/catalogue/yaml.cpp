@@ -5,6 +5,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <sstream>
@@ -223,20 +224,21 @@ std::vector<Node> parse_yaml(std::string_view text, const std::string& name) {
   return std::move(builder.documents);
 }
 
-std::string read_text_file(const std::filesystem::path& path, const std::string& shown_name) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text;
-  if (in) {
-    text.resize(max_file_bytes + 1);
-    in.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(in.gcount()));
-  }
+std::string read_text_file(const std::filesystem::path& path, const std::string& shown_name, std::size_t limit) {
   std::error_code ignored;
-  if (!in.eof() && text.size() <= max_file_bytes) {
-    throw Error(shown_name + ":1: expected a readable file, found " +
-                (std::filesystem::is_directory(path, ignored) ? "a directory" : std::filesystem::exists(path, ignored) ? "one that cannot be read" : "none") +
-                "; check the path");
+  const auto refuse = [&](const std::string& found) {
+    return Error(shown_name + ":1: expected a readable file of at most " + std::to_string(limit) + " bytes, found " + found + "; check the path");
+  };
+  if (std::filesystem::is_directory(path, ignored)) throw refuse("a directory");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw refuse(std::filesystem::exists(path, ignored) ? "one that cannot be opened" : "none");
+  std::string text;
+  std::array<char, 1 << 14> buffer{};
+  while (in.read(buffer.data(), buffer.size()) || in.gcount() > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() > limit) throw refuse("a larger one");
   }
+  if (in.bad()) throw refuse("one that cannot be read");
   return text;
 }
 

@@ -42,8 +42,8 @@ struct Node {
 std::vector<Node> parse_yaml(std::string_view text, const std::string& name);
 /// Reads and parses a file. `shown`: the name errors use (default: the path). Throws Error when unreadable or too large.
 std::vector<Node> parse_yaml_file(const std::filesystem::path& path, const std::string& shown = "");
-/// The bytes of a file. Throws Error when unreadable or larger than max_file_bytes.
-std::string read_text_file(const std::filesystem::path& path, const std::string& shown);
+/// The bytes of a file. Throws Error when unreadable or larger than `limit`.
+std::string read_text_file(const std::filesystem::path& path, const std::string& shown, std::size_t limit = max_file_bytes);
 
 /// YAML 1.2 core schema: null, true/false, integers, floats; anything else (and anything quoted) is text.
 nlohmann::json to_json(const Node& node);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,7 +32,8 @@ class Constraints {
   /// 0 = free; otherwise a number for declared(). UNSUPPORTED wins over REFUSED; then order of ids.
   int check(const Point& point);
   Declared declared(const Point& point, int number) const;
-  bool refuses(int number) const;  ///< REFUSED (it runs), not UNSUPPORTED
+  /// REFUSED: it runs, and must end in a clean refusal. Otherwise UNSUPPORTED.
+  bool refuses(int number) const;
   /// Bit per axis: any rule that looks only at these axes can be decided from them.
   struct Rule {
     std::string name;
@@ -45,17 +48,36 @@ class Constraints {
     const catalogue::ConstraintEntry* entry;
     Expression when;
   };
-  enum class Limit : std::uint8_t { producer_layout, consumer_layout, producer_backend, consumer_backend };
-  static constexpr std::size_t limit_count = 4;
+  enum class Limit : std::uint8_t { producer_layout, consumer_layout, producer_backend, consumer_backend, golden, planes };
+  static constexpr std::size_t limit_count = 6;
+  static bool of_consumer(Limit limit) { return limit == Limit::consumer_layout || limit == Limit::consumer_backend; }
+  static bool of_backend(Limit limit) { return limit == Limit::producer_backend || limit == Limit::consumer_backend; }
 
-  std::string limit_reason(Limit limit, const Point& point) const;  ///< "" = within
+  /// One side of a point: what its layout and backend have to hold.
+  struct SideAt {
+    std::uint16_t side{0};  ///< value of the producer axis, for consumers too
+    std::uint16_t geometry{0}, dtype{0}, arch{0};
+    std::int64_t block_size{0}, tp{1};
+  };
+  SideAt side_at(Limit limit, const Point& point) const;
+  std::string layout_reason(const SideAt& at_side) const;   ///< "" = it can
+  std::string backend_reason(const SideAt& at_side) const;
+  std::string golden_reason(const Point& point) const;
+  std::string planes_reason(const Point& point) const;
+  /// What a side's planes are, as text: "data K 0..64 bf16; ..."; equal text, equal bits of every row.
+  const std::string& planes_of(const SideAt& at_side) const;
+  std::string limit_reason(Limit limit, const Point& point) const;
   bool over_limit(Limit limit, const Point& point);
   std::string fill_in(const std::string& reason, const Point& point) const;
 
   Space& space_;
   std::vector<Compiled> compiled_;  ///< UNSUPPORTED first
   std::vector<Rule> rules_;         ///< limits, then compiled_
-  std::unordered_map<std::uint64_t, bool> memo_[limit_count];
+  mutable std::unordered_map<std::uint64_t, std::string> planes_;
+  /// layout -> dtypes that golden files hold, from golden/MANIFEST.json beside the case data; read when first asked for.
+  mutable std::optional<std::map<std::string, std::set<std::string>>> golden_;
+  std::unordered_map<std::uint64_t, bool> planes_memo_;
+  std::unordered_map<std::uint64_t, bool> layout_memo_, backend_memo_;  ///< by side_at(), packed; both sides share them
 };
 
 }  // namespace kvcts::matrix

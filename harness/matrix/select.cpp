@@ -213,7 +213,7 @@ void narrow(State& state, const Keep& keep, const std::string& step) {
   const std::size_t before = state.items.size();
   std::erase_if(state.items, [&](const Item& item) { return !keep(item); });
   if (state.items.empty() && before > 0 && state.why_empty.empty()) {
-    state.why_empty = "nothing selected: " + step + " took away the last " + std::to_string(before) + " of " +
+    state.why_empty = step + " took away the last " + std::to_string(before) + " of " +
                       std::to_string(state.considered) + " cases";
   }
 }
@@ -309,7 +309,7 @@ Selection select(const Catalogue& catalogue, const Query& query) {
     globs = query.ids;
   }
   state->considered = static_cast<std::int64_t>(state->items.size());
-  if (state->items.empty()) state->why_empty = "nothing selected: the suites hold no case";
+  if (state->items.empty()) state->why_empty = "the suites hold no case";
 
   if (!globs.empty()) {
     std::string shown;

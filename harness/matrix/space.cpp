@@ -145,6 +145,8 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     if (!a.fallback.empty()) add(a.id, {std::string(a.fallback)});
     add(a.id, a.values(catalogue));
   }
+  // Constraints rely on it: a consumer's number is its producer's plus one, for "same".
+  if (size(AxisId::consumer) != size(AxisId::producer) + 1) throw Error("expected one set of ids for producers and consumers, found two");
   for (const auto& a : axes()) {
     if (!a.fallback.empty()) at(origin_, a.id) = static_cast<std::uint16_t>(find(a.id, a.fallback));
   }
@@ -153,13 +155,19 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     const std::string letters = letters_of(layout.text);
     const auto place = [&](char c) { return letters.find(c); };
     const bool both = place('N') != std::string::npos && place('H') != std::string::npos;
+    set_fact(side, value, "kind", std::string("layout"), Type::text);
+    set_fact(side, value, "any_dtype", layout.dtypes.empty(), Type::boolean);
     set_fact(side, value, "order", letters, Type::text);
+    std::string inner;
+    for (const char c : letters) inner += std::string_view("NHC").find(c) == std::string_view::npos ? "" : std::string(1, c);
+    set_fact(side, value, "inner", inner, Type::text);
+    set_fact(side, value, "plain", layout.text.find_first_of("{&/%=") == std::string::npos, Type::boolean);
     set_fact(side, value, "nhd", both && place('N') < place('H'), Type::boolean);
     set_fact(side, value, "hnd", both && place('H') < place('N'), Type::boolean);
     set_fact(side, value, "packed", layout.text.find_first_of("/%") != std::string::npos, Type::boolean);
     set_fact(side, value, "regions", 1 + std::count(layout.text.begin(), layout.text.end(), '&'), Type::integer);
     const auto kv = layout.fixed.find("kv");
-    set_fact(side, value, "kv", kv == layout.fixed.end() ? 2 : kv->second, Type::integer);
+    set_fact(side, value, "kv", kv == layout.fixed.end() ? 0 : kv->second, Type::integer);  // 0: K and V, or one latent
     std::string shape = layout.tensors.shape;
     const auto rank = 1 + std::count(shape.begin(), shape.end(), ' ');
     if (!shape.empty()) set_fact(side, value, "rank", std::int64_t{rank}, Type::integer);
@@ -170,6 +178,8 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
       const int value = find(side, id);
       if (const auto* layout = catalogue.layouts().find(backend.layout)) layout_facts(side, value, *layout);
       add_facts(side, value, backend);
+      set_fact(side, value, "kind", std::string("backend"), Type::text);
+      set_fact(side, value, "any_dtype", backend.dtypes.empty(), Type::boolean);
     }
   }
   for (const auto& [id, dtype] : catalogue.dtypes()) {
