@@ -35,9 +35,12 @@ std::map<std::string, std::string> ucx(std::map<std::string, std::string> enviro
 }
 
 /// The engines of the catalogue (cases/engines), each as many ways as it can be placed.
-std::vector<Placement> setups() {
+std::vector<Placement> placements() {
+  setenv("KVCTS_ENGINE_PATH", KVCTS_EXAMPLE_DIR, 0);  // the worked example of transport/README.md
+
   std::vector<Placement> all{
       {"memcpy", "kvcts_engine_memcpy", 1, {}, {}},
+      {"bounce", "kvcts_engine_bounce", 1, {}, {}},
       {"shm_one_process", "kvcts_engine_shm", 1, {}, {}},
       {"shm", "kvcts_engine_shm", 2, {}, {}},
       {"fixture", "kvcts_engine_fixture", 2, {}, {}},
@@ -168,9 +171,11 @@ TEST_P(Conformance, WritesScatteredBlocksAndNothingElse) {
     std::uint64_t bytes = 0;
     for (const auto& d : list) bytes += d.bytes;
     const auto facts = pair.session.facts();
-    EXPECT_EQ(facts.at("bytes_written"), std::to_string(bytes));
-    EXPECT_EQ(facts.at("descriptors"), "64");
-    EXPECT_THAT(facts.at("transport"), ::testing::Not(::testing::IsEmpty()));
+    if (pair.session.plugin().table().facts != nullptr) {
+      EXPECT_EQ(facts.at("bytes_written"), std::to_string(bytes));
+      EXPECT_EQ(facts.at("descriptors"), "64");
+      EXPECT_FALSE(facts.at("transport").empty());
+    }
     for (const auto& [key, value] : facts) std::printf("  %s: %s = %s\n", setup.name.c_str(), key.c_str(), value.c_str());
   });
 }
@@ -243,9 +248,9 @@ TEST_P(Conformance, OneLargeDescriptorShowsProgress) {
   isolated([](const Placement& setup) {
     Pair pair(setup, 64 << 20);
     pair.connect();
-    const RequestId request = pair.session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, pair.here.size()}});
     std::uint64_t last = 0;
     const auto start = std::chrono::steady_clock::now();
+    const RequestId request = pair.session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, pair.here.size()}});
     const auto end = pair.session.wait(request, [&](const transport::Status& status) {
       if (!status.bytes) return;
       EXPECT_GE(*status.bytes, last);
@@ -546,7 +551,7 @@ TEST_P(Conformance, ManyCasesOverTheSameAgentsLeakNothing) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Conformance, ::testing::ValuesIn(setups()),
+INSTANTIATE_TEST_SUITE_P(Engines, Conformance, ::testing::ValuesIn(placements()),
                          [](const auto& setup) { return setup.param.name; });
 
 TEST(Peers, MemcpyRefusesAPeerOfAnotherProcess) {
