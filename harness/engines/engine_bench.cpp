@@ -37,18 +37,31 @@ void direct(benchmark::State& state) {
   counters(state);
 }
 
+/// One target a placement for the whole run, all started before this process loads any engine: UCX does not live through a
+/// fork.
+std::map<std::string, std::unique_ptr<Target>>& targets() {
+  static std::map<std::string, std::unique_ptr<Target>> all;
+  return all;
+}
+Target* target_of(const Placement& placement) {
+  auto& target = targets()[placement.name];
+  if (!target) target = start_target(placement);
+  return target.get();
+}
+
 /// Prepared once, posted again and again: what a KV transfer of a running server is.
 void engine(benchmark::State& state, const Placement& placement) {
   const auto bytes = static_cast<std::uint64_t>(state.range(0)), count = static_cast<std::uint64_t>(state.range(1));
   Memory from(bytes * count), to(bytes * count);
   from.fill(1);
   to.fill(2);
-  const auto target = start_target(placement);
+  Target* const target = target_of(placement);
   for (const auto& [key, value] : placement.environment) setenv(key.c_str(), value.c_str(), 1);
   Session session(transport::Plugin::load(transport::find_plugin(placement.plugin)),
                   {.name = "bench", .role = transport::Role::producer, .options = placement.options});
   const auto local = session.register_region(from.region(0, from.size()));
-  const auto peer = session.add_peer(target->metadata({target->add(to.region(0, to.size()))}));
+  const auto remote = target->add(to.region(0, to.size()));
+  const auto peer = session.add_peer(target->metadata({remote}));
   const auto request = session.prepare(peer, Op::write, permuted(local, bytes, count));
   for (auto _ : state) {
     session.start(request);
@@ -56,6 +69,8 @@ void engine(benchmark::State& state, const Placement& placement) {
   }
   counters(state);
   session.release(request);
+  session.remove_peer(peer);
+  target->remove(remote);
 }
 
 /// A whole case: register, exchange, connect, move 64 KiB, and undo it.
@@ -63,7 +78,7 @@ void whole_case(benchmark::State& state, const Placement& placement) {
   constexpr std::uint64_t bytes = 65536;
   Memory from(bytes), to(bytes);
   from.fill(1);
-  const auto target = start_target(placement);
+  Target* const target = target_of(placement);
   for (const auto& [key, value] : placement.environment) setenv(key.c_str(), value.c_str(), 1);
   Session session(transport::Plugin::load(transport::find_plugin(placement.plugin)),
                   {.name = "bench", .role = transport::Role::producer, .options = placement.options});
@@ -99,6 +114,7 @@ const std::vector<Placement> placements{
   const auto built = transport::list_plugins();
   for (const auto& placement : placements) {
     if (std::find(built.begin(), built.end(), placement.plugin) == built.end()) continue;
+    if (placement.processes == 2) target_of(placement);
     lists(benchmark::RegisterBenchmark(("engine/" + placement.name).c_str(),
                                        [&placement](benchmark::State& state) { engine(state, placement); }));
     benchmark::RegisterBenchmark(("case/" + placement.name).c_str(), [&placement](benchmark::State& state) {
