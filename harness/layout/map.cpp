@@ -28,11 +28,13 @@ struct Lattice {
 
 struct Search {
   const Plane& plane;
+  std::int64_t at;  ///< the bit asked for
   int width;
   std::array<Lattice, max_modes> modes;
   int count{0};
   Coord coord;
   std::vector<Coord>* found;
+  std::int64_t budget{std::int64_t{1} << 22};  ///< digits to try; nested strides need one or two a mode
 
   /// Every digit of mode i that can still leave 0 <= rest - (smaller modes) < width.
   void descend(int i, std::int64_t rest) {
@@ -52,6 +54,11 @@ struct Search {
     const Mode& m = plane.modes[static_cast<std::size_t>(l.mode)];
     const std::int64_t base = coord[m.axis];
     for (std::int64_t digit = low; digit <= high; ++digit) {
+      if (--budget < 0) {
+        throw Error("inverse: bit " + std::to_string(at) +
+                    " of the plane belongs to too many elements, or its strides overlap too much; " +
+                    "check the plane with overlaps()");
+      }
       coord[m.axis] = base + (l.flipped ? l.extent - 1 - digit : digit) * m.step;
       descend(i + 1, rest - digit * l.stride);
     }
@@ -64,7 +71,7 @@ std::vector<Coord> coordinates_at(const Plane& plane, std::int64_t bit) {
   (void)domain(plane);                                                 // throws where a coordinate would overflow
   const int width = bits(plane.dtype);
   std::vector<Coord> found;
-  Search search{plane, width, {}, 0, plane.origin, &found};
+  Search search{plane, bit, width, {}, 0, plane.origin, &found};
   std::int64_t lowest = plane.offset;
   for (std::size_t i = 0; i < plane.modes.size(); ++i) {
     const Mode& m = plane.modes[i];
