@@ -55,12 +55,23 @@ void ignore_sigterm(const Knobs&) {
   sleep_for_ever();
 }
 
+/// Returns when the child is out of the group and session that a watchdog might kill.
 void fork_escape(const Knobs&) {
+  int ends[2];
+  if (pipe(ends) != 0) throw Failure{KVCTS_E_NO_RESOURCES, "pipe"};
   const pid_t child = fork();
-  if (child != 0) return;
-  setsid();  // out of the group and session that a watchdog might kill
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, SIG_IGN);
-  sleep_for_ever();
+  if (child == 0) {
+    setsid();
+    for (const int number : {SIGTERM, SIGINT, SIGHUP}) signal(number, SIG_IGN);
+    close(ends[0]);
+    close(ends[1]);
+    sleep_for_ever();
+  }
+  close(ends[1]);
+  char byte = 0;
+  while (read(ends[0], &byte, 1) < 0 && errno == EINTR) {
+  }
+  close(ends[0]);
 }
 
 void fork_escape_and_hang(const Knobs& knobs) {

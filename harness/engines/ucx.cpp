@@ -116,7 +116,10 @@ struct Peer {
 
 enum class State { prepared, moving, flushing, notifying, done, failed };
 
+struct Request;
+
 struct Operation {
+  Request* request{nullptr};
   std::byte* local{nullptr};
   std::uint64_t bytes{0};
   std::uint64_t remote{0};
@@ -132,10 +135,12 @@ struct Request {
   std::vector<std::uint64_t> locals;
   std::uint64_t bytes{0};
   std::string notification;
+  Operation control;  ///< stands for flush and notification in callbacks
 
   State state{State::prepared};
   std::uint64_t next{0};       ///< operation to start
   std::uint64_t in_flight{0};  ///< of UCX, flush and notification included
+  std::uint64_t landed{0};     ///< bytes of operations that completed (locally, for a put)
   bool canceled{false};
   Failure failure;
 
@@ -296,7 +301,7 @@ class UcxEngine {
     for (std::uint64_t i = 0; i < transfer.count; ++i) {
       const kvcts_descriptor& d = transfer.descriptors[i];
       const auto where = [i] { return "descriptor " + std::to_string(i) + ": "; };
-      Operation operation{reinterpret_cast<std::byte*>(d.local_offset), d.bytes, 0, nullptr, nullptr};
+      Operation operation{request.get(), reinterpret_cast<std::byte*>(d.local_offset), d.bytes, 0, nullptr, nullptr};
       if (d.local_region != KVCTS_NO_REGION) {
         const auto [known, fresh] = locals.try_emplace(d.local_region, nullptr);
         if (fresh) {
@@ -335,7 +340,7 @@ class UcxEngine {
     for (const auto local : request.locals) regions_.at(local);
     if (request.peer->endpoint->failed != UCS_OK) throw lost(request.peer->endpoint->failed);
     request.state = State::moving;
-    request.next = 0;
+    request.next = request.landed = 0;
     request.canceled = false;
     advance(request);
     return answer(request);
@@ -350,7 +355,7 @@ class UcxEngine {
     }
     const bool done = request.state == State::done;
     progress.descriptors_done = done ? request.operations.size() : request.next - std::min(request.next, request.in_flight);
-    if (done) progress.bytes_done = request.bytes;
+    progress.bytes_done = done ? request.bytes : request.landed;
     return answer(request);
   }
 
@@ -542,27 +547,34 @@ class UcxEngine {
   }
 
   static void completed(void* ucx_request, ucs_status_t status, void* user) {
-    auto& request = *static_cast<Request*>(user);
+    const auto& operation = *static_cast<Operation*>(user);
+    Request& request = *operation.request;
     --request.in_flight;
-    if (status != UCS_OK)
+    if (status == UCS_OK) {
+      request.landed += operation.bytes;
+    } else {
       fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
+    }
     ucp_request_free(ucx_request);
   }
 
   /// What an *_nbx call returned: finished, failed, or in flight.
-  static void account(Request& request, ucs_status_ptr_t returned, const char* what) {
+  static void account(const Operation& operation, ucs_status_ptr_t returned, const char* what) {
+    Request& request = *operation.request;
     if (UCS_PTR_IS_PTR(returned)) {
       ++request.in_flight;
     } else if (returned != nullptr) {
       fail(request, ucx_failure(UCS_PTR_STATUS(returned), what));
+    } else {
+      request.landed += operation.bytes;
     }
   }
 
-  static ucp_request_param_t parameters(Request& request) {
+  static ucp_request_param_t parameters(Operation& operation) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.cb.send = completed;
-    param.user_data = &request;
+    param.user_data = &operation;
     return param;
   }
 
@@ -578,20 +590,18 @@ class UcxEngine {
   }
 
   void start_operations(Request& request) {
-    ucp_request_param_t param = parameters(request);
-    const std::uint64_t attributes = param.op_attr_mask;
     std::uint64_t started = 0;
     while (request.next < request.operations.size() && !request.canceled && request.in_flight < window &&
            started < posted_a_round) {
-      const Operation& operation = request.operations[request.next];
+      Operation& operation = request.operations[request.next];
       if (operation.bytes > 0) {
-        param.op_attr_mask = attributes;
+        ucp_request_param_t param = parameters(operation);
         if (operation.memory != nullptr) {
           param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
           param.memh = operation.memory;
         }
         ucp_ep_h ep = request.peer->endpoint->ep;
-        account(request,
+        account(operation,
                 request.writes ? ucp_put_nbx(ep, operation.local, operation.bytes, operation.remote, operation.key, &param)
                                : ucp_get_nbx(ep, operation.local, operation.bytes, operation.remote, operation.key, &param),
                 request.writes ? "ucp_put_nbx" : "ucp_get_nbx");
@@ -611,17 +621,19 @@ class UcxEngine {
       return;
     }
     request.state = State::flushing;
-    param.op_attr_mask = attributes;
-    account(request, ucp_ep_flush_nbx(request.peer->endpoint->ep, &param), "ucp_ep_flush_nbx");
+    request.control.request = &request;
+    const ucp_request_param_t param = parameters(request.control);
+    account(request.control, ucp_ep_flush_nbx(request.peer->endpoint->ep, &param), "ucp_ep_flush_nbx");
   }
 
   void send_notification(Request& request) {
     request.state = State::notifying;
     if (request.notification.empty()) return;
-    ucp_request_param_t param = parameters(request);
+    request.control.request = &request;
+    ucp_request_param_t param = parameters(request.control);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_AM_SEND_FLAG_EAGER;
-    account(request,
+    account(request.control,
             ucp_am_send_nbx(request.peer->endpoint->ep, notification_id, nullptr, 0, request.notification.data(),
                             request.notification.size(), &param),
             "ucp_am_send_nbx");
