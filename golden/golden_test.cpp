@@ -156,6 +156,13 @@ TEST(Golden, SaysWhatIsAtABit) {
 
 TEST_F(Damaged, Undamaged) { EXPECT_EQ(error(), ""); }
 
+TEST_F(Damaged, UndamagedWhateverLiesInTheWorkingDirectory) {
+  const fs::path before = fs::current_path();
+  fs::current_path(KVCTS_SOURCE_DIR);  // has a folder "golden"
+  EXPECT_EQ(error(), "");
+  fs::current_path(before);
+}
+
 TEST_F(Damaged, Truncated) {
   for (const std::size_t n : {bytes.size() - 1, bytes.size() / 2, std::size_t{100}, std::size_t{0}}) {
     save(bytes.substr(0, n));
@@ -327,6 +334,19 @@ TEST(Verify, EveryTensorOfTheRepository) {
   EXPECT_EQ(failures(report), "");
   EXPECT_EQ(report.count(Check::pass),
             static_cast<int>(list(golden_folder).size() + read_manifest(golden_folder).files.size()));
+}
+
+/// The same through verify(): one layout made again by NumPy. Skipped, with the reason, where the Python packages are not
+/// installed.
+TEST(Verify, NumPyAgrees) {
+  VerifyOptions options;
+  options.cpp = false;
+  options.layouts = {list(golden_folder).front().layout};
+  options.python = fs::path(KVCTS_SOURCE_DIR) / "harness/python/python";
+  const VerifyReport report = verify(golden_folder, options);
+  EXPECT_EQ(failures(report), "");
+  if (report.count(Check::skipped) != 0) GTEST_SKIP() << report.items.back().detail;
+  EXPECT_EQ(report.items.back().what, "generate.py --check");
 }
 
 TEST(Verify, DifferenceIsNamedInLogicalCoordinates) {
