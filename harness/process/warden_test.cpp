@@ -1,0 +1,305 @@
+// The warden against children that try to get away: after a kill, and after the supervisor's end, nothing is left.
+#include "process/warden.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "process/procfs.hpp"
+#include "process/status_view.hpp"
+
+namespace kvcts::process {
+namespace {
+
+using nlohmann::json;
+
+constexpr int patience_ms = 20'000;
+
+std::string token() { return "t" + std::to_string(::getpid()) + "-" + std::to_string(now_ns()); }
+
+/// Processes of this run that are alive, by their mark.
+std::vector<pid_t> alive(const std::string& run) {
+  std::vector<pid_t> found;
+  for (const ProcessStat& stat : all_processes())
+    if (!stat.dead() && mark_matches(environment_of(stat.pid, mark_variable), run + "/")) found.push_back(stat.pid);
+  return found;
+}
+
+bool process_is_alive(pid_t pid) {
+  const auto stat = read_stat(pid);
+  return stat && !stat->dead();
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  for (const std::int64_t end = now_ns() + std::int64_t{patience_ms} * 1'000'000; now_ns() < end;) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return condition();
+}
+
+class WardenTest : public ::testing::Test {
+ protected:
+  WardenTest() : run_(token()) {
+    WardenProcess warden = start_warden(std::string(KVCTS_BINARY_DIR) + "/bin/kvcts-warden", run_);
+    pid_ = warden.pid;
+    channel_ = Channel(std::move(warden.socket));
+  }
+  ~WardenTest() override {
+    channel_.close();
+    ::waitpid(pid_, nullptr, 0);
+    EXPECT_TRUE(alive(run_).empty());
+  }
+
+  /// Starts `/bin/sh -c script`; its standard output comes back through a pipe.
+  pid_t spawn(std::uint64_t id, const std::string& script, const json& environment = json::object(), std::uint64_t limit = 0) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    out_.reset(ends[0]);
+    const UniqueFd write_end(ends[1]);
+    SpawnRequest request;
+    request.id = id;
+    request.argv = {"/bin/sh", "-c", script};
+    request.environment = environment;
+    request.mark = run_ + "/0/" + std::to_string(id);
+    request.memory_limit = limit;
+    const int fds[] = {write_end.get(), STDERR_FILENO};
+    channel_.send(to_json(request), fds);
+    const json event = wait_for("spawned", id);
+    return event.value("pid", 0);
+  }
+
+  json wait_for(const std::string& kind, std::uint64_t id) {
+    for (;;) {
+      for (auto it = events_.begin(); it != events_.end(); ++it) {
+        if ((*it)["event"] != kind || (*it)["id"] != id) continue;
+        const json event = *it;
+        events_.erase(it);
+        return event;
+      }
+      events_.push_back(channel_.receive(patience_ms).body);
+    }
+  }
+
+  json kill(std::uint64_t id) {
+    channel_.send({{"op", "kill"}, {"id", id}});
+    return wait_for("killed", id);
+  }
+
+  std::string read_line() {
+    std::string line;
+    char c = 0;
+    while (::read(out_.get(), &c, 1) == 1 && c != '\n') line += c;
+    return line;
+  }
+
+  std::string run_;
+  pid_t pid_{0};
+  Channel channel_;
+  UniqueFd out_;
+  std::vector<json> events_;
+};
+
+TEST_F(WardenTest, ReportsExitStatusSignalsAndUsage) {
+  spawn(1, "exit 7");
+  const json exit = wait_for("exit", 1);
+  const int status = exit["status"];
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_GT(exit["max_rss"].get<std::int64_t>(), 0);
+  spawn(2, "kill -SEGV $$");
+  const int other = wait_for("exit", 2)["status"];
+  EXPECT_TRUE(WIFSIGNALED(other));
+  EXPECT_EQ(WTERMSIG(other), SIGSEGV);
+}
+
+TEST_F(WardenTest, SaysWhatCannotBeStarted) {
+  channel_.send({{"op", "spawn"}, {"id", 5}, {"argv", {"/nowhere/program"}}, {"mark", run_ + "/0/5"}});
+  EXPECT_NE(wait_for("spawn-failed", 5)["text"].get<std::string>().find("No such file"), std::string::npos);
+  channel_.send({{"op", "spawn"}, {"id", 6}, {"argv", json::array()}});
+  EXPECT_FALSE(wait_for("spawn-failed", 6)["text"].get<std::string>().empty());
+}
+
+TEST_F(WardenTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
+  const pid_t pid = spawn(1, "echo $A-$KVCTS_WORKER; ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -c; sleep 1000", {{"A", "b c"}});
+  EXPECT_EQ(read_line(), "b c-" + run_ + "/0/1");
+  const std::string fds = read_line();
+  EXPECT_TRUE(fds == "0 1 2 3 " || fds == "0 1 2 3 4 ") << fds;  // ls has its own for the folder
+  EXPECT_EQ(read_line(), "0");
+  const auto stat = read_stat(pid);
+  ASSERT_TRUE(stat);
+  EXPECT_EQ(stat->session, pid);
+  EXPECT_EQ(stat->group, pid);
+  EXPECT_EQ(stat->parent, pid_);
+}
+
+TEST_F(WardenTest, KillsOneThatIgnoresEverySignal) {
+  const pid_t pid = spawn(1, "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 1000; done");
+  read_line();
+  const json killed = kill(1);
+  EXPECT_TRUE(killed["left"].empty());
+  EXPECT_FALSE(process_is_alive(pid));
+}
+
+TEST_F(WardenTest, KillsOneThatIsStopped) {
+  const pid_t pid = spawn(1, "echo ready; kill -STOP $$");
+  read_line();
+  ASSERT_TRUE(eventually([&] { return read_stat(pid)->state == 'T'; }));
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_FALSE(process_is_alive(pid));
+}
+
+TEST_F(WardenTest, KillsChildrenThatLeftTheSession) {
+  spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
+  const pid_t other = std::stoi(read_line());
+  ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->session == other; }));
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_FALSE(process_is_alive(other));
+}
+
+TEST_F(WardenTest, KillsGrandchildrenWhoseParentsAreGone) {
+  // Double fork and a session of its own: no chain of parents leads back, the mark does.
+  spawn(1, "(setsid sh -c 'sleep 1000 & echo $!' &); sleep 1000");
+  const pid_t other = std::stoi(read_line());
+  ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->parent == pid_; }));
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_FALSE(process_is_alive(other));
+}
+
+TEST_F(WardenTest, KillsOrphansThatWipedTheirEnvironment) {
+  spawn(1, "(setsid env -i sh -c 'sleep 1000 & echo $!' &); sleep 1000");
+  const pid_t other = std::stoi(read_line());
+  ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->parent == pid_; }));
+  EXPECT_EQ(environment_of(other, mark_variable), "");
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_FALSE(process_is_alive(other));
+}
+
+TEST_F(WardenTest, KillsStraysAfterTheirWorkerHasGone) {
+  spawn(1, "setsid sleep 1000 & echo $!; exit 0");
+  const pid_t other = std::stoi(read_line());
+  wait_for("exit", 1);
+  EXPECT_TRUE(process_is_alive(other));
+  const json killed = kill(1);
+  EXPECT_EQ(killed["pids"], json::array({other}));
+  EXPECT_FALSE(process_is_alive(other));
+}
+
+TEST_F(WardenTest, KillsOneTreeAndLeavesTheOthersAlone) {
+  spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
+  const pid_t first_child = std::stoi(read_line());
+  const pid_t second = spawn(2, "(setsid sh -c 'sleep 1000 & echo $!' &); sleep 1000");
+  const pid_t second_orphan = std::stoi(read_line());
+  ASSERT_TRUE(eventually([&] { return read_stat(second_orphan) && read_stat(second_orphan)->parent == pid_; }));
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_FALSE(process_is_alive(first_child));
+  EXPECT_TRUE(process_is_alive(second));
+  EXPECT_TRUE(process_is_alive(second_orphan));
+}
+
+TEST_F(WardenTest, KillsOneThatKeepsForking) {
+  spawn(1, "f() { (setsid sh -c 'sleep 0.02' &); }; echo ready; while :; do f; f; sleep 0.01; done");
+  read_line();
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_TRUE(alive(run_).empty());
+}
+
+TEST_F(WardenTest, EndsEverythingWhenTheSocketCloses) {
+  spawn(1, "setsid sleep 1000 & echo $!; sleep 1000");
+  read_line();
+  spawn(2, "(setsid env -i sh -c 'sleep 1000 & echo $!' &); sleep 1000");
+  const pid_t orphan = std::stoi(read_line());
+  EXPECT_FALSE(alive(run_).empty());
+  channel_.close();
+  ASSERT_TRUE(eventually([&] { return ::waitpid(pid_, nullptr, WNOHANG) == pid_; }));
+  EXPECT_TRUE(alive(run_).empty());
+  EXPECT_FALSE(process_is_alive(orphan));
+}
+
+TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
+  const pid_t pid = spawn(1, "echo ready; exec sleep 1000");
+  read_line();
+  ::kill(pid_, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
+}
+
+TEST_F(WardenTest, GarbageFromTheSupervisorEndsTheRun) {
+  const pid_t pid = spawn(1, "echo ready; sleep 1000");
+  read_line();
+  ASSERT_EQ(::write(channel_.fd(), "\x05\0\0\0hello", 9), 9);
+  EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
+}
+
+// The supervisor is killed outright, with a worker, an escaped child and an orphan of it alive: nothing is left.
+TEST(Warden, NothingOutlivesAKilledSupervisor) {
+  const std::string run = token();
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t supervisor = ::fork();
+  if (supervisor == 0) {
+    WardenProcess warden = start_warden(std::string(KVCTS_BINARY_DIR) + "/bin/kvcts-warden", run);
+    Channel channel(std::move(warden.socket));
+    SpawnRequest request;
+    request.id = 1;
+    request.mark = run + "/0/1";
+    request.argv = {"/bin/sh", "-c", "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & echo ready' &); sleep 1000"};
+    const int fds[] = {ends[1], STDERR_FILENO};
+    channel.send(to_json(request), fds);
+    for (;;) ::pause();
+  }
+  ::close(ends[1]);
+  char c = 0;
+  ASSERT_EQ(::read(ends[0], &c, 1), 1);
+  EXPECT_GE(alive(run).size(), 3u);
+  ::kill(supervisor, SIGKILL);
+  ::waitpid(supervisor, nullptr, 0);
+  EXPECT_TRUE(eventually([&] { return alive(run).empty(); }));
+  ::close(ends[0]);
+}
+
+TEST(PidWatch, TellsWhoWasStarted) {
+  const PidWatch watch;
+  const std::int64_t before = watch.last();
+  ASSERT_GE(before, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const std::vector<pid_t> created = watch.created_since(before);
+  EXPECT_NE(std::find(created.begin(), created.end(), child), created.end());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const std::vector<pid_t> after = watch.created_since(before);
+  EXPECT_EQ(std::find(after.begin(), after.end(), child), after.end());
+}
+
+TEST(Procfs, ReadsItsOwnProcess) {
+  const auto stat = read_stat(::getpid());
+  ASSERT_TRUE(stat);
+  EXPECT_EQ(stat->parent, ::getppid());
+  EXPECT_EQ(stat->session, ::getsid(0));
+  EXPECT_FALSE(stat->dead());
+  EXPECT_EQ(thread_group_of(::getpid()), ::getpid());
+  EXPECT_GT(private_bytes(::getpid()), 0u);
+  EXPECT_FALSE(read_stat(0x3fffffff));
+  EXPECT_EQ(read_proc_text(0x3fffffff, "stat"), "(No such file or directory)");
+}
+
+TEST(Procfs, MarksMatchWholeOrByRun) {
+  EXPECT_TRUE(mark_matches("r/0/1", "r/0/1"));
+  EXPECT_FALSE(mark_matches("r/0/11", "r/0/1"));
+  EXPECT_TRUE(mark_matches("r/0/11", "r/"));
+  EXPECT_FALSE(mark_matches("rr/0/1", "r/"));
+  EXPECT_FALSE(mark_matches("", "r/"));
+  EXPECT_FALSE(mark_matches("r/0/1", ""));
+}
+
+}  // namespace
+}  // namespace kvcts::process
