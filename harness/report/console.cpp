@@ -74,9 +74,10 @@ ConsoleReporter::ConsoleReporter(std::ostream& out, Terminal terminal, std::func
 void ConsoleReporter::begin(std::string_view suite, std::int64_t planned, std::int64_t done_before) {
   planned_ = planned;
   done_ = done_before;
+  ran_ = 0;
   open_ = true;
   last_ = now_();
-  samples_.assign(1, {last_, done_});
+  samples_.assign(1, {last_, ran_});
   out_ << fmt::format("{}: {}", visible(suite), plural(planned, "case"));
   if (done_before > 0) out_ << fmt::format(", {} of them decided before", thousands(done_before));
   out_ << std::endl;
@@ -89,6 +90,10 @@ void ConsoleReporter::started(std::string_view id) {
 
 void ConsoleReporter::finished(const CaseResult& result) {
   ++done_;
+  // What is decided without running takes no time and says nothing about the rest.
+  const bool ran =
+      result.outcome != Outcome::unsupported && result.outcome != Outcome::skipped && result.outcome != Outcome::not_run;
+  if (ran) ++ran_;
   if (const auto found = place_.find(result.id); found != place_.end()) {
     running_.erase(found->second);
     place_.erase(found);
@@ -109,7 +114,7 @@ void ConsoleReporter::tick() {
   if (!open_) return;
   const auto now = now_();
   if (now - samples_.back().first >= std::chrono::seconds(1)) {
-    samples_.emplace_back(now, done_);
+    samples_.emplace_back(now, ran_);
     while (samples_.size() > 30) samples_.pop_front();
   }
   if (terminal_.live) {
@@ -134,7 +139,7 @@ void ConsoleReporter::end() {
 double ConsoleReporter::rate() const {
   const auto& [since, before] = samples_.front();
   const double seconds = std::chrono::duration<double>(now_() - since).count();
-  return seconds < 0.2 ? 0 : static_cast<double>(done_ - before) / seconds;
+  return seconds < 0.2 ? 0 : static_cast<double>(ran_ - before) / seconds;
 }
 
 std::string ConsoleReporter::progress(bool with_slowest) const {

@@ -64,10 +64,10 @@ class ConsoleReporter {
   std::ostream& out_;
   Terminal terminal_;
   std::function<Clock::time_point()> now_;
-  std::int64_t planned_{0}, done_{0}, failed_{0}, errors_{0}, failures_said_{0};
+  std::int64_t planned_{0}, done_{0}, ran_{0}, failed_{0}, errors_{0}, failures_said_{0};
   bool open_{false}, drawn_{false};
   Clock::time_point last_{};
-  std::deque<std::pair<Clock::time_point, std::int64_t>> samples_;  // of done_, one a second, half a minute long
+  std::deque<std::pair<Clock::time_point, std::int64_t>> samples_;  // of ran_, one a second, half a minute long
   std::list<Running> running_;                                      // in the order of their start
   std::unordered_map<std::string, std::list<Running>::iterator> place_;
 };

@@ -79,6 +79,23 @@ TEST(Console, BarShowsTheSlowestRunningCase) {
   EXPECT_EQ(screen.take(), "\r\x1b[2K");
 }
 
+TEST(Console, CasesThatDoNotRunDoNotCountAsSpeed) {
+  Screen screen(Terminal{false, false, 80});
+  screen.reporter.begin("smoke", 200);
+  for (int i = 0; i < 100; ++i) {
+    auto r = result("u" + std::to_string(i));
+    r.outcome = Outcome::unsupported;
+    screen.reporter.finished(r);
+  }
+  screen.now += 10s;
+  screen.take();
+  for (int i = 0; i < 50; ++i) screen.reporter.finished(result("c" + std::to_string(i)));
+  EXPECT_EQ(screen.take(), "101/200, 0.1/s, 16 min 30 s left\n");
+  screen.now += 5s;
+  screen.reporter.tick();
+  EXPECT_EQ(screen.take(), "150/200, 3.3/s, 15.0 s left\n");
+}
+
 TEST(Console, TheBarFitsTheTerminal) {
   for (const int width : {20, 40, 60, 80, 200}) {
     for (const bool colour : {false, true}) {

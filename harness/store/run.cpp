@@ -28,7 +28,7 @@ std::string Drift::text() const {
                                 added, removed, changed);
   for (const auto& line : first) out += "; " + line;
   if (added + removed + changed > static_cast<std::int64_t>(first.size())) out += "; ...";
-  return out + ". Resume with the same cases/ and the same program, or start a new run";
+  return out;
 }
 
 nlohmann::json to_json(const Expected& expected) {

@@ -61,7 +61,7 @@ struct Drift {
       changed{0};                  ///< ids only in the new plan, only in the store, in both with another digest
   std::vector<std::string> first;  ///< at most ten lines "changed: <id> (digest a1b2 -> c3d4)"
   explicit operator bool() const { return added + removed + changed != 0; }
-  std::string text() const;  ///< one sentence
+  std::string text() const;  ///< one clause without advice
 };
 
 nlohmann::json to_json(const Expected& expected);
