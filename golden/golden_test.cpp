@@ -4,6 +4,7 @@
 #include <hdf5.h>
 #include <sys/stat.h>
 
+#include <bit>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -132,6 +133,12 @@ TEST(Golden, TagsPlacesAndPoisonExplainEveryBit) {
       }
     }
     const auto masks = tag_bits(t);
+    std::size_t tagged = 0, expected = 0;
+    for (const GoldenPlane& p : t.planes) expected += p.tags.size() * static_cast<std::size_t>(p.bits);
+    for (const auto& mask : masks) {
+      for (const std::uint8_t byte : mask) tagged += static_cast<std::size_t>(std::popcount(byte));
+    }
+    ASSERT_EQ(tagged, expected) << entry.layout << "/" << entry.dtype;
     for (std::size_t a = 0; a < masks.size(); ++a) {
       std::vector<std::uint8_t> poison(masks[a].size());
       kernels::fill_poison(kernels::poison_key(t.seed, t.side, t.rank, static_cast<std::uint32_t>(a)), 0, poison);
