@@ -4,6 +4,10 @@ namespace kvcts::cli {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table{
+      {"list", "The cases of a selection; without one, the suites", declare_list},
+      {"run", "Runs a selection, stores every result as it happens, reports", declare_run},
+      {"repro", "Runs one case alone, phase by phase", declare_repro},
+      {"report", "The reports of a run, from its store", declare_report},
       {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},
       {"golden", "Golden tensors: list, verify, show", declare_golden},
       {"layouts", "The layouts of the catalogue, or one of them drawn", declare_layouts},

@@ -34,6 +34,9 @@ Section engines();    ///< plug-ins: found, loaded, self-test
 Section python();
 Section golden_tensors();
 
+/// "" when the plug-in loads (in a process of its own), else why not.
+std::string load_plugin(const std::string& stem);
+
 /// First line of a file without its newline; "" when it cannot be read.
 std::string first_line(const std::string& path);
 /// Standard output of a program found in PATH, or nullopt when it is not there, fails, or does not end within 20 s.

@@ -64,6 +64,11 @@ nlohmann::json try_engine(const std::string& stem) {
 
 }  // namespace
 
+std::string load_plugin(const std::string& stem) {
+  const ChildAnswer answer = ask_child([&] { return nlohmann::json(Plugin::load(find_plugin(stem))->version()); }, std::chrono::seconds(10));
+  return answer.ok ? "" : "plug-in " + stem + " cannot be used: " + answer.error;
+}
+
 Section engines() {
   Section s{"engines", {}};
   for (const std::string& stem : list_plugins()) {

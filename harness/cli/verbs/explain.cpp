@@ -4,9 +4,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "catalogue/case_file.hpp"
 #include "catalogue/nearest.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "cli/words.hpp"
+#include "matrix/select.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -41,12 +43,33 @@ int list_words(const Globals& globals) {
   return exit_as_expected;
 }
 
+/// A case: its document, what it expects, and what is known of it before it runs.
+int explain_case(const std::string& id, const Globals& globals) {
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  matrix::Query query;
+  query.ids = {id};
+  const matrix::Selection found = matrix::select(cat, query);
+  if (found.empty()) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", id, found.why_empty()));
+  const CaseSpec spec = found.spec(0);
+  const auto declared = found.declared(0);
+  if (globals.json) {
+    nlohmann::json out{{"case", catalogue::to_document(spec)}, {"facts", found.facts(0)}};
+    if (declared) out["declared"] = {{"outcome", name(declared->outcome)}, {"constraint", declared->constraint}, {"reason", declared->reason}};
+    fmt::print("{}\n", out.dump(2));
+    return exit_as_expected;
+  }
+  fmt::print("{}", catalogue::to_yaml(spec));
+  if (declared) fmt::print("# {} by {}: {}\n", name(declared->outcome), declared->constraint, declared->reason);
+  return exit_as_expected;
+}
+
 int explain(const std::string& subject, const Globals& globals) {
   if (subject.empty()) return list_words(globals);
   std::vector<const Word*> found;
   for (const Word& w : words()) {
     if (folded(w.name) == folded(subject)) found.push_back(&w);
   }
+  if (found.empty() && subject.find('/') != std::string::npos) return explain_case(subject, globals);
   if (found.empty()) {
     std::vector<std::string> names;
     for (const Word& w : words()) names.push_back(w.name);

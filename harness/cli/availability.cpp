@@ -1,0 +1,65 @@
+#include "cli/availability.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "catalogue/nearest.hpp"
+#include "cli/exit.hpp"
+#include "cli/doctor/doctor.hpp"
+#include "transport/session.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+/// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there.
+const std::map<std::string, std::function<std::string()>>& probes() {
+  static const std::map<std::string, std::function<std::string()>> table{
+      {"ucx", [] { return std::string(); }},  // the plug-in links it: it is there when the plug-in loads
+      {"gpu", [] {
+         const auto gpus = doctor::gpus();
+         for (const auto& f : gpus.findings) {
+           if (f.state == doctor::State::good) return std::string();
+         }
+         return std::string("no NVIDIA GPU that CUDA can use");
+       }},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::optional<Availability::Lack> Availability::find(const std::string& engine) const {
+  const auto* entry = catalogue_.engines().find(engine);
+  if (!entry) return std::nullopt;
+  for (const auto& need : entry->needs) {
+    const auto probe = probes().find(need);
+    if (probe == probes().end()) return Lack{need, fmt::format("engine {} needs '{}', which this version does not know how to find", engine, need)};
+    if (std::string reason = probe->second(); !reason.empty()) return Lack{need, fmt::format("engine {} needs {}: {}", engine, need, reason)};
+  }
+  if (const auto answer = doctor::load_plugin(entry->plugin); !answer.empty()) return Lack{engine, fmt::format("engine {}: {}", engine, answer)};
+  return std::nullopt;
+}
+
+const std::optional<Availability::Lack>& Availability::lack(const std::string& engine) {
+  const auto known = known_.find(engine);
+  return known != known_.end() ? known->second : known_.emplace(engine, find(engine)).first->second;
+}
+
+void Availability::check_names(const std::vector<std::string>& required) const {
+  std::vector<std::string> names = catalogue_.engines().ids();
+  for (const auto& [need, probe] : probes()) names.push_back(need);
+  for (const auto& name : required) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw UsageError(fmt::format("--require expects engines or what they need, found '{}'{}", name, catalogue::suggestion(name, names)));
+    }
+  }
+}
+
+bool Availability::required(const std::vector<std::string>& required, const std::string& engine, const Lack& lack) {
+  return std::any_of(required.begin(), required.end(), [&](const std::string& name) { return name == engine || name == lack.name; });
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,81 @@
+#include "cli/run/plan.hpp"
+
+#include <fmt/format.h>
+
+#include "matrix/ids.hpp"
+
+namespace kvcts::cli {
+
+Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, const PlanOptions& options)
+    : catalogue_(catalogue), selection_(matrix::select(catalogue, query)), seed_(options.seed), space_(catalogue), waivers_(space_),
+      today_(matrix::today()) {
+  Availability availability(catalogue);
+  availability.check_names(options.require);
+  items_.reserve(selection_.size());
+  for (std::size_t i = 0; i < selection_.size(); ++i) items_.push_back(make_item(i, options, availability));
+}
+
+ResolvedCase Plan::resolve(std::size_t item) const {
+  const std::size_t i = items_[item].selected;
+  CaseSpec spec = selection_.spec(i);
+  if (seed_) spec.seed = *seed_;
+  ResolvedCase resolved = kvcts::resolve(spec, catalogue_);
+  resolved.facts.update(selection_.facts(i));
+  return resolved;
+}
+
+void Plan::judge(CaseResult& result, const std::vector<Expected>& expected) {
+  const matrix::Ruling ruling = waivers_.judge(result, expected, today_);
+  result.verdict = ruling.verdict;
+  result.waiver = ruling.waiver;
+}
+
+Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& availability) {
+  Item item;
+  item.selected = i;
+  item.planned.id = selection_.id(i);
+  const auto decide = [&](Outcome outcome, std::string message) {
+    CaseResult result;
+    result.id = item.planned.id;
+    result.outcome = outcome;
+    result.message = std::move(message);
+    result.facts = selection_.facts(i);
+    item.decided = std::move(result);
+  };
+  CaseSpec spec = selection_.spec(i);
+  if (seed_) spec.seed = *seed_;
+  item.planned.expected = spec.expected;
+
+  if (const auto declared = selection_.declared(i); declared && declared->outcome != Outcome::refused) {
+    decide(declared->outcome, declared->reason);
+  } else {
+    try {
+      ResolvedCase resolved = kvcts::resolve(spec, catalogue_);
+      resolved.facts.update(selection_.facts(i));
+      item.planned.digest = digest(resolved);
+      item.planned.execution = digest(resolved, false);
+      if (const auto& lack = availability.lack(resolved.engine.name)) decide(Outcome::skipped, lack->reason);
+    } catch (const std::exception& e) {
+      decide(Outcome::error, e.what());
+    }
+  }
+  if (item.planned.digest.empty()) {
+    // Never executed: what identifies it is its id.
+    item.planned.digest = item.planned.execution = fmt::format("{:016x}", matrix::id_hash(item.planned.id));
+  }
+  if (item.decided) {
+    CaseResult& result = *item.decided;
+    result.case_digest = item.planned.digest;
+    result.execution = item.planned.execution;
+    result.seed = spec.seed;
+    judge(result, item.planned.expected);
+    if (result.outcome == Outcome::skipped && availability.lack(spec.engine) &&
+        Availability::required(options.require, spec.engine, *availability.lack(spec.engine))) {
+      result.verdict = Verdict::unexpected;
+      result.message += "; --require says that it must be there";
+    }
+  }
+  return item;
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,262 @@
+#include "cli/run/run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <unordered_map>
+
+#include "cli/doctor/doctor.hpp"
+#include "cli/exit.hpp"
+#include "cli/run/plan.hpp"
+#include "report/console.hpp"
+#include "report/summary.hpp"
+#include "report/write.hpp"
+#include "store/store.hpp"
+#include "supervisor/supervisor.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// Facts of the machine that belong to a run; nothing that takes time to ask.
+nlohmann::json machine() {
+  nlohmann::json facts = nlohmann::json::object();
+  for (const auto& section : {doctor::processor(), doctor::memory()}) {
+    for (const auto& f : section.findings) facts[f.key] = f.value;
+  }
+  return facts;
+}
+
+std::vector<std::string> command_line() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> argv;
+  for (std::string word; std::getline(in, word, '\0');) argv.push_back(word);
+  return argv;
+}
+
+/// A store that cannot be opened is the user's: wrong folder, damaged file, another writer.
+template <class Function>
+auto opening(Function&& function) {
+  try {
+    return function();
+  } catch (const store::Error& e) {
+    throw UsageError(e.what());
+  }
+}
+
+/// The cases that go to the supervisor. Those that share an execution (they differ only in arch) are run once.
+struct Queue {
+  std::vector<std::size_t> leaders;                                    ///< items
+  std::unordered_map<std::string, std::vector<std::size_t>> members;   ///< execution -> items, the leader first
+};
+
+Queue queue_of(const Plan& plan, const std::set<std::string>& wanted) {
+  Queue queue;
+  for (std::size_t i = 0; i < plan.items().size(); ++i) {
+    const Item& item = plan.items()[i];
+    if (item.decided || !wanted.contains(item.planned.id)) continue;
+    auto& members = queue.members[item.planned.execution];
+    if (members.empty()) queue.leaders.push_back(i);
+    members.push_back(i);
+  }
+  return queue;
+}
+
+/// The result of an execution as the result of one of the cases that share it.
+CaseResult as_member(const CaseResult& result, const Item& item, const Plan& plan) {
+  CaseResult own = result;
+  own.id = item.planned.id;
+  own.case_digest = item.planned.digest;
+  if (own.id != result.id) {
+    own.facts.update(plan.selection().facts(item.selected));
+  }
+  return own;
+}
+
+class Run {
+ public:
+  Run(const catalogue::Catalogue& catalogue, const RunOptions& options, Plan& plan, store::RunStore& store)
+      : catalogue_(catalogue), options_(options), plan_(plan), store_(store), out_(options.json ? std::cerr : std::cout),
+        terminal_(report::terminal_of(options.json ? STDERR_FILENO : STDOUT_FILENO)), console_(out_, terminal_) {}
+
+  /// Runs what has no result yet; returns how the sitting ended.
+  void sit() {
+    std::set<std::string> wanted;
+    for (const auto& planned : store_.missing()) wanted.insert(planned.id);
+    const auto planned = static_cast<std::int64_t>(plan_.items().size());
+    console_.begin(short_name(options_.select), planned, planned - static_cast<std::int64_t>(wanted.size()));
+    for (const Item& item : plan_.items()) {
+      if (!item.decided || !wanted.contains(item.planned.id)) continue;
+      store_.record(*item.decided);
+      console_.finished(*item.decided);
+    }
+    const Queue queue = queue_of(plan_, wanted);
+    supervisor::Summary summary;
+    if (!queue.leaders.empty()) summary = supervise(queue);
+    console_.end();
+    if (failure_) std::rethrow_exception(failure_);
+    for (const auto& left : summary.left_behind) fmt::print(stderr, "kvcts run: a process could not be ended: {}\n", left);
+    if (summary.interrupted) {
+      store_.finish(store::Ending::interrupted, "interrupted");
+    } else if (out_of_time_) {
+      store_.finish(store::Ending::budget, fmt::format("budget of {} s used up", options_.select.budget));
+    } else {
+      store_.finish(store::Ending::complete);
+    }
+  }
+
+  std::ostream& out() { return out_; }
+  const report::Terminal& terminal() const { return terminal_; }
+
+ private:
+  supervisor::Summary supervise(const Queue& queue) {
+    const supervisor::Jobs jobs{queue.leaders.size(), [&](std::size_t i) { return plan_.items()[queue.leaders[i]].planned.id; },
+                                [&](std::size_t i) { return plan_.resolve(queue.leaders[i]); }};
+    supervisor::Options options;
+    options.jobs = options_.jobs;
+    options.hold = options_.hold;
+    options.tick_ms = 50;
+    std::unordered_map<std::string, const std::vector<std::size_t>*> by_id;
+    for (const std::size_t leader : queue.leaders) {
+      const auto& planned = plan_.items()[leader].planned;
+      by_id[planned.id] = &queue.members.at(planned.execution);
+    }
+    supervisor::Handlers handlers;
+    handlers.on_result = [&](CaseResult&& result) { take(result, *by_id.at(result.id)); };
+    handlers.on_tick = [&](const std::vector<supervisor::Running>& running) {
+      for (const auto& r : running) {
+        if (started_.insert(r.id).second) console_.started(r.id);
+      }
+      guarded([&] { store_.tick(); });
+      console_.tick();
+    };
+    handlers.on_message = [&](const std::string& line) { console_.say(line); };
+    const auto end = Clock::now() + std::chrono::duration<double>(options_.select.budget);
+    handlers.stop = [&, end] {
+      if (options_.select.budget > 0 && Clock::now() > end) out_of_time_ = true;
+      return out_of_time_ || failure_ != nullptr;
+    };
+    return supervisor::run_cases(jobs, options, handlers);
+  }
+
+  void take(const CaseResult& result, const std::vector<std::size_t>& members) {
+    // Not begun: the store has no result of it, so that --resume goes on with it.
+    if (result.outcome == Outcome::not_run) return;
+    for (const std::size_t member : members) {
+      const Item& item = plan_.items()[member];
+      CaseResult own = as_member(result, item, plan_);
+      plan_.judge(own, item.planned.expected);
+      guarded([&] { store_.record(own); });
+      console_.finished(own);
+    }
+  }
+
+  /// The supervisor's loop is no place for exceptions: the first is kept, the run stops, and it is thrown at the end.
+  template <class Function>
+  void guarded(Function&& function) {
+    if (failure_) return;
+    try {
+      function();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  const catalogue::Catalogue& catalogue_;
+  const RunOptions& options_;
+  Plan& plan_;
+  store::RunStore& store_;
+  std::ostream& out_;
+  report::Terminal terminal_;
+  report::ConsoleReporter console_;
+  std::set<std::string> started_;
+  std::exception_ptr failure_;
+  bool out_of_time_{false};
+};
+
+/// The store of the run and the plan it was made with.
+store::RunStore open_store(const RunOptions& options, const Plan& plan) {
+  if (!options.resume.empty()) return opening([&] { return store::RunStore::open(options.resume, command_line()); });
+  store::RunInfo info;
+  info.suite = short_name(options.select);
+  info.selection = to_text(options.select);
+  info.seed = options.seed.value_or(0);
+  info.version = KVCTS_VERSION;
+  info.machine = machine();
+  std::string folder_name = info.suite;
+  for (char& c : folder_name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '-';
+  }
+  const fs::path directory = options.out.empty() ? store::new_run_directory("runs", folder_name) : fs::path(options.out);
+  auto store = opening([&] { return store::RunStore::create(directory, info, command_line()); });
+  std::vector<store::PlannedCase> planned;
+  planned.reserve(plan.items().size());
+  for (const Item& item : plan.items()) planned.push_back(item.planned);
+  store.plan(planned);
+  return store;
+}
+
+int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out, const report::Terminal& terminal, bool json) {
+  const report::RunView view = report::load(reader);
+  const report::Files files = report::write_reports(reader, view, directory);
+  if (json) {
+    report::write_json(reader, view, std::cout);
+  } else {
+    out << fmt::format("results in {}: {}, {}, {}\n", directory.string(), files.html.filename().string(), files.junit.filename().string(),
+                       files.json.filename().string());
+    report::print_summary(out, view, terminal);
+  }
+  std::cout.flush();
+  return view.exit_status;
+}
+
+}  // namespace
+
+int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
+  if (!options.resume.empty()) {
+    const store::RunInfo info = opening([&] { return store::RunReader::open(options.resume).info(); });
+    options.select = selection_from_text(info.selection);
+    if (info.seed != 0) options.seed = info.seed;
+  }
+  Plan plan(catalogue, query_of(options.select), {options.seed, options.require});
+  if (plan.items().empty()) {
+    fmt::print(stderr, "kvcts run: nothing selected: {}\n", plan.selection().why_empty());
+    return exit_nothing_selected;
+  }
+  store::RunStore store = open_store(options, plan);
+  if (!options.resume.empty()) {
+    std::vector<store::PlannedCase> planned;
+    for (const Item& item : plan.items()) planned.push_back(item.planned);
+    if (const auto drift = store.plan(planned)) {
+      throw UsageError(fmt::format("the run cannot go on, the catalogue or the program has changed since: {}; start a new run", drift.text()));
+    }
+  }
+  Run run(catalogue, options, plan, store);
+  run.sit();
+  return print_reports(store.reader(), store.directory(), run.out(), run.terminal(), options.json);
+}
+
+int print_run(const std::filesystem::path& directory, const std::string& out, bool json) {
+  return opening([&] {
+    const auto reader = store::RunReader::open(directory);
+    if (out.empty()) {
+      const report::RunView view = report::load(reader);
+      if (json) {
+        report::write_json(reader, view, std::cout);
+      } else {
+        report::print_summary(std::cout, view, report::terminal_of(STDOUT_FILENO));
+      }
+      std::cout.flush();
+      return view.exit_status;
+    }
+    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json);
+  });
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,30 @@
+// A run: plan, store, supervisor, console and reports put together. Nothing here knows a case from the inside.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/selection.hpp"
+
+namespace kvcts::cli {
+
+struct RunOptions {
+  SelectOptions select;
+  int jobs{1};
+  std::string out;                     ///< run directory; "" = a new one below runs/
+  std::string resume;                  ///< run directory to go on with
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> require;
+  bool hold{false};
+  bool json{false};
+};
+
+/// Runs and reports. Returns an Exit.
+int run_suite(const catalogue::Catalogue& catalogue, RunOptions options);
+
+/// Reports of a run directory to standard output: a summary, or results.json. Returns the run's Exit.
+int print_run(const std::filesystem::path& directory, const std::string& out, bool json);
+
+}  // namespace kvcts::cli

@@ -1,0 +1,97 @@
+#include "cli/selection.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "cli/exit.hpp"
+#include "report/text.hpp"
+
+namespace kvcts::cli {
+
+void declare_selection(CLI::App& app, SelectOptions& options) {
+  app.add_option("--suite", options.suites, "Suite of the catalogue; may be repeated")->type_name("NAME")->expected(1)->take_all();
+  app.add_option("--id", options.ids, "Case id or glob; may be repeated")->type_name("GLOB")->expected(1)->take_all();
+  app.add_option("--where", options.where, "Axis expression, e.g. 'dtype==bf16 && engine!=shm'")->type_name("EXPR");
+  app.add_option("--cover", options.cover, "Keep a covering array of this strength")->type_name("T")->check(CLI::Range(1, 6));
+  app.add_option("--shard", options.shard, "Part i of n, e.g. 2/8")->type_name("I/N");
+  app.add_option("--budget", options.budget, "Seconds; cases beyond are NOT_RUN")->type_name("S")->check(CLI::Range(0.001, 1e9));
+  app.add_option("--file", options.files, "Case file; may be repeated")->type_name("YAML")->expected(1)->take_all();
+}
+
+matrix::Query query_of(const SelectOptions& options) {
+  matrix::Query query;
+  query.suites = options.suites;
+  query.ids = options.ids;
+  query.where = options.where;
+  query.cover = options.cover;
+  query.budget_s = options.budget;
+  for (const auto& file : options.files) query.files.emplace_back(file);
+  if (options.shard.empty()) return query;
+  const char *at = options.shard.data(), *end = at + options.shard.size();
+  const auto first = std::from_chars(at, end, query.shard);
+  const bool slash = first.ec == std::errc{} && first.ptr != end && *first.ptr == '/';
+  const auto second = slash ? std::from_chars(first.ptr + 1, end, query.shards) : first;
+  if (!slash || second.ec != std::errc{} || second.ptr != end || query.shard < 1 || query.shard > query.shards) {
+    throw UsageError(fmt::format("--shard expects i/n with 1 <= i <= n, found '{}'", options.shard));
+  }
+  return query;
+}
+
+std::string to_text(const SelectOptions& options) {
+  std::string text;
+  const auto add = [&](const char* flag, const std::string& value) { text += fmt::format("{}{} {}", text.empty() ? "" : " ", flag, report::shell_word(value)); };
+  for (const auto& s : options.suites) add("--suite", s);
+  for (const auto& i : options.ids) add("--id", i);
+  if (!options.where.empty()) add("--where", options.where);
+  if (options.cover > 0) add("--cover", std::to_string(options.cover));
+  if (!options.shard.empty()) add("--shard", options.shard);
+  if (options.budget > 0) add("--budget", fmt::format("{}", options.budget));
+  for (const auto& f : options.files) add("--file", std::filesystem::absolute(f).string());
+  return text;
+}
+
+SelectOptions selection_from_text(const std::string& text) {
+  // Split as report::shell_word quotes: '...' with '\'' for a quote.
+  std::vector<std::string> words;
+  std::string word;
+  bool quoted = false, started = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\'') {
+      quoted = !quoted;
+      started = true;
+    } else if (c == '\\' && !quoted && i + 1 < text.size()) {
+      word += text[++i];
+      started = true;
+    } else if (c == ' ' && !quoted) {
+      if (started) words.push_back(word);
+      word.clear();
+      started = false;
+    } else {
+      word += c;
+      started = true;
+    }
+  }
+  if (started) words.push_back(word);
+  std::reverse(words.begin(), words.end());  // as CLI::App::parse(vector) wants them
+  SelectOptions options;
+  CLI::App app;
+  declare_selection(app, options);
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(fmt::format("the run's selection '{}' cannot be read: {}", text, e.what()));
+  }
+  return options;
+}
+
+std::string short_name(const SelectOptions& options) {
+  std::vector<std::string> parts = options.suites;
+  for (const auto& f : options.files) parts.push_back(std::filesystem::path(f).filename().string());
+  if (parts.empty()) return options.ids.size() == 1 && options.ids[0].find_first_of("*?[") == std::string::npos ? options.ids[0] : "full";
+  return fmt::format("{}", fmt::join(parts, "+"));
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,34 @@
+// Which cases a verb means: the same options for list, run and whatever selects.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "catalogue/catalogue.hpp"
+#include "matrix/select.hpp"
+
+namespace kvcts::cli {
+
+struct SelectOptions {
+  std::vector<std::string> suites, ids, files;
+  std::string where, shard;
+  int cover{0};
+  double budget{0};
+};
+
+/// Declares --suite, --id, --where, --cover, --shard, --budget and --file.
+void declare_selection(CLI::App& app, SelectOptions& options);
+
+/// Throws UsageError on a bad shard, catalogue::Error on unknown names and bad files.
+matrix::Query query_of(const SelectOptions& options);
+
+/// The options as a command line: what people read in reports, and what --resume reads back.
+std::string to_text(const SelectOptions& options);
+SelectOptions selection_from_text(const std::string& text);
+
+/// "smoke", "smoke+seeds", "case.yaml", "full": a short name for the selection.
+std::string short_name(const SelectOptions& options);
+
+}  // namespace kvcts::cli

@@ -1,0 +1,96 @@
+// kvcts list: the cases of a selection, one id a line.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/selection.hpp"
+#include "cli/verbs/verbs.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using matrix::CoverReport;
+using matrix::Selection;
+
+nlohmann::json cover_json(const Selection& s, const std::string& title, const CoverReport& c) {
+  nlohmann::json excluded = nlohmann::json::array();
+  for (const auto& e : c.excluded) excluded.push_back({{"tuple", matrix::to_text(s.space(), e.tuple)}, {"constraint", e.constraint}});
+  return {{"title", title}, {"strength", c.strength}, {"points", c.points}, {"tuples", c.tuples}, {"undecided", c.undecided}, {"excluded", excluded}};
+}
+
+void print_cover(const Selection& s, const std::string& title, const CoverReport& c) {
+  fmt::print("# {}: every combination of {} values that can run is covered: {} in {} cases; {} excluded by constraints{}\n", title, c.strength, c.tuples,
+             c.points, c.excluded.size(), c.undecided == 0 ? "" : fmt::format("; {} undecided", c.undecided));
+  for (const auto& e : c.excluded) fmt::print("#   excluded: {} ({})\n", matrix::to_text(s.space(), e.tuple), e.constraint);
+}
+
+void print_json(const Selection& s) {
+  // Written case by case: a million of them need no tree in memory.
+  fmt::print("{{\"considered\": {}, \"cases\": [", s.considered());
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    nlohmann::json one{{"id", s.id(i)}, {"suite", s.suite(i)}, {"seconds", s.seconds(i)}, {"facts", s.facts(i)}};
+    if (const auto d = s.declared(i)) one["declared"] = {{"outcome", name(d->outcome)}, {"constraint", d->constraint}, {"reason", d->reason}};
+    fmt::print("{}{}", i == 0 ? "\n" : ",\n", one.dump());
+  }
+  nlohmann::json covers = nlohmann::json::array();
+  if (s.cover().strength > 0) covers.push_back(cover_json(s, "--cover", s.cover()));
+  for (const auto& [title, c] : s.suite_covers()) covers.push_back(cover_json(s, title, c));
+  fmt::print("\n], \"covers\": {}}}\n", covers.dump());
+}
+
+void print_plain(const Selection& s, bool reasons) {
+  std::string buffer;
+  for (std::size_t i = 0; i < s.size(); ++i) {
+    buffer += s.id(i);
+    if (const auto d = reasons ? s.declared(i) : std::nullopt) fmt::format_to(std::back_inserter(buffer), "  {}: {}", name(d->outcome), d->reason);
+    buffer += '\n';
+    if (buffer.size() > (1u << 16)) {
+      std::fwrite(buffer.data(), 1, buffer.size(), stdout);
+      buffer.clear();
+    }
+  }
+  std::fwrite(buffer.data(), 1, buffer.size(), stdout);
+  if (s.cover().strength > 0) print_cover(s, "--cover", s.cover());
+  if (reasons) {
+    for (const auto& [title, c] : s.suite_covers()) print_cover(s, title, c);
+  }
+}
+
+/// The suites themselves: what a list without a selection shows.
+int list_suites(const catalogue::Catalogue& cat, const Globals& globals) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& [id, suite] : cat.suites()) {
+    if (globals.json) all.push_back({{"suite", id}, {"title", suite.title}});
+    else fmt::print("{:<12} {}\n", id, suite.title);
+  }
+  if (globals.json) fmt::print("{}\n", nlohmann::json{{"suites", all}}.dump(2));
+  return exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_list(CLI::App& app, const Globals& globals) {
+  auto select = std::make_shared<SelectOptions>();
+  auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
+  declare_selection(app, *select);
+  app.add_flag("--count", *count, "Only how many there are");
+  app.add_flag("--reasons", *reasons, "Behind each id that is not run, why; and the covers of the suites");
+  return [=, &globals] {
+    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+    const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() || !select->where.empty() || select->cover > 0 ||
+                          !select->shard.empty() || select->budget > 0;
+    if (!anything) return static_cast<int>(list_suites(cat, globals));
+    const Selection s = matrix::select(cat, query_of(*select));
+    if (s.empty()) {
+      fmt::print(stderr, "kvcts list: nothing selected: {}\n", s.why_empty());
+      return static_cast<int>(exit_nothing_selected);
+    }
+    if (*count) fmt::print("{}\n", s.size());
+    else if (globals.json) print_json(s);
+    else print_plain(s, *reasons);
+    return static_cast<int>(exit_as_expected);
+  };
+}
+
+}  // namespace kvcts::cli

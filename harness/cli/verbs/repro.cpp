@@ -1,0 +1,202 @@
+// kvcts repro: one case alone, phase by phase, with the copy list and the first wrong bytes in logical coordinates.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "cli/run/plan.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "report/text.hpp"
+#include "store/reader.hpp"
+#include "supervisor/supervisor.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+struct Options {
+  std::string id, file, run;
+  std::optional<std::uint64_t> seed;
+  bool hold{false}, as_run{false};
+  int copies{16};
+};
+
+/// The case as it ran before, when --run names the run.
+std::optional<store::Row> earlier(const Options& o) {
+  if (o.run.empty()) return std::nullopt;
+  try {
+    auto row = store::RunReader::open(o.run).find(o.id);
+    if (!row) throw UsageError(fmt::format("the run in {} has no case '{}'", o.run, o.id));
+    return row;
+  } catch (const store::Error& e) {
+    throw UsageError(e.what());
+  }
+}
+
+/// What the same worker ran before this case, oldest first, as the run in --run has it.
+std::vector<std::string> ran_before(const Options& o, const store::Row& row) {
+  constexpr std::size_t most = 1000;
+  std::vector<std::string> chain;
+  const auto reader = store::RunReader::open(o.run);
+  std::set<std::string> seen{o.id};
+  for (std::string id = row.result.ran_before; !id.empty() && chain.size() < most && seen.insert(id).second;) {
+    chain.push_back(id);
+    const auto before = reader.find(id);
+    id = before && before->result.worker == row.result.worker ? before->result.ran_before : "";
+  }
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+std::string region_name(const std::vector<RegionRef>& regions, int number) {
+  const auto at = static_cast<std::size_t>(number);
+  return at < regions.size() ? regions[at].name : fmt::format("region {}", number);
+}
+
+void print_case(const ResolvedCase& c) {
+  fmt::print("case      {}\n", c.id);
+  if (!c.title.empty()) fmt::print("title     {}\n", c.title);
+  fmt::print("expected  {}\n", report::expected_words(c.expected));
+  fmt::print("arch {}, dtype {}, connector {}, engine {}, op {}, seed {}, {} deciding pass{}\n", c.arch, c.dtype, c.connector.name, c.engine.name, c.op, c.seed,
+             c.passes, c.passes == 1 ? "" : "es");
+  for (const Group& g : c.groups) {
+    for (const auto& [side, cache] : {std::pair{"producer", &g.producer}, {"consumer", &g.consumer}}) {
+      const auto& geometry = cache->ranks.front().geometry;
+      fmt::print("{}  {}: {}; {} rank{}, {} layers, {} blocks of {} tokens, {} heads, head_dim {}\n", side, cache->layout, cache->text, cache->ranks.size(),
+                 cache->ranks.size() == 1 ? "" : "s", geometry.layers, geometry.blocks, geometry.block_size, geometry.heads, geometry.head_dim);
+    }
+    for (const Request& r : g.requests) {
+      fmt::print("request   {} tokens, generation {}{}: blocks {} -> {}\n", r.tokens, r.generation, r.transfer ? "" : ", not moved",
+                 fmt::join(r.producer_blocks, " "), fmt::join(r.consumer_blocks, " "));
+    }
+  }
+}
+
+void print_plan(const ResolvedCase& c, const CaseResult& result, int most) {
+  for (const auto& file : result.evidence_files) {
+    if (file.kind != "plan") continue;
+    const auto plan = nlohmann::json::parse(file.text, nullptr, false);
+    if (!plan.is_object() || !plan.contains("sample")) return;
+    const auto producer = regions(c, Side::producer), consumer = regions(c, Side::consumer);
+    fmt::print("plan      {} copies, {} bytes{}\n", plan.value("copies", std::int64_t{0}), report::thousands(plan.value("bytes", std::int64_t{0})),
+               plan.value("relayout", false) ? ", with relayout" : "");
+    int shown = 0;
+    for (const auto& copy : plan["sample"]) {
+      if (++shown > most) break;
+      // A copy is [src, src_offset, dst, dst_offset, bytes] or an object with those keys.
+      const auto number = [&](std::size_t i, const char* key) { return copy.is_array() ? copy[i].get<std::int64_t>() : copy.value(key, std::int64_t{0}); };
+      fmt::print("  {} + {} -> {} + {}, {} bytes\n", region_name(producer, static_cast<int>(number(0, "src"))), number(1, "src_offset"),
+                 region_name(consumer, static_cast<int>(number(2, "dst"))), number(3, "dst_offset"), number(4, "bytes"));
+    }
+    if (const auto total = plan.value("copies", std::int64_t{0}); total > shown) fmt::print("  and {} more\n", total - std::min(shown, most));
+    return;
+  }
+}
+
+void print_result(const CaseResult& r) {
+  fmt::print("phases   ");
+  for (const PhaseTime& p : r.phases) fmt::print(" {} {}{}", name(p.phase), report::duration(p.ns), &p == &r.phases.back() ? "\n" : ",");
+  if (r.phases.empty()) fmt::print(" none\n");
+  if (r.checked_bytes > 0) {
+    fmt::print("bytes     {} checked; planned {}, moved {}, expected {}; wrong {}\n", report::thousands(r.checked_bytes), report::thousands(r.planned_bytes),
+               report::thousands(r.moved_bytes), report::thousands(r.expected_bytes), report::thousands(r.wrong_bytes));
+  }
+  for (const WrongByte& w : r.first_wrong) fmt::print("  {} + {}: expected {}, found {}: {}\n", w.region, w.offset, w.expected, w.observed, w.where);
+  for (const auto& file : r.evidence_files) {
+    if (file.kind == "plan" || file.text.empty()) continue;
+    fmt::print("{}\n", file.kind);
+    std::size_t begin = 0;
+    for (int line = 0; begin < file.text.size() && line < 60; ++line) {
+      const auto end = std::min(file.text.find('\n', begin), file.text.size());
+      fmt::print("  | {}\n", report::visible(file.text.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+  }
+  fmt::print("outcome   {} ({})\n", report::ending_words(r), name(r.evidence));
+  if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
+  if (!r.diagnosis.text.empty()) fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
+  for (const auto& other : r.diagnosis.others) fmt::print("  or       {}\n", report::visible(other));
+  if (!r.diagnosis.what_to_do.empty()) fmt::print("look at   {}\n", report::visible(r.diagnosis.what_to_do));
+  fmt::print("verdict   {}{}\n", name(r.verdict), r.waiver.empty() ? "" : " (waiver " + r.waiver + ")");
+}
+
+int status_of(const CaseResult& r) {
+  if (r.outcome == Outcome::error || r.verdict == Verdict::error) return exit_own_error;
+  return r.verdict == Verdict::unexpected || r.verdict == Verdict::expired_waiver ? exit_unexpected : exit_as_expected;
+}
+
+int repro(const Options& o, const Globals& globals) {
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  const auto row = earlier(o);
+  if (o.as_run && !row) throw UsageError("--as-run needs --run DIR: the run whose order is replayed");
+
+  matrix::Query query;
+  query.ids = {o.id};
+  if (!o.file.empty()) query.files.emplace_back(o.file);
+  std::vector<std::string> before;
+  if (o.as_run) before = ran_before(o, *row);
+  for (const auto& id : before) query.ids.push_back(id);
+  std::optional<std::uint64_t> seed = o.seed;
+  if (!seed && row && row->decided) seed = row->result.seed;
+  Plan plan(cat, query, {seed, {}});
+
+  std::vector<std::size_t> order;  // items: what ran before, then the case
+  before.push_back(o.id);
+  for (const auto& id : before) {
+    const auto found = std::find_if(plan.items().begin(), plan.items().end(), [&](const Item& item) { return item.planned.id == id; });
+    if (found != plan.items().end()) order.push_back(static_cast<std::size_t>(found - plan.items().begin()));
+  }
+  if (order.empty() || plan.items()[order.back()].planned.id != o.id) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", o.id, plan.selection().why_empty()));
+  const Item& item = plan.items()[order.back()];
+  if (row && row->planned.digest != item.planned.digest) {
+    fmt::print(stderr, "kvcts repro: warning: the data of this case have changed since that run (digest {} then, {} now)\n", row->planned.digest,
+               item.planned.digest);
+  }
+
+  CaseResult result;
+  supervisor::Summary summary;
+  if (item.decided) {
+    result = *item.decided;
+    if (!globals.json) fmt::print("case      {}\n", result.id);
+  } else {
+    const ResolvedCase resolved = plan.resolve(order.back());
+    if (!globals.json) {
+      print_case(resolved);
+      if (order.size() > 1) fmt::print("as run    after {} other cases in the same worker\n", order.size() - 1);
+      std::fflush(stdout);
+    }
+    supervisor::Options options;
+    options.hold = o.hold;
+    options.keep_plans = true;
+    supervisor::Handlers handlers;
+    handlers.on_result = [&](CaseResult&& r) {
+      if (r.id == o.id) result = std::move(r);
+    };
+    handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+    const supervisor::Jobs jobs{order.size(), [&](std::size_t i) { return plan.items()[order[i]].planned.id; },
+                                [&](std::size_t i) { return plan.resolve(order[i]); }};
+    summary = supervisor::run_cases(jobs, options, handlers);
+    plan.judge(result, item.planned.expected);
+    if (!globals.json) print_plan(resolved, result, o.copies);
+  }
+  if (globals.json) fmt::print("{}\n", to_json(result).dump(2));
+  else print_result(result);
+  return summary.interrupted ? exit_interrupted : status_of(result);
+}
+
+}  // namespace
+
+Action declare_repro(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("ID", o->id, "Case id")->required();
+  app.add_option("--file", o->file, "Case file that has it, when it is not in cases/")->type_name("YAML");
+  app.add_option("--run", o->run, "Run that it failed in: its seed, and a warning when its data have changed")->type_name("DIR");
+  app.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
+  app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
+  app.add_option("--copies", o->copies, "How many copies of the plan to show")->capture_default_str()->check(CLI::Range(0, 64));
+  app.add_flag("--hold", o->hold, "Keep it alive for a debugger when it hangs");
+  return [=, &globals] { return repro(*o, globals); };
+}
+
+}  // namespace kvcts::cli

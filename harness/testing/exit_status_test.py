@@ -1,0 +1,91 @@
+"""Exit statuses: 0 as expected, 1 not as expected, 2 usage, 4 nothing selected, 130 interrupted; and what a run leaves on the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from kvtest import KVCTS, MARK, ROOT, kvcts, kvcts_json, marked_processes, need_program, wait_until_gone
+
+
+def expect(status: int, *argv: str, says: str = "") -> None:
+    ended = kvcts(*argv)
+    assert ended.status == status, f"kvcts {' '.join(argv)} ended with {ended.status}, expected {status}: {ended.err or ended.out[-1500:]}"
+    assert says in ended.err, f"kvcts {' '.join(argv)} says {ended.err!r}, expected something with {says!r}"
+    if status in (2, 3, 4):
+        assert len(ended.err.splitlines()) == 1, f"one line was expected: {ended.err!r}"
+
+
+def one_expectation_changed(folder: Path) -> Path:
+    """A copy of the catalogue in which one expected outcome of the seeds is another."""
+    cases = folder / "cases"
+    shutil.copytree(ROOT / "cases", cases)
+    for path in sorted((cases / "seeds").glob("*.yaml")):
+        text = path.read_text()
+        changed = re.sub(r"rank-mismatch", "truncated", text, count=1)
+        if changed != text:
+            path.write_text(changed)
+            return cases
+    raise AssertionError("no seed expects rank-mismatch")
+
+
+def interrupt(folder: Path) -> None:
+    """Ctrl-C in the middle: status 130, a store that --resume completes, nothing left."""
+    mark = uuid.uuid4().hex
+    run = subprocess.Popen([str(KVCTS), "run", "--suite", "smoke", "--out", str(folder)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, env={**os.environ, MARK: mark})
+    end = time.monotonic() + 60
+    while not [p for p in marked_processes(mark) if p != run.pid] and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 130, f"interrupted, it ended with {run.returncode}: {out.decode()[-1500:]}"
+    assert not wait_until_gone(mark, 5), "processes are left after an interruption"
+    planned = kvcts_json("list", "--suite", "smoke")["cases"]
+    ended = kvcts("run", "--resume", str(folder), timeout=600)
+    assert ended.status == 0, f"--resume after an interruption ended with {ended.status}: {ended.err or ended.out[-1500:]}"
+    results = kvcts_json("report", str(folder))["results"]
+    assert sorted(r["id"] for r in results) == sorted(c["id"] for c in planned)
+
+
+def main() -> int:
+    need_program()
+    with tempfile.TemporaryDirectory(prefix="kvcts-exit-") as name:
+        folder = Path(name)
+        expect(0, "run", "--suite", "seeds", "--out", str(folder / "right"))
+        cases = one_expectation_changed(folder)
+        expect(1, "--cases", str(cases), "run", "--suite", "seeds", "--out", str(folder / "wrong"))
+        expect(1, "report", str(folder / "wrong"))
+        expect(4, "run", "--suite", "seeds", "--where", "dtype == fp32 && dtype == fp16", "--out", str(folder / "empty"), says="nothing selected")
+        assert not (folder / "empty").exists(), "an empty selection left a run folder"
+        expect(4, "list", "--suite", "seeds", "--id", "no-such-case*", says="nothing selected")
+        expect(2, "run", "--suite", "smok", says="smoke")
+        expect(2, "run", "--suite", "seeds", "--require", "teleport", says="teleport")
+        expect(2, "run", says="selection")
+        expect(2, "list", "--suite", "seeds", "--where", "dtipe == fp16", says="dtype")
+        expect(2, "list", "--suite", "seeds", "--shard", "3/2", says="3/2")
+        expect(2, "list", "--file", str(folder / "nothing.yaml"), says="nothing.yaml")
+        expect(2, "run", "--resume", str(folder / "nothing"), says="nothing")
+        expect(2, "repro", "kv/producer=nothing")
+        expect(2, "report", str(folder))
+        expect(2, "run", "--suite", "seeds", "--out", str(folder / "right"))  # a run is never overwritten
+        interrupt(folder / "interrupted")
+    print("every exit status as documented; an interrupted run was completed by --resume")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AssertionError as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)

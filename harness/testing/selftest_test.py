@@ -1,0 +1,68 @@
+"""The self-test's own bookkeeping: JUnit is counted as it is, a test that did not run is no pass, and the hard stop works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kvtest import ROOT
+
+sys.path.insert(0, str(ROOT / "harness" / "python"))
+import selftest  # noqa: E402
+
+JUNIT = """<?xml version="1.0"?><testsuite tests="5">
+<testcase name="a" time="1.5" status="run"><properties><property name="cmake_labels" value="unit;process"/></properties><system-out/></testcase>
+<testcase name="b" time="0" status="fail"><failure message="x"/><system-out>no</system-out></testcase>
+<testcase name="c" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: no GPU</system-out></testcase>
+<testcase name="d" time="0" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>
+<testcase name="e" time="0" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>x.cpp:3: Skipped
+no device here
+[  SKIPPED ] A.b</system-out></testcase></testsuite>"""
+
+
+def counts(folder: Path) -> None:
+    (folder / "junit.xml").write_text(JUNIT)
+    tests = {t.name: t for t in selftest.read_junit(folder / "junit.xml")}
+    assert {n: t.outcome for n, t in tests.items()} == {"a": "passed", "b": "failed", "c": "skipped", "d": "failed", "e": "skipped"}
+    assert tests["a"].labels == ["unit", "process"] and tests["a"].seconds == 1.5
+    assert selftest.reason_of_skip(tests["c"]) == "skipped: no GPU"
+    assert selftest.reason_of_skip(tests["e"]) == "no device here"
+    stage = selftest.Stage("x", tests=list(tests.values()), failure="and the stage itself")
+    assert (stage.count("passed"), stage.count("failed"), stage.count("skipped")) == (1, 3, 2)
+
+
+def hard_stop() -> None:
+    """A stage that never ends is ended, with what it started, and counted as failed."""
+    script = f"""
+import sys; sys.path.insert(0, {str(ROOT / 'harness' / 'python')!r})
+import selftest
+def everything(self):
+    with self.stage("endless"):
+        self.run(["bash", "-c", "sleep 1234.5 & sleep 1234.5"])
+selftest.SelfTest.everything = everything
+sys.exit(selftest.main())
+"""
+    begin = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", script, "--limit", "1"], capture_output=True, text=True, timeout=60)
+    assert time.monotonic() - begin < 20
+    assert ended.returncode == 1, ended
+    assert ended.stdout.splitlines()[-1] == "0 passed, 1 failed", ended.stdout
+    assert "60 minutes are over" in ended.stdout
+    left = subprocess.run(["bash", "-c", "grep -alz 1234.5 /proc/[0-9]*/cmdline 2>/dev/null | grep -v self"], capture_output=True, text=True).stdout
+    sleepers = [p for p in left.split() if Path(p).exists() and b"sleep" == Path(p).read_bytes().split(b"\0")[0]]
+    assert not sleepers, sleepers
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        counts(Path(name))
+    hard_stop()
+    print("counts and hard stop")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
