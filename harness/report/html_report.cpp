@@ -118,38 +118,47 @@ std::string full_case(const store::Row& row) {
 
 // ---- causes ------------------------------------------------------------------------------------------------------------
 
+// All ids of a cause, folded, as far as there is room.
+std::string id_list(const Cause& cause, std::size_t room) {
+  std::string list;
+  std::int64_t listed = 0;
+  for (const auto& id : cause.ids) {
+    if (list.size() + id.size() + 200 > room) break;
+    list += "<li>" + escaped(id) + "</li>";
+    ++listed;
+  }
+  if (listed < cause.count) {
+    list += fmt::format("<li class=\"quiet\">{} more: filter the table below, or read results.json</li>",
+                        thousands(cause.count - listed));
+  }
+  return fmt::format("<details><summary>{}</summary><ul class=\"id\">{}</ul></details>",
+                     cause.count == 1 ? "which" : fmt::format("all {}", plural(cause.count, "case")), list);
+}
+
 std::string cause_block(const Cause& cause, const SectionWords& words, std::size_t number, std::size_t& room) {
   std::string out = fmt::format("<div class=\"cause\" id=\"{}-{}\"><h3>{}. {} <span class=\"quiet\">({})</span></h3>",
                                 words.anchor, number, number, escaped(cause.title), plural(cause.count, "case"));
   if (!cause.message.empty()) out += fmt::format("<p>{}</p>", escaped(cut(cause.message, 1000)));
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
-  if (!cause.check.empty()) out += fmt::format("<p><strong>Check:</strong> {}</p>", escaped(cause.check));
+  if (!cause.check.empty()) out += fmt::format("<p><strong>Next:</strong> {}</p>", escaped(cause.check));
   if (!cause.ids.empty()) out += fmt::format("<pre>{}</pre>", escaped(repro_line(cause.ids.front())));
-  // Whole cases only where somebody will look into them.
-  if (words.section == Section::failed || words.section == Section::suite_error || words.section == Section::waived ||
-      words.section == Section::xpassed) {
-    for (const auto& sample : cause.samples) {
-      const std::string markup = full_case(sample);
-      if (out.size() + markup.size() > room) break;
-      out += markup;
-    }
+  for (const auto& sample : cause.samples) {
+    const std::string markup = full_case(sample);
+    if (out.size() + markup.size() > room) break;
+    out += markup;
   }
-  if (cause.count > 1) {
-    std::string list;
-    std::size_t listed = 0;
-    for (const auto& id : cause.ids) {
-      if (out.size() + list.size() + id.size() + 200 > room) break;
-      list += "<li>" + escaped(id) + "</li>";
-      ++listed;
-    }
-    if (static_cast<std::int64_t>(listed) < cause.count) {
-      list += fmt::format("<li class=\"quiet\">and {} more: filter the table below, or read results.json</li>",
-                          thousands(cause.count - static_cast<std::int64_t>(listed)));
-    }
-    out += fmt::format("<details><summary>All {}</summary><ul class=\"id\">{}</ul></details>", plural(cause.count, "case"),
-                       list);
-  }
+  if (cause.count > 1) out += id_list(cause, room > out.size() ? room - out.size() : 0);
   out += "</div>\n";
+  room -= std::min(room, out.size());
+  return out;
+}
+
+// Where nothing failed a line is enough: how many, why, which.
+std::string reason_line(const Cause& cause, const SectionWords& words, std::size_t number, std::size_t& room) {
+  std::string reason = escaped(cut(cause.message.empty() ? cause.title : cause.message, 400));
+  if (!cause.note.empty()) reason += " <span class=\"quiet\">(" + escaped(cause.note) + ")</span>";
+  const std::string out = fmt::format("<li id=\"{}-{}\">{}: {}{}</li>\n", words.anchor, number, plural(cause.count, "case"),
+                                      reason, id_list(cause, room > 1000 ? room - 1000 : 0));
   room -= std::min(room, out.size());
   return out;
 }
@@ -277,14 +286,20 @@ class HtmlReport : public Sink {
       sections += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1}: {2}</h2>\n<p class=\"quiet\">{3}</p>\n",
                               words.anchor, words.title, plural(cases, "case"), words.lead);
       std::size_t number = 0;
+      // Whole cases only where somebody will look into them.
+      const bool in_full = words.section <= Section::waived;
+      if (!in_full) sections += "<ul>\n";
       for (const auto& cause : causes) {
         if (room < 2000) {
-          sections += fmt::format("<p>And {} more, in results.json.</p>",
-                                  plural(static_cast<std::int64_t>(causes.size() - number), "group"));
+          const std::string more = fmt::format("And {} more, in results.json.",
+                                               plural(static_cast<std::int64_t>(causes.size() - number), "group"));
+          sections += in_full ? "<p>" + more + "</p>" : "<li>" + more + "</li>";
           break;
         }
-        sections += cause_block(cause, words, ++number, room);
+        ++number;
+        sections += in_full ? cause_block(cause, words, number, room) : reason_line(cause, words, number, room);
       }
+      if (!in_full) sections += "</ul>\n";
       sections += "</section>\n";
     }
     contents +=

@@ -201,7 +201,7 @@ TEST_F(EveryKind, SummaryNamesCausesReasonsAndTheVerdict) {
        {std::string("1. FAIL axis-permuted at compare (2 cases)"), repro_line("every/hang"), repro_line("every/absent"),
         repro_line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
         std::string("1 x fp8 conversion needs sm_89"), std::string("[waiver mooncake-lbhnc]"),
-        std::string("expired waiver old-waiver"), std::string("check: Check who must make progress"),
+        std::string("expired waiver old-waiver"), std::string("next: Check who must make progress"),
         std::string("executed   1 case in 1 unique execution")}) {
     EXPECT_TRUE(has(text, part)) << part << "\nin\n" << text;
   }

@@ -14,7 +14,7 @@ void print_cause(std::ostream& out, const Terminal& terminal, const Cause& cause
   out << fmt::format("\n  {}. {} ({})\n", number, paint(terminal, Colour::bad, cause.title), plural(cause.count, "case"));
   if (!cause.message.empty()) out << "     " << visible(cut(cause.message, 400)) << '\n';
   if (!cause.note.empty()) out << "     " << visible(cause.note) << '\n';
-  if (!cause.check.empty()) out << "     check: " << visible(cut(cause.check, 400)) << '\n';
+  if (!cause.check.empty()) out << "     next: " << visible(cut(cause.check, 400)) << '\n';
   for (std::size_t i = 0; i < cause.ids.size() && i < ids_shown; ++i)
     out << "     " << repro_line(visible(cause.ids[i])) << '\n';
   if (cause.count > static_cast<std::int64_t>(ids_shown)) {
