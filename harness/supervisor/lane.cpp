@@ -581,7 +581,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase) {
   a.result.peak_bytes = std::max(a.result.peak_bytes, end ? end->max_rss : 0);
 
   const std::uint64_t limit = run_.options.memory_limit;
-  const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 10 * 9;
+  const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 4 * 3;
   const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
   if (over_limit || (near_limit && end && WIFSIGNALED(end->status))) {
     ended.signal = "memory limit";

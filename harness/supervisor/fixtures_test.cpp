@@ -1,0 +1,153 @@
+// The watchdog, shown to work: engine "fixture" misbehaves in every way we know, each gets its exact outcome, and the rest goes on.
+#include <gtest/gtest.h>
+
+#include "process/warden.hpp"
+#include "supervisor/testing/runs.hpp"
+
+namespace kvcts::supervisor {
+namespace {
+
+using namespace kvcts::supervisor::testing;
+using nlohmann::json;
+
+struct Row {
+  std::string name;
+  json options;
+  Outcome outcome;
+  std::optional<Phase> phase;
+  std::string what;      ///< signal, hang kind or fault class
+  std::string contains;  ///< in the message
+  int processes{2};
+};
+
+const std::int64_t short_deadline_ms = 1500;
+
+std::vector<Row> rows() {
+  const auto fault = [](const std::string& name, const std::string& phase = "transfer") {
+    return json{{"fault", name}, {"phase", phase}, {"side", "producer"}};
+  };
+  return {
+      {"spin", fault("spin"), Outcome::hang, Phase::transfer, "runaway", "no byte had arrived"},
+      {"spin-both", fault("spin"), Outcome::hang, Phase::transfer, "runaway", "no byte had arrived", 1},
+      {"read", fault("sleep_in_read"), Outcome::hang, Phase::transfer, "stalled", "no byte had arrived"},
+      {"read-midway", fault("sleep_in_read", "midway"), Outcome::hang, Phase::transfer, "stalled", " of 2560 bytes had arrived"},
+      {"read-complete", fault("sleep_in_read", "complete"), Outcome::hang, std::nullopt, "stalled",
+       "all 2560 bytes had arrived, the completion never did"},
+      {"read-register", fault("sleep_in_read", "register"), Outcome::hang, Phase::registration, "stalled", "(producer)"},
+      {"read-open", fault("sleep_in_read", "open"), Outcome::hang, Phase::registration, "stalled", "(producer)"},
+      {"read-connect", fault("sleep_in_read", "connect"), Outcome::hang, Phase::registration, "stalled", "(producer)"},
+      {"never", fault("never_complete"), Outcome::hang, Phase::complete, "stalled", "all 2560 bytes had arrived, the completion never did"},
+      {"sigterm", fault("ignore_sigterm"), Outcome::hang, Phase::transfer, "stalled", ""},
+      {"escape-hang", fault("fork_escape_and_hang"), Outcome::hang, Phase::transfer, "stalled", ""},
+      {"sigstop", fault("sigstop"), Outcome::hang, Phase::transfer, "stalled", "stopped"},
+      {"flood-endless", {{"fault", "flood_stdout"}, {"bytes", "0"}, {"side", "producer"}}, Outcome::hang, Phase::transfer, "", ""},
+      {"flood", fault("flood_stdout"), Outcome::pass, std::nullopt, "", ""},
+      {"escape", fault("fork_escape"), Outcome::fail, Phase::complete, "crash", "left a process behind"},
+      {"escape-both", fault("fork_escape"), Outcome::fail, Phase::complete, "crash", "left a process behind", 1},
+      {"memory", fault("eat_memory"), Outcome::crash, Phase::transfer, "memory limit", "256 MiB"},
+      {"segv", fault("segv"), Outcome::crash, Phase::transfer, "SIGSEGV", "no byte had arrived"},
+      {"segv-midway", fault("segv", "midway"), Outcome::crash, Phase::transfer, "SIGSEGV", " of 2560 bytes had arrived"},
+      {"segv-both", fault("segv"), Outcome::crash, Phase::transfer, "SIGSEGV", "no byte had arrived", 1},
+      {"segv-open", fault("segv", "open"), Outcome::crash, Phase::registration, "SIGSEGV", "(producer)"},
+      {"abrt", fault("abrt"), Outcome::crash, Phase::transfer, "SIGABRT", ""},
+      {"bus", fault("bus"), Outcome::crash, Phase::transfer, "SIGBUS", ""},
+      {"exit0", fault("exit0"), Outcome::crash, Phase::transfer, "exit 0", ""},
+      {"garbage", fault("garbage"), Outcome::crash, Phase::transfer, "protocol", ""},
+      {"late", {{"fault", "late_write"}, {"side", "producer"}, {"delay_ms", "60"}}, Outcome::fail, Phase::complete, "false-success",
+       "64 bytes changed after completion"},
+      {"refuse", fault("refuse"), Outcome::refused, Phase::transfer, "", "refused on purpose"},
+      {"refuse-midway", fault("refuse", "midway"), Outcome::fail, Phase::transfer, "", "after bytes had moved"},
+      {"partial", fault("partial"), Outcome::fail, Phase::compare, "", "wrong bytes"},
+      {"touch-source", fault("touch_source"), Outcome::fail, Phase::compare, "", "in the source"},
+      {"no-such-fault", fault("nonsense"), Outcome::refused, Phase::registration, "", "no fault \"nonsense\""},
+      {"none", json::object(), Outcome::pass, std::nullopt, "", ""},
+  };
+}
+
+ResolvedCase fixture_case(const Row& row) {
+  ResolvedCase c = small_case(row.name, "fixture", row.processes, row.options);
+  c.settle_ms = 400;
+  return c;
+}
+
+Options fixture_options() {
+  Options options = test_options(KVCTS_BINARY_DIR);
+  options.memory_limit = 256u << 20;
+  for (const Phase phase : {Phase::registration, Phase::plan, Phase::transfer, Phase::complete, Phase::read_back})
+    options.deadline_ms[static_cast<std::size_t>(phase)] = short_deadline_ms;
+  options.start_deadline_ms = 5000;
+  return options;
+}
+
+void expect(const Row& row, const CaseResult& result) {
+  SCOPED_TRACE(row.name + ": " + result.message);
+  EXPECT_EQ(name(result.outcome), name(row.outcome));
+  if (row.phase) {
+    EXPECT_EQ(result.phase, row.phase) << (result.phase ? name(*result.phase) : "none");
+  }
+  if (row.outcome == Outcome::crash) {
+    EXPECT_EQ(result.signal, row.what);
+  }
+  if (row.outcome == Outcome::hang && !row.what.empty()) {
+    EXPECT_EQ(result.hang ? name(*result.hang) : "", row.what);
+  }
+  if (row.outcome == Outcome::fail && !row.what.empty()) {
+    EXPECT_EQ(result.diagnosis.fault_class, row.what);
+  }
+  EXPECT_NE(result.message.find(row.contains), std::string::npos);
+  EXPECT_FALSE(result.worker.empty());
+  if (row.outcome == Outcome::hang) {
+    EXPECT_NE(evidence(result, "stack").find('#'), std::string::npos) << evidence(result, "stack");
+    EXPECT_NE(evidence(result, "status").find("wchan"), std::string::npos);
+    EXPECT_TRUE(is_fault_class(result.diagnosis.fault_class));
+  }
+  if (row.outcome == Outcome::crash && row.what.starts_with("SIG")) {
+    EXPECT_NE(evidence(result, "stderr").find("stack at signal"), std::string::npos) << evidence(result, "stderr");
+  }
+}
+
+// One run with everything in it, good cases between the bad ones, two lanes.
+TEST(Fixtures, EachGetsItsExactOutcomeAndTheRestGoesOn) {
+  const NothingLeft nothing_left;
+  std::vector<ResolvedCase> cases;
+  const std::vector<Row> all = rows();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    cases.push_back(fixture_case(all[i]));
+    cases.push_back(small_case("good" + std::to_string(i), i % 2 == 0 ? "memcpy" : "fixture", i % 2 == 0 ? 1 : 2));
+  }
+  Options options = fixture_options();
+  options.jobs = 2;
+  const Outcomes outcomes = run(cases, options);
+  ASSERT_EQ(outcomes.results.size(), cases.size());
+  for (const Row& row : all) expect(row, outcomes.of(row.name));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const CaseResult& good = outcomes.of("good" + std::to_string(i));
+    EXPECT_EQ(good.outcome, Outcome::pass) << good.id << ": " << good.message;
+  }
+  EXPECT_TRUE(outcomes.summary.left_behind.empty());
+  EXPECT_FALSE(outcomes.summary.interrupted);
+  EXPECT_EQ(outcomes.summary.finished, cases.size());
+}
+
+TEST(Fixtures, AFloodIsKeptAsItsLast64KiB) {
+  const NothingLeft nothing_left;
+  ResolvedCase c = small_case("flood", "fixture", 1, {{"fault", "flood_stdout"}, {"bytes", "1000000"}, {"phase", "midway"}});
+  ResolvedCase crash = small_case("crash", "fixture", 1, {{"fault", "segv"}, {"side", "consumer"}, {"phase", "register"}});
+  const Outcomes outcomes = run({c, crash}, fixture_options());
+  EXPECT_EQ(outcomes.of("flood").outcome, Outcome::pass);
+  for (const CaseResult& result : outcomes.results)
+    for (const EvidenceFile& file : result.evidence_files) EXPECT_LE(file.text.size(), 64u * 1024);
+}
+
+TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
+  const NothingLeft nothing_left;
+  const std::string path = ::getenv("PATH");
+  ::setenv("PATH", "/nowhere", 1);
+  const Outcomes outcomes = run({small_case("hang", "fixture", 1, {{"fault", "spin"}})}, fixture_options());
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_EQ(outcomes.of("hang").outcome, Outcome::hang);
+  EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("not installed"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvcts::supervisor
