@@ -55,6 +55,7 @@ Plane random_plane(bool free_strides, bool may_flip = true) {
   plane.offset = unit * pick(0, 20);
   const ByteRange range = bounds(plane);
   if (range.begin < 0) plane.offset += -8 * range.begin;
+  RC_LOG() << to_text(plane) << '\n';
   return plane;
 }
 
@@ -138,6 +139,7 @@ RC_GTEST_PROP(Property, BoundsAreTight, ()) {
 RC_GTEST_PROP(Property, RunsCoverExactlyTheBoxAndAreMaximal, ()) {
   const Plane plane = random_plane(chance(40));
   const Box box = random_box(plane);
+  for (Axis a : all_axes) RC_LOG() << letter(a) << ' ' << box.lo[a] << ".." << box.hi[a] << '\n';
   std::set<std::int64_t> truth;
   for (const Point& p : points(plane)) {
     if (!inside(p.coord, box)) continue;
@@ -284,20 +286,22 @@ RC_GTEST_PROP(Property, SameMapAgreesWithBruteForce, ()) {
     default:
       break;
   }
-  const auto unique = [](const Plane& p) {
-    std::set<Coord> seen;
-    for (const Point& q : points(p)) {
-      if (!seen.insert(q.coord).second) return false;
+  const auto sound = [](const Plane& p) {
+    try {
+      validate({{{"m", 1 << 30}}, {p}, {}});
+      return true;
+    } catch (const Error&) {
+      return false;
     }
-    return true;
   };
-  for (const Plane& p : list) RC_PRE(unique(p));
+  for (const Plane& p : list) RC_PRE(sound(p));
   std::multimap<Coord, std::int64_t> left;
   std::multimap<Coord, std::int64_t> right;
   for (const Point& p : points(a)) left.emplace(p.coord, p.bit);
   for (const Plane& p : list) {
     for (const Point& q : points(p)) right.emplace(q.coord, q.bit);
   }
+  for (const Plane& p : list) RC_LOG() << "as " << to_text(p) << '\n';
   RC_PRE(right.size() == left.size());
   const bool equal = std::is_permutation(left.begin(), left.end(), right.begin());
   Cache one{{{"m", 1 << 30}}, {a}, {}};
@@ -423,6 +427,8 @@ RC_GTEST_PROP(Property, PlainTemplatesArePackedArrays, ()) {
   for (std::size_t i = 0; i < letters.size(); ++i)
     text += std::string(1, letters[i]) + (static_cast<std::int64_t>(i) < lists ? " x " : " ");
   const Geometry g = random_geometry();
+  RC_LOG() << text << " L=" << g.layers << " B=" << g.blocks << " N=" << g.block_size << " H=" << g.heads
+           << " D=" << g.head_dim << '\n';
   const Cache cache = instantiate(text, g, {"fp16", Dtype::fp16, {}, {}});
   const auto extent = [&](Axis a) {
     return std::array<std::int64_t, 6>{
@@ -446,6 +452,8 @@ RC_GTEST_PROP(Property, PlainTemplatesArePackedArrays, ()) {
   const Names names = names_of(text);
   for (const std::string& name : {names.vllm, names.lmcache, names.kvbm}) {
     if (name.empty()) continue;
+    if (name == names.vllm && lists == 0 && letters.front() == 'L')
+      continue;  // vLLM's names do not say how layers are allocated
     RC_ASSERT(same_map(instantiate(template_from_name(name), g, {"fp16", Dtype::fp16, {}, {}}), cache));
   }
 }

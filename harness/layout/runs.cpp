@@ -6,6 +6,7 @@
 // over. No element is visited. Runs are then put in order and joined where they touch.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "layout/checked.hpp"
 #include "layout/digits.hpp"
@@ -28,7 +29,8 @@ using Piece = std::vector<DigitRange>;  ///< one range for each mode of the axis
 
 class Pieces {
  public:
-  Pieces(const Plane& plane, Axis axis, std::int64_t low, std::int64_t high) : plane_(plane), digits_(plane, axis) {
+  Pieces(const Plane& plane, const AxisDigits& digits, std::int64_t low, std::int64_t high)
+      : plane_(plane), digits_(digits) {
     for (int i = 0; i <= digits_.count; ++i) reach_[static_cast<std::size_t>(i)] = digits_.reach(plane, i);
     cut(0, std::max<std::int64_t>(low, 0), std::min(high, add(reach_[0], 1)));
   }
@@ -72,9 +74,43 @@ class Pieces {
   }
 
   const Plane& plane_;
-  AxisDigits digits_;
+  const AxisDigits& digits_;
   std::array<std::int64_t, max_modes + 1> reach_{};
   Piece prefix_;
+};
+
+/// The pieces of one axis. Axes of one digit or none, which is nearly all of them, need no memory.
+class AxisPieces {
+ public:
+  void cut(const Plane& plane, Axis axis, std::int64_t low, std::int64_t high) {
+    const AxisDigits digits(plane, axis);
+    if (digits.count > 1) {
+      Pieces pieces(plane, digits, low, high);
+      many_ = std::move(pieces.list);
+      count_ = many_.size();
+      return;
+    }
+    length_ = static_cast<std::size_t>(digits.count);
+    if (digits.count == 0) {
+      count_ = low <= 0 && high > 0 ? 1 : 0;
+      return;
+    }
+    const Mode& m = plane.modes[digits.mode[0]];
+    const std::int64_t first = std::max<std::int64_t>(0, checked::ceil_div(low, m.step));
+    const std::int64_t last = high <= 0 ? -1 : std::min(m.extent - 1, checked::floor_div(high - 1, m.step));
+    one_ = {digits.mode[0], first, last - first + 1};
+    count_ = first <= last ? 1 : 0;
+  }
+  std::size_t count() const { return count_; }
+  std::span<const DigitRange> piece(std::size_t i) const {
+    return many_.empty() ? std::span<const DigitRange>(&one_, length_) : std::span<const DigitRange>(many_[i]);
+  }
+
+ private:
+  DigitRange one_{};
+  std::size_t length_{0};
+  std::size_t count_{0};
+  std::vector<Piece> many_;
 };
 
 struct Loop {
@@ -102,7 +138,8 @@ class Collector {
       throw Error("the box has more than " + std::to_string(run_limit) + " contiguous runs; ask for a smaller box");
     }
     out.reserve(out.size() + static_cast<std::size_t>(starts));
-    std::array<std::int64_t, max_modes> digit{};
+    std::array<std::int64_t, max_modes> digit;
+    std::fill_n(digit.begin(), count, 0);
     for (std::int64_t n = 0; n < starts; ++n) {
       out.push_back({position, run, coord});
       for (int i = from; i < count; ++i) {
@@ -141,12 +178,18 @@ void join(std::vector<Run>& list) {
   if (!list.empty()) list.resize(kept + 1);
 }
 
+bool inside(const Coord& coord, const Box& box) {
+  return std::all_of(all_axes.begin(), all_axes.end(),
+                     [&](Axis a) { return coord[a] >= box.lo[a] && coord[a] < box.hi[a]; });
+}
+
 /// With the high nibble first, positions [p, q) are the bits {i ^ 4}: a nibble at an uneven end lies apart.
-std::vector<Run> with_high_nibble_first(const Plane& plane, const std::vector<Run>& logical) {
+std::vector<Run> with_high_nibble_first(const Plane& plane, const Box& box, const std::vector<Run>& logical) {
   std::vector<Run> out;
   const auto push = [&](std::int64_t bit, std::int64_t length) {
-    const auto owner = inverse(plane, bit);
-    out.push_back({bit, length, owner.empty() ? Coord{} : owner.front().coord});
+    const auto owners = inverse(plane, bit);  // of a plane that overlaps itself, one inside the box
+    const auto owner = std::find_if(owners.begin(), owners.end(), [&](const Element& e) { return inside(e.coord, box); });
+    out.push_back({bit, length, owner == owners.end() ? Coord{} : owner->coord});
   };
   for (const Run& run : logical) {
     std::int64_t begin = run.bit;
@@ -169,14 +212,11 @@ std::vector<Run> with_high_nibble_first(const Plane& plane, const std::vector<Ru
 std::vector<Run> runs(const Plane& plane, const Box& box) {
   (void)bounds(plane);  // throws where a position would overflow; all sums below stay within
   Collector collector(plane);
-  std::array<std::vector<Piece>, axis_count> pieces;
-  std::array<std::size_t, axis_count> size{};
+  std::array<AxisPieces, axis_count> pieces;
   for (Axis axis : all_axes) {
     const auto a = static_cast<std::size_t>(axis);
-    Pieces cut(plane, axis, sub(box.lo[axis], plane.origin[axis]), sub(box.hi[axis], plane.origin[axis]));
-    pieces[a] = std::move(cut.list);
-    size[a] = pieces[a].size();
-    if (size[a] == 0) return {};
+    pieces[a].cut(plane, axis, sub(box.lo[axis], plane.origin[axis]), sub(box.hi[axis], plane.origin[axis]));
+    if (pieces[a].count() == 0) return {};
   }
   std::array<std::size_t, axis_count> pick{};
   for (bool more = true; more;) {
@@ -185,7 +225,7 @@ std::vector<Run> runs(const Plane& plane, const Box& box) {
     std::array<Loop, max_modes> loops;
     int count = 0;
     for (std::size_t a = 0; a < axis_count; ++a) {
-      for (const DigitRange& range : pieces[a][pick[a]]) {
+      for (const DigitRange& range : pieces[a].piece(pick[a])) {
         const Mode& m = plane.modes[range.mode];
         // Start at the lowest position: the last digit where the stride is negative.
         const std::int64_t start = m.stride < 0 ? range.first + range.count - 1 : range.first;
@@ -201,7 +241,7 @@ std::vector<Run> runs(const Plane& plane, const Box& box) {
     collector.lattice(position, coord, loops, count);
     more = false;
     for (std::size_t a = axis_count; a-- > 0;) {
-      if (++pick[a] < size[a]) {
+      if (++pick[a] < pieces[a].count()) {
         more = true;
         break;
       }
@@ -209,7 +249,7 @@ std::vector<Run> runs(const Plane& plane, const Box& box) {
     }
   }
   join(collector.out);
-  if (plane.high_nibble_first && bits(plane.dtype) == 4) return with_high_nibble_first(plane, collector.out);
+  if (plane.high_nibble_first && bits(plane.dtype) == 4) return with_high_nibble_first(plane, box, collector.out);
   return std::move(collector.out);
 }
 
