@@ -198,18 +198,26 @@ Field<CaseSpec> reader_field() {
           }};
 }
 
-// Node level, so that "absent" and "at its default" stay apart: consumer = producer, less its claim, patched with what consumer says.
+// Node level, so that "absent" and "at its default" stay apart: consumer = producer less its claim, then key by key what consumer says
+// (a null takes the producer's away). A layout of the consumer's own replaces the producer's with all that belongs to it.
 Node inherit(const Node& producer, const Node* consumer) {
   if (producer.kind != Node::Kind::mapping || (consumer && consumer->kind != Node::Kind::mapping)) return consumer ? *consumer : producer;
-  Node drop;
-  drop.kind = Node::Kind::mapping;
-  const auto remove = [&](const char* key) { drop.keys.emplace_back(key), drop.items.emplace_back(), drop.key_lines.push_back(0); };
-  remove("claim");
-  if (consumer && (consumer->find("backend") || consumer->find("layout") || consumer->find("template"))) {
-    for (const char* key : {"backend", "layout", "template", "tensors"}) remove(key);
+  static const std::vector<std::string> of_layout{"backend", "layout", "template", "tensors"};
+  const bool own_layout = consumer && (consumer->find("backend") || consumer->find("layout") || consumer->find("template"));
+  Node out = consumer ? *consumer : Node{};
+  if (!consumer) out.kind = Node::Kind::mapping, out.file = producer.file, out.line = producer.line;
+  for (std::size_t i = 0; i < producer.keys.size(); ++i) {
+    const std::string& key = producer.keys[i];
+    const bool belongs = std::find(of_layout.begin(), of_layout.end(), key) != of_layout.end();
+    if (key == "claim" || (own_layout && belongs) || out.find(key)) continue;
+    out.keys.push_back(key), out.key_lines.push_back(producer.key_lines[i]), out.items.push_back(producer.items[i]);
   }
-  Node base = merge_patch(producer, drop);
-  return consumer ? merge_patch(std::move(base), *consumer) : base;
+  for (std::size_t i = out.items.size(); i-- > 0;) {
+    if (out.items[i].kind != Node::Kind::null && (out.items[i].kind != Node::Kind::scalar || out.items[i].quoted || (out.items[i].text != "null" && out.items[i].text != "~"))) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    out.keys.erase(out.keys.begin() + at), out.key_lines.erase(out.key_lines.begin() + at), out.items.erase(out.items.begin() + at);
+  }
+  return out;
 }
 
 void set_key(Node& mapping, const std::string& key, Node value) {

@@ -155,6 +155,7 @@ class Builder final : public YAML::EventHandler {
     Open& top = stack_.back();
     if (top.node.kind == Node::Kind::mapping) {
       top.node.keys.push_back(std::move(top.key));
+      if (node.kind == Node::Kind::null) node.line = top.key_line;  // yaml-cpp marks what comes after it
       top.node.key_lines.push_back(top.key_line);
       top.has_key = false;
     }

@@ -49,14 +49,20 @@ Constraints::Constraints(Space& space) : space_(space) {
   }
   const std::uint32_t shape = bit(AxisId::producer) | bit(AxisId::geometry) | bit(AxisId::dtype);
   const std::uint32_t pair = shape | bit(AxisId::consumer);
-  // UNSUPPORTED limits first; the one over planes (REFUSED) is asked after the UNSUPPORTED constraints, in check().
   rules_ = {{"layout", shape | bit(AxisId::pbs) | bit(AxisId::ptp) | bit(AxisId::content)},
             {"layout", pair | bit(AxisId::cbs) | bit(AxisId::ctp) | bit(AxisId::content)},
             {"backend", shape | bit(AxisId::arch) | bit(AxisId::pbs)},
             {"backend", pair | bit(AxisId::arch) | bit(AxisId::cbs)},
             {"golden", pair | bit(AxisId::content) | bit(AxisId::pbs) | bit(AxisId::cbs) | bit(AxisId::ptp) | bit(AxisId::ctp)},
-            {"planes", pair | bit(AxisId::pbs) | bit(AxisId::cbs) | bit(AxisId::content)}};
+            {"planes", pair | bit(AxisId::content)}};
   for (const auto& constraint : compiled_) rules_.push_back({constraint.entry->id, constraint.when.support()});
+  any_backend_ = space.catalogue().backends().size() > 0;
+  // UNSUPPORTED before REFUSED: a point that cannot run must not be asked to refuse.
+  for (const bool refused : {false, true}) {
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      if (refuses(static_cast<int>(i) + 1) == refused) order_.push_back(i);
+    }
+  }
 }
 
 Constraints::SideAt Constraints::side_at(Limit limit, const Point& point) const {
@@ -125,33 +131,40 @@ std::string Constraints::planes_reason(const Point& point) const {
   if (space_.text(AxisId::content, at(point, AxisId::content)) == "golden") return "";
   const SideAt producer = side_at(Limit::producer_layout, point), consumer = side_at(Limit::consumer_layout, point);
   if (producer.side == consumer.side) return "";
-  const std::string &have = planes_of(producer), &want = planes_of(consumer);
-  std::size_t at_line = 0;
-  while (at_line < want.size()) {
+  const std::string missing = first_missing(plane_texts_.at(planes_of(producer)), plane_texts_.at(planes_of(consumer)));
+  return missing.empty() ? "" : "the consumer's rows hold " + missing + ", the producer's do not";
+}
+
+std::string Constraints::first_missing(const std::string& have, const std::string& want) {
+  for (std::size_t at_line = 0; at_line < want.size();) {
     const std::size_t end = want.find('\n', at_line);
-    const std::string line = want.substr(at_line, end - at_line + 1);
-    if (("\n" + have).find("\n" + line) == std::string::npos) {
-      return "the consumer's rows hold " + line.substr(0, line.size() - 1) + ", the producer's do not";
-    }
+    const std::string line = want.substr(at_line, end - at_line);
+    if (("\n" + have).find("\n" + line + "\n") == std::string::npos) return line;
     at_line = end + 1;
   }
   return "";
 }
 
-const std::string& Constraints::planes_of(const SideAt& at_side) const {
+std::uint32_t Constraints::planes_of(const SideAt& at_side) const {
   const std::uint64_t key = (static_cast<std::uint64_t>(at_side.side) << 20 | at_side.geometry) << 20 | static_cast<std::uint64_t>(at_side.dtype);
-  if (const auto it = planes_.find(key); it != planes_.end()) return it->second;
-  std::string& out = planes_[key];
+  return planes_.get(key, [&] {
+    const auto [it, fresh] = plane_numbers_.try_emplace(plane_text(at_side), static_cast<std::uint32_t>(plane_texts_.size()));
+    if (fresh) plane_texts_.push_back(it->first);
+    return it->second;
+  });
+}
+
+std::string Constraints::plane_text(const SideAt& at_side) const {
   const Catalogue& catalogue = space_.catalogue();
   const auto* backend = catalogue.backends().find(space_.text(AxisId::producer, at_side.side));
   const auto* entry = catalogue.layouts().find(backend ? backend->layout : space_.text(AxisId::producer, at_side.side));
-  if (!entry) return out;
+  if (!entry) return "";
   layout::Cache cache;
   try {
     cache = layout::instantiate(entry->text, catalogue::geometry_of(catalogue.geometries().at(space_.text(AxisId::geometry, at_side.geometry))),
                                 catalogue::scheme_of(catalogue.dtypes().at(space_.text(AxisId::dtype, at_side.dtype))), entry->tensors);
   } catch (const layout::Error&) {
-    return out;  // the layout rules say why
+    return "";  // the layout rules say why
   }
   struct Part {
     std::string component;
@@ -174,6 +187,7 @@ const std::string& Constraints::planes_of(const SideAt& at_side) const {
     }
   }
   // Neighbouring ranges of channels with the same codes are one.
+  std::string out;
   for (auto it = parts.begin(); it != parts.end();) {
     Part part = *it++;
     while (it != parts.end() && it->component == part.component && it->kv == part.kv && it->low <= part.high && it->codes == part.codes) {
@@ -271,13 +285,17 @@ std::string Constraints::layout_reason(const SideAt& at_side) const {
 
 bool Constraints::over_limit(Limit limit, const Point& point) {
   const bool tags = at(point, AxisId::content) == at(space_.origin(), AxisId::content);
-  if (!tags || limit == Limit::golden) return !limit_reason(limit, point).empty();
+  if (limit == Limit::golden) return !tags && !golden_reason(point).empty();
+  if (!tags) return !limit_reason(limit, point).empty();
+  if (of_backend(limit) && !any_backend_) return false;
   const SideAt side = side_at(limit, point);
   if (limit == Limit::planes) {
-    const std::uint64_t pair = side.side | static_cast<std::uint64_t>(side_at(Limit::consumer_layout, point).side) << 16 |
-                               static_cast<std::uint64_t>(side.geometry) << 32 | static_cast<std::uint64_t>(side.dtype) << 48;
-    if (const auto it = planes_memo_.find(pair); it != planes_memo_.end()) return it->second;
-    return planes_memo_[pair] = !limit_reason(limit, point).empty();
+    const SideAt consumer = side_at(Limit::consumer_layout, point);
+    if (consumer.side == side.side) return false;
+    const std::uint32_t have = planes_of(side), want = planes_of(consumer);
+    if (have == want) return false;
+    return plane_pairs_.get(static_cast<std::uint64_t>(have) << 32 | want,
+                            [&] { return std::uint32_t{!first_missing(plane_texts_[have], plane_texts_[want]).empty()}; }) != 0;
   }
   // Block sizes and degrees of the axes stay far below 2^20 and 2^8; larger ones are not remembered.
   std::uint64_t key = side.side;
@@ -286,9 +304,7 @@ bool Constraints::over_limit(Limit limit, const Point& point) {
   const bool fits = side.side < 1 << 12 && side.geometry < 1 << 10 && side.dtype < 1 << 8 && side.arch < 1 << 6 &&
                     side.block_size < 1 << 20 && side.tp < 1 << 8;
   if (!fits) return !limit_reason(limit, point).empty();
-  auto& memo = of_backend(limit) ? backend_memo_ : layout_memo_;
-  if (const auto it = memo.find(key); it != memo.end()) return it->second;
-  return memo[key] = !limit_reason(limit, point).empty();
+  return (of_backend(limit) ? backend_memo_ : layout_memo_).get(key, [&] { return std::uint32_t{!limit_reason(limit, point).empty()}; }) != 0;
 }
 
 bool Constraints::violates(std::size_t rule, const Point& point) {
@@ -296,13 +312,9 @@ bool Constraints::violates(std::size_t rule, const Point& point) {
   return compiled_[rule - limit_count].when(point);
 }
 
-// UNSUPPORTED before REFUSED: a point that cannot run must not be asked to refuse.
 int Constraints::check(const Point& point) {
-  for (const bool refused : {false, true}) {
-    for (std::size_t i = 0; i < rules_.size(); ++i) {
-      const int number = static_cast<int>(i) + 1;
-      if (refuses(number) == refused && violates(i, point)) return number;
-    }
+  for (const std::size_t i : order_) {
+    if (violates(i, point)) return static_cast<int>(i) + 1;
   }
   return 0;
 }

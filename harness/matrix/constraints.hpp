@@ -8,11 +8,11 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "case/outcome.hpp"
 #include "matrix/expr.hpp"
+#include "matrix/memo.hpp"
 
 namespace kvcts::matrix {
 
@@ -39,7 +39,7 @@ class Constraints {
     std::string name;
     std::uint32_t support{0};
   };
-  /// All rules, in the order of checking; rule i is checked by violates(i, point).
+  /// All rules; rule i is checked by violates(i, point).
   const std::vector<Rule>& rules() const { return rules_; }
   bool violates(std::size_t rule, const Point& point);
 
@@ -64,8 +64,11 @@ class Constraints {
   std::string backend_reason(const SideAt& at_side) const;
   std::string golden_reason(const Point& point) const;
   std::string planes_reason(const Point& point) const;
-  /// What a side's planes are, as text: "data K 0..64 bf16; ..."; equal text, equal bits of every row.
-  const std::string& planes_of(const SideAt& at_side) const;
+  /// What a side's planes are, a line each ("data K channels 0..64 as bf16"), as a number into plane_texts_.
+  std::uint32_t planes_of(const SideAt& at_side) const;
+  std::string plane_text(const SideAt& at_side) const;
+  /// The first line of `want` that `have` lacks, or "".
+  static std::string first_missing(const std::string& have, const std::string& want);
   std::string limit_reason(Limit limit, const Point& point) const;
   bool over_limit(Limit limit, const Point& point);
   std::string fill_in(const std::string& reason, const Point& point) const;
@@ -73,11 +76,15 @@ class Constraints {
   Space& space_;
   std::vector<Compiled> compiled_;  ///< UNSUPPORTED first
   std::vector<Rule> rules_;         ///< limits, then compiled_
-  mutable std::unordered_map<std::uint64_t, std::string> planes_;
+  std::vector<std::size_t> order_;  ///< of checking
+  bool any_backend_{false};
+  mutable Memo planes_;                            ///< side, geometry, dtype -> number
+  mutable std::map<std::string, std::uint32_t> plane_numbers_;
+  mutable std::vector<std::string> plane_texts_;
+  Memo plane_pairs_;                               ///< two numbers -> 1 when the second's rows can be made of the first's
   /// layout -> dtypes that golden files hold, from golden/MANIFEST.json beside the case data; read when first asked for.
   mutable std::optional<std::map<std::string, std::set<std::string>>> golden_;
-  std::unordered_map<std::uint64_t, bool> planes_memo_;
-  std::unordered_map<std::uint64_t, bool> layout_memo_, backend_memo_;  ///< by side_at(), packed; both sides share them
+  Memo layout_memo_, backend_memo_;                ///< by side_at(), packed; both sides share them
 };
 
 }  // namespace kvcts::matrix

@@ -68,6 +68,13 @@ class RowBuilder {
     fixed_ = ~std::uint32_t{0};
     for (const int axis_number : factors_) fixed_ &= ~(std::uint32_t{1} << axis_number);
     for (std::size_t v = 0; v < factors_.size(); ++v) used_.emplace_back(sizes_[v], 0);
+    find_rules();
+    // Axes that many rules look at come first: a dead end is then met before the free axes are filled in.
+    for (std::size_t f = 0; f < factors_.size(); ++f) order_.push_back(f);
+    const auto weight = [&](std::size_t f) {
+      return std::count_if(rules_.begin(), rules_.end(), [&](const Projected& rule) { return rule.factors & std::uint32_t{1} << f; });
+    };
+    std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
   }
 
   static std::vector<int> factors_of(const Block& block) {
@@ -101,52 +108,100 @@ class RowBuilder {
 
  private:
   enum class Search : std::uint8_t { found, none, limit };
-  static constexpr std::int64_t max_steps = 200'000;
+  static constexpr std::int64_t max_steps = 20'000;
+  static constexpr std::uint32_t all = ~std::uint32_t{0};
 
   void start(const Subsets::One& subset, std::size_t tuple) {
     digits_.assign(factors_.size(), -1);
     point_ = base_;
-    assigned_ = fixed_;
     for (std::size_t i = 0; i < subset.factors.size(); ++i) {
-      set(static_cast<std::size_t>(subset.factors[i]), (tuple / subset.strides[i]) % sizes_[static_cast<std::size_t>(subset.factors[i])]);
+      put(static_cast<std::size_t>(subset.factors[i]), (tuple / subset.strides[i]) % sizes_[static_cast<std::size_t>(subset.factors[i])]);
     }
     steps_ = 0;
   }
-  void set(std::size_t factor, std::size_t value) {
+  void put(std::size_t factor, std::size_t value) {
     digits_[factor] = static_cast<int>(value);
     const auto a = static_cast<std::size_t>(factors_[factor]);
     point_[a] = block_.values[a][value];
-    assigned_ |= std::uint32_t{1} << a;
   }
-  void clear(std::size_t factor) {
-    digits_[factor] = -1;
-    assigned_ &= ~(std::uint32_t{1} << factors_[factor]);
+  void clear(std::size_t factor) { digits_[factor] = -1; }
+
+  // A rule (or `where`) and the factors it looks at.
+  struct Projected {
+    int rule{-1};                ///< of the constraints; -1 = where
+    std::uint32_t factors{0};    ///< bit per factor
+    std::vector<std::size_t> list;
+    bool keyed{true};            ///< all combinations of its values have a 64-bit number
+    Memo memo;                   ///< values of its factors, 0 = not assigned -> 1 when some completion satisfies the rule
+  };
+
+  void find_rules() {
+    const auto add = [&](int rule, std::uint32_t support) {
+      Projected out;
+      out.rule = rule;
+      for (std::size_t f = 0; f < factors_.size(); ++f) {
+        if (support >> factors_[f] & 1U) out.factors |= std::uint32_t{1} << f, out.list.push_back(f);
+      }
+      std::uint64_t combinations = 1;
+      for (const std::size_t f : out.list) out.keyed = out.keyed && !__builtin_mul_overflow(combinations, sizes_[f] + 1, &combinations);
+      rules_.push_back(std::move(out));
+    };
+    if (block_.where) add(-1, block_.where->support());
+    const auto content = static_cast<std::size_t>(AxisId::content);
+    const bool only_tags = block_.values[content].size() == 1 && block_.values[content][0] == space_.origin()[content];
+    for (std::size_t r = 0; r < constraints_.rules().size(); ++r) {
+      if (only_tags && constraints_.rules()[r].name == "golden") continue;
+      add(static_cast<int>(r), constraints_.rules()[r].support);
+    }
   }
 
-  // Do the rules that are decided by the assigned axes hold? `changed`: only rules that look at these axes.
-  bool allowed(std::uint32_t changed, bool with_constraints) {
+  bool holds(const Projected& rule) {
     const Point canonical = space_.canonical(point_);
-    if (block_.where && (block_.where->support() & ~assigned_) == 0 && !(*block_.where)(canonical)) return false;
-    if (!with_constraints) return true;
-    const auto& rules = constraints_.rules();
-    for (std::size_t r = 0; r < rules.size(); ++r) {
-      if ((rules[r].support & changed) != 0 && (rules[r].support & ~assigned_) == 0 && constraints_.violates(r, canonical)) return false;
+    return rule.rule < 0 ? (*block_.where)(canonical) : !constraints_.violates(static_cast<std::size_t>(rule.rule), canonical);
+  }
+
+  // Can the axes that the rule looks at and that have no value yet be given values that satisfy it? Each rule by itself; conflicts
+  // between rules are left to the search.
+  bool possible(Projected& rule) {
+    std::uint64_t key = 0;
+    std::size_t open = factors_.size();
+    for (const std::size_t f : rule.list) {
+      if (digits_[f] < 0) open = f;
+      key = key * (sizes_[f] + 1) + static_cast<std::uint64_t>(digits_[f] + 1);
+    }
+    if (open == factors_.size()) return holds(rule);
+    if (!rule.keyed) return true;
+    return rule.memo.get(key, [&]() -> std::uint32_t {
+      bool any = false;
+      for (std::size_t v = 0; v < sizes_[open] && !any; ++v) {
+        put(open, v);
+        any = possible(rule);
+      }
+      clear(open);
+      return any;
+    }) != 0;
+  }
+
+  bool allowed(std::uint32_t changed, bool with_constraints) {
+    for (auto& rule : rules_) {
+      if ((rule.rule < 0 || with_constraints) && (rule.factors & changed || changed == all) && !possible(rule)) return false;
     }
     return true;
   }
 
   Search complete(bool with_constraints) {
-    if (!allowed(~std::uint32_t{0}, with_constraints)) return Search::none;
+    if (!allowed(all, with_constraints)) return Search::none;
     return descend(with_constraints);
   }
   Search descend(bool with_constraints) {
-    std::size_t factor = 0;
-    while (factor < digits_.size() && digits_[factor] >= 0) ++factor;
-    if (factor == digits_.size()) return Search::found;
+    std::size_t next = 0;
+    while (next < order_.size() && digits_[order_[next]] >= 0) ++next;
+    if (next == order_.size()) return Search::found;
+    const std::size_t factor = order_[next];
     if (++steps_ > max_steps) return Search::limit;
     for (const std::size_t value : by_gain(factor)) {
-      set(factor, value);
-      if (allowed(std::uint32_t{1} << factors_[factor], with_constraints)) {
+      put(factor, value);
+      if (allowed(std::uint32_t{1} << factor, with_constraints)) {
         const Search below = descend(with_constraints);
         if (below != Search::none) return below;
       }
@@ -235,7 +290,9 @@ class RowBuilder {
   std::vector<std::vector<int>> used_;
   Point base_{}, point_{};
   std::vector<int> digits_;
-  std::uint32_t fixed_{0}, assigned_{0};
+  std::uint32_t fixed_{0};
+  std::vector<Projected> rules_;
+  std::vector<std::size_t> order_;
   std::int64_t steps_{0};
   std::size_t row_{0};
 };

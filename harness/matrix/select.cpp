@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
-#include <unordered_set>
 
 #include "catalogue/case_file.hpp"
 #include "catalogue/nearest.hpp"
@@ -47,8 +46,35 @@ namespace {
 using State = Selection::State;
 using Item = State::Item;
 
-struct PointHash {
-  std::size_t operator()(const Point& point) const { return XXH3_64bits(point.data(), sizeof(point)); }
+// Points seen so far, as numbers into a vector of them: open addressing, since a selection may hold a million.
+class PointSet {
+ public:
+  explicit PointSet(const std::vector<Point>& points) : points_(points) {}
+  /// Is the point new? If so it must become points[points.size()] next.
+  bool insert(const Point& point) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    std::size_t i = place(point);
+    for (; slots_[i] != 0; i = (i + 1) & (slots_.size() - 1)) {
+      if (points_[slots_[i] - 1] == point) return false;
+    }
+    slots_[i] = static_cast<std::uint32_t>(points_.size() + 1);
+    ++count_;
+    return true;
+  }
+
+ private:
+  std::size_t place(const Point& point) const { return XXH3_64bits(point.data(), sizeof(point)) & (slots_.size() - 1); }
+  void grow() {
+    slots_.assign(slots_.empty() ? 1024 : 2 * slots_.size(), 0);
+    for (std::size_t n = 0; n < count_; ++n) {
+      std::size_t i = place(points_[n]);
+      while (slots_[i] != 0) i = (i + 1) & (slots_.size() - 1);
+      slots_[i] = static_cast<std::uint32_t>(n + 1);
+    }
+  }
+  const std::vector<Point>& points_;
+  std::vector<std::uint32_t> slots_;
+  std::size_t count_{0};
 };
 
 bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
@@ -82,7 +108,7 @@ class Gatherer {
   }
 
   void add_point(const Point& point, int constraint) {
-    if (!seen_points_.insert(point).second) return;
+    if (!seen_points_.insert(point)) return;
     state_.items.push_back({false, static_cast<std::uint32_t>(state_.points.size()), suite_, false});
     state_.points.push_back(point);
     state_.constraint.push_back(constraint);
@@ -174,7 +200,7 @@ class Gatherer {
   std::uint16_t suite_{0};
   std::vector<std::string> open_;
   std::set<std::string> done_;
-  std::unordered_set<Point, PointHash> seen_points_;
+  PointSet seen_points_{state_.points};
   std::map<std::string, std::string> seen_ids_;
 };
 

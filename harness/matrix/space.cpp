@@ -255,10 +255,8 @@ std::vector<std::uint16_t> Space::select(AxisId axis_id, const std::vector<std::
 }
 
 Point Space::canonical(Point point) const {
-  if (at(point, AxisId::consumer) != 0 &&
-      text(AxisId::consumer, at(point, AxisId::consumer)) == text(AxisId::producer, at(point, AxisId::producer))) {
-    at(point, AxisId::consumer) = 0;
-  }
+  // A consumer's number is its producer's plus one.
+  if (at(point, AxisId::consumer) == at(point, AxisId::producer) + 1) at(point, AxisId::consumer) = 0;
   const auto own = geometry_block_size_[at(point, AxisId::geometry)];
   for (const AxisId side : {AxisId::pbs, AxisId::cbs}) {
     if (at(point, side) != at(origin_, side) && integer(side, at(point, side)) == own) at(point, side) = at(origin_, side);
@@ -268,8 +266,7 @@ Point Space::canonical(Point point) const {
 
 std::uint16_t Space::consumer_of(const Point& point) const {
   const auto consumer = at(point, AxisId::consumer);
-  if (consumer != 0) return consumer;
-  return numbers_[static_cast<std::size_t>(AxisId::consumer)].at(text(AxisId::producer, at(point, AxisId::producer)));
+  return consumer != 0 ? consumer : static_cast<std::uint16_t>(at(point, AxisId::producer) + 1);
 }
 
 bool Space::is_name(std::string_view name_text) const { return find_axis(name_text.substr(0, name_text.find('.'))) != nullptr; }

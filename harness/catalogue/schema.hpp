@@ -1,0 +1,26 @@
+// Every kind of YAML file: its JSON Schema and its reference table, both from the field table that parses it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "catalogue/fields.hpp"
+
+namespace kvcts::catalogue {
+
+struct Kind {
+  std::string name;                             ///< "layout"
+  std::string folder;                           ///< folders of cases/ that hold files of this kind
+  std::function<json()> schema;                 ///< with "$schema" and "title"
+  std::function<std::vector<DocRow>()> rows;
+  std::function<void(const Node&)> read;        ///< parses a document of the kind; throws Error
+};
+const std::vector<Kind>& kinds();
+
+/// As committed in cases/schema/<name>.schema.json.
+std::string schema_text(const Kind& kind);
+/// The rows as a Markdown table.
+std::string reference_text(const Kind& kind);
+
+}  // namespace kvcts::catalogue

@@ -1,0 +1,274 @@
+#include "matrix/select.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "layout/template.hpp"
+#include "matrix/testing_support.hpp"
+
+namespace kvcts::matrix {
+namespace {
+
+using testing::committed;
+using testing::error_of;
+using testing::Folder;
+
+std::set<std::string> ids(const Selection& selection) {
+  std::set<std::string> out;
+  for (std::size_t i = 0; i < selection.size(); ++i) out.insert(selection.id(i));
+  EXPECT_EQ(out.size(), selection.size()) << "an id twice";
+  return out;
+}
+Query suite(const std::string& name) {
+  Query query;
+  query.suites = {name};
+  return query;
+}
+
+TEST(Constraints, ListedWithTheirReasons) {
+  Space space(committed());
+  Constraints constraints(space);
+  const std::tuple<const char*, Outcome, const char*> table[]{
+      {"kv/producer=vllm-fa-nhd/dtype=fp8_e4m3/arch=sm_80", Outcome::unsupported, "fp8 conversion needs sm_89, this is sm_80"},
+      {"kv/producer=vllm-fa-nhd/arch=sm_70", Outcome::unsupported, "bf16 arithmetic needs sm_80, this is sm_70"},
+      {"kv/producer=vllm-fa-nhd/dtype=nvfp4/arch=sm_90", Outcome::unsupported, "fp4 and e8m0 conversion need sm_100a or sm_120a, this is sm_90"},
+      {"kv/producer=vllm-flash-attn-0.22/dtype=fp16/arch=sm_75", Outcome::unsupported, "vLLM FLASH_ATTN needs sm_80, this is sm_75"},
+      {"kv/producer=vllm-fa-nhd/geometry=gqa-3/ptp=2", Outcome::unsupported, "3 KV heads cannot be shared by 2 ranks"},
+      {"kv/producer=vllm-fa-nhd/consumer=vllm-mla", Outcome::unsupported, "vllm-mla has head_dim = 576, this geometry has 64"},
+      {"kv/producer=vllm-xformers/dtype=fp8_e4m3/geometry=d40", Outcome::unsupported, "vllm-xformers requires head_dim % x == 0"},
+      {"kv/producer=vllm-fa-nhd/geometry=gqa-8/ctp=2/connector=head-slice-hnd", Outcome::refused, "a head slice of an NHC block is not contiguous"},
+      {"kv/producer=vllm-fa-nhd/cbs=32/connector=block-copy", Outcome::refused, "cannot turn blocks of 16 tokens into blocks of 32"},
+      {"kv/producer=vllm-fa-nhd/engine=fixture", Outcome::unsupported, "it belongs to suite crash"},
+      {"kv/producer=flashinfer-dsv4-nhd/consumer=flashinfer-dsv4-footer/dtype=fp8_e4m3/geometry=mla-512", Outcome::refused, "the producer's do not"},
+  };
+  for (const auto& [id, outcome, reason] : table) {
+    const Point point = point_from_id(space, id);
+    const int stopped = constraints.check(point);
+    ASSERT_NE(stopped, 0) << id;
+    EXPECT_EQ(constraints.declared(point, stopped).outcome, outcome) << id;
+    EXPECT_NE(constraints.declared(point, stopped).reason.find(reason), std::string::npos) << constraints.declared(point, stopped).reason;
+  }
+  for (const char* free : {"kv/producer=vllm-fa-nhd", "kv/producer=vllm-fa-nhd/dtype=fp8_e4m3/arch=sm_89", "kv/producer=vllm-fa-nhd/dtype=nvfp4",
+                           "kv/producer=vllm-mla/geometry=mla-576/ptp=2", "kv/producer=vllm-fa-hnd/geometry=gqa-8/ctp=2/connector=head-slice-hnd"}) {
+    EXPECT_EQ(constraints.check(point_from_id(space, free)), 0) << free;
+  }
+}
+
+// What is not constrained can be built, over every layout, geometry and dtype: the limits and the layout library agree.
+TEST(Constraints, FreePointsInstantiate) {
+  Space space(committed());
+  Constraints constraints(space);
+  int free = 0;
+  for (const auto& [layout_id, layout] : committed().layouts()) {
+    for (const auto& [geometry_id, geometry] : committed().geometries()) {
+      for (const auto& [dtype_id, dtype] : committed().dtypes()) {
+        const std::string id = "kv/producer=" + layout_id + "/dtype=" + dtype_id + "/geometry=" + geometry_id;
+        if (constraints.check(point_from_id(space, id)) != 0) continue;
+        ++free;
+        ASSERT_NO_THROW(layout::instantiate(layout.text, catalogue::geometry_of(geometry), catalogue::scheme_of(dtype), layout.tensors)) << id;
+      }
+    }
+  }
+  EXPECT_GT(free, 10'000);
+}
+
+TEST(Select, EverySuiteResolves) {
+  for (const auto& [name, entry] : committed().suites()) {
+    if (name == "full" || name == "nightly" || !entry.files.empty()) continue;  // large; or filled by others
+    const Selection selection = select(committed(), suite(name));
+    EXPECT_FALSE(selection.empty()) << name;
+    ids(selection);
+  }
+}
+
+TEST(Select, SmokeHasWhatItPromises) {
+  const Selection smoke = select(committed(), suite("smoke"));
+  EXPECT_GE(smoke.size(), 300u);
+  EXPECT_LE(smoke.size(), 900u);
+  std::set<std::string> producers, engines, archs;
+  std::size_t unlike = 0, stopped = 0, refused = 0;
+  for (std::size_t i = 0; i < smoke.size(); ++i) {
+    const auto axes_at = smoke.facts(i).at("axes");
+    producers.insert(axes_at.at("producer")), engines.insert(axes_at.at("engine")), archs.insert(axes_at.at("arch"));
+    unlike += axes_at.at("producer") != axes_at.at("consumer");
+    const auto declared = smoke.declared(i);
+    stopped += declared && declared->outcome == Outcome::unsupported;
+    refused += declared && declared->outcome == Outcome::refused;
+    if (declared) EXPECT_EQ(smoke.spec(i).expected.at(0).outcome, declared->outcome);
+    if (!declared) EXPECT_EQ(smoke.spec(i).expected, std::vector<Expected>{Expected{}});
+  }
+  EXPECT_EQ(engines, (std::set<std::string>{"memcpy", "shm", "ucx-shm", "ucx-tcp"}));
+  EXPECT_EQ(archs.size(), committed().archs().size());
+  EXPECT_GE(unlike, 150u);
+  EXPECT_GE(refused, 5u);
+  EXPECT_LT(stopped, smoke.size() / 4);
+  // Every layout is there as a producer, unless no geometry of the block fits it.
+  std::size_t missing = 0;
+  for (const auto& [id, layout] : committed().layouts()) missing += !producers.contains(id);
+  EXPECT_LE(missing, 6u);
+}
+
+TEST(Select, ConstrainedPointsAreListedNotDropped) {
+  const Folder folder;
+  folder.write("suites/s.yaml", "suite: s\ntitle: t\nmatrix:\n  - axes: {producer: vllm-fa-nhd, arch: [sm_70, sm_80], dtype: [bf16, fp16]}\n");
+  const Catalogue catalogue(folder.path());
+  const Selection selection = select(catalogue, suite("s"));
+  ASSERT_EQ(selection.size(), 4u);
+  int stopped = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (const auto declared = selection.declared(i)) {
+      ++stopped;
+      EXPECT_EQ(declared->constraint, "bf16-needs-sm80");
+      EXPECT_EQ(selection.id(i), "kv/producer=vllm-fa-nhd/arch=sm_70");
+    }
+  }
+  EXPECT_EQ(stopped, 1);
+}
+
+TEST(Select, ShardsPartition) {
+  const auto whole = ids(select(committed(), suite("smoke")));
+  for (const int n : {2, 3, 7}) {
+    std::set<std::string> together;
+    std::size_t total = 0;
+    for (int i = 1; i <= n; ++i) {
+      Query query = suite("smoke");
+      query.shard = i, query.shards = n;
+      const auto part = ids(select(committed(), query));
+      EXPECT_GT(part.size(), whole.size() / static_cast<std::size_t>(n) / 2);
+      total += part.size();
+      together.insert(part.begin(), part.end());
+    }
+    EXPECT_EQ(total, whole.size());
+    EXPECT_EQ(together, whole);
+  }
+}
+
+TEST(Select, StepsCompose) {
+  Query query = suite("smoke");
+  query.where = "dtype == bf16 && engine != memcpy";
+  query.ids = {"*consumer=*", "*op=read*"};
+  const Selection selection = select(committed(), query);
+  ASSERT_FALSE(selection.empty());
+  std::set<std::string> expected;
+  const Selection smoke = select(committed(), suite("smoke"));
+  for (std::size_t i = 0; i < smoke.size(); ++i) {
+    const auto axes_at = smoke.facts(i).at("axes");
+    const std::string id = smoke.id(i);
+    if (axes_at.at("dtype") == "bf16" && axes_at.at("engine") != "memcpy" &&
+        (id.find("consumer=") != std::string::npos || id.find("op=read") != std::string::npos)) {
+      expected.insert(id);
+    }
+  }
+  EXPECT_EQ(ids(selection), expected);
+  query.cover = 1;
+  const Selection covered = select(committed(), query);
+  EXPECT_LT(covered.size(), selection.size());
+  EXPECT_GT(covered.cover().tuples, 10);
+}
+
+TEST(Select, IdsThatAreWrittenOutNeedNoSuite) {
+  Query query;
+  query.ids = {"kv/engine=shm/producer=vllm-mla/geometry=mla-320"};
+  const Selection selection = select(committed(), query);
+  ASSERT_EQ(selection.size(), 1u);
+  EXPECT_EQ(selection.id(0), "kv/producer=vllm-mla/geometry=mla-320/engine=shm");
+  EXPECT_EQ(selection.declared(0)->outcome, Outcome::unsupported);
+  query.ids = {"kv/engine=shm/producer=vllm-mla/geometry=mla-320", "kv/producer=vllm-mla"};
+  query.suites = {"smoke"};
+  EXPECT_TRUE(select(committed(), query).empty());
+}
+
+TEST(Select, NothingSelectedSaysWhatTookTheLastAway) {
+  Query query = suite("smoke");
+  query.where = "dtype == fp16 && dtype == bf16";
+  const Selection selection = select(committed(), query);
+  EXPECT_TRUE(selection.empty());
+  EXPECT_NE(selection.why_empty().find("the expression 'dtype == fp16 && dtype == bf16' took away the last"), std::string::npos) << selection.why_empty();
+}
+
+TEST(Select, BudgetDeclaresTheRestNotRun) {
+  Query query = suite("smoke");
+  const Selection all = select(committed(), query);
+  double seconds = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) seconds += all.seconds(i);
+  query.budget_s = seconds / 2;
+  const Selection half = select(committed(), query);
+  ASSERT_EQ(half.size(), all.size());
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < half.size(); ++i) {
+    const auto declared = half.declared(i);
+    left += declared && declared->outcome == Outcome::not_run;
+  }
+  EXPECT_GT(left, 20u);
+  EXPECT_LT(left, all.size() * 9 / 10);
+}
+
+TEST(Select, Errors) {
+  const auto error = [&](auto change) {
+    Query query = suite("smoke");
+    change(query);
+    return error_of([&] { select(committed(), query); });
+  };
+  EXPECT_EQ(error([](Query& q) { q.suites = {"smoek"}; }), "expected a known suite, found 'smoek'; did you mean 'smoke'?");
+  EXPECT_NE(error([](Query& q) { q.shard = 4, q.shards = 3; }).find("1 <= i <= n, found 4/3"), std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.cover = 7; }).find("found 7"), std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.where = "dtpye == bf16"; }).find("did you mean 'dtype'"), std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.suites.clear(), q.ids = {"seeds/nothing-like-it"}; }).find("expected the id of a case"), std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.files = {"/nonexistent.yaml"}; }).find("/nonexistent.yaml:1: expected a readable file"), std::string::npos);
+}
+
+TEST(Select, BadSuitesAreOneError) {
+  const std::pair<const char*, const char*> table[]{
+      {"suite: s\ntitle: t\ninclude: [s]\n", "expected suites that do not include one another in a ring, found 's' again"},
+      {"suite: s\ntitle: t\ninclude: [x]\n", "expected a known suite, found 'x'"},
+      {"suite: s\ntitle: t\nfiles: [../*.yaml]\n", "expected a glob below cases/"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {dtype: bf16}}]\n", "expected axis 'producer', which has no default"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: vllm-mla, dtpye: bf16}}]\n", "found 'dtpye'; did you mean 'dtype'?"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: nothing-*}}]\n", "expected a glob that matches a value of axis 'producer'"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: [vllm-mla, \"!vllm-*\"]}}]\n", "everything was taken away again"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: vllm-mla}, where: dtype = x}]\n", "expected '==' to compare"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: \"*\", consumer: \"*\", dtype: \"*\", geometry: \"*\", pbs: \"*\", cbs: \"*\"}}]\n", "expected a product of at most"},
+  };
+  for (const auto& [text, expected] : table) {
+    const Folder folder;
+    folder.write("suites/s.yaml", text);
+    const Catalogue catalogue(folder.path());
+    const std::string error = error_of([&] { select(catalogue, suite("s")); });
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+  }
+}
+
+TEST(Select, HandWrittenCasesAndTheirControls) {
+  const Folder folder;
+  folder.write("suites/s.yaml", "suite: s\ntitle: t\nfiles: [mine/*.yaml]\ndeadlines: {transfer: 3s, plan: 1s}\n");
+  folder.write("mine/a.yaml",
+               "case: mine/a\nlinks: [\"https://example.org\"]\nproducer: {layout: vllm-fa-nhd}\ndtype: fp16\ngeometry: {base: small, heads: 5}\ndeadlines: {plan: 9s}\n"
+               "expected: {outcome: HANG, phase: transfer}\ncontrols: [{name: ok, set: {dtype: bf16}}]\n");
+  const Catalogue catalogue(folder.path());
+  const Selection selection = select(catalogue, suite("s"));
+  ASSERT_EQ(ids(selection), (std::set<std::string>{"mine/a", "mine/a#ok"}));
+  EXPECT_EQ(selection.spec(0).deadlines_ms.at("transfer"), 3000);
+  EXPECT_EQ(selection.spec(0).deadlines_ms.at("plan"), 9000);
+  EXPECT_EQ(selection.facts(0).at("links").at(0), "https://example.org");
+  EXPECT_GT(selection.seconds(0), 1.0);  // it is meant to hang
+
+  const auto picked = [&](const std::string& where) {
+    Query query = suite("s");
+    query.where = where;
+    return ids(select(catalogue, query));
+  };
+  EXPECT_EQ(picked("dtype == fp16"), std::set<std::string>{"mine/a"});
+  EXPECT_EQ(picked("geometry.heads == 5").size(), 2u);  // the value that the case replaces
+  EXPECT_EQ(picked("geometry.head_dim == 64 && producer.nhd && pbs == 16").size(), 2u);
+  EXPECT_EQ(picked("id ~ \"*#ok\""), std::set<std::string>{"mine/a#ok"});
+  Query query;
+  query.ids = {"mine/a#ok"};
+  EXPECT_EQ(select(catalogue, query).size(), 1u);
+  query.ids.clear();
+  query.files = {folder.path() / "mine" / "a.yaml"};
+  EXPECT_EQ(select(catalogue, query).size(), 2u);
+}
+
+}  // namespace
+}  // namespace kvcts::matrix

@@ -1,0 +1,69 @@
+// For the tests of this folder: the committed catalogue, and folders of case data with some kinds replaced.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "matrix/constraints.hpp"
+#include "matrix/ids.hpp"
+#include "matrix/space.hpp"
+
+namespace kvcts::matrix::testing {
+
+inline std::filesystem::path cases() { return std::filesystem::path(KVCTS_SOURCE_DIR) / "cases"; }
+
+inline const Catalogue& committed() {
+  static const Catalogue instance(cases());
+  return instance;
+}
+
+/// A folder of case data whose kinds are those of the repository, except those written here.
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / ("kvcts-matrix-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
+    std::filesystem::create_directories(path_ / "suites");
+    for (const char* kind : {"layouts", "dtypes", "backends", "archs", "connectors", "engines", "geometries", "constraints"}) {
+      std::filesystem::create_directory_symlink(cases() / kind, path_ / kind);
+    }
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+  /// An empty kind in place of the repository's.
+  void clear(const std::string& kind) const {
+    std::filesystem::remove(path_ / kind);
+    std::filesystem::create_directory(path_ / kind);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  inline static int count_ = 0;
+  std::filesystem::path path_;
+};
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline Point random_point(Space& space, std::mt19937_64& random) {
+  Point point{};
+  for (const auto& a : axes()) at(point, a.id) = static_cast<std::uint16_t>(random() % static_cast<unsigned>(space.size(a.id)));
+  return space.canonical(point);
+}
+
+}  // namespace kvcts::matrix::testing
