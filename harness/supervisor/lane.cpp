@@ -13,7 +13,8 @@ using Kind = Ended::Kind;
 
 namespace {
 
-constexpr int attempts_allowed = 3;
+constexpr int attempts_allowed = 5;
+constexpr int losses_allowed = 10;
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::size_t recheck_batch = 16;
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
@@ -89,11 +90,11 @@ Task<void> Lane::work() {
       std::optional<std::string> lost;
       try {
         if (!again_.empty()) {
-          const auto [job, attempt] = again_.front();
+          const Again again = again_.front();
           again_.pop_front();
-          co_await run_job(job, attempt);
+          co_await run_job(again);
         } else if (const auto job = run_.next()) {
-          co_await run_job(*job, 1);
+          co_await run_job(Again{*job});
         } else if (!watched_.empty()) {
           co_await settle(true);
         } else {
@@ -106,7 +107,12 @@ Task<void> Lane::work() {
       if (lost) lose_checker(*lost);
     }
     running_.reset();
-    co_await retire_workers();
+    co_await retire(std::move(workers_));
+    while (!kept_.empty()) {
+      std::unique_ptr<Workers> oldest = std::move(kept_.front());
+      kept_.pop_front();
+      co_await retire(std::move(oldest));
+    }
   } catch (const Interrupted&) {
     // The warden ends all processes when the run closes its socket.
   } catch (const Lost&) {
@@ -114,10 +120,11 @@ Task<void> Lane::work() {
   running_.reset();
 }
 
-Task<void> Lane::run_job(std::size_t job, int number) {
+Task<void> Lane::run_job(Again job) {
   Attempt a;
-  a.job = job;
-  a.number = number;
+  a.job = job.job;
+  a.number = job.number;
+  a.lost = job.lost;
   std::optional<std::string> lost;
   try {
     co_await attempt_case(a);
@@ -129,6 +136,7 @@ Task<void> Lane::run_job(std::size_t job, int number) {
   a.fds.clear();
   if (run_.link.lost()) {
     workers_.reset();
+    kept_.clear();
     checker_.reset();
     run_.link.restart();
     lose_checker(*lost);
@@ -137,13 +145,13 @@ Task<void> Lane::run_job(std::size_t job, int number) {
     if (checker_ && checker_->ended()) lose_checker(*lost);
     else if (checker_) co_await drain_checker(a.key);
   }
-  if (number < attempts_allowed) {
-    again_.emplace_back(job, number + 1);
+  if (a.number < attempts_allowed) {
+    again_.push_back({a.job, a.number + 1, a.lost});
     co_return;
   }
   a.result.outcome = Outcome::error;
-  a.result.message = *lost + "; given up after " + std::to_string(number) + " attempts";
-  run_.emit(job, std::move(a.result));
+  a.result.message = *lost + "; given up after " + std::to_string(a.number) + " attempts";
+  run_.emit(a.job, std::move(a.result));
 }
 
 Task<void> Lane::attempt_case(Attempt& a) {
@@ -175,9 +183,10 @@ Task<void> Lane::attempt_case(Attempt& a) {
   }
 
   a.key = run_.next_key++;
-  a.last_pid = run_.pids.last();
-  enter(a, Phase::allocate);
   need_checker();
+  co_await choose_workers(a.resolved.engine);
+  enter(a, Phase::allocate);
+  a.last_pid = run_.pids.last();
   // Both requests at once: the checker fills while the workers are looked after.
   json open = {{"op", "open"}, {"key", a.key}, {"case", to_json(a.resolved)}};
   json fill = {{"op", "fill"}, {"key", a.key}, {"pass", 0}};
@@ -233,7 +242,8 @@ Task<void> Lane::attempt_case(Attempt& a) {
     if (result.outcome == Outcome::fail)
       for (const auto& child : workers_->children) add_output(a, *child);
     watched_bytes_ += a.memory_bytes;
-    watched_.push_back({a.job, a.key, std::move(result), a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number});
+    watched_.push_back({a.job, a.key, std::move(result), a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number, a.lost,
+                        workers_->id});
   } else {
     json close = {{"op", "close"}, {"key", a.key}};
     checker_->request(std::move(close));
@@ -389,17 +399,37 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
 
 // ---- workers --------------------------------------------------------------------------------------------------------
 
-Task<Ended> Lane::set_up_workers(Attempt& a) {
-  const EngineSpec& engine = a.resolved.engine;
+/// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else may be
+/// unanswered there.
+Task<void> Lane::choose_workers(const EngineSpec& engine) {
   const std::string signature = signature_of(engine);
-  Ended ended;
+  if (workers_ && workers_->signature != signature) kept_.push_back(std::move(workers_));
+  if (!workers_) {
+    const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const auto& w) { return w->signature == signature; });
+    if (same != kept_.end()) {
+      workers_ = std::move(*same);
+      kept_.erase(same);
+    }
+  }
   if (workers_) {
     const bool gone = std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& c) { return c->ended(); });
-    if (gone || workers_->signature != signature || workers_->ran >= run_.options.cases_per_worker) co_await retire_workers();
+    if (gone || workers_->ran >= run_.options.cases_per_worker) co_await retire(std::move(workers_));
   }
+  while (kept_.size() > run_.options.kept_engines) {
+    std::unique_ptr<Workers> oldest = std::move(kept_.front());
+    kept_.pop_front();
+    co_await retire(std::move(oldest));
+  }
+}
+
+/// Starts workers where there are none, and says hello.
+Task<Ended> Lane::set_up_workers(Attempt& a) {
+  const EngineSpec& engine = a.resolved.engine;
+  Ended ended;
   if (!workers_) {
-    workers_.emplace();
-    workers_->signature = signature;
+    workers_ = std::make_unique<Workers>();
+    workers_->id = next_workers_++;
+    workers_->signature = signature_of(engine);
     enter(a, Phase::registration);
     std::vector<Request> requests;
     std::vector<json> replies;
@@ -422,25 +452,29 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
                           {{"op", "hello"}, {"role", role}, {"name", spec.name}, {"engine", std::move(plugin)}},
                           {}});
     }
+    name_workers(a);
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
-    if (workers_) {
-      for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
-      if (ended.kind != Kind::completed) co_await retire_workers();  // a worker without an engine is of no use to the next case
+    if (!workers_) co_return ended;
+    for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
+    if (ended.kind != Kind::completed) {  // a worker without an engine is of no use to the next case
+      co_await retire(std::move(workers_));
+      co_return ended;
     }
   }
-  // Also where they were lost at once: the result names who it was.
-  if (workers_) {
-    for (const auto& child : workers_->children) a.result.worker += (a.result.worker.empty() ? "" : " ") + child->name();
-    a.result.worker_ordinal = workers_->ran;
-    a.result.ran_before = workers_->ran_before;
-    if (!workers_->engines.empty() && workers_->engines[0].contains("version"))
-      a.result.facts["engine_version"] = workers_->engines[0]["version"];
-    for (const auto& child : workers_->children) {
-      child->out().clear();
-      child->err().clear();
-    }
+  name_workers(a);
+  if (workers_->engines[0].contains("version")) a.result.facts["engine_version"] = workers_->engines[0]["version"];
+  for (const auto& child : workers_->children) {
+    child->out().clear();
+    child->err().clear();
   }
   co_return ended;
+}
+
+void Lane::name_workers(Attempt& a) const {
+  a.result.worker.clear();
+  for (const auto& child : workers_->children) a.result.worker += (a.result.worker.empty() ? "" : " ") + child->name();
+  a.result.worker_ordinal = workers_->ran;
+  a.result.ran_before = workers_->ran_before;
 }
 
 /// Sends one request to each, then awaits all replies. Ends early only where a worker hangs or ended: then all are dead afterwards.
@@ -456,7 +490,7 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
     Reply reply = co_await await_worker(a, *request.child, phase, sent, limit);
     Ended one;
     if (reply.kind == Reply::Kind::ended) {
-      one = co_await crashed(a, *reply.child, reply.phase);
+      one = co_await crashed(a, *reply.child, reply.phase, phase);
       co_return one;
     }
     if (reply.kind == Reply::Kind::late) {
@@ -551,7 +585,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, Child& child, Phase phase, std:
 }
 
 /// A worker that ended, or broke the protocol: says how, then ends what is left of all workers.
-Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase) {
+Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   Ended ended;
   ended.kind = Kind::crashed;
   ended.phase = phase;
@@ -589,6 +623,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase) {
     if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
   } else if (garbage && !(truncated && end && WIFSIGNALED(end->status))) {
     ended.signal = "protocol";
+    ended.phase = asked;  // where it was when we saw it is chance
     ended.text = child.fault()->what();
   } else if (!end) {
     ended.signal = "protocol";
@@ -600,9 +635,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase) {
     ended.text = "the worker ended by itself in the middle of a case";
   }
   const bool from_outside = end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
-  const pid_t own = child.pid();
-  std::vector<pid_t> also = co_await kill_workers();
-  std::erase(also, own);
+  co_await kill_workers();
   // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens again.
   if (from_outside && a.number < attempts_allowed) throw Lost{"a worker was ended by SIGKILL from outside"};
   if (from_outside) ended.text = "ended from outside (a person, or the kernel for want of memory), " + std::to_string(a.number) + " times";
@@ -641,43 +674,45 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent)
   co_return ended;
 }
 
-/// Ends all workers of the lane with everything that they started, proves it, and forgets them. Returns who was killed.
-Task<std::vector<pid_t>> Lane::kill_workers() {
-  std::vector<pid_t> pids;
-  if (!workers_) co_return pids;
-  for (const auto& child : workers_->children) child->kill();
+/// Ends workers with everything that they started, and proves it.
+Task<void> Lane::end(Workers& workers) {
+  for (const auto& child : workers.children) child->kill();
   const std::int64_t patience = now_ns() + 20'000 * ms;
-  for (const auto& child : workers_->children) {
-    while (!child->killed() && now_ns() < patience && !run_.link.lost()) {
-      if (run_.stopping) throw Interrupted{};
+  for (const auto& child : workers.children) {
+    while (!child->killed() && !child->start_failure() && now_ns() < patience) {
+      check_running();
       co_await wake_.wait(patience);
     }
     if (!child->killed()) continue;
-    for (const pid_t pid : child->killed()->pids) pids.push_back(pid);
     for (const json& left : child->killed()->left) {
-      const std::string words = "process " + std::to_string(left.value("pid", 0)) + " (" + left.value("command", "") +
-                                ") of " + child->name() + " does not end: state " + left.value("state", "") + ", in " +
-                                left.value("wchan", "");
+      const std::string words = "process " + std::to_string(left.value("pid", 0)) + " (" + left.value("command", "") + ") of " +
+                                child->name() + " does not end: state " + left.value("state", "") + ", in " + left.value("wchan", "");
       run_.summary.left_behind.push_back(words);
       run_.say(words);
     }
   }
-  workers_.reset();
-  co_return pids;
 }
 
-/// Healthy workers end by themselves, so that engines can clean up after themselves; then as above.
-Task<void> Lane::retire_workers() {
+/// The present case's workers are not to be trusted any more.
+Task<void> Lane::kill_workers() {
   if (!workers_) co_return;
-  for (const auto& child : workers_->children)
+  const std::unique_ptr<Workers> workers = std::move(workers_);
+  co_await end(*workers);
+}
+
+/// Healthy workers: their cases become final first, then they end by themselves, so that engines can clean up; then as above.
+Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
+  if (!workers) co_return;
+  co_await settle(true, workers->id);
+  for (const auto& child : workers->children)
     if (!child->ended()) child->request({{"op", "bye"}});
   const std::int64_t patience = now_ns() + 3'000 * ms;
-  for (const auto& child : workers_->children)
-    while (!child->exited() && now_ns() < patience) {
+  for (const auto& child : workers->children)
+    while (!child->exited() && !child->start_failure() && now_ns() < patience) {
       check_running();
       co_await wake_.wait(patience);
     }
-  co_await kill_workers();
+  co_await end(*workers);
 }
 
 // ---- strays, memory, output -----------------------------------------------------------------------------------------
@@ -875,21 +910,26 @@ void Lane::lose_checker(const std::string& why) {
   if (checker_ && !checker_->exited()) checker_->kill();
   checker_.reset();
   for (Watched& w : watched_) {
-    if (w.attempt < attempts_allowed) {
-      again_.emplace_back(w.job, w.attempt + 1);
+    if (w.lost < losses_allowed) {
+      again_.push_back({w.job, w.number, w.lost + 1});
       continue;
     }
     w.result.outcome = Outcome::error;
-    w.result.message = why + " while the case's memory was watched; given up after " + std::to_string(w.attempt) + " attempts";
+    w.result.message = why + " while the case's memory was watched; given up after " + std::to_string(w.lost + 1) + " times";
     run_.emit(w.job, std::move(w.result));
   }
   watched_.clear();
   watched_bytes_ = 0;
 }
 
-/// Looks once more at the memory of finished cases whose time has come (all: waits for each), and hands their results out.
-Task<void> Lane::settle(bool all) {
-  while (!watched_.empty()) {
+/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each (only: until
+/// none of those workers is among them).
+Task<void> Lane::settle(bool all, std::uint64_t only) {
+  const auto wanted = [&] {
+    return !watched_.empty() &&
+           (only == 0 || std::any_of(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.workers == only; }));
+  };
+  while (wanted()) {
     const bool full = watched_.size() > run_.options.watched_cases || watched_bytes_ > run_.options.watched_bytes;
     const std::int64_t now = now_ns();
     std::size_t batch = 0;
@@ -913,7 +953,9 @@ Task<void> Lane::settle(bool all) {
       Watched w = std::move(watched_.front());
       watched_.pop_front();
       watched_bytes_ -= w.memory_bytes;
-      if (workers_) workers_->to_forget.push_back(w.key);
+      if (workers_ && workers_->id == w.workers) workers_->to_forget.push_back(w.key);
+      for (const auto& kept : kept_)
+        if (kept->id == w.workers) kept->to_forget.push_back(w.key);
       if (rechecked.value("changed", false)) decide_late_write(rechecked, w.result);
       if (rechecked.contains("error")) {
         w.result.outcome = Outcome::error;

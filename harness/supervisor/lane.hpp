@@ -63,7 +63,10 @@ class Lane {
     std::string why;
   };
 
+  /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not start new ones,
+  /// and a write that comes late still comes.
   struct Workers {
+    std::uint64_t id{0};
     std::string signature;
     std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
     std::vector<nlohmann::json> engines;           ///< their hello replies
@@ -73,10 +76,18 @@ class Lane {
     bool over_limit{false};
   };
 
+  /// A case that has to run again through no fault of its own, and how often that was so already.
+  struct Again {
+    std::size_t job;
+    int number{1};     ///< attempts that it was itself part of
+    int lost{0};       ///< times that it was lost after its end, while its memory was watched
+  };
+
   /// One execution of one case.
   struct Attempt {
     std::size_t job;
     int number;
+    int lost;
     std::uint64_t key{0};
     ResolvedCase resolved;
     CaseResult result;
@@ -101,7 +112,8 @@ class Lane {
     CaseResult result;
     std::int64_t memory_bytes;
     std::int64_t due_ns;
-    int attempt;
+    int number, lost;
+    std::uint64_t workers;  ///< who ran it, and could still write
   };
 
   struct Reply {
@@ -118,26 +130,29 @@ class Lane {
     std::vector<int> fds;
   };
 
-  Task<void> run_job(std::size_t job, int attempt);
+  Task<void> run_job(Again job);
   Task<void> attempt_case(Attempt& a);
   Task<Ended> execute(Attempt& a);
   Task<void> compare(Attempt& a, const Ended& ended);
+  Task<void> choose_workers(const EngineSpec& engine);
   Task<Ended> set_up_workers(Attempt& a);
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
   Task<void> look_for_strays(Attempt& a);
   std::vector<std::string> strays(std::int64_t last_pid) const;
   Task<Ended> finish(Attempt& a);
   Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
-  Task<void> settle(bool all);
-  Task<void> retire_workers();
-  Task<std::vector<pid_t>> kill_workers();
+  Task<void> settle(bool all, std::uint64_t only = 0);
+  Task<void> retire(std::unique_ptr<Workers> workers);
+  Task<void> kill_workers();
+  Task<void> end(Workers& workers);
+  void name_workers(Attempt& a) const;
   Task<void> sleep_ms(std::int64_t ms);
 
   Task<Reply> await_worker(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<nlohmann::json> checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds = nullptr);
   Task<void> drain_checker(std::uint64_t key);
   void lose_checker(const std::string& why);
-  Task<Ended> crashed(Attempt& a, Child& child, Phase phase);
+  Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
   Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t since_ns);
   Task<void> gather(Attempt& a, Child& child);
   Task<void> hold(Attempt& a, Child& child);
@@ -156,10 +171,12 @@ class Lane {
   Signal wake_;
   std::unique_ptr<Child> checker_;
   std::int64_t checker_count_{0};
-  std::optional<Workers> workers_;
+  std::unique_ptr<Workers> workers_;                ///< of the present case
+  std::deque<std::unique_ptr<Workers>> kept_;       ///< of other engines, the least recently used first
+  std::uint64_t next_workers_{1};
   std::deque<Watched> watched_;
   std::int64_t watched_bytes_{0};
-  std::deque<std::pair<std::size_t, int>> again_;
+  std::deque<Again> again_;
   std::optional<Running> running_;
   Attempt* attempt_{nullptr};
   bool hold_released_{false};

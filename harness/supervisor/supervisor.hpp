@@ -33,6 +33,7 @@ struct Options {
   std::int64_t start_deadline_ms{30'000};  ///< for a process to come up and load its engine
   std::int64_t checker_deadline_ms{60'000};  ///< at least this for the checker's phases, which run no code under test
   int cases_per_worker{1000};            ///< then the worker is replaced
+  std::size_t kept_engines{3};           ///< a lane keeps the workers of this many engines (and their options) beside the present one's
   std::uint64_t memory_limit{std::uint64_t{4} << 30};  ///< bytes of private memory a worker may have; 0 = any
   std::size_t watched_cases{64};         ///< a lane: memory watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};
