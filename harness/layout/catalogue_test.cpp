@@ -65,6 +65,8 @@ void instantiates_soundly(const Entry& e) {
   EXPECT_GT(built, 0) << e.id << ": no geometry and scheme fits";
 }
 
+std::int64_t kv_of(const Entry& e) { return e.fixed.contains("kv") ? e.fixed.at("kv") : 2; }
+
 /// Published names are derived, not looked up: what the file says must follow from its template.
 void names_follow(const Entry& e) {
   const Names derived = names_of(e.text);
@@ -80,11 +82,86 @@ void names_follow(const Entry& e) {
     EXPECT_EQ(said("lmcache"), derived.lmcache);
     return;
   }
+  EXPECT_EQ(said("lmcache").find("TWO") != std::string::npos, kv_of(e) == 2) << e.id << ": TWO is K and V";
   // LMCache has several names for one map (ONE, NBBS, TWO_HS beside CS): the other name must read as the same map.
   Geometry g = with_fixed({.layers = 2, .blocks = 3, .block_size = 4, .heads = 2, .head_dim = 16}, e);
   const Scheme scheme{"fp16", Dtype::fp16, {}, {}};
   EXPECT_TRUE(same_map(instantiate(template_from_name(said("lmcache")), g, scheme), instantiate(e.text, g, scheme)))
       << e.id << ": " << said("lmcache") << " is not " << e.text << " (derived: " << derived.lmcache << ")";
+}
+
+/// The coordinate of an element of a view, from the letters of its dims alone; the origin is the element [0, ..., 0].
+Coord coordinate(const TensorView& view, const std::vector<std::int64_t>& index, const Geometry& g) {
+  const auto extent = [&](Axis a, bool v) -> std::int64_t {
+    const std::int64_t width = v && g.v_head_dim != 0 ? g.v_head_dim : g.head_dim;
+    return std::array<std::int64_t, axis_count>{
+        g.layers, g.kv, g.blocks, g.block_size, g.heads, width}[static_cast<std::size_t>(a)];
+  };
+  std::map<Axis, std::int64_t> digits;  // an axis over several dims: outer digits first
+  for (std::size_t d = 0; d < view.dims.size(); ++d) {
+    const std::string& axes = view.dims[d].axes;
+    if (axes == "1") continue;
+    if (axes.size() == 1) {
+      std::int64_t& sum = digits[*axis_from_letter(axes[0])];
+      sum = sum * view.dims[d].extent + index[d];
+      continue;
+    }
+    std::int64_t rest = index[d];
+    bool v = false;
+    if (axes == "KC") {  // K and V may differ in width
+      v = rest >= extent(Axis::channel, false);
+      digits[Axis::kv] = v ? 1 : 0;
+      digits[Axis::channel] = v ? rest - extent(Axis::channel, false) : rest;
+      continue;
+    }
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      const Axis axis = *axis_from_letter(axes[i]);
+      digits[axis] = i == 0 ? rest : rest % extent(axis, v);
+      rest /= extent(axis, v);
+    }
+  }
+  Coord coord = view.origin;
+  for (const auto& [axis, value] : digits) coord[axis] += value;
+  return coord;
+}
+
+/// Shape and strides that a connector sees lead to the same bytes as the map.
+TEST(Catalogue, ViewsShowWhatThePlanesHold) {
+  const auto all = schemes();
+  std::uint64_t random = 88172645463325252ULL;
+  int views = 0;
+  for (const Entry& e : layouts()) {
+    const Scheme& scheme = all.at(e.dtypes.empty() ? "fp16" : e.dtypes.front());
+    for (Geometry g : geometries()) {
+      g = with_fixed(g, e);
+      const bool unlike = g.v_head_dim != 0 && g.v_head_dim != g.head_dim;
+      if (!meets(e, g, scheme) || bits(scheme.data) < 8 || (unlike && e.text.find("K=1 C }") == std::string::npos)) continue;
+      const Cache cache = instantiate(e.text, g, scheme, e.tensors);
+      for (const TensorView& view : cache.tensors) {
+        bool letters = view.component == Component::data;
+        for (const Dim& d : view.dims) letters = letters && d.axes.find_first_of("*(") == std::string::npos;
+        if (!letters) continue;
+        ++views;
+        for (int n = 0; n < 40; ++n) {
+          std::vector<std::int64_t> index;
+          std::int64_t byte = view.offset;
+          for (const Dim& d : view.dims) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            index.push_back(static_cast<std::int64_t>(random % static_cast<std::uint64_t>(d.extent)));
+            byte += index.back() * d.stride;
+          }
+          const Coord coord = coordinate(view, index, g);
+          const auto found = locate(cache, Component::data, coord);
+          ASSERT_TRUE(found) << e.id << ' ' << view.name;
+          EXPECT_EQ(*found, (Location{view.allocation, 8 * byte, bits(view.dtype)})) << e.id << ' ' << view.name << '\n'
+                                                                                     << to_text(cache);
+        }
+      }
+    }
+  }
+  EXPECT_GT(views, 500);
 }
 
 TEST(Catalogue, EveryLayoutInstantiatesSoundly) {

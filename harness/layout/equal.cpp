@@ -107,22 +107,46 @@ bool same_on(const Entry& a, const Entry& b, const std::array<const Group*, axis
   return base_a == base_b;
 }
 
+std::vector<const Plane*> planes_of(const Cache& cache, Component component) {
+  std::vector<const Plane*> out;
+  for (const Plane& plane : cache.planes) {
+    if (plane.component == component) out.push_back(&plane);
+  }
+  return out;
+}
+
+/// Takes out pairs of planes that are equal once normalised: nearly all of them, in nearly all comparisons.
+void cancel(std::vector<const Plane*>& left, std::vector<const Plane*>& right) {
+  std::multimap<std::string, const Plane*> known;
+  for (const Plane* plane : right) known.emplace(to_text(normalised(*plane)), plane);
+  std::erase_if(left, [&](const Plane* plane) {
+    const auto twin = known.find(to_text(normalised(*plane)));
+    if (twin == known.end()) return false;
+    known.erase(twin);
+    return true;
+  });
+  right.clear();
+  for (const auto& [text, plane] : known) right.push_back(plane);
+}
+
 class Comparison {
  public:
   Comparison(const Cache& a, const Cache& b, Component component) {
-    collect(a, component, false);
-    collect(b, component, true);
+    auto left = planes_of(a, component);
+    auto right = planes_of(b, component);
+    cancel(left, right);
+    collect(left, false);
+    collect(right, true);
     if (entries_.empty()) return;
     for (std::size_t axis = 0; axis < axis_count; ++axis) groups_[axis] = groups(entries_, axis);
   }
   bool same() { return entries_.empty() || descend(0, Members(entries_.size(), true)); }
 
  private:
-  void collect(const Cache& cache, Component component, bool from_b) {
-    for (const Plane& plane : cache.planes) {
-      if (plane.component != component) continue;
-      Entry entry{&plane, from_b, {}};
-      for (Axis axis : all_axes) entry.tables[static_cast<std::size_t>(axis)] = table(plane, axis);
+  void collect(const std::vector<const Plane*>& planes, bool from_b) {
+    for (const Plane* plane : planes) {
+      Entry entry{plane, from_b, {}};
+      for (Axis axis : all_axes) entry.tables[static_cast<std::size_t>(axis)] = table(*plane, axis);
       entries_.push_back(std::move(entry));
     }
   }

@@ -146,6 +146,10 @@ TEST(Check, OverlapsAreFound) {
   EXPECT_EQ(tight[0].bit, 8 * 126);
   // Not nested and yet one-to-one: 0 2 4 3 5 7.
   EXPECT_TRUE(overlaps(one_allocation("data uint8 a0+0 [B=2:3 C=3:2]"), 0).empty());
+  // Neighbours in one byte.
+  Cache nibbles = one_allocation("data int4 a0+0 []");
+  nibbles.planes.push_back(plane_from_text("data int4 a0+4b []"));
+  EXPECT_TRUE(overlaps(nibbles, 0).empty());
   // Two planes: the second begins inside the first, far from its start.
   Cache two = one_allocation("data fp16 a0+0 [B=1000000:256 C=64:2]", 1LL << 40);
   two.planes.push_back(plane_from_text("scale e8m0 a0+128 [B=1000000:256 C=8:1]"));
@@ -167,6 +171,10 @@ TEST(Equal, WaysOfWritingAreOneMap) {
   Cache halves = one_allocation("data fp16 a0+0 [B=7:8192 N=16:512 H=4:128 C=64:2]");
   halves.planes.push_back(plane_from_text("data fp16 a0+57344 {K=1} [B=7:8192 N=16:512 H=4:128 C=64:2]"));
   EXPECT_TRUE(same_map(whole, halves));
+  Cache more = halves;  // a part that only one side has
+  more.planes.push_back(plane_from_text("data fp16 a0+200000 {K=2} [B=7:8192 C=64:2]"));
+  EXPECT_FALSE(same_map(halves, more));
+  EXPECT_FALSE(same_map(more, halves));
   halves.planes[1].origin[Axis::kv] = 2;
   EXPECT_FALSE(same_map(whole, halves));
   EXPECT_FALSE(same_map(whole, one_allocation("data bf16 a0+0 [K=2:57344 B=7:8192 N=16:512 H=4:128 C=64:2]")));
@@ -419,6 +427,23 @@ TEST(Readings, NhdOrHnd) {
   const auto square = readings({2, 7, 16, 16, 64}, {.block_size = 16, .heads = 16, .head_dim = 64});
   EXPECT_EQ(letters(square), (std::vector<std::string>{"K B H N C", "K B N H C"}));
   EXPECT_EQ(settled_by(square), "axis names");
+}
+
+TEST(Readings, StridesTellBlocksFromSlots) {
+  // [B, H, N, C] under NHD strides; the row [N, B, H, C] of a permuted view is told apart by its strides alone.
+  const Facts model{.heads = 3, .head_dim = 64};
+  EXPECT_TRUE(has(readings({7, 3, 16, 64}, model, {3072, 64, 192, 1}), "B H N C"));
+  EXPECT_TRUE(has(readings({16, 7, 3, 64}, model, {192, 3072, 64, 1}), "N B H C"));
+  EXPECT_FALSE(has(readings({16, 7, 3, 64}, model, {192, 3072, 64, 1}), "B N H C"));
+  EXPECT_TRUE(has(readings({16, 7, 3, 64}, model), "B N H C"));
+  EXPECT_FALSE(has(readings({16, 7, 3, 64}, model), "N B H C"));
+  EXPECT_THROW((void)readings({16, 7}, {}, {1}), Error);
+}
+
+TEST(Readings, ExtentsThatTheShapeGives) {
+  const auto list = readings({28, 2, 8}, {.block_size = 4, .heads = 2, .head_dim = 8});
+  ASSERT_EQ(letters(list), (std::vector<std::string>{"BN H C"}));
+  EXPECT_EQ(list[0].extents, (std::vector<std::int64_t>{0, 0, 7, 4, 2, 8}));
 }
 
 TEST(Readings, FusedRowIsSettledByTheWidth) {

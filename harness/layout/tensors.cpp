@@ -6,6 +6,7 @@
 #include "layout/tensors.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -20,6 +21,7 @@ using checked::add;
 using checked::mul;
 using checked::sub;
 
+constexpr std::int64_t list_limit = 100'000;
 constexpr std::int64_t unknown = -1;  ///< stride of a dimension of one that nothing places
 
 enum class Form { axes, physical, one, bytes };
@@ -426,34 +428,23 @@ std::vector<TensorView> tensor_views(const Cache& cache, const TensorSpec& spec,
     if (planes.empty()) return;
     if (level < list.size()) {
       const Axis axis = list[level];
-      std::int64_t low = domain(planes.front()).lo[axis];
-      std::int64_t high = low;
+      std::map<std::int64_t, std::vector<Plane>> by_coordinate;
       for (const Plane& p : planes) {
-        low = std::min(low, domain(p).lo[axis]);
-        high = std::max(high, domain(p).hi[axis]);
-      }
-      if (high - low > 1'000'000)
-        throw Error("a tensor list over " + std::to_string(high - low) + " coordinates is too long");
-      for (std::int64_t value = low; value < high; ++value) {
-        std::vector<Plane> here;
-        for (const Plane& p : planes) {
-          if (auto part = restricted(p, axis, value)) here.push_back(std::move(*part));
+        const Box box = domain(p);
+        if (box.hi[axis] - box.lo[axis] > list_limit) {
+          throw Error("a tensor list over " + std::to_string(box.hi[axis] - box.lo[axis]) +
+                      " coordinates is too long; expected at most " + std::to_string(list_limit));
         }
-        self(self, level + 1, here);
+        for (std::int64_t value = box.lo[axis]; value < box.hi[axis]; ++value) {
+          if (auto part = restricted(p, axis, value)) by_coordinate[value].push_back(std::move(*part));
+        }
       }
+      for (const auto& [value, here] : by_coordinate) self(self, level + 1, here);
       return;
     }
-    std::vector<int> allocations;
-    for (const Plane& p : planes) {
-      if (std::find(allocations.begin(), allocations.end(), p.allocation) == allocations.end())
-        allocations.push_back(p.allocation);
-    }
-    for (int allocation : allocations) {
-      std::vector<Plane> here;
-      std::copy_if(planes.begin(), planes.end(), std::back_inserter(here),
-                   [&](const Plane& p) { return p.allocation == allocation; });
-      add_view(here, allocation);
-    }
+    std::map<int, std::vector<Plane>> by_allocation;
+    for (const Plane& p : planes) by_allocation[p.allocation].push_back(p);
+    for (const auto& [allocation, here] : by_allocation) add_view(here, allocation);
   };
   std::vector<Plane> data;
   std::copy_if(cache.planes.begin(), cache.planes.end(), std::back_inserter(data),
