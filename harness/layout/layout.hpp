@@ -111,7 +111,8 @@ std::int64_t element_count(const Plane& plane);
 std::optional<Location> locate(const Plane& plane, const Coord& coord);
 /// First plane of `component` that holds the coordinate.
 std::optional<Location> locate(const Cache& cache, Component component, const Coord& coord);
-/// Every element whose bits include the given bit; empty means padding. More than one means overlap.
+/// Every element whose bits include the given bit; empty means padding. More than one means overlap. Throws Error where
+/// millions of aliased elements share the bit.
 std::vector<Element> inverse(const Cache& cache, int allocation, std::int64_t bit);
 std::vector<Element> inverse(const Plane& plane, std::int64_t bit);
 
@@ -119,7 +120,9 @@ std::vector<Element> inverse(const Plane& plane, std::int64_t bit);
 
 /// Bytes touched by the plane, as [lowest, highest+1). Throws Error on overflow.
 ByteRange bounds(const Plane& plane);
-/// Throws Error unless every plane and tensor is inside its allocation and every mode is sane (extent >= 1, step >= 1).
+/// Throws Error unless every plane and tensor is inside its allocation and every mode is sane: extent >= 1, step >= 1,
+/// offsets and strides in whole elements' units (bytes, or nibbles for 4-bit codes), and no coordinate with two places (each
+/// step of an axis larger than what its smaller steps reach). The other operations take planes that pass.
 void validate(const Cache& cache);
 /// Byte ranges of the allocation that no plane touches.
 std::vector<ByteRange> holes(const Cache& cache, int allocation);
@@ -148,7 +151,9 @@ struct Run {
   Coord first;           ///< coordinate of the run's first element
   bool operator==(const Run&) const = default;
 };
-/// Maximal runs of contiguous bits that hold exactly the elements of `box` (clipped to the plane's domain), ascending.
+/// Maximal runs of contiguous bits that hold exactly the elements of `box` (clipped to the plane's domain), ascending. Bits
+/// are those of memory: with the high nibble first, a run that begins or ends inside a byte has that nibble as a run of its
+/// own. Cost: the number of runs, not of elements. Throws Error on overflow and beyond 2^26 runs.
 std::vector<Run> runs(const Plane& plane, const Box& box);
 
 // ---- text (text.cpp) -----------------------------------------------------------------------------------------------
@@ -168,15 +173,16 @@ std::string order(const Plane& plane);
 
 struct Names {
   std::string letters;     ///< ours: "L|K B N H C"
-  std::string vllm;        ///< LBHNC ... or "" where vLLM has no name
+  std::string vllm;        ///< LBHNC ... or "" where vLLM has no name (K outside the row); says nothing of allocations
   std::string flashinfer;  ///< NHD / HND or ""
   std::string lmcache;     ///< NL_X_TWO_NB_BS_NH_HS ... or ""
   std::string kvbm;        ///< FullyContiguous / LayerSeparate / OperationalNHD ... or ""
 };
 /// Names derived from the template text (template.hpp), not looked up by layout id.
 Names names_of(std::string_view template_text);
-/// Accepts any of those names ("LBNHC", "HND", "NL_X_TWO_NB_BS_NH_HS", "OperationalHND") or a template text; returns
-/// template text. Throws Error that lists near names.
+/// Accepts any of those names ("LBNHC", "NL_X_TWO_NB_BS_NH_HS", "OperationalHND") or a template text; returns template text.
+/// HND and NHD alone are vLLM's aliases of LBHNC and LBNHC; "flashinfer:HND" is the page [2, H, P, D]. A prefix vllm:,
+/// flashinfer:, lmcache: or kvbm: asks one vocabulary only. Throws Error that lists near names.
 std::string template_from_name(std::string_view name);
 
 // ---- ambiguity (readings.cpp) --------------------------------------------------------------------------------------
