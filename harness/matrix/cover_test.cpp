@@ -69,8 +69,8 @@ TEST_P(CoverTest, HoldsEveryTupleThatCanRunAndNoOther) {
     add_tuples(space, point, varied, t, in_suite);
     if (stopped == 0) add_tuples(space, point, varied, t, possible);
   });
-  ASSERT_GT(possible.size(), 50u);
-  ASSERT_GT(in_suite.size(), possible.size());  // constraints do exclude some
+  ASSERT_GT(possible.size(), 20u);
+  if (t > 1) ASSERT_GT(in_suite.size(), possible.size());  // constraints do exclude some
 
   CoverReport report;
   std::set<Values> covered;
