@@ -350,6 +350,16 @@ TEST(Template, ViewsThatCannotBeAreErrors) {
   EXPECT_EQ(raw.dims, (std::vector<Dim>{{2, 8192, "K"}, {2, 4096, "B"}, {2048, 2, "(NHC)"}}));
 }
 
+TEST(Template, PackedCodesAreShownAsBytes) {
+  const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 64};
+  const Cache cache = instantiate("L x { K=0 B H C/x N C%x ; K=1 B H C N }", g, nvfp4, {"L K", ""});
+  // Two codes a byte along the contiguous dim: C of the key, N of the value.
+  EXPECT_EQ(cache.tensors[0].dtype, Dtype::uint8);
+  EXPECT_EQ(cache.tensors[0].dims,
+            (std::vector<Dim>{{2, 1024, "B"}, {2, 512, "H"}, {2, 256, "C"}, {16, 16, "N"}, {16, 1, "C"}}));
+  EXPECT_EQ(cache.tensors[1].dims, (std::vector<Dim>{{2, 1024, "B"}, {2, 512, "H"}, {64, 8, "C"}, {8, 1, "N"}}));
+}
+
 TEST(Template, ErrorsSayWhatToDo) {
   const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 40};
   EXPECT_EQ(message([] { check_template("L x K B N Q"); }), "column 11: expected '&' or the end of the template, found 'Q'");
