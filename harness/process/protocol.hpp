@@ -12,7 +12,10 @@
 //   {"ok":true, ...}                                       done
 //   {"refused":{"text":..., "at":...}}                     a clean, typed refusal (connector or engine error code) -> REFUSED
 //   {"raised":{"type":"ValueError","text":...,"at":...}}   an untyped exception of code under test -> FAIL
+//   {"skipped":{"text":...}}                               this machine lacks something (hello only) -> SKIPPED
+//   {"memory":{"text":...}}                                memory ran out: the worker has to go -> CRASH (memory limit)
 //   {"error":{"text":...}}                                 the suite's own fault -> ERROR
+// Every request carries "seq" (1, 2, 3, ... on its channel) and its reply the same: a reply out of turn breaks the protocol.
 // Several cases may be open at once in a checker (they are watched until quiescent); "key" (u64) names them.
 //
 // Checker
@@ -29,15 +32,17 @@
 //   close    {key}                                         -> ok {}
 //
 // Worker (role: "producer" | "consumer" | "both")
-//   hello    {}                                            -> ok {pid, engine:{name, version, claims:{...}}, load_ns}  loads the plug-in
-//   prepare  {key, case: <worker_view>, files:[...]} + fds -> ok {metadata: base64, regions, events}     phase register
-//            maps whole memory files, gives the connector its tensors, registers regions with the engine
+//   hello    {role, name, engine:{name, plugin, options}}  -> ok {pid, engine:{name, version, claims:{...}}, load_ns}  loads the plug-in
+//   prepare  {key, case: <worker_view>, files:[...], forget:[keys]} + fds -> ok {metadata: base64, regions}     phase register
+//            forgets old cases, maps whole memory files, gives the connector its tensors, registers regions with the engine
+//            ("both" connects its two sides here: no metadata, no connect)
 //   connect  {key, peer: {role, metadata}}                 -> ok {}                                      phase register
 //   plan     {key}                                         -> ok {copies, bytes, relayout, sample:[first 64 copies], digest}
-//   transfer {key, pass}                                   -> ok {moved, copies, path: {...engine counters...}}  phases transfer, complete
+//   transfer {key, pass}  -> ok {moved, copies, path: {...engine counters...}, ns:{transfer, complete}}  phases transfer, complete
 //   read     {key, pass}                                   -> ok {tokens, output..., events}            the reader, phase read back
-//   finish   {key}                                         -> ok {}   deregister, drop peer; mappings stay until forget
+//   finish   {key}                                         -> ok {peak_bytes}   deregister, drop peer; mappings stay until forget
 //   forget   {keys:[...]}                                  -> ok {}   unmap
+//   bye      {}                                            no reply: ends its agents and exits
 //   A target (the side that does not post) keeps its engine's progress() running whenever it waits for a request.
 //
 // Status page: one memfd a worker (status.hpp), written by the worker, read by the supervisor at any time: phase and when it was

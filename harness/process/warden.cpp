@@ -39,7 +39,8 @@ struct Kill {
   std::uint64_t id{0};
   std::vector<pid_t> roots;      ///< with all that descends from them
   std::string mark;              ///< with all that carries it
-  std::set<pid_t> killed;
+  std::set<pid_t> killed;        ///< alive or not reaped here: their children go, too
+  std::set<pid_t> ended;         ///< reaped
   std::int64_t since_ns{0};
   int clean_scans{0};
 };
@@ -158,17 +159,14 @@ class Warden {
     const std::string op = request.body.value("op", "");
     if (op == "spawn") {
       spawn(request);
-    } else if (op == "kill" || op == "kill-pids") {
+    } else if (op == "kill") {
       Kill kill;
       kill.id = request.body.value("id", std::uint64_t{0});
-      kill.mark = request.body.value("mark", "");
       kill.since_ns = now_ns();
-      kill.roots = request.body.value("pids", std::vector<pid_t>{});
-      if (op == "kill") {
-        if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
-          kill.roots.push_back(known->second.first);
-          kill.mark = known->second.second;
-        }
+      if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
+        // The number of one that was reaped may be another process' by now; its children are found by mark and as our own orphans.
+        if (children_.contains(known->second.first)) kill.roots.push_back(known->second.first);
+        kill.mark = known->second.second;
       }
       kills_.push_back(std::move(kill));
     } else {
@@ -222,8 +220,12 @@ class Warden {
       rusage usage{};
       const pid_t pid = ::wait4(-1, &status, WNOHANG, &usage);
       if (pid <= 0) return;
+      for (Kill& kill : kills_) {  // its number may be another process' from now on
+        std::erase(kill.roots, pid);
+        if (kill.killed.erase(pid) != 0) kill.ended.insert(pid);
+      }
       const auto child = children_.find(pid);
-      if (child == children_.end()) continue;  // an orphan of a worker
+      if (child == children_.end()) continue;  // an orphan of a worker; its children are ours now
       const auto micros = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; };
       channel_.queue({{"event", "exit"},
                       {"id", child->second.id},
@@ -283,9 +285,10 @@ class Warden {
                           {"command", stat.command},
                           {"wchan", read_proc_text(stat.pid, "wchan")}});
       reap();
+      kill->ended.insert(kill->killed.begin(), kill->killed.end());
       channel_.queue({{"event", "killed"},
                       {"id", kill->id},
-                      {"pids", kill->killed},
+                      {"pids", kill->ended},
                       {"left", left},
                       {"ms", (now_ns() - kill->since_ns) / 1'000'000}});
       spawned_.erase(kill->id);

@@ -9,7 +9,6 @@
 // Channel (frames.hpp). Requests:
 //   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds   fds become 1, 2, 3, ... of the child; 0 is /dev/null
 //   {op:"kill", id}                       the process tree of that spawn, and whatever carries its mark
-//   {op:"kill-pids", id, pids, mark}      these processes, what descends from them, whatever carries the mark ("" = none)
 // Events (any order, any time):
 //   {event:"spawned", id, pid}   {event:"spawn-failed", id, text}
 //   {event:"exit", id, pid, status (as wait(2) gives it), max_rss (bytes), cpu_us}

@@ -237,6 +237,7 @@ void Link::lose() {
   if (watch_ != 0) loop_.remove(watch_);
   watch_ = 0;
   for (const auto& [id, child] : children_) {
+    child->lost_ = true;
     child->fault_ = FrameError(FrameFault::eof, "the warden is gone");
     child->wake_.notify();
   }

@@ -86,6 +86,8 @@ class Child {
   /// Exited, closed its channel, or broke the protocol.
   bool ended() const { return ending_.has_value() || fault_.has_value() || failed_.has_value(); }
   const std::optional<process::FrameError>& fault() const { return fault_; }
+  /// Its warden died, and so did it: nobody will tell how.
+  bool lost() const { return lost_; }
   const std::optional<std::string>& start_failure() const { return failed_; }
 
   void kill();
@@ -114,7 +116,7 @@ class Child {
   process::MemoryFile page_;
   process::UniqueFd out_, err_;
   Loop::Watch channel_watch_{0}, out_watch_{0}, err_watch_{0};
-  bool watching_output_{false};
+  bool watching_output_{false}, lost_{false};
   Tail out_tail_, err_tail_;
   std::deque<process::Message> inbox_;
   std::uint64_t sent_{0}, answered_{0};

@@ -1,5 +1,12 @@
 // The watchdog, shown to work: engine "fixture" misbehaves in every way we know, each gets its exact outcome, and the rest goes on.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "process/warden.hpp"
 #include "supervisor/testing/runs.hpp"
@@ -147,6 +154,96 @@ TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
   ::setenv("PATH", path.c_str(), 1);
   EXPECT_EQ(outcomes.of("hang").outcome, Outcome::hang);
   EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("not installed"), std::string::npos);
+}
+
+TEST(Fixtures, TracingThatIsRefusedIsSaidWithItsReason) {
+  const NothingLeft nothing_left;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("kvcts-tools-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  for (const std::string tool : {"eu-stack", "gdb"}) {
+    std::ofstream(folder / tool) << "#!/bin/sh\necho " << tool << ": ptrace: Operation not permitted >&2; exit 1\n";
+    std::filesystem::permissions(folder / tool, std::filesystem::perms::owner_all);
+  }
+  const std::string path = ::getenv("PATH");
+  ::setenv("PATH", folder.c_str(), 1);
+  const Outcomes outcomes = run({small_case("hang", "fixture", 1, {{"fault", "spin"}})}, fixture_options());
+  ::setenv("PATH", path.c_str(), 1);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(outcomes.of("hang").outcome, Outcome::hang);
+  EXPECT_NE(evidence(outcomes.of("hang"), "stack").find("gdb: ptrace: Operation not permitted"), std::string::npos);
+}
+
+TEST(Fixtures, AHeldCaseLivesUntilCtrlC) {
+  const NothingLeft nothing_left;
+  Options options = fixture_options();
+  options.hold = true;
+  options.handle_signals = true;
+  pid_t held = 0;
+  bool alive = false;
+  std::vector<std::string> lines;
+  Handlers handlers;
+  handlers.on_message = [&](const std::string& line) {
+    lines.push_back(line);
+    const std::size_t at = line.find("gdb -p ");
+    if (at != std::string::npos) held = std::stoi(line.substr(at + 7));
+    if (line.find("Ctrl-C") == std::string::npos) return;
+    alive = process::read_stat(held).has_value();
+    ::raise(SIGINT);
+  };
+  const Outcomes outcomes =
+      run({small_case("hang", "fixture", 1, {{"fault", "sleep_in_read"}}), small_case("next")}, options, handlers);
+  EXPECT_TRUE(alive);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_NE(lines[0].find("held: hang hangs in lane0/worker1"), std::string::npos) << lines[0];
+  EXPECT_EQ(outcomes.of("hang").outcome, Outcome::hang);
+  EXPECT_EQ(outcomes.of("next").outcome, Outcome::pass);
+  EXPECT_FALSE(outcomes.summary.interrupted);
+}
+
+TEST(Fixtures, AnInterruptInTheMiddleOfAHang) {
+  const NothingLeft nothing_left;
+  Options options = fixture_options();
+  options.handle_signals = true;
+  options.deadline_ms.fill(600'000);
+  options.tick_ms = 20;
+  Handlers handlers;
+  handlers.on_tick = [&](const std::vector<Running>& running) {
+    if (!running.empty() && running[0].phase == Phase::transfer) ::raise(SIGTERM);
+  };
+  const Outcomes outcomes = run({small_case("hang", "fixture", 2, {{"fault", "fork_escape_and_hang"}}), small_case("next")}, options, handlers);
+  EXPECT_TRUE(outcomes.summary.interrupted);
+  EXPECT_EQ(outcomes.of("hang").outcome, Outcome::not_run);
+  EXPECT_EQ(outcomes.of("next").outcome, Outcome::not_run);
+}
+
+// The supervisor is killed outright at any moment of a run in which code under test escapes and hangs: nothing is left.
+TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
+  const std::vector<std::string> names_before = shared_memory_names();
+  for (int round = 0; round < 12; ++round) {
+    const pid_t supervisor = ::fork();
+    if (supervisor == 0) {
+      std::vector<ResolvedCase> cases;
+      for (int i = 0; i < 40; ++i) cases.push_back(small_case("g" + std::to_string(i), i % 2 == 0 ? "shm" : "memcpy", i % 2 == 0 ? 2 : 1));
+      cases.push_back(small_case("hang", "fixture", 2, {{"fault", "fork_escape_and_hang"}}));
+      Options options = test_options(KVCTS_BINARY_DIR);
+      options.jobs = 2;
+      run(cases, options);
+      ::_exit(1);
+    }
+    ::usleep(static_cast<useconds_t>(1000 + round * round * 4000));
+    ::kill(supervisor, SIGKILL);
+    ::waitpid(supervisor, nullptr, 0);
+    char mark[16];
+    std::snprintf(mark, sizeof mark, "%x-", static_cast<unsigned>(supervisor));
+    const auto left = [&] {
+      std::vector<std::string> found;
+      for (const process::ProcessStat& stat : process::all_processes())
+        if (!stat.dead() && process::environment_of(stat.pid, process::mark_variable).starts_with(mark)) found.push_back(stat.command);
+      return found;
+    };
+    for (int i = 0; i < 10'000 && !left().empty(); ++i) ::usleep(2000);
+    EXPECT_EQ(left(), std::vector<std::string>{}) << "round " << round;
+  }
 }
 
 }  // namespace

@@ -34,7 +34,11 @@ void Run::emit(std::size_t job, CaseResult&& result) {
   if (finished[job]) return;
   finished[job] = true;
   ++(result.outcome == Outcome::not_run ? summary.not_run : summary.finished);
-  handlers.on_result(std::move(result));
+  try {
+    handlers.on_result(std::move(result));
+  } catch (...) {
+    fail(std::current_exception());
+  }
 }
 
 Lane::Lane(Run& run, int number) : run_(run), number_(number), wake_(run.loop) {}
@@ -116,6 +120,8 @@ Task<void> Lane::work() {
   } catch (const Interrupted&) {
     // The warden ends all processes when the run closes its socket.
   } catch (const Lost&) {
+  } catch (...) {  // a handler of the caller
+    run_.fail(std::current_exception());
   }
   running_.reset();
 }
@@ -126,10 +132,14 @@ Task<void> Lane::run_job(Again job) {
   a.number = job.number;
   a.lost = job.lost;
   std::optional<std::string> lost;
+  bool own_fault = false;
   try {
     co_await attempt_case(a);
   } catch (const Lost& loss) {
     lost = loss.why;
+  } catch (const std::exception& error) {  // ours: no descriptors left, a reply that is not what the protocol says
+    lost = std::string("supervisor: ") + error.what();
+    own_fault = true;
   }
   if (!lost) co_return;
 
@@ -142,7 +152,7 @@ Task<void> Lane::run_job(Again job) {
     lose_checker(*lost);
   } else {
     co_await kill_workers();
-    if (checker_ && checker_->ended()) lose_checker(*lost);
+    if (checker_ && (checker_->ended() || own_fault)) lose_checker(*lost);
     else if (checker_) co_await drain_checker(a.key);
   }
   if (a.number < attempts_allowed) {
@@ -150,6 +160,7 @@ Task<void> Lane::run_job(Again job) {
     co_return;
   }
   a.result.outcome = Outcome::error;
+  if (a.result.id.empty()) a.result.id = run_.jobs.id(a.job);
   a.result.message = *lost + "; given up after " + std::to_string(a.number) + " attempts";
   run_.emit(a.job, std::move(a.result));
 }
@@ -494,7 +505,7 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
       co_return one;
     }
     if (reply.kind == Reply::Kind::late) {
-      one = co_await hung(a, *reply.child, reply.phase, sent);
+      one = co_await hung(a, *reply.child, reply.phase, sent, limit);
       co_return one;
     }
     one = judge(a, *request.child, phase, reply.body);
@@ -586,6 +597,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, Child& child, Phase phase, std:
 
 /// A worker that ended, or broke the protocol: says how, then ends what is left of all workers.
 Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
+  if (child.lost()) throw Lost{"the warden ended"};
   Ended ended;
   ended.kind = Kind::crashed;
   ended.phase = phase;
@@ -643,12 +655,12 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
 }
 
 /// A worker that passed a deadline: tells stalled from runaway, keeps what can be known, then ends it.
-Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent) {
+Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
   Ended ended;
   ended.kind = Kind::hung;
   ended.phase = phase;
   ended.role = role_of(child);
-  ended.deadline_ms = limit_ms(a.resolved, phase);
+  ended.deadline_ms = limit > 0 ? limit : limit_ms(a.resolved, phase);
   const std::int64_t window = 200;
   const std::int64_t cpu_before = cpu_ns(child.pid());
   const process::StatusView before = process::view(*child.page());
@@ -708,7 +720,7 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     if (!child->ended()) child->request({{"op", "bye"}});
   const std::int64_t patience = now_ns() + 3'000 * ms;
   for (const auto& child : workers->children)
-    while (!child->exited() && !child->start_failure() && now_ns() < patience) {
+    while (!child->exited() && !child->lost() && !child->start_failure() && now_ns() < patience) {
       check_running();
       co_await wake_.wait(patience);
     }
@@ -865,7 +877,7 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
     }
     if (checker_->ended()) {
       const std::int64_t patience = now_ns() + 1'000 * ms;
-      while (!checker_->exited() && !checker_->start_failure() && now_ns() < patience) {
+      while (!checker_->exited() && !checker_->lost() && !checker_->start_failure() && now_ns() < patience) {
         check_running();
         co_await wake_.wait(patience);
       }

@@ -34,9 +34,14 @@ struct Run {
   std::size_t holding{0};
   std::vector<bool> finished;
   Summary summary;
+  std::exception_ptr error;  ///< of a handler of the caller: ends the run, and is thrown from run_cases
 
   std::optional<std::size_t> next();
   void emit(std::size_t job, CaseResult&& result);
+  void fail(std::exception_ptr why) {
+    if (!error) error = why;
+    stopping = true;
+  }
   void say(const std::string& line) const {
     if (handlers.on_message) handlers.on_message(line);
   }
@@ -153,7 +158,7 @@ class Lane {
   Task<void> drain_checker(std::uint64_t key);
   void lose_checker(const std::string& why);
   Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
-  Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t since_ns);
+  Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<void> gather(Attempt& a, Child& child);
   Task<void> hold(Attempt& a, Child& child);
   Task<bool> run_tool(const std::vector<std::string>& argv, std::int64_t timeout_ms, std::string& output);

@@ -119,6 +119,8 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
     for (const Task<void>& task : tasks) done = done && task.done();
     if (done) break;
     loop.step(std::min(next_memory, next_tick));
+    if (run.error)
+      for (const auto& lane : lanes) lane->wake();
     const std::int64_t now = now_ns();
     if (now >= next_memory) {
       for (const auto& lane : lanes) lane->watch_memory();
@@ -128,7 +130,11 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
       std::vector<Running> running;
       for (const auto& lane : lanes)
         if (auto one = lane->running()) running.push_back(std::move(*one));
-      if (handlers.on_tick) handlers.on_tick(running);
+      try {
+        if (handlers.on_tick) handlers.on_tick(running);
+      } catch (...) {
+        run.fail(std::current_exception());
+      }
       next_tick = now + options.tick_ms * 1'000'000;
     }
   }
@@ -137,6 +143,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
   tasks.clear();
   lanes.clear();
   link.shut_down();
+  if (run.error) std::rethrow_exception(run.error);
 
   for (std::size_t i = 0; i < jobs.count; ++i) {
     if (run.finished[i]) continue;

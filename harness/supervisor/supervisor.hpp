@@ -66,7 +66,8 @@ struct Summary {
   std::vector<std::string> left_behind;  ///< processes that SIGKILL did not end (state D), with their wait channel
 };
 
-/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors).
+/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and whatever a handler
+/// throws (the run ends then, all processes with it; jobs without a result have none).
 Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& handlers);
 
 }  // namespace kvcts::supervisor

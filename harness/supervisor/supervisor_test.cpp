@@ -160,6 +160,25 @@ TEST(Supervisor, TicksShowWhatRuns) {
   EXPECT_GT(named, 0u);
 }
 
+TEST(Supervisor, WhatAHandlerThrowsEndsTheRun) {
+  const NothingLeft nothing_left;
+  std::vector<ResolvedCase> cases;
+  for (int i = 0; i < 2000; ++i) cases.push_back(small_case("c" + std::to_string(i)));
+  int seen = 0;
+  Handlers handlers;
+  handlers.on_result = [&](CaseResult&&) {
+    if (++seen == 5) throw std::runtime_error("the disk is full");
+  };
+  EXPECT_THROW(run(cases, quick(), handlers), std::runtime_error);
+  EXPECT_EQ(seen, 5);
+}
+
+TEST(Supervisor, WithoutItsProgramsItSaysSo) {
+  Options options = quick();
+  options.programs = "/nowhere";
+  EXPECT_THROW(run({small_case("c")}, options), std::system_error);
+}
+
 /// Kills, again and again, a process of the run that `choose` likes, from within on_result.
 Outcomes run_with_kills(const std::string& command, std::size_t count, int kills) {
   std::vector<ResolvedCase> cases;
