@@ -175,6 +175,16 @@ TEST(Checker, WholeBlocksMayBringTheTail) {
   expect_pass(s);
 }
 
+TEST(Checker, PartOfATailIsAnOverrun) {
+  Bench bench{Pair{}};
+  auto plan = bench.plan();
+  for (auto& c : plan.copies) {
+    if (c.bytes < 4 * 4 * 16 * 2) c.bytes += 1;  // the last block of a request: one byte of its free slots
+  }
+  bench.execute(plan);
+  EXPECT_EQ(bench.compare()["outcome"], "FAIL");
+}
+
 TEST(Checker, RefusesWhatItCannotMove) {
   Pair s;
   s.options = {{"refuse", {"relayout"}}};

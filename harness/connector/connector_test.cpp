@@ -151,6 +151,24 @@ TEST(Explicit, IsWhatTheCaseLists) {
   EXPECT_TRUE(plan(c, "none").copies.empty());
 }
 
+TEST(Finish, TakesHalfBytesAlongOnlyWhereTheyAreNobodysElse) {
+  std::vector<Copy> odd{{0, 4, 0, 12, 8}};  // bits: half a byte, a half
+  finish(odd);
+  EXPECT_EQ(odd, (std::vector<Copy>{{0, 0, 0, 1, 2}}));
+  std::vector<Copy> halves{{0, 0, 0, 0, 4}};
+  EXPECT_NO_THROW(finish(halves));
+  std::vector<Copy> other_half{{0, 0, 0, 4, 4}};
+  EXPECT_THROW(finish(other_half), Refusal);
+  std::vector<Copy> shared{{0, 0, 0, 0, 4}, {1, 4, 0, 4, 4}};
+  EXPECT_THROW(finish(shared), Refusal);
+}
+
+TEST(Reference, PackedValueCachesMoveAsTheyAre) {
+  const layout::Scheme int4{"int4", layout::Dtype::int4, {}, {}};
+  EXPECT_EQ(refusal(pair("L x K B H C N", "L x K B H C N", int4, int4)), "");
+  EXPECT_NE(refusal(pair("L x K B H C N", "L x K B H N C", int4, int4)), "");
+}
+
 TEST(Join, KeepsWhatDoesNotContinue) {
   std::vector<Copy> copies{{0, 10, 0, 0, 5}, {0, 15, 0, 5, 5}, {0, 30, 0, 10, 5}, {1, 35, 0, 15, 5}};
   join(copies);

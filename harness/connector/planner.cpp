@@ -68,14 +68,6 @@ Place place(std::int64_t token, const std::vector<std::int64_t>& blocks, std::in
   return {blocks[index], token % block_size};
 }
 
-std::int64_t byte_of(std::int64_t bit) {
-  if (bit % 8 != 0) {
-    throw Refusal("the two sides place 4-bit codes in different halves of their bytes; moving them needs work below a byte, "
-                  "which this connector does not do");
-  }
-  return bit / 8;
-}
-
 class GroupPlanner {
  public:
   GroupPlanner(const SideView& producer, const SideView& consumer, const std::vector<Request>& requests, Plan& plan,
@@ -174,7 +166,7 @@ class GroupPlanner {
     const std::int64_t src_base = base(src), dst_base = base(dst);
     const auto emit = [&](std::int64_t src_bit, std::int64_t dst_bit) {
       for (const auto& s : segments) {
-        plan_.copies.push_back({src.region, byte_of(src_bit + s.src), dst.region, byte_of(dst_bit + s.dst), byte_of(s.bits)});
+        plan_.copies.push_back({src.region, src_bit + s.src, dst.region, dst_bit + s.dst, s.bits});
       }
     };
     if (!dst.blocks) {
@@ -238,6 +230,26 @@ void join(std::vector<Copy>& copies) {
     copies[kept++] = c;
   }
   copies.resize(kept);
+}
+
+void finish(std::vector<Copy>& copies) {
+  join(copies);
+  std::int64_t end = 0;  // of the bytes taken so far in this destination
+  int region = -1;
+  for (Copy& c : copies) {
+    if (c.dst != region) region = c.dst, end = 0;
+    if ((c.src_offset - c.dst_offset) % 8 != 0) {
+      throw Refusal("the two sides place 4-bit codes in different halves of their bytes; moving them needs work below a byte, "
+                    "which this connector does not do");
+    }
+    const std::int64_t before = c.dst_offset % 8, after = (8 - (c.dst_offset + c.bytes) % 8) % 8;
+    c = {c.src, (c.src_offset - before) / 8, c.dst, (c.dst_offset - before) / 8, (before + c.bytes + after) / 8};
+    if (c.dst_offset < end) {
+      throw Refusal("two 4-bit codes that share a byte on the consumer come from different bytes of the producer; moving them needs "
+                    "work below a byte, which this connector does not do");
+    }
+    end = c.dst_offset + c.bytes;
+  }
 }
 
 std::string inner_order(const Plane& plane) {

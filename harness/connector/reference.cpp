@@ -104,7 +104,7 @@ Plan Reference::plan(const ResolvedCase& view, process::Progress progress) {
     producer_region += allocation_count(group.producer);
     consumer_region += allocation_count(group.consumer);
   }
-  join(plan.copies);
+  finish(plan.copies);
   if (plan.relayout) plan.note = "the two sides order a block differently: bytes are re-laid out on the way";
   return plan;
 }
