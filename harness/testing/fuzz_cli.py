@@ -163,7 +163,7 @@ class Fuzzer:
     def run_store(self) -> Attempt:
         if self.store is None:
             folder = self.work / "run"
-            ended = kvcts("run", "--suite", "smoke", "--shard", "1/20", "--out", str(folder))
+            ended = kvcts("run", "--suite", "seeds", "--out", str(folder))
             if ended.status != 0:
                 raise SystemExit(f"FAILED: the run that makes a store ended with {ended.status}: {ended.err}")
             self.store = (folder / "store.db").read_bytes()
