@@ -181,7 +181,7 @@ void decide_late_write(const json& rechecked, CaseResult& result) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
   const std::string words = (late > 0 ? std::to_string(late) + " bytes changed after completion" : "bytes changed after completion");
   const std::string detail = rechecked.value("message", "");
-  if (result.outcome != Outcome::pass) {  // already wrong: the late write is a further fact, not the cause
+  if (result.outcome != Outcome::pass && result.outcome != Outcome::refused) {  // already wrong: a further fact, not the cause
     result.message = sentence_join(result.message, words);
     return;
   }

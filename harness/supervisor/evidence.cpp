@@ -94,10 +94,15 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
-std::int64_t cpu_ns(pid_t pid) {
-  static const std::int64_t tick = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
-  const auto stat = process::read_stat(pid);
-  return stat ? static_cast<std::int64_t>(stat->cpu_ticks) * tick : 0;
+std::int64_t busy_ns(pid_t pid) {
+  std::int64_t total = 0;
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+    std::ifstream in(task.path() / "schedstat");
+    std::int64_t ran = 0, waited = 0;
+    if (in >> ran >> waited) total += ran + waited;
+  }
+  return total;
 }
 
 }  // namespace kvcts::supervisor

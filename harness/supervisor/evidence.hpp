@@ -21,7 +21,8 @@ std::string progress_text(const process::StatusView& status);
 void add_evidence(CaseResult& result, const std::string& kind, const std::string& text);
 /// First folder of PATH with such a program; "" = none.
 std::string find_program(const std::string& name);
-/// CPU time of a process in nanoseconds; 0 if gone.
-std::int64_t cpu_ns(pid_t pid);
+/// Nanoseconds for which the threads of a process wanted a CPU, whether they had one or waited for it: a spinning process counts as
+/// busy on a crowded machine, too. 0 if gone.
+std::int64_t busy_ns(pid_t pid);
 
 }  // namespace kvcts::supervisor

@@ -662,13 +662,13 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
   ended.role = role_of(child);
   ended.deadline_ms = limit > 0 ? limit : limit_ms(a.resolved, phase);
   const std::int64_t window = 200;
-  const std::int64_t cpu_before = cpu_ns(child.pid());
+  const std::int64_t busy_before = busy_ns(child.pid());
   const process::StatusView before = process::view(*child.page());
   co_await sleep_ms(window);
   const process::StatusView after = process::view(*child.page());
-  const std::int64_t cpu = cpu_ns(child.pid()) - cpu_before;
+  const std::int64_t busy = busy_ns(child.pid()) - busy_before;
   const bool moving = after.done != before.done || after.phase != before.phase;
-  ended.hang = moving || cpu * 2 > window * ms ? HangKind::runaway : HangKind::stalled;
+  ended.hang = moving || busy * 2 > window * ms ? HangKind::runaway : HangKind::stalled;
   const std::int64_t since = after.key == a.key && after.since_ns >= sent ? after.since_ns : sent;
   ended.after_ms = (now_ns() - since) / ms;
   ended.progress = progress_text(after);

@@ -1,0 +1,139 @@
+// What happened to a case -> its outcome and its words.
+#include "supervisor/decide.hpp"
+
+#include <gtest/gtest.h>
+
+namespace kvcts::supervisor {
+namespace {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+json compared(const std::string& outcome, std::int64_t wrong, const std::string& fault_class = "", bool exact = true) {
+  return {{"outcome", outcome},
+          {"wrong_bytes", wrong},
+          {"checked_bytes", 1000},
+          {"expected_bytes", 600},
+          {"state", wrong == 0 ? "no byte had arrived" : "100 of 600 bytes had arrived"},
+          {"message", wrong == 0 ? "" : std::to_string(wrong) + " wrong bytes"},
+          {"first_wrong", json::array({{{"region", "consumer/g0/r0/kv"}, {"offset", 7}, {"expected", "01"}, {"observed", "02"}, {"where", "K"}}})},
+          {"diagnosis", {{"class", fault_class}, {"exact", exact}, {"text", "told"}, {"what_to_do", "look"}, {"others", json::array()}}}};
+}
+
+CaseResult result_of(const Ended& ended, const json& reply) {
+  CaseResult result;
+  decide(ended, reply, result);
+  return result;
+}
+
+TEST(Decide, CompletedIsWhatTheCheckerSays) {
+  const CaseResult pass = result_of({}, compared("PASS", 0));
+  EXPECT_EQ(pass.outcome, Outcome::pass);
+  EXPECT_FALSE(pass.phase);
+  EXPECT_EQ(pass.checked_bytes, 1000);
+  EXPECT_EQ(pass.expected_bytes, 600);
+  const CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  EXPECT_EQ(fail.outcome, Outcome::fail);
+  EXPECT_EQ(fail.phase, Phase::compare);
+  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(fail.wrong_bytes, 5);
+  ASSERT_EQ(fail.first_wrong.size(), 1u);
+  EXPECT_EQ(fail.first_wrong[0].offset, 7);
+  EXPECT_EQ(result_of({}, {{"outcome", "nonsense"}}).outcome, Outcome::error);
+}
+
+TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
+  Ended ended;
+  ended.kind = Kind::refused;
+  ended.phase = Phase::plan;
+  ended.text = "head slices are not contiguous";
+  const CaseResult clean = result_of(ended, compared("PASS", 0, "wrong-stride"));
+  EXPECT_EQ(clean.outcome, Outcome::refused);
+  EXPECT_EQ(clean.phase, Phase::plan);
+  EXPECT_EQ(clean.message, "head slices are not contiguous");
+  EXPECT_EQ(clean.diagnosis.fault_class, "");
+  const CaseResult dirty = result_of(ended, compared("FAIL", 100));
+  EXPECT_EQ(dirty.outcome, Outcome::fail);
+  EXPECT_NE(dirty.message.find("after bytes had moved"), std::string::npos);
+}
+
+TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
+  Ended ended;
+  ended.kind = Kind::raised;
+  ended.phase = Phase::registration;
+  ended.type = "ValueError";
+  ended.text = "not enough values to unpack (expected 5, got 3)";
+  const CaseResult named = result_of(ended, compared("PASS", 0, "rank-mismatch"));
+  EXPECT_EQ(named.outcome, Outcome::fail);
+  EXPECT_EQ(named.phase, Phase::registration);
+  EXPECT_EQ(named.diagnosis.fault_class, "rank-mismatch");
+  EXPECT_NE(named.message.find("ValueError: not enough values to unpack (expected 5, got 3)"), std::string::npos);
+  EXPECT_EQ(result_of(ended, compared("PASS", 0)).diagnosis.fault_class, "crash");
+}
+
+TEST(Decide, HangsSayWhatTheDataLookedLike) {
+  Ended ended;
+  ended.kind = Kind::hung;
+  ended.phase = Phase::complete;
+  ended.hang = HangKind::stalled;
+  json reply = compared("FAIL", 600);
+  reply["state"] = "all 600 bytes had arrived";
+  const CaseResult done = result_of(ended, reply);
+  EXPECT_EQ(done.outcome, Outcome::hang);
+  EXPECT_EQ(done.hang, HangKind::stalled);
+  EXPECT_EQ(done.diagnosis.fault_class, "hang-transfer");
+  EXPECT_NE(done.message.find("all 600 bytes had arrived, the completion never did"), std::string::npos);
+  EXPECT_EQ(done.wrong_bytes, 0);  // half a transfer is not judged byte for byte
+  ended.phase = Phase::read_back;
+  EXPECT_EQ(result_of(ended, compared("FAIL", 600, "axis-permuted")).diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(result_of(ended, compared("FAIL", 600, "axis-permuted", false)).diagnosis.fault_class, "hang-kernel");
+  EXPECT_NE(result_of(ended, nullptr).message, "");
+}
+
+TEST(Decide, CrashesCarryTheSignal) {
+  Ended ended;
+  ended.kind = Kind::crashed;
+  ended.phase = Phase::transfer;
+  ended.role = "consumer";
+  ended.signal = "SIGBUS";
+  const CaseResult result = result_of(ended, compared("FAIL", 100));
+  EXPECT_EQ(result.outcome, Outcome::crash);
+  EXPECT_EQ(result.signal, "SIGBUS");
+  EXPECT_EQ(result.message, "SIGBUS in transfer (consumer); 100 of 600 bytes had arrived");
+  EXPECT_EQ(result.diagnosis.fault_class, "crash");
+}
+
+TEST(Decide, LateWritesTurnAPassIntoAFailure) {
+  CaseResult pass = result_of({}, compared("PASS", 0));
+  decide_late_write({{"changed", true}, {"late_bytes", 64}, {"message", "first at offset 5"}}, pass);
+  EXPECT_EQ(pass.outcome, Outcome::fail);
+  EXPECT_EQ(pass.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(pass.message, "64 bytes changed after completion; first at offset 5");
+  CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, fail);
+  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
+  CaseResult refused;
+  refused.outcome = Outcome::refused;
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, refused);
+  EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, and wrote all the same
+}
+
+TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {
+  EXPECT_TRUE(event_of({}).is_null());
+  Ended ended;
+  ended.kind = Kind::raised;
+  ended.phase = Phase::registration;
+  ended.type = "ValueError";
+  EXPECT_EQ(event_of(ended)["raised"]["type"], "ValueError");
+  EXPECT_EQ(event_of(ended)["phase"], "register");
+  ended.kind = Kind::hung;
+  ended.hang = HangKind::runaway;
+  EXPECT_EQ(event_of(ended)["hang"]["kind"], "runaway");
+  ended.kind = Kind::crashed;
+  ended.signal = "SIGSEGV";
+  EXPECT_EQ(event_of(ended)["crash"]["signal"], "SIGSEGV");
+}
+
+}  // namespace
+}  // namespace kvcts::supervisor
