@@ -103,19 +103,21 @@ void print_result(const CaseResult& r) {
                report::thousands(r.moved_bytes), report::thousands(r.expected_bytes), report::thousands(r.wrong_bytes));
   }
   for (const WrongByte& w : r.first_wrong) fmt::print("  {} + {}: expected {}, found {}: {}\n", w.region, w.offset, w.expected, w.observed, w.where);
+  constexpr int lines_shown = 60;               // of each piece of evidence; results.json has all that was kept
+  constexpr std::size_t characters_shown = 160;  // of a line: C++ names of stacks can be thousands long
   for (const auto& file : r.evidence_files) {
     if (file.kind == "plan" || file.text.empty()) continue;
     fmt::print("{}\n", file.kind);
     std::size_t begin = 0;
-    for (int line = 0; begin < file.text.size() && line < 60; ++line) {
+    for (int line = 0; begin < file.text.size() && line < lines_shown; ++line) {
       const auto end = std::min(file.text.find('\n', begin), file.text.size());
-      fmt::print("  | {}\n", report::visible(file.text.substr(begin, end - begin)));
+      fmt::print("  | {}\n", report::cut(report::visible(file.text.substr(begin, end - begin)), characters_shown));
       begin = end + 1;
     }
   }
   fmt::print("outcome   {} ({})\n", report::ending_words(r), name(r.evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
-  if (!r.diagnosis.text.empty()) fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
+  if (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact) fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
   for (const auto& other : r.diagnosis.others) fmt::print("  or       {}\n", report::visible(other));
   if (!r.diagnosis.what_to_do.empty()) fmt::print("look at   {}\n", report::visible(r.diagnosis.what_to_do));
   fmt::print("verdict   {}{}\n", name(r.verdict), r.waiver.empty() ? "" : " (waiver " + r.waiver + ")");

@@ -1,0 +1,121 @@
+// Parts of the program that need no run: words, selections as text, drawings, questions to child processes.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "case/outcome.hpp"
+#include "cli/child.hpp"
+#include "cli/drawing.hpp"
+#include "cli/exit.hpp"
+#include "cli/selection.hpp"
+#include "cli/verb.hpp"
+#include "cli/words.hpp"
+#include "layout/template.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+TEST(Words, EveryWordOfTheSuiteIsExplained) {
+  std::set<std::string> known;
+  for (const Word& w : words()) {
+    EXPECT_FALSE(w.meaning.empty()) << w.name;
+    EXPECT_TRUE(known.insert(w.kind + "/" + w.name).second) << w.name << " is explained twice";
+  }
+  for (int i = 0; i < outcome_count; ++i) EXPECT_TRUE(known.contains("outcome/" + std::string(name(static_cast<Outcome>(i)))));
+  for (int i = 0; i < verdict_count; ++i) EXPECT_TRUE(known.contains("verdict/" + std::string(name(static_cast<Verdict>(i)))));
+  for (int i = 0; i < phase_count; ++i) EXPECT_TRUE(known.contains("phase/" + std::string(name(static_cast<Phase>(i)))));
+  for (const FaultClass& c : fault_classes()) EXPECT_TRUE(known.contains("fault class/" + std::string(c.name)));
+}
+
+TEST(Verbs, NamesAreUniqueAndDescribed) {
+  std::set<std::string_view> names;
+  for (const Verb& v : verbs()) {
+    EXPECT_TRUE(names.insert(v.name).second) << v.name;
+    EXPECT_FALSE(v.summary.empty());
+  }
+}
+
+TEST(Selection, TextReadsBackAsTheSameSelection) {
+  SelectOptions o;
+  o.suites = {"smoke", "it's"};
+  o.ids = {"kv/producer=a b/*", "x'y\"z", "back\\slash", "--looks-like-a-flag"};
+  o.where = "dtype==bf16 && engine!='shm'";
+  o.shard = "2/8";
+  o.cover = 3;
+  o.budget = 1.5;
+  o.files = {"/somewhere/with blank/case.yaml"};
+  const SelectOptions back = selection_from_text(to_text(o));
+  EXPECT_EQ(back.suites, o.suites);
+  EXPECT_EQ(back.where, o.where);
+  EXPECT_EQ(back.shard, o.shard);
+  EXPECT_EQ(back.cover, o.cover);
+  EXPECT_EQ(back.budget, o.budget);
+  EXPECT_EQ(back.files, o.files);
+  EXPECT_EQ(back.ids, o.ids);
+}
+
+TEST(Selection, ShardsAreChecked) {
+  const auto query = [](const char* shard) {
+    SelectOptions o;
+    o.shard = shard;
+    return query_of(o);
+  };
+  EXPECT_EQ(query("2/8").shard, 2);
+  EXPECT_EQ(query("2/8").shards, 8);
+  for (const char* wrong : {"0/8", "9/8", "2", "/8", "2/", "a/b", "1/0", "-1/2", "2/8x", "99999999999/2"}) EXPECT_THROW(query(wrong), UsageError) << wrong;
+}
+
+layout::Cache small_nhd() {
+  layout::Geometry g;
+  g.layers = 1;
+  g.blocks = 2;
+  g.block_size = 2;
+  g.heads = 2;
+  g.head_dim = 4;
+  g.kv = 1;
+  return layout::instantiate("L x B N H { C ; pad 8 }", g, {"fp16", layout::Dtype::fp16, {}, {}});
+}
+
+TEST(Drawing, ModesShowExtentAndStep) {
+  EXPECT_EQ(draw_modes(small_nhd().planes.front()),
+            "block x 2                    every 64 bytes\n"
+            "  slot x 2                   every 32 bytes\n"
+            "    head x 2                 every 16 bytes\n"
+            "      channel x 4            every 2 bytes\n"
+            "        2 bytes of fp16\n");
+}
+
+TEST(Drawing, BytesAreRunsOfOneMovingAxisAndPadding) {
+  EXPECT_EQ(draw_bytes(small_nhd(), 0, 3),
+            "         0 .. 8          layer 0 K block 0 slot 0 head 0 channel 0..3\n"
+            "         8 .. 16         padding\n"
+            "        16 .. 24         layer 0 K block 0 slot 0 head 1 channel 0..3\n"
+            "        24 .. 128        and so on\n");
+}
+
+TEST(Child, BringsTheAnswerBack) {
+  const auto answer = ask_child([] { return nlohmann::json{{"n", 7}}; }, std::chrono::seconds(10));
+  ASSERT_TRUE(answer.ok) << answer.error;
+  EXPECT_EQ(answer.value["n"], 7);
+}
+
+TEST(Child, SaysHowItFailed) {
+  const auto ask = [](std::function<nlohmann::json()> q) { return ask_child(q, std::chrono::milliseconds(500)).error; };
+  EXPECT_EQ(ask([]() -> nlohmann::json { throw std::runtime_error("no such thing"); }), "no such thing");
+  EXPECT_EQ(ask([]() -> nlohmann::json { _exit(5); }), "ended with status 5 and no answer");
+  EXPECT_EQ(ask([]() -> nlohmann::json {
+              ::signal(SIGTERM, SIG_DFL);
+              raise(SIGTERM);
+              return {};
+            }),
+            "ended by SIGTERM");
+  EXPECT_EQ(ask([]() -> nlohmann::json {
+              for (;;) pause();
+            }),
+            "no answer within 500 ms");
+}
+
+}  // namespace
+}  // namespace kvcts::cli
