@@ -17,10 +17,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvtest import KVCTS, ROOT, kvcts, need_program
+from kvtest import ROOT, Ended, kvcts, need_program
 
 ODD = ["", "\0", "\n", "\r", "\t", "'", '"', "{", "}", "[", "]", ":", "#", "&a", "*a", "!!python/object", "%", "/", "..", "-1", "0", "1e400",
        "99999999999999999999", "-9223372036854775808", "NaN", "\u202e", "\ufffd", "é", "\x1b[31m", "x" * 3000, "(" * 400, "---", "...", "<<", "~"]
@@ -191,12 +192,16 @@ KINDS = {
 }
 
 
-def judge(attempt: Attempt) -> str | None:
-    """What is wrong with how the program took it, or None."""
+def judge(attempt: Attempt) -> tuple[int | None, str | None]:
+    """Exit status, and what is wrong with how the program took it (None: nothing)."""
     try:
         ended = kvcts(*attempt.argv, timeout=60)
     except subprocess.TimeoutExpired:
-        return "no end within 60 s"
+        return None, "no end within 60 s"
+    return ended.status, fault_of(attempt, ended)
+
+
+def fault_of(attempt: Attempt, ended: Ended) -> str | None:
     lines = ended.err.splitlines()
     if ended.status < 0:
         return f"ended by signal {-ended.status}; standard error: {ended.err[-300:]}"
@@ -225,7 +230,8 @@ def main() -> int:
     work = Path(tempfile.mkdtemp(prefix="kvcts-fuzz-"))
     fuzzer = Fuzzer(work, random.Random(args.seed))
     names = [name for name, (_, weight) in chosen.items() for _ in range(weight)]
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    statuses: Counter[int | None] = Counter()
     failures = []
     batch_size = 64  # inputs are made in one thread (one seed, one order) and tried in several
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
@@ -233,15 +239,17 @@ def main() -> int:
             batch = []
             for i in range(start, min(start + batch_size, args.mutations)):
                 name = names[i % len(names)]
-                counts[name] = counts.get(name, 0) + 1
+                counts[name] += 1
                 batch.append(chosen[name][0](fuzzer))
-            for attempt, problem in zip(batch, pool.map(judge, batch)):
+            for attempt, (status, problem) in zip(batch, pool.map(judge, batch)):
+                statuses[status] += 1
                 if problem:
                     failures.append(attempt)
                     print(f"FAILED {attempt.what}: kvcts {attempt.argv!r}\n  {problem}", flush=True)
                 elif attempt.keep:
                     shutil.rmtree(attempt.keep) if attempt.keep.is_dir() else attempt.keep.unlink()
-    print(f"seed {args.seed}: {sum(counts.values())} mutations ({', '.join(f'{n} {k}' for k, n in counts.items())}), {len(failures)} failures"
+    print(f"seed {args.seed}: {sum(counts.values())} mutations ({', '.join(f'{n} {k}' for k, n in counts.items())}); "
+          f"exit statuses {', '.join(f'{s}: {n}' for s, n in statuses.most_common())}; {len(failures)} failures"
           + (f"; the inputs are in {work}" if failures else ""))
     if not failures:
         shutil.rmtree(work)

@@ -99,6 +99,21 @@ def compare(undisturbed: list[dict], disturbed: list[dict], may_differ: int) -> 
     assert len(killed) <= may_differ, f"{len(killed)} cases report a killed worker, but only {may_differ} were killed: {[o[0] for o in killed]}"
 
 
+def compare_is_not_blind() -> None:
+    """The comparison itself: a lost, a doubled, a foreign and a changed result must each be seen."""
+    right = [{"id": str(i), "outcome": "PASS", "diagnosis": {"fault_class": ""}} for i in range(3)]
+    changed = [*right[:2], {**right[2], "outcome": "FAIL"}]
+    killed = [*right[:2], {**right[2], "outcome": "CRASH", "signal": "SIGKILL"}]
+    compare(right, right, 0)
+    compare(right, killed, 1)
+    for wrong, killed_workers in ((right[:2], 0), ([*right, right[0]], 0), ([*right, {"id": "x", "outcome": "PASS"}], 0), (changed, 1), (killed, 0)):
+        try:
+            compare(right, wrong, killed_workers)
+        except AssertionError:
+            continue
+        raise AssertionError(f"the comparison did not see what is wrong with {wrong}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
@@ -107,6 +122,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     need_program()
+    compare_is_not_blind()
     rng = random.Random(args.seed)
     shm = memory_files()
     with tempfile.TemporaryDirectory(prefix="kvcts-kill-") as name:
