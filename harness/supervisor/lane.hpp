@@ -47,6 +47,10 @@ struct Run {
   }
 };
 
+/// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
+inline constexpr int attempts_allowed = 5;
+
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), workers.cpp, endings.cpp (hangs, crashes, evidence), watched.cpp (checker).
 class Lane {
  public:
   Lane(Run& run, int number);

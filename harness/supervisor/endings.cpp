@@ -1,0 +1,228 @@
+// Workers that hang or die: what is kept of them, and what is said.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include "supervisor/evidence.hpp"
+#include "supervisor/lane.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+namespace {
+constexpr std::int64_t ms = 1'000'000;
+}
+
+/// A worker that ended, or broke the protocol: says how, then ends what is left of all workers.
+Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
+  if (child.lost()) throw Lost{"the warden ended"};
+  Ended ended;
+  ended.kind = Kind::crashed;
+  ended.phase = phase;
+  ended.role = role_of(child);
+  const process::StatusView status = process::view(*child.page());
+  if (status.key == a.key) {
+    ended.note = status.note;
+    ended.progress = progress_text(status);
+  }
+  if (child.start_failure()) {
+    ended.kind = Kind::error;
+    ended.text = "a worker could not be started: " + *child.start_failure();
+    workers_.reset();
+    co_return ended;
+  }
+  const bool garbage = child.fault() && child.fault()->fault != process::FrameFault::eof;
+  const std::int64_t patience = now_ns() + 2'000 * ms;  // closed its channel: usually because it is ending
+  while (!child.exited() && !garbage && now_ns() < patience) {
+    check_running();
+    co_await wake_.wait(patience);
+  }
+  const std::optional<Ending> end = child.ending();
+  const bool over_limit = workers_->over_limit;
+  child.drain();
+  add_output(a, child);
+  add_evidence(a.result, "status", status_text(status, now_ns()) + (end ? "" : proc_text(child.pid())));
+  a.result.peak_bytes = std::max(a.result.peak_bytes, end ? end->max_rss : 0);
+
+  const std::uint64_t limit = run_.options.memory_limit;
+  const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 4 * 3;
+  const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
+  if (over_limit || (near_limit && end && WIFSIGNALED(end->status))) {
+    ended.signal = "memory limit";
+    ended.text = "the worker had more than its limit of " + std::to_string(limit >> 20) + " MiB of memory";
+    if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
+  } else if (garbage && !(truncated && end && WIFSIGNALED(end->status))) {
+    ended.signal = "protocol";
+    ended.phase = asked;  // where it was when we saw it is chance
+    ended.text = child.fault()->what();
+  } else if (!end) {
+    ended.signal = "protocol";
+    ended.text = "the worker closed its channel and went on running";
+  } else if (WIFSIGNALED(end->status)) {
+    ended.signal = process::signal_name(WTERMSIG(end->status));
+  } else {
+    ended.signal = "exit " + std::to_string(WEXITSTATUS(end->status));
+    ended.text = "the worker ended by itself in the middle of a case";
+  }
+  const bool from_outside = end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
+  co_await kill_workers();
+  // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens again.
+  if (from_outside && a.number < attempts_allowed) throw Lost{"a worker was ended by SIGKILL from outside"};
+  if (from_outside) ended.text = "ended from outside (a person, or the kernel for want of memory), " + std::to_string(a.number) + " times";
+  co_return ended;
+}
+
+/// A worker that passed a deadline: tells stalled from runaway, keeps what can be known, then ends it.
+Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
+  Ended ended;
+  ended.kind = Kind::hung;
+  ended.phase = phase;
+  ended.role = role_of(child);
+  ended.deadline_ms = limit > 0 ? limit : limit_ms(a.resolved, phase);
+  const std::int64_t window = 200;
+  const std::int64_t busy_before = busy_ns(child.pid());
+  const process::StatusView before = process::view(*child.page());
+  co_await sleep_ms(window);
+  const process::StatusView after = process::view(*child.page());
+  const std::int64_t busy = busy_ns(child.pid()) - busy_before;
+  const bool moving = after.done != before.done || after.phase != before.phase;
+  ended.hang = moving || busy * 2 > window * ms ? HangKind::runaway : HangKind::stalled;
+  const std::int64_t since = after.key == a.key && after.since_ns >= sent ? after.since_ns : sent;
+  ended.after_ms = (now_ns() - since) / ms;
+  ended.progress = progress_text(after);
+  if (after.key == a.key) ended.note = after.note;
+  if (const auto stat = process::read_stat(child.pid()); stat && (stat->state == 'T' || stat->state == 't'))
+    ended.text = "the process is stopped";
+
+  for (const auto& worker : workers_->children) co_await gather(a, *worker);
+  if (run_.options.hold) co_await hold(a, child);
+  for (const auto& worker : workers_->children) {
+    worker->drain();
+    add_output(a, *worker);
+  }
+  co_await kill_workers();
+  co_return ended;
+}
+
+Task<void> Lane::gather(Attempt& a, Child& child) {
+  const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
+  const process::StatusView status = process::view(*child.page());
+  add_evidence(a.result, "status" + who, status_text(status, now_ns()) + proc_text(child.pid()));
+  if (!run_.options.stacks || child.exited()) co_return;
+  const std::string pid = std::to_string(child.pid());
+  std::string reasons;
+  const std::vector<std::vector<std::string>> tools = {
+      {"eu-stack", "-p", pid, "-n", "64"},
+      {"gdb", "-nx", "-batch", "-p", pid, "-ex", "set pagination off", "-ex", "thread apply all bt 64"}};
+  for (const std::vector<std::string>& tool : tools) {
+    std::vector<std::string> argv = tool;
+    argv[0] = find_program(tool[0]);
+    if (argv[0].empty()) {
+      reasons += tool[0] + ": not installed\n";
+      continue;
+    }
+    std::string output;
+    const bool good = co_await run_tool(argv, tool[0] == "gdb" ? 20'000 : 10'000, output);
+    if (good && output.find('#') != std::string::npos) {
+      add_evidence(a.result, "stack" + who, reasons + output);
+      co_return;
+    }
+    reasons += tool[0] + ": " + (output.empty() ? "said nothing" : output.substr(0, 4000)) + "\n";
+  }
+  add_evidence(a.result, "stack" + who, "no stack could be taken:\n" + reasons);
+}
+
+Task<bool> Lane::run_tool(const std::vector<std::string>& argv, std::int64_t timeout_ms, std::string& output) {
+  Child::Spec spec;
+  spec.argv = argv;
+  spec.name = argv[0];
+  spec.channel = false;
+  spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
+  Child tool(run_.loop, run_.link, wake_, spec);
+  const std::int64_t deadline = now_ns() + timeout_ms * ms;
+  while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && now_ns() < deadline) {
+    check_running();
+    co_await wake_.wait(deadline);
+  }
+  const bool late = !tool.exited() && !tool.start_failure();
+  if (late) {
+    tool.kill();
+    const std::int64_t patience = now_ns() + 6'000 * ms;
+    while (!tool.killed() && now_ns() < patience) {
+      check_running();
+      co_await wake_.wait(patience);
+    }
+  }
+  tool.drain();
+  output = tool.out().text() + tool.err().text();
+  if (late) output += "\n(no end within " + std::to_string(timeout_ms) + " ms)";
+  if (tool.start_failure()) output = *tool.start_failure();
+  co_return tool.exited() && WIFEXITED(tool.ending()->status) && WEXITSTATUS(tool.ending()->status) == 0;
+}
+
+Task<void> Lane::hold(Attempt& a, Child& child) {
+  run_.say("held: " + a.result.id + " hangs in " + child.name() + ", process " + std::to_string(child.pid()));
+  for (const auto& worker : workers_->children)
+    run_.say("  " + role_of(*worker) + ": gdb -p " + std::to_string(worker->pid()));
+  run_.say("  go on: end that process, or press Ctrl-C here");
+  ++run_.holding;
+  hold_released_ = false;
+  while (!hold_released_ && !child.exited()) {
+    if (run_.stopping || run_.link.lost()) break;
+    co_await wake_.wait();
+  }
+  --run_.holding;
+}
+
+/// Processes alive now, started after `last_pid`, that belong to this lane's workers and are none of the run's own.
+std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
+  std::vector<std::string> found;
+  for (const pid_t id : run_.pids.created_since(last_pid)) {
+    if (run_.link.knows(id)) continue;
+    const auto stat = process::read_stat(id);
+    if (!stat || stat->dead()) continue;
+    const std::string mark = process::environment_of(id, process::mark_variable);
+    bool ours = false;
+    for (const auto& child : workers_->children)
+      ours = ours || mark == child->mark() || stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid();
+    ours = ours || (mark.empty() && stat->parent == run_.link.warden_pid());
+    if (!ours || process::thread_group_of(id) != id) continue;
+    found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
+  }
+  return found;
+}
+
+Task<void> Lane::look_for_strays(Attempt& a) {
+  std::vector<std::string> found = strays(a.last_pid);
+  // One that is just ending, or one of the run's own of which the warden has not told us yet, is none.
+  for (int i = 0; i < 10 && !found.empty(); ++i) {
+    co_await sleep_ms(15);
+    found = strays(a.last_pid);
+  }
+  if (found.empty()) co_return;
+  a.stray = "left a process behind: ";
+  for (std::size_t i = 0; i < found.size(); ++i) a.stray += (i == 0 ? "" : ", ") + found[i];
+  for (const auto& child : workers_->children) add_output(a, *child);
+  co_await kill_workers();
+}
+
+void Lane::watch_memory() {
+  if (!workers_ || run_.options.memory_limit == 0 || workers_->over_limit) return;
+  for (const auto& child : workers_->children) {
+    if (child->pid() == 0 || child->ended()) continue;
+    if (process::private_bytes(child->pid()) <= run_.options.memory_limit) continue;
+    workers_->over_limit = true;
+    child->kill();
+  }
+}
+
+void Lane::add_output(Attempt& a, Child& child) {
+  const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
+  add_evidence(a.result, "stdout" + who, child.out().text());
+  add_evidence(a.result, "stderr" + who, child.err().text());
+}
+
+}  // namespace kvcts::supervisor
