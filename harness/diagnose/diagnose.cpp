@@ -31,21 +31,23 @@ struct Fit {
   bool exact{false};
 };
 
-Fit fit(const Scene& scene, const ResolvedCase& transformed) {
+Fit fit(const Scene& scene, const Variant& variant) {
   Fit result{0, true};
+  const auto& transformed = variant.transformed;
   const auto targets = regions(transformed, Side::consumer);
   if (targets.size() != scene.consumer.size()) return {0, false};
   std::vector<std::uint8_t> predicted, alternative;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& seen = scene.consumer[i];
     predicted.resize(seen.size());
-    oracle::write_expected(transformed, targets[i], scene.pass, predicted);
+    if (variant.maps) predict_moved(scene, *variant.maps, i, predicted);
+    else oracle::write_expected(transformed, targets[i], scene.pass, predicted);
     if (std::memcmp(predicted.data(), seen.data(), seen.size()) == 0) {
       for (std::size_t b = 0; b < seen.size(); ++b) result.explained += seen[b] != scene.consumer_expected[i][b];
       continue;
     }
     alternative = predicted;
-    oracle::write_whole_block_alternative(transformed, targets[i], scene.producer, alternative);
+    if (!variant.maps) oracle::write_whole_block_alternative(transformed, targets[i], scene.producer, alternative);
     for (std::size_t b = 0; b < seen.size(); ++b) {
       const bool predicted_here = seen[b] == predicted[b] || seen[b] == alternative[b];
       if (!predicted_here) result.exact = false;
@@ -121,36 +123,36 @@ Diagnosis diagnose(const Scene& scene) {
     return finding("silently-skipped", true,
                    "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
   }
-  std::vector<Variant> variants;
+  Diagnosis best;
+  std::int64_t best_share = 0;
   for (const auto& hypothesis : hypotheses()) {
+    std::vector<Variant> variants;
     try {
       hypothesis(scene, variants);
     } catch (const std::exception&) {
       // A hypothesis that cannot be stated for this case is no explanation of it.
     }
-  }
-  Diagnosis best;
-  std::int64_t best_share = 0;
-  for (const auto& v : variants) {
-    Fit f;
-    try {
-      f = fit(scene, v.transformed);
-    } catch (const std::exception&) {
-      continue;
-    }
-    const auto share = scene.wrong_bytes ? 100 * f.explained / scene.wrong_bytes : 0;
-    if (f.exact) {
-      if (best.exact) {
-        best.others.push_back(v.fault_class + ": " + v.words);
+    for (const auto& v : variants) {
+      Fit f;
+      try {
+        f = fit(scene, v);
+      } catch (const std::exception&) {
         continue;
       }
-      best = finding(v.fault_class, true, v.words + ": explains 100 % of " + with_commas(scene.wrong_bytes) + " wrong bytes");
-    } else if (!best.exact && share > best_share) {
-      best_share = share;
-      best = finding(v.fault_class, false,
-                     "unexplained; best partial explanation (a guess): " + v.words + ", which explains " + std::to_string(share) +
-                         " % of " + with_commas(scene.wrong_bytes) + " wrong bytes");
+      const auto share = 100 * f.explained / scene.wrong_bytes;
+      if (f.exact && best.exact) {
+        best.others.push_back(v.fault_class + ": " + v.words);
+      } else if (f.exact) {
+        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + with_commas(scene.wrong_bytes) + " wrong bytes");
+      } else if (!best.exact && share > best_share) {
+        best_share = share;
+        // No class: a name without a byte-for-byte match is only a guess.
+        best = finding("", false,
+                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ", which explains " +
+                           std::to_string(share) + " % of " + with_commas(scene.wrong_bytes) + " wrong bytes");
+      }
     }
+    if (best.exact) break;
   }
   if (best.text.empty()) best.text = "unexplained: no known transformation of the map predicts these bytes";
   return best;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,14 +31,25 @@ struct Scene {
   std::int64_t wrong_bytes{0};
 };
 
+/// Maps through which tokens were moved instead of the truth: one cache a rank of group 0.
+struct Maps {
+  std::vector<layout::Cache> producer, consumer;
+};
+
 /// One transformation of the right map.
 struct Variant {
   std::string fault_class;
   std::string words;                         ///< "written HND, declared NHD"
   ResolvedCase transformed;                  ///< its truth and ids say what the variant predicts on the consumer
+  std::optional<Maps> maps{};                ///< if set: what moving the tokens through these maps predicts
 };
 
-/// Lists variants, simplest first. One function a family; the table is in hypotheses.cpp.
+/// Bytes of one consumer file if the tokens of group 0 had been moved through `maps`: from the producer's real bytes, over the state
+/// before the transfer.
+void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out);
+
+/// Lists variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family that explains
+/// every byte ends the search.
 using Hypothesis = std::function<void(const Scene&, std::vector<Variant>&)>;
 const std::vector<Hypothesis>& hypotheses();
 
@@ -46,7 +58,7 @@ Diagnosis from_events(const Scene& scene);
 Diagnosis from_reader(const Scene& scene);
 
 /// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and shows the
-/// best partial explanation when none fits.
+/// best partial explanation, without a class, when none fits.
 Diagnosis diagnose(const Scene& scene);
 
 /// What to look at in the code for a class (fault_classes()).

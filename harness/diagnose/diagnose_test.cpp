@@ -77,6 +77,43 @@ TEST(Diagnose, AxesInAnotherOrder) {
   expect_named(make("L x K B H N C", "L x K B N H C"), with_consumer("L x K B H N C"), "axis-permuted");
 }
 
+TEST(Diagnose, ClaimsThatWereBelieved) {
+  auto truth = make("L x K B H N C", "L x K B N H C");
+  truth.groups[0].requests[0].tokens = 10;  // a partial block: whole blocks explain nothing
+  auto& rank = truth.groups[0].producer.ranks[0];
+  rank.claim = layout::instantiate("L x K B N H C", rank.geometry, truth.groups[0].producer.scheme);
+  Stage stage(truth, truth);
+  std::vector<Bytes> moved = stage.before;
+  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
+  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
+  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
+  const Maps maps{{rank.claim}, {truth.groups[0].consumer.ranks[0].truth}};
+  for (std::size_t i = 0; i < moved.size(); ++i) predict_moved(scene, maps, i, moved[i]);
+  stage.consumer = moved;
+  auto d = stage.name();
+  EXPECT_EQ(d.fault_class, "axis-permuted") << d.text;
+  EXPECT_NE(d.text.find("taken for"), std::string::npos) << d.text;
+  // The same bytes without the claim on record: a producer read in another order.
+  stage.truth.groups[0].producer.ranks[0].claim = stage.truth.groups[0].producer.ranks[0].truth;
+  d = stage.name();
+  EXPECT_EQ(d.fault_class, "axis-permuted") << d.text;
+  EXPECT_NE(d.text.find("read as"), std::string::npos) << d.text;
+}
+
+TEST(Diagnose, RightMapsPredictRightBytes) {
+  const auto truth = make("L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x K B N H C");
+  Stage stage(truth, truth);
+  Scene scene{stage.truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
+  for (const auto& b : stage.producer) scene.producer.emplace_back(b);
+  for (const auto& b : stage.before) scene.consumer_before.emplace_back(b);
+  const Maps maps{{truth.groups[0].producer.ranks[0].truth}, {truth.groups[0].consumer.ranks[0].truth}};
+  for (std::size_t i = 0; i < stage.before.size(); ++i) {
+    Bytes predicted = stage.before[i];
+    predict_moved(scene, maps, i, predicted);
+    EXPECT_EQ(predicted, stage.expected[i]);
+  }
+}
+
 TEST(Diagnose, KAndVInAnotherPlace) { expect_named(make(), with_consumer("L x B K N H C"), "kv-split-vs-interleaved"); }
 
 TEST(Diagnose, NothingMoved) {
@@ -113,6 +150,7 @@ TEST(Diagnose, AGuessIsCalledOne) {
   const auto d = stage.name();
   EXPECT_FALSE(d.exact);
   EXPECT_NE(d.text.find("guess"), std::string::npos) << d.text;
+  EXPECT_TRUE(d.fault_class.empty());
 }
 
 TEST(Diagnose, NoiseIsUnexplained) {

@@ -56,11 +56,10 @@ void moved_as_they_are(const Scene& scene, std::vector<Variant>& out) {
                  std::move(v)});
 }
 
-// Template "L x K B N H C" with its body letters in another order.
-void axes_in_another_order(const Scene& scene, std::vector<Variant>& out) {
-  const auto& group = scene.truth.groups.at(0);
-  const std::string& text = group.consumer.text;
-  if (text.find_first_of("{}&;/%=:") != std::string::npos) return;  // only plain orders; others through their own layouts
+// Template "L x K B N H C" with its body letters in every other order; nothing for texts that are no plain order.
+std::vector<std::string> other_orders(const std::string& text) {
+  std::vector<std::string> out;
+  if (text.find_first_of("{}&;/%=:") != std::string::npos) return out;
   const auto cut = text.rfind(" x ");
   const std::string prefix = cut == std::string::npos ? "" : text.substr(0, cut + 3);
   std::string body;
@@ -74,10 +73,65 @@ void axes_in_another_order(const Scene& scene, std::vector<Variant>& out) {
     std::string spaced = prefix;
     for (char c : body) spaced += std::string(1, c) + " ";
     spaced.pop_back();
-    ResolvedCase v;
-    if (!with_consumer_text(scene.truth, spaced, v) || same_truth(scene.truth, v)) continue;
-    out.push_back({class_of(body.substr(0, 2), declared.substr(0, 2)), "written " + body + ", declared " + declared, std::move(v)});
+    out.push_back(spaced);
   } while (std::next_permutation(body.begin(), body.end()));
+  return out;
+}
+
+Maps maps_of(const ResolvedCase& c, bool claims) {
+  Maps maps;
+  for (const auto& r : c.groups.at(0).producer.ranks) maps.producer.push_back(claims ? r.claim : r.truth);
+  for (const auto& r : c.groups.at(0).consumer.ranks) maps.consumer.push_back(claims ? r.claim : r.truth);
+  return maps;
+}
+
+// The connector did what it was told, and what it was told is not so.
+void claims_believed(const Scene& scene, std::vector<Variant>& out) {
+  const auto& group = scene.truth.groups.at(0);
+  std::string fault_class, words;
+  for (const auto* side : {&group.producer, &group.consumer}) {
+    const auto& rank = side->ranks.at(0);
+    if (rank.claim.planes.empty() || layout::same_map(rank.claim, rank.truth)) continue;
+    const auto is = letters(*side), told = layout::order(rank.claim.planes.front());
+    if (fault_class.empty()) fault_class = class_of(is, told);
+    words += std::string(words.empty() ? "" : "; ") + "the " + (side == &group.producer ? "producer" : "consumer") + " is " + is +
+             " and was taken for " + told;
+  }
+  if (!words.empty()) out.push_back({fault_class, words, scene.truth, maps_of(scene.truth, true)});
+}
+
+// The producer's plain order read as another one.
+void producer_in_another_order(const Scene& scene, std::vector<Variant>& out) {
+  const auto& side = scene.truth.groups.at(0).producer;
+  for (const auto& text : other_orders(side.text)) {
+    Variant v{"", "", scene.truth, maps_of(scene.truth, false)};
+    bool fits = true;
+    for (std::size_t r = 0; fits && r < side.ranks.size(); ++r) {
+      try {
+        v.maps->producer[r] = layout::instantiate(text, side.ranks[r].geometry, side.scheme);
+      } catch (const std::exception&) {
+        fits = false;
+        break;
+      }
+      const auto &have = side.ranks[r].truth.allocations, &want = v.maps->producer[r].allocations;
+      fits = have.size() == want.size() && std::equal(have.begin(), have.end(), want.begin(), [](auto& a, auto& b) { return a.bytes == b.bytes; });
+    }
+    if (!fits || layout::same_map(v.maps->producer[0], side.ranks[0].truth)) continue;
+    const auto is = letters(side), told = layout::order(v.maps->producer[0].planes.at(0));
+    v.fault_class = class_of(is, told);
+    v.words = "the producer is " + is + " and was read as " + told;
+    out.push_back(std::move(v));
+  }
+}
+
+void axes_in_another_order(const Scene& scene, std::vector<Variant>& out) {
+  const auto& side = scene.truth.groups.at(0).consumer;
+  for (const auto& text : other_orders(side.text)) {
+    ResolvedCase v;
+    if (!with_consumer_text(scene.truth, text, v) || same_truth(scene.truth, v)) continue;
+    const auto written = letters(v.groups[0].consumer), declared = letters(side);
+    out.push_back({class_of(written, declared), "written " + written + ", declared " + declared, std::move(v)});
+  }
 }
 
 // K where V should be and the reverse.
@@ -159,8 +213,8 @@ void another_generation(const Scene& scene, std::vector<Variant>& out) {
 }  // namespace
 
 const std::vector<Hypothesis>& hypotheses() {
-  static const std::vector<Hypothesis> table{moved_as_they_are, axes_in_another_order, kv_exchanged,
-                                             other_block_ids,   another_generation,    cut_short};
+  static const std::vector<Hypothesis> table{claims_believed, moved_as_they_are,  axes_in_another_order, kv_exchanged,
+                                             other_block_ids, another_generation, cut_short,             producer_in_another_order};
   return table;
 }
 
