@@ -50,6 +50,21 @@ bool steers(char32_t c) {
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+// Length of the number that begins there, 0 if none does. 31,744 and 99.5 and 0x7f3a are one number each; "3, 4" is two.
+std::size_t number_at(std::string_view text, std::size_t begin) {
+  const auto at = [&](std::size_t i) { return i < text.size() ? text[i] : '\0'; };
+  std::size_t i = begin;
+  if (!is_digit(at(i))) return 0;
+  if (at(i) == '0' && at(i + 1) == 'x' && is_hex(at(i + 2))) {
+    for (i += 2; is_hex(at(i)); ++i) {
+    }
+  } else {
+    while (is_digit(at(i)) || ((at(i) == ',' || at(i) == '.') && is_digit(at(i + 1)))) ++i;
+  }
+  return i - begin;
+}
 
 }  // namespace
 
@@ -118,22 +133,34 @@ std::string repro_line(std::string_view id) { return "kvcts repro " + shell_word
 std::string shape(std::string_view message) {
   std::string out;
   for (std::size_t i = 0; i < message.size();) {
-    if (!is_digit(message[i])) {
+    if (const auto length = number_at(message, i); length > 0) {
+      out += '#';
+      i += length;
+    } else {
       out += message[i++];
-      continue;
     }
-    // 31,744 and 99.5 and 0x7f3a are one number each; "3, 4" is two.
-    if (message.substr(i, 2) == "0x") i += 2;
-    const auto hex = [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); };
-    const bool is_hex = i >= 2 && message.substr(i - 2, 2) == "0x";
-    while (i < message.size() && (is_hex ? hex(message[i])
-                                         : is_digit(message[i]) || ((message[i] == ',' || message[i] == '.') &&
-                                                                    i + 1 < message.size() && is_digit(message[i + 1])))) {
-      ++i;
-    }
-    out += '#';
   }
   return cut(out, 300);
+}
+
+std::string common(std::string_view a, std::string_view b) {
+  std::string out;
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    const auto in_a = number_at(a, i), in_b = number_at(b, j);
+    if (in_b > 0 && (in_a > 0 || a[i] == '#')) {
+      const auto length = in_a > 0 ? in_a : 1;
+      out += a.substr(i, length) == b.substr(j, in_b) ? a.substr(i, length) : "#";
+      i += length;
+      j += in_b;
+    } else if (a[i] == b[j]) {
+      out += a[i];
+      ++i, ++j;
+    } else {
+      return std::string(a);  // they differ in more than numbers (beyond what shape() looks at)
+    }
+  }
+  return out;
 }
 
 std::string thousands(std::int64_t number) {

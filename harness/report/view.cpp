@@ -141,6 +141,7 @@ RunView load(const store::RunReader& reader) {
     }
     Cause& cause = list[at->second].cause;
     ++cause.count;
+    if (!is_new && cause.message != row.result.message) cause.message = common(cause.message, row.result.message);
     if (cause.ids.size() < Cause::id_limit) cause.ids.push_back(row.planned.id);
     if (cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
   });

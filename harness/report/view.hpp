@@ -27,7 +27,7 @@ Section section_of(const store::Row& row);
 /// Cases of one section that ended in the same way: same outcome, class, phase, message but for numbers, and expectation.
 struct Cause {
   std::string title;    ///< "FAIL axis-permuted at compare"
-  std::string message;  ///< of the first case
+  std::string message;  ///< numbers in which the cases differ are '#'
   std::string check;    ///< what to do or to look at; "" = nothing known
   std::string note;     ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
   std::int64_t count{0};
