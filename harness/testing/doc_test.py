@@ -5,6 +5,8 @@ any lines, inside a line for any text. Figures that change from run to run (time
 end with status 0 unless the block shows "[status N]" as its last output line. A ```yaml block whose info string has "file=PATH" is
 written there first. The two set-up commands (./run_suite.sh alone and with self-test) are not run.
 
+With --fill, a command whose output is the one word FILL gets its real output written into the document.
+
 Everything happens in a copy of the checkout's data, so that examples may add files: `build/` leads to the build folder.
 """
 
@@ -23,7 +25,7 @@ from kvtest import BUILD, ROOT, need_program
 
 SETUP = re.compile(r"^(\./run_suite\.sh( self-test)?|git clone .*|cd .*)$")
 CHANGING = [
-    (re.compile(r"\d+(\.\d+)? ?(ns|us|ms|s|min|B|KiB|MiB|GiB|MB|GB|bytes/s|cases/s|/s|%)(?![A-Za-z0-9])"), "#"),
+    (re.compile(r"\d+(\.\d+)? ?(ns|us|µs|ms|s|min|B|KiB|MiB|GiB|MB|GB|bytes/s|cases/s|/s|%)(?![A-Za-z0-9])"), "#"),
     (re.compile(r"\d{8}-\d{6}\S*"), "#"),
     (re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?Z?)?"), "#"),
 ]
@@ -108,7 +110,13 @@ def workplace(folder: Path) -> None:
         (folder / ".venv").symlink_to(ROOT / ".venv")
 
 
-def check(document: Path, folder: Path) -> list[str]:
+def fill(document: Path, command: Command, actual: list[str]) -> None:
+    lines = document.read_text().splitlines()
+    at = lines.index("FILL", command.line - 1)
+    document.write_text("\n".join([*lines[:at], *(re.sub(r"\s+$", "", a) for a in actual), *lines[at + 1:]]) + "\n")
+
+
+def check(document: Path, folder: Path, filling: bool) -> list[str]:
     problems = []
     env = {**os.environ, "KVCTS_CASES": str(folder / "cases"), "CI": "true", "TERM": "dumb"}
     for step in blocks(document):
@@ -133,7 +141,9 @@ def check(document: Path, folder: Path) -> list[str]:
         actual = ended.stdout.decode(errors="replace").splitlines()
         while actual and not actual[-1].strip():
             actual.pop()
-        if ended.returncode != status:
+        if filling and expected == ["FILL"]:
+            fill(document, step, actual + ([f"[status {ended.returncode}]"] if ended.returncode else []))
+        elif ended.returncode != status:
             problems.append(f"{where}\n  ended with status {ended.returncode}, expected {status}; it printed\n    " + "\n    ".join(actual[-15:]))
         elif expected and not matches(expected, actual):
             problems.append(f"{where}\n  printed\n    " + "\n    ".join(actual[:60]) + "\n  expected\n    " + "\n    ".join(expected))
@@ -144,13 +154,14 @@ def check(document: Path, folder: Path) -> list[str]:
 
 def main() -> int:
     need_program()
-    wanted = [ROOT / a for a in sys.argv[1:]] or [
+    filling = "--fill" in sys.argv
+    wanted = [ROOT / a for a in sys.argv[1:] if a != "--fill"] or [
         d for d in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "reports").glob("*.md")), ROOT / "cases" / "README.md") if d.exists()]
     problems = []
     for document in wanted:
         with tempfile.TemporaryDirectory(prefix="kvcts doc ") as name:  # a blank in the path, on purpose
             workplace(Path(name))
-            problems += check(document, Path(name))
+            problems += check(document, Path(name), filling)
     print("\n".join(problems))
     print(f"{len(problems)} commands do not do what the documents say" if problems else "every command does what the documents say")
     return 1 if problems else 0

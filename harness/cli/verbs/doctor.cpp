@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include "catalogue/catalogue.hpp"
+#include "cli/availability.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/verbs/verbs.hpp"
 
@@ -11,9 +13,29 @@ namespace {
 
 using namespace doctor;
 
+/// Which engines of the catalogue cannot run here: their cases are SKIPPED.
+Section skipped_cases(const Globals& globals) {
+  Section s{"cases", {}};
+  try {
+    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+    Availability availability(cat);
+    for (const auto& [id, engine] : cat.engines()) {
+      const auto& lack = availability.lack(id);
+      if (!lack) {
+        s.findings.push_back({id, State::good, "cases with this engine run", "", true});
+      } else {
+        s.findings.push_back({id, State::missing, lack->reason, "cases with engine " + id + " are SKIPPED: " + lack->reason, false});
+      }
+    }
+  } catch (const std::exception& e) {
+    s.findings.push_back({"catalogue", State::broken, e.what(), "no case can run", nullptr});
+  }
+  return s;
+}
+
 /// Sections in the order in which they are shown: one line each.
-std::vector<Section> examine() {
-  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(), python(), golden_tensors()};
+std::vector<Section> examine(const Globals& globals) {
+  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(), python(), golden_tensors(), skipped_cases(globals)};
 }
 
 nlohmann::json as_json(const std::vector<Section>& sections) {
@@ -39,7 +61,7 @@ std::string_view mark(State state) {
 }
 
 int examine_and_print(const Globals& globals) {
-  const std::vector<Section> sections = examine();
+  const std::vector<Section> sections = examine(globals);
   if (globals.json) {
     fmt::print("{}\n", as_json(sections).dump(2));
     return exit_as_expected;

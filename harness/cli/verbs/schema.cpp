@@ -8,6 +8,7 @@
 #include "catalogue/nearest.hpp"
 #include "catalogue/tables.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "matrix/axes.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -47,7 +48,12 @@ int show(const std::string& wanted, bool reference, const Globals& globals) {
       fmt::print("{}\n", names.dump());
     } else {
       for (const Kind& k : kinds()) fmt::print("{:<11} cases/: {}\n", k.name, k.folder);
+      fmt::print("{:<11} what varies between cases, in the order of their ids\n", "axes");
     }
+    return exit_as_expected;
+  }
+  if (wanted == "axes") {
+    fmt::print("{}", matrix::axes_reference());
     return exit_as_expected;
   }
   for (const Kind& k : kinds()) {
@@ -73,7 +79,7 @@ int show(const std::string& wanted, bool reference, const Globals& globals) {
 Action declare_schema(CLI::App& app, const Globals& globals) {
   auto wanted = std::make_shared<std::string>();
   auto reference = std::make_shared<bool>(false);
-  app.add_option("KIND", *wanted, "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite or waiver");
+  app.add_option("KIND", *wanted, "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite, waiver; or axes");
   app.add_flag("--reference", *reference, "A Markdown table of the keys instead of the JSON Schema");
   return [=, &globals] { return show(*wanted, *reference, globals); };
 }
