@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import doc_test
 from kvtest import ROOT
 
 sys.path.insert(0, str(ROOT / "harness" / "python"))
@@ -32,6 +33,15 @@ def counts(folder: Path) -> None:
     assert selftest.reason_of_skip(tests["e"]) == "no device here"
     stage = selftest.Stage("x", tests=list(tests.values()), failure="and the stage itself")
     assert (stage.count("passed"), stage.count("failed"), stage.count("skipped")) == (1, 3, 2)
+
+
+def documents_are_compared() -> None:
+    """doc_test's matcher: loose about figures and ellipses, strict about everything else."""
+    same, other = doc_test.matches, lambda a, b: not doc_test.matches(a, b)
+    assert same(["a ... b", "...", "z"], ["a x y b", "1", "2", "z"]) and same(["...", "z"], ["z"])
+    assert same(["time 3.4 s, 1.5 MiB"], ["time 120 ms, 3 GiB"])
+    assert other(["a ... b"], ["a x c"]) and other(["3 cases"], ["4 cases"])
+    assert other(["a"], ["a", "b"]) and other(["a", "b"], ["a"]) and other(["PASS"], ["FAIL"])
 
 
 def hard_stop() -> None:
@@ -59,8 +69,9 @@ sys.exit(selftest.main())
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         counts(Path(name))
+    documents_are_compared()
     hard_stop()
-    print("counts and hard stop")
+    print("counts, comparison of documents, and hard stop")
     return 0
 
 
