@@ -340,7 +340,7 @@ int region_index(const ResolvedCase& c, Side side, const std::string& region) {
 }
 
 // Deadlines are generous: a shared machine may stall for seconds, a hang lasts for ever.
-constexpr std::int64_t default_deadline_ms = 20000;
+constexpr std::int64_t default_deadline_ms = 60000;
 
 }  // namespace
 

@@ -185,6 +185,16 @@ TEST(Checker, PartOfATailIsAnOverrun) {
   EXPECT_EQ(bench.compare()["outcome"], "FAIL");
 }
 
+TEST(Checker, HalfABytePerTokenMovesWithItsNeighbour) {
+  for (std::int64_t tokens : {7, 8, 9, 11}) {
+    Pair s;
+    s.scheme = {"int4", layout::Dtype::int4, {}, {}};
+    s.producer = s.consumer = "L x K B H C N";
+    s.tokens = tokens;
+    expect_pass(s);
+  }
+}
+
 TEST(Checker, RefusesWhatItCannotMove) {
   Pair s;
   s.options = {{"refuse", {"relayout"}}};

@@ -165,6 +165,25 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     set_fact(side, value, "nhd", both && place('N') < place('H'), Type::boolean);
     set_fact(side, value, "hnd", both && place('H') < place('N'), Type::boolean);
     set_fact(side, value, "packed", layout.text.find_first_of("/%") != std::string::npos, Type::boolean);
+    // Data whose innermost letter is N: codes of neighbouring tokens lie together (and share bytes in 4 bits).
+    bool token_inner = false, token_scales = false;
+    std::string leaf;
+    for (const char c : layout.text + ";") {
+      if (c == '{') leaf.clear();
+      else if (c != ';' && c != '}' && c != '&') leaf += c;
+      else {
+        const auto last = leaf.find_last_not_of(' ');
+        const auto word = last == std::string::npos ? last : leaf.find_last_of(' ', last);
+        const bool n_last = last != std::string::npos && leaf[word == std::string::npos ? 0 : word + 1] == 'N';
+        const bool scale = leaf.find("scale") != std::string::npos;
+        token_inner = token_inner || (n_last && !scale);
+        // An outer digit alone ("N/16" without "N%16"): one scale for several tokens.
+        token_scales = token_scales || (scale && leaf.find("N/") != std::string::npos && leaf.find("N%") == std::string::npos);
+        leaf.clear();
+      }
+    }
+    set_fact(side, value, "token_inner", token_inner, Type::boolean);
+    set_fact(side, value, "token_scales", token_scales, Type::boolean);
     set_fact(side, value, "regions", 1 + std::count(layout.text.begin(), layout.text.end(), '&'), Type::integer);
     const auto kv = layout.fixed.find("kv");
     set_fact(side, value, "kv", kv == layout.fixed.end() ? 0 : kv->second, Type::integer);  // 0: K and V, or one latent

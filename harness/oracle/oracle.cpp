@@ -175,9 +175,18 @@ Amount transfer_bytes(const ResolvedCase& c) {
         for (const auto& request : group.requests) {
           if (!request.transfer) continue;
           const std::int64_t size = rank.geometry.block_size;
-          const std::int64_t blocks = (request.tokens + size - 1) / size;
-          least_bits += row * (has(plane, Axis::slot) ? request.tokens : blocks);
-          most_bits += row * (has(plane, Axis::slot) ? static_cast<std::int64_t>(request.consumer_blocks.size()) * size : blocks);
+          // Slots of the first `tokens` positions that the plane has a value for: all, one in 16, or one a block.
+          const auto values = [&](std::int64_t tokens) {
+            std::int64_t count = 0;
+            for (std::int64_t t = 0; t < tokens; ++t) {
+              auto at = box.lo;
+              at[Axis::slot] = t % size;
+              count += layout::locate(plane, at).has_value();
+            }
+            return count;
+          };
+          least_bits += row * values(request.tokens);
+          most_bits += row * values(static_cast<std::int64_t>(request.consumer_blocks.size()) * size);
         }
       }
     }
