@@ -135,7 +135,7 @@ class Environment : public ::testing::Test {
     }
     ::setenv("TERM", "xterm", 1);
     master_ = ::posix_openpt(O_RDWR | O_NOCTTY);
-    ASSERT_GE(master_, 0);
+    if (master_ < 0) GTEST_SKIP() << "this machine has no pseudo-terminals (/dev/ptmx)";
     ASSERT_EQ(::grantpt(master_), 0);
     ASSERT_EQ(::unlockpt(master_), 0);
     tty_ = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
