@@ -56,8 +56,15 @@ function(kvcts_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE kvcts_flags ${ARG_LIBS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE KVCTS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" KVCTS_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_list
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # gtest_discover_tests() keeps only the first of several labels, so they are set when CTest has read its list.
+  set(labels ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(WRITE ${labels} "foreach(test IN LISTS ${name}_list)
+  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\")
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels})
   get_filename_component(room ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(room IN_LIST KVCTS_SANITIZED_ROOMS AND ARG_LABELS MATCHES "unit|property" AND NOT ARG_LABELS MATCHES "slow|process|suite")
     add_dependencies(kvcts_sanitized_tests ${name})
