@@ -1,0 +1,43 @@
+"""run_suite.sh without a build: its options, its errors, and that nothing is installed or made when nothing is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+
+from kvtest import ROOT
+
+SCRIPT = ROOT / "run_suite.sh"
+
+
+def script(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([str(SCRIPT), *argv], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+
+
+def main() -> int:
+    shown = script("--help")
+    assert shown.returncode == 0 and shown.stdout.startswith("usage: ./run_suite.sh") and not shown.stderr
+    for argv, says in ((["--bogus"], "--bogus"), (["--jobs", "many"], "many"), (["--jobs"], "--jobs"), (["self-test", "now"], "now")):
+        wrong = script(*argv)
+        assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
+    with tempfile.TemporaryDirectory() as elsewhere:
+        begin = time.monotonic()
+        done = script("--no-install", "install", cwd=elsewhere)
+        seconds = time.monotonic() - begin
+    if done.returncode == 3 and "packages are missing" in done.stderr:
+        print("skipped: " + done.stderr.strip())  # built by hand on another system: what is missing is named, nothing is installed
+        return 77
+    assert done.returncode == 0, done.stderr
+    assert seconds < 5, f"with nothing to do it took {seconds:.1f} s"
+    print(f"options, errors; nothing to install takes {seconds:.2f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AssertionError as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
