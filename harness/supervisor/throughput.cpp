@@ -1,4 +1,4 @@
-// kvcts-throughput [cases] [lanes]: how many isolated small cases a second the processes manage (engine memcpy, every check on).
+// kvcts-throughput [cases] [lanes] [engine] [processes]: how many isolated small cases a second the processes manage, every check on.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   const std::size_t count = argc > 1 ? static_cast<std::size_t>(std::atoll(argv[1])) : 3000;
   supervisor::Options options;
   options.jobs = argc > 2 ? std::atoi(argv[2]) : 1;
-  const ResolvedCase one = supervisor::testing::small_case("x");
+  const ResolvedCase one = supervisor::testing::small_case("x", argc > 3 ? argv[3] : "memcpy", argc > 4 ? std::atoi(argv[4]) : 1);
   const supervisor::Jobs jobs{count, [](std::size_t i) { return std::to_string(i); }, [&](std::size_t) { return one; }};
   std::size_t passed = 0;
   std::string last;
