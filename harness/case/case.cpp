@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <stdexcept>
 
@@ -180,6 +181,17 @@ std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side) {
     }
   }
   return out;
+}
+
+std::int64_t memory_needed(const ResolvedCase& resolved) {
+  // In double: a case may ask for more than 2^63 bytes.
+  double total = 0;
+  for (const auto side : {Side::producer, Side::consumer}) {
+    for (const auto& region : regions(resolved, side)) {
+      total += static_cast<double>(region.bytes) + 2.0 * static_cast<double>(resolved.guard_bytes);
+    }
+  }
+  return static_cast<std::int64_t>(std::min(total * 2.5, 9e18));
 }
 
 json to_json(const ResolvedCase& c) {

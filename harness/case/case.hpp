@@ -124,7 +124,10 @@ struct RegionRef {
 };
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
 
-/// Tag generation/content of one side's rank: which blocks hold which tokens (kernels/generate.hpp takes it).
+/// Bytes of memory that running the case takes: both sides' files, and what the checker needs beside them to compare and to diagnose
+/// (as much again for each side, and half of that).
+std::int64_t memory_needed(const ResolvedCase& resolved);
+
 nlohmann::json to_json(const ResolvedCase& resolved);
 ResolvedCase case_from_json(const nlohmann::json& json);     ///< throws std::runtime_error with the offending key
 /// What code under test may know: claims, tensors, ids, connector, engine. No truth, expected, fault, seed or id.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "catalogue/nearest.hpp"
@@ -30,6 +32,18 @@ const std::map<std::string, std::function<std::string()>>& probes() {
 }
 
 }  // namespace
+
+std::int64_t Availability::memory() {
+  if (memory_) return *memory_;
+  std::ifstream in("/proc/meminfo");
+  std::string key, unit;
+  std::int64_t kib = 0;
+  memory_ = std::numeric_limits<std::int64_t>::max();  // nobody says: no limit
+  while (in >> key >> kib && std::getline(in, unit)) {
+    if (key == "MemAvailable:") memory_ = kib * 1024 / 5 * 4;
+  }
+  return *memory_;
+}
 
 std::optional<Availability::Lack> Availability::find(const std::string& engine) const {
   const auto* entry = catalogue_.engines().find(engine);

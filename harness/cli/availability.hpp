@@ -1,6 +1,7 @@
 // What cases need of the machine, and whether it is there. What is not is SKIPPED, with the reason.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ class Availability {
   /// Why cases with this engine cannot run here, or nullopt. Asked once an engine, then remembered.
   const std::optional<Lack>& lack(const std::string& engine);
 
+  /// Bytes that one case may take: four fifths of what is free now. Asked once.
+  std::int64_t memory();
+
   /// Engines and needs, for --require. Throws UsageError on a name that is neither.
   void check_names(const std::vector<std::string>& required) const;
   /// Is a case that is skipped for that lack required to run?
@@ -30,6 +34,7 @@ class Availability {
   std::optional<Lack> find(const std::string& engine) const;
   const catalogue::Catalogue& catalogue_;
   std::map<std::string, std::optional<Lack>> known_;
+  std::optional<std::int64_t> memory_;
 };
 
 }  // namespace kvcts::cli

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "cli/exit.hpp"
 #include "matrix/ids.hpp"
 
 namespace kvcts::cli {
 
 Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, const PlanOptions& options)
-    : catalogue_(catalogue), selection_(matrix::select(catalogue, query)), seed_(options.seed), space_(catalogue), waivers_(space_),
+    : catalogue_(catalogue), selection_(matrix::select(catalogue, query)), seed_(options.seed), from_files_(!query.files.empty()), space_(catalogue), waivers_(space_),
       today_(matrix::today()) {
   Availability availability(catalogue);
   availability.check_names(options.require);
@@ -55,7 +56,14 @@ Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& av
       item.planned.digest = digest(resolved);
       item.planned.execution = digest(resolved, false);
       if (const auto& lack = availability.lack(resolved.engine.name)) decide(Outcome::skipped, lack->reason);
+      constexpr double gib = 1024.0 * 1024 * 1024;
+      const auto needed = static_cast<double>(memory_needed(resolved)), there = static_cast<double>(availability.memory());
+      if (needed > there) {
+        decide(Outcome::skipped, fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib, there / gib));
+      }
     } catch (const std::exception& e) {
+      // A case of the user's own file that cannot be stated is the user's mistake, not the suite's.
+      if (from_files_) throw UsageError(fmt::format("{}: {}: {}", spec.declared_by, item.planned.id, e.what()));
       decide(Outcome::error, e.what());
     }
   }

@@ -45,6 +45,7 @@ class Plan {
   const catalogue::Catalogue& catalogue_;
   matrix::Selection selection_;
   std::optional<std::uint64_t> seed_;
+  bool from_files_{false};             ///< the user named case files: what is wrong in them is a usage error
   matrix::Space space_;
   matrix::Waivers waivers_;
   std::string today_;
