@@ -58,7 +58,7 @@ class WardenTest : public ::testing::Test {
   }
 
   /// Starts `/bin/sh -c script`; its standard output comes back through a pipe.
-  pid_t spawn(std::uint64_t id, const std::string& script, const json& environment = json::object(), std::uint64_t limit = 0) {
+  pid_t spawn(std::uint64_t id, const std::string& script, const json& environment = json::object(), bool marked = true) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     out_.reset(ends[0]);
@@ -67,8 +67,7 @@ class WardenTest : public ::testing::Test {
     request.id = id;
     request.argv = {"/bin/sh", "-c", script};
     request.environment = environment;
-    request.mark = run_ + "/0/" + std::to_string(id);
-    request.memory_limit = limit;
+    if (marked) request.mark = run_ + "/0/" + std::to_string(id);
     const int fds[] = {write_end.get(), STDERR_FILENO};
     channel_.send(to_json(request), fds);
     const json event = wait_for("spawned", id);
@@ -179,6 +178,33 @@ TEST_F(WardenTest, KillsOrphansThatWipedTheirEnvironment) {
   EXPECT_EQ(environment_of(other, mark_variable), "");
   EXPECT_TRUE(kill(1)["left"].empty());
   EXPECT_FALSE(process_is_alive(other));
+}
+
+TEST_F(WardenTest, KillsOrphansOfAnUnmarkedToolByTheirGroup) {
+  spawn(1, "(sh -c 'sleep 1000 & echo $!' &); sleep 1000", json::object(), false);
+  const pid_t other = std::stoi(read_line());
+  ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->parent == pid_; }));
+  EXPECT_TRUE(kill(1)["left"].empty());
+  EXPECT_FALSE(process_is_alive(other));
+}
+
+TEST_F(WardenTest, LimitsPrivateMemory) {
+  SpawnRequest request;
+  request.id = 9;
+  request.argv = {"/bin/sh", "-c", "ulimit -d"};
+  request.mark = run_ + "/0/9";
+  request.memory_limit = 64u << 20;
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  out_.reset(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  const int fds[] = {write_end.get(), STDERR_FILENO};
+  channel_.send(to_json(request), fds);
+#if defined(__SANITIZE_ADDRESS__)
+  EXPECT_EQ(read_line(), "unlimited");  // its shadow memory counts as private
+#else
+  EXPECT_EQ(read_line(), "65536");
+#endif
 }
 
 TEST_F(WardenTest, KillsStraysAfterTheirWorkerHasGone) {
