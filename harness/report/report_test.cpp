@@ -32,7 +32,7 @@ std::string contents(const fs::path& file) {
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 json checked(const fs::path& directory) {
-  const std::string command = "python3 " + shell_word(KVCTS_SOURCE_DIR "/harness/report/check_reports.py") + " " +
+  const std::string command = shell_word(KVCTS_SOURCE_DIR "/harness/python/python") + " " + shell_word(KVCTS_SOURCE_DIR "/harness/report/check_reports.py") + " " +
                               shell_word(directory.string()) + " " +
                               shell_word(KVCTS_SOURCE_DIR "/reports/schema/results.schema.json");
   std::FILE* pipe = ::popen(command.c_str(), "r");
