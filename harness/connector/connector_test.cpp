@@ -163,6 +163,15 @@ TEST(Finish, TakesHalfBytesAlongOnlyWhereTheyAreNobodysElse) {
   EXPECT_THROW(finish(shared), Refusal);
 }
 
+TEST(Reference, ScalesOfSeveralTokensAreOneValue) {
+  const layout::Scheme scaled{"fp8", layout::Dtype::e4m3fn, layout::ScaleSpec{layout::Dtype::e4m3fn, 16}, {}};
+  const std::string text = "L x K B N H C & L x scale K B H C N/4";
+  const auto p = plan(pair(text, text, scaled, scaled), "reference");
+  std::int64_t bytes = 0;
+  for (const auto& c : p.copies) bytes += c.bytes;
+  EXPECT_EQ(bytes, 2 * 2 * (9 * 2 * 16 + 3 * 2 * 1));  // layers, K and V: data of 9 tokens, scales of their 3 groups of 4
+}
+
 TEST(Reference, PackedValueCachesMoveAsTheyAre) {
   const layout::Scheme int4{"int4", layout::Dtype::int4, {}, {}};
   EXPECT_EQ(refusal(pair("L x K B H C N", "L x K B H C N", int4, int4)), "");

@@ -182,6 +182,12 @@ class GroupPlanner {
         const Place d = place(token, request.consumer_blocks, consumer_.block_size, "consumer");
         check_block(src, s.block, "producer");
         check_block(dst, d.block, "consumer");
+        // A plane may have a value for some slots only: one scale for 16 tokens.
+        if (dst.slots && !dst[Axis::slot].holds(d.slot)) continue;
+        if (src.slots && !src[Axis::slot].holds(s.slot)) {
+          throw Refusal("consumer wants " + words(*dst.plane) + " of slot " + std::to_string(d.slot) +
+                        ", which on the producer is slot " + std::to_string(s.slot) + " and has no value of its own there");
+        }
         emit(src_base + src[Axis::block].at(s.block) + (src.slots ? src[Axis::slot].at(s.slot) : 0),
              dst_base + dst[Axis::block].at(d.block) + (dst.slots ? dst[Axis::slot].at(d.slot) : 0));
       }
