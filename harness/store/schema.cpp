@@ -1,7 +1,7 @@
 #include "store/schema.hpp"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
+#define XXH_STATIC_LINKING_ONLY  // the state by value
 #include <xxhash.h>
 
 #include <cstring>

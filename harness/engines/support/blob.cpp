@@ -1,5 +1,6 @@
 #include "engines/support/blob.hpp"
 
+#define XXH_NO_INLINE_HINTS 1  // its forced inlining fails where the compiler optimises for debugging (-Og)
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
