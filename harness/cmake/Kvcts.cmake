@@ -14,6 +14,7 @@ if(KVCTS_SANITIZE)
   target_link_options(kvcts_flags INTERFACE -fsanitize=address,undefined)
   # GCC 12 warns falsely in <regex> when instrumented (GCC bug 105562).
   target_compile_options(kvcts_flags INTERFACE -Wno-maybe-uninitialized)
+  target_compile_definitions(kvcts_flags INTERFACE XXH_NO_INLINE_HINTS=1)  # xxhash.h demands inlining that -Og does not do
 endif()
 find_program(KVCTS_CCACHE ccache)
 if(KVCTS_CCACHE)
