@@ -141,7 +141,7 @@ class SelfTest:
             self.ctest("slow tests", "build", "-L", "slow", jobs=1)
             self.ctest("suites", "build", "-L", "suite", jobs=1)
         if self.build("asan", "build-asan", "kvcts_sanitized_tests"):
-            self.ctest("tests under ASan and UBSan (sampled: unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "suite|slow")
+            self.ctest("tests under ASan and UBSan (sampled: unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "suite|slow|python")
 
     def table(self) -> None:
         print("\nwhere the time went")
