@@ -242,8 +242,13 @@ TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
         if (!stat.dead() && process::environment_of(stat.pid, process::mark_variable).starts_with(mark)) found.push_back(stat.command);
       return found;
     };
-    for (int i = 0; i < 10'000 && !left().empty(); ++i) ::usleep(2000);
-    EXPECT_EQ(left(), std::vector<std::string>{}) << "round " << round;
+    // A warden that was just being asked still starts what it was asked for and then ends it: empty once is not gone.
+    int quiet = 0;
+    for (int i = 0; i < 10'000 && quiet < 150; ++i) {
+      quiet = left().empty() ? quiet + 1 : 0;
+      ::usleep(2000);
+    }
+    EXPECT_GE(quiet, 150) << "round " << round << ": still there: " << ::testing::PrintToString(left());
   }
 }
 
