@@ -198,7 +198,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
 Task<void> Lane::look_for_strays(Attempt& a) {
   std::vector<std::string> found = strays(a.last_pid);
   // One that is just ending, or one of the run's own of which the warden has not told us yet, is none.
-  for (int i = 0; i < 10 && !found.empty(); ++i) {
+  for (int i = 0; i < 140 && !found.empty(); ++i) {  // two seconds: on a crowded machine a fork takes its time to exec
     co_await sleep_ms(15);
     found = strays(a.last_pid);
   }
