@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,10 @@ bool eventually(const std::function<bool()>& condition) {
 class WardenTest : public ::testing::Test {
  protected:
   WardenTest() : run_(token()) {
+    rlimit core{};
+    ::getrlimit(RLIMIT_CORE, &core);
+    core.rlim_cur = core.rlim_max;  // so that it is seen when the warden does not forbid core files
+    ::setrlimit(RLIMIT_CORE, &core);
     WardenProcess warden = start_warden(std::string(KVCTS_BINARY_DIR) + "/bin/kvcts-warden", run_);
     pid_ = warden.pid;
     channel_ = Channel(std::move(warden.socket));

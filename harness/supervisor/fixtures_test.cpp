@@ -147,6 +147,18 @@ TEST(Fixtures, AFloodIsKeptAsItsLast64KiB) {
   EXPECT_NE(kept.find("earlier bytes are not kept"), std::string::npos);
 }
 
+TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
+  const NothingLeft nothing_left;
+  Options options = fixture_options();
+  options.kept_engines = 0;  // the fixture's worker has to go for the next case, but not before its time
+  ResolvedCase late = small_case("late", "fixture", 1, {{"fault", "late_write"}, {"delay_ms", "100"}});
+  late.settle_ms = 500;
+  const Outcomes outcomes = run({late, small_case("next")}, options);
+  EXPECT_EQ(outcomes.of("late").outcome, Outcome::fail) << outcomes.of("late").message;
+  EXPECT_EQ(outcomes.of("late").diagnosis.fault_class, "false-success");
+  EXPECT_EQ(outcomes.of("next").outcome, Outcome::pass);
+}
+
 TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
   const NothingLeft nothing_left;
   const std::string path = ::getenv("PATH");

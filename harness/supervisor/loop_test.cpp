@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "supervisor/child.hpp"
 #include "supervisor/task.hpp"
 
 namespace kvcts::supervisor {
@@ -101,6 +102,22 @@ TEST(Loop, HandlersMayRemoveEachOther) {
   loop.step(now_ns());
   EXPECT_EQ(calls, 1);
   for (const int fd : {a[0], a[1], b[0], b[1]}) ::close(fd);
+}
+
+TEST(Tail, KeepsTheEndAndCountsWhatIsMissing) {
+  Tail tail;
+  tail.append("abc", 3);
+  EXPECT_EQ(tail.text(), "abc");
+  std::string all = "abc";
+  for (int i = 0; i < 400; ++i) {
+    const std::string part(1000, static_cast<char>('a' + i % 26));
+    tail.append(part.data(), part.size());
+    all += part;
+  }
+  EXPECT_EQ(tail.text(), "(" + std::to_string(all.size() - Tail::capacity) + " earlier bytes are not kept)\n" +
+                             all.substr(all.size() - Tail::capacity));
+  tail.clear();
+  EXPECT_EQ(tail.text(), "");
 }
 
 }  // namespace
