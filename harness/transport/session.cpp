@@ -230,10 +230,13 @@ Status Session::poll(RequestId request) {
 
 Status Session::wait(RequestId request, const std::function<void(const Status&)>& seen) {
   Patience patience;
+  Status last;
   for (;;) {
     const Status status = poll(request);
     if (seen) seen(status);
     if (status.done) return status;
+    if (status.bytes != last.bytes || status.descriptors != last.descriptors) patience.reset();
+    last = status;
     patience.pause();
   }
 }

@@ -2,7 +2,6 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
+#include "transport/patience.hpp"
 #include "worker/worker.hpp"
 
 namespace {
@@ -48,24 +48,18 @@ void watch_crashes() {
 
 /// Waits for the next request; meanwhile a peer that needs this side's processor gets it.
 process::Message next_request(process::Channel& channel, worker::Worker& worker) {
-  for (int idle = 0;; ++idle) {
+  transport::Patience patience;
+  for (;;) {
     if (auto message = channel.pump()) return std::move(*message);
-    pollfd entry{channel.fd(), POLLIN, 0};
     if (!worker.needs_progress()) {
+      pollfd entry{channel.fd(), POLLIN, 0};
       ::poll(&entry, 1, -1);
       continue;
     }
-    if (worker.progress()) {
-      idle = 0;
-      continue;
-    }
-    // Quick while something may still come at once, then a few per cent of a processor.
-    if (idle < 64) {
-      ::sched_yield();
-      continue;
-    }
-    const timespec pause{0, 50'000};
-    ::ppoll(&entry, 1, &pause, nullptr);
+    bool worked = false;
+    for (int round = 0; round < 16; ++round) worked = worker.progress() || worked;
+    if (worked) patience.reset();
+    else patience.pause();
   }
 }
 
