@@ -24,7 +24,8 @@ constexpr const char* more_fds_key = "more_fds";
 
 std::uint32_t frame_length(const std::string& in) {
   std::uint32_t length = 0;
-  for (std::size_t i = 0; i < header_bytes; ++i) length |= static_cast<std::uint32_t>(static_cast<unsigned char>(in[i])) << (8 * i);
+  for (std::size_t i = 0; i < header_bytes; ++i)
+    length |= static_cast<std::uint32_t>(static_cast<unsigned char>(in[i])) << (8 * i);
   return length;
 }
 
@@ -34,8 +35,10 @@ bool too_deep(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
@@ -79,9 +82,7 @@ std::string_view name(FrameFault fault) {
   return names[static_cast<std::size_t>(fault)];
 }
 
-std::string dump(const nlohmann::json& body) {
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string dump(const nlohmann::json& body) { return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
 std::pair<UniqueFd, UniqueFd> socket_pair() {
   int ends[2];
@@ -105,8 +106,8 @@ void Channel::close() {
   pending_.reset();
 }
 
-/// Reads up to `wanted` bytes of the present frame, never beyond it: descriptors arrive with the first byte of their own frame. Returns
-/// false when nothing is there.
+/// Reads up to `wanted` bytes of the present frame, never beyond it: descriptors arrive with the first byte of their own
+/// frame. Returns false when nothing is there.
 bool Channel::read_some(std::size_t wanted) {
   const std::size_t had = in_.size();
   wanted = std::min(wanted, read_step);
@@ -141,7 +142,8 @@ bool Channel::read_some(std::size_t wanted) {
   }
   if (got == 0) {
     if (had == 0 && !pending_) throw FrameError(FrameFault::eof, "the peer closed the channel");
-    throw FrameError(FrameFault::truncated, "the peer closed the channel after " + std::to_string(had) + " bytes of a frame");
+    throw FrameError(FrameFault::truncated,
+                     "the peer closed the channel after " + std::to_string(had) + " bytes of a frame");
   }
   return true;
 }

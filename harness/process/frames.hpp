@@ -36,8 +36,8 @@ struct Message {
   std::vector<UniqueFd> fds;
 };
 
-/// One end of a SOCK_STREAM socketpair. The socket is made non-blocking; pump() and flush() never wait, receive() and send() wait at
-/// most as long as they are told. After a FrameError other than timeout the channel is of no further use.
+/// One end of a SOCK_STREAM socketpair. The socket is made non-blocking; pump() and flush() never wait, receive() and send()
+/// wait at most as long as they are told. After a FrameError other than timeout the channel is of no further use.
 class Channel {
  public:
   struct Options {

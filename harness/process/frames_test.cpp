@@ -32,9 +32,12 @@ struct Ends {
   void write_raw(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t written = ::write(raw, bytes.data(), bytes.size());
-      if (written < 0 && errno == EAGAIN) std::this_thread::yield();
-      else if (written < 0) return;  // the reader had enough
-      else bytes.remove_prefix(static_cast<std::size_t>(written));
+      if (written < 0 && errno == EAGAIN)
+        std::this_thread::yield();
+      else if (written < 0)
+        return;  // the reader had enough
+      else
+        bytes.remove_prefix(static_cast<std::size_t>(written));
     }
   }
   Channel a, b;

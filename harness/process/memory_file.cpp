@@ -21,8 +21,10 @@ UniqueFd create_memory_file(const std::string& name, std::size_t bytes) {
   }
   UniqueFd fd(::memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) fail("memory file '" + name + "': memfd_create");
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("memory file '" + name + "': " + std::to_string(bytes) + " bytes");
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) fail("memory file '" + name + "': seal");
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    fail("memory file '" + name + "': " + std::to_string(bytes) + " bytes");
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    fail("memory file '" + name + "': seal");
   return fd;
 }
 

@@ -10,21 +10,24 @@
 
 namespace kvcts::process {
 
-/// Creates a memory file of `bytes` bytes (zeros, allocated when touched), close-on-exec, sealed against shrinking and growing (and
-/// against further seals), so that no holder can make another's mapping fault. Throws std::system_error; bytes must be > 0.
+/// Creates a memory file of `bytes` bytes (zeros, allocated when touched), close-on-exec, sealed against shrinking and
+/// growing (and against further seals), so that no holder can make another's mapping fault. Throws std::system_error; bytes
+/// must be > 0.
 UniqueFd create_memory_file(const std::string& name, std::size_t bytes);
 
 /// Size of the file behind a descriptor. Throws std::system_error.
 std::size_t file_bytes(int fd);
 
-/// True if `fd` is a memory file sealed against shrinking and growing: what a process that maps another's file should insist on.
+/// True if `fd` is a memory file sealed against shrinking and growing: what a process that maps another's file should insist
+/// on.
 bool is_sealed(int fd);
 
 /// A shared mapping of a whole file, unmapped at the end of its life. Movable.
 class Mapping {
  public:
   Mapping() = default;
-  /// Maps `bytes` bytes of `fd` (0 = the whole file), readable, and writable if asked. The descriptor may be closed afterwards.
+  /// Maps `bytes` bytes of `fd` (0 = the whole file), readable, and writable if asked. The descriptor may be closed
+  /// afterwards.
   Mapping(int fd, std::size_t bytes, bool writable = true);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;

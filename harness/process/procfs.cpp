@@ -50,7 +50,8 @@ std::string read_text_file(const std::string& path) { return slurp(path).value_o
 std::optional<ProcessStat> read_stat(pid_t pid) {
   const auto text = slurp(path_of(pid, "stat"));
   if (!text) return std::nullopt;
-  // pid (command, which may contain anything) state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime ...
+  // pid (command, which may contain anything) state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime
+  // stime ...
   const std::size_t open = text->find('('), close = text->rfind(')');
   if (open == std::string::npos || close == std::string::npos || close + 2 >= text->size()) return std::nullopt;
   ProcessStat stat;

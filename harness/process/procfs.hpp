@@ -17,9 +17,9 @@ inline constexpr std::string_view mark_variable = "KVCTS_WORKER";
 /// One line of /proc/PID/stat.
 struct ProcessStat {
   pid_t pid{0}, parent{0}, group{0}, session{0};
-  char state{'?'};              ///< R S D T t Z X ...
-  std::uint64_t cpu_ticks{0};   ///< user + system, in clock ticks
-  std::uint64_t start_ticks{0}; ///< since boot; tells a pid from its reuse
+  char state{'?'};               ///< R S D T t Z X ...
+  std::uint64_t cpu_ticks{0};    ///< user + system, in clock ticks
+  std::uint64_t start_ticks{0};  ///< since boot; tells a pid from its reuse
   std::string command;
   bool dead() const { return state == 'Z' || state == 'X'; }
 };

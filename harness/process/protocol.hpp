@@ -1,3 +1,4 @@
+// clang-format off
 // How the processes of a run talk. One contract, here.
 //
 //   supervisor -- owns matrix, store and clock; drives each case phase by phase; runs no code under test
@@ -25,9 +26,10 @@
 //   compare  {key, pass, events:[...], moved, planned, transferred: bool, state: bool}  phases read back, compare, diagnose
 //            transferred false: the case ended before any byte may move (refusal, exception): the destination must be untouched.
 //            Leave moved/planned out when they are not known. `outcome` in the reply speaks of bytes and counts only.
-//            -> ok {wrong_bytes, first_wrong:[WrongByte], checked_bytes, expected_bytes, source_changed, state: "complete|partial|
-//                   untouched|other", diagnosis:{...}, outcome, class, message, ns:{compare, diagnose}, output:{...reader...}}
-//            events: what workers replied or raised, in order (the diagnoser sees them; never the case's expected outcome).
+//            -> ok {wrong_bytes, first_wrong:[WrongByte], checked_bytes, expected_bytes, source_changed, state: "all 2552
+//                   bytes had arrived", diagnosis:{...}, outcome, class, message, ns:{compare, diagnose}}
+//            state true: say how much had arrived (hung, crashed). events: what workers replied or raised, in order, last how the
+//            case ended if not well: {phase, role, refused|raised|hang|crash: {...}}. Never the case's expected outcome.
 //   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   bytes after the last compare?
 //   close    {key}                                         -> ok {}
 //
@@ -47,6 +49,7 @@
 //
 // Status page: one memfd a worker (status.hpp), written by the worker, read by the supervisor at any time: phase and when it was
 // entered, the key, progress done/total, a note. Deadlines are measured from it and enforced from outside.
+// clang-format on
 #pragma once
 
 #include <cstdint>

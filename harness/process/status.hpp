@@ -12,8 +12,8 @@ namespace kvcts::process {
 struct StatusPage {
   static constexpr std::uint64_t magic_value = 0x6b766374732d7374;  // "kvcts-st"
   std::uint64_t magic{magic_value};
-  std::atomic<std::uint64_t> key{0};            ///< case
-  std::atomic<std::uint32_t> phase{0};          ///< kvcts::Phase
+  std::atomic<std::uint64_t> key{0};    ///< case
+  std::atomic<std::uint32_t> phase{0};  ///< kvcts::Phase
   std::atomic<std::uint32_t> sequence{0};
   std::atomic<std::int64_t> phase_since_ns{0};  ///< CLOCK_MONOTONIC
   std::atomic<std::uint64_t> done{0};           ///< progress: bytes, descriptors or tokens, see note

@@ -37,10 +37,10 @@ struct Child {
 
 struct Kill {
   std::uint64_t id{0};
-  std::vector<pid_t> roots;      ///< with all that descends from them
-  std::string mark;              ///< with all that carries it
-  std::set<pid_t> killed;        ///< alive or not reaped here: their children go, too
-  std::set<pid_t> ended;         ///< reaped
+  std::vector<pid_t> roots;  ///< with all that descends from them
+  std::string mark;          ///< with all that carries it
+  std::set<pid_t> killed;    ///< alive or not reaped here: their children go, too
+  std::set<pid_t> ended;     ///< reaped
   std::int64_t since_ns{0};
   int clean_scans{0};
 };
@@ -146,7 +146,8 @@ class Warden {
     ::poll(entries, 2, kills_.empty() ? -1 : scan_interval_ms);
     if (entries[1].revents != 0) {
       signalfd_siginfo info[16];
-      while (::read(signals_.get(), info, sizeof(info)) > 0) {}
+      while (::read(signals_.get(), info, sizeof(info)) > 0) {
+      }
       reap();
     }
     if (!kills_.empty()) {
@@ -164,7 +165,8 @@ class Warden {
       kill.id = request.body.value("id", std::uint64_t{0});
       kill.since_ns = now_ns();
       if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
-        // The number of one that was reaped may be another process' by now; its children are found by mark and as our own orphans.
+        // The number of one that was reaped may be another process' by now; its children are found by mark and as our own
+        // orphans.
         if (children_.contains(known->second.first)) kill.roots.push_back(known->second.first);
         kill.mark = known->second.second;
       }
@@ -252,7 +254,8 @@ class Warden {
       const bool started_here = children_.count(stat.pid) != 0;
       if (started_here && children_[stat.pid].mark != kill.mark && kill.mark.back() != '/') continue;
       const std::string mark = environment_of(stat.pid, mark_variable);
-      const bool orphan = stat.parent == self_ && !started_here && mark.empty();  // wiped its environment, but cannot hide from us
+      const bool orphan =
+          stat.parent == self_ && !started_here && mark.empty();  // wiped its environment, but cannot hide from us
       if (orphan || mark_matches(mark, kill.mark)) roots.push_back(stat.pid);
     }
     std::vector<ProcessStat> found = descendants(all, roots);
@@ -310,11 +313,13 @@ class Warden {
         ::kill(stat.pid, SIGKILL);
         kill.killed.insert(stat.pid);
       }
-      while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
+      while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
       kill.clean_scans = alive.empty() ? kill.clean_scans + 1 : 0;
       if (kill.clean_scans < 2) ::poll(nullptr, 0, scan_interval_ms);
     }
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
   }
 
   Channel channel_;
@@ -322,7 +327,8 @@ class Warden {
   pid_t self_;
   UniqueFd signals_;
   std::map<pid_t, Child> children_;
-  std::map<std::uint64_t, std::pair<pid_t, std::string>> spawned_;  ///< id -> pid, mark; also of the dead, until they are killed
+  std::map<std::uint64_t, std::pair<pid_t, std::string>>
+      spawned_;  ///< id -> pid, mark; also of the dead, until they are killed
   std::vector<Kill> kills_;
 };
 

@@ -1,14 +1,14 @@
 // The warden: parent of every process of a run, and the one who makes sure that none outlives it.
 //
-// Guarantee: when kill() of a worker is answered with nothing left, then neither the worker, nor anything in its process group or
-// session, nor anything that descends from it by /proc's chains of parents, nor anything started with its mark in the environment
-// (double fork, setsid) is alive. When the supervisor's socket closes, the same is done for the whole run. Linux only: the warden is
-// a child subreaper (prctl(2)), so orphans of the run become its children; children that it did not start and that name no other
-// worker are strays, whatever they did to their environment.
+// Guarantee: when kill() of a worker is answered with nothing left, then neither the worker, nor anything in its process
+// group or session, nor anything that descends from it by /proc's chains of parents, nor anything started with its mark in
+// the environment (double fork, setsid) is alive. When the supervisor's socket closes, the same is done for the whole run.
+// Linux only: the warden is a child subreaper (prctl(2)), so orphans of the run become its children; children that it did
+// not start and that name no other worker are strays, whatever they did to their environment.
 //
 // Channel (frames.hpp). Requests:
-//   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds   fds become 1, 2, 3, ... of the child; 0 is /dev/null
-//   {op:"kill", id}                       the process tree of that spawn, and whatever carries its mark
+//   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds   fds become 1, 2, 3, ... of the child; 0 is
+//   /dev/null {op:"kill", id}                       the process tree of that spawn, and whatever carries its mark
 // Events (any order, any time):
 //   {event:"spawned", id, pid}   {event:"spawn-failed", id, text}
 //   {event:"exit", id, pid, status (as wait(2) gives it), max_rss (bytes), cpu_us}
@@ -27,8 +27,8 @@
 
 namespace kvcts::process {
 
-/// Serves one supervisor on `socket` until it closes; then ends every process of the run and returns. `run` is the first part of all
-/// marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that forks).
+/// Serves one supervisor on `socket` until it closes; then ends every process of the run and returns. `run` is the first
+/// part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that forks).
 void run_warden(UniqueFd socket, const std::string& run);
 
 /// Starts the warden program in a session of its own (so that Ctrl-C reaches the supervisor only). Throws std::system_error.

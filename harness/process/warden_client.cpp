@@ -14,8 +14,9 @@ extern char** environ;  // NOLINT
 namespace kvcts::process {
 
 nlohmann::json to_json(const SpawnRequest& request) {
-  return {{"op", "spawn"},           {"id", request.id},     {"argv", request.argv},
-          {"env", request.environment}, {"mark", request.mark}, {"memory_limit", request.memory_limit}};
+  return {{"op", "spawn"},        {"id", request.id},
+          {"argv", request.argv}, {"env", request.environment},
+          {"mark", request.mark}, {"memory_limit", request.memory_limit}};
 }
 
 std::string program_folder() {

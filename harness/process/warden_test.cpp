@@ -131,7 +131,8 @@ TEST_F(WardenTest, SaysWhatCannotBeStarted) {
 }
 
 TEST_F(WardenTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
-  const pid_t pid = spawn(1, "echo $A-$KVCTS_WORKER; ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -c; sleep 1000", {{"A", "b c"}});
+  const pid_t pid =
+      spawn(1, "echo $A-$KVCTS_WORKER; ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -c; sleep 1000", {{"A", "b c"}});
   EXPECT_EQ(read_line(), "b c-" + run_ + "/0/1");
   const std::string fds = read_line();
   EXPECT_TRUE(fds == "0 1 2 3 " || fds == "0 1 2 3 4 ") << fds;  // ls has its own for the folder

@@ -82,7 +82,8 @@ Task<Ended> Lane::execute(Attempt& a) {
     ended = co_await ask_workers(a, Phase::transfer, requests, replies);
     if (ended.kind != Kind::completed) co_return ended;
     a.moved = replies[0].value("moved", std::int64_t{0});
-    if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) a.result.facts["engine_path"] = *path;
+    if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty())
+      a.result.facts["engine_path"] = *path;
     {
       const std::int64_t total = now_ns() - a.since_ns;
       const json times = replies[0].value("ns", json::object());
@@ -138,7 +139,6 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
                   {"planned", a.planned},
                   {"moved", a.moved},
                   {"transferred", a.transferred && ended.kind != Kind::hung && ended.kind != Kind::crashed},
-                  {"may_differ", ended.kind != Kind::completed},
                   {"state", ended.kind == Kind::hung || ended.kind == Kind::crashed}};
   checker_->request(std::move(request));
   a.compared = co_await checker_reply(&a.resolved);

@@ -126,9 +126,10 @@ void Child::on_channel(std::uint32_t events) {
       auto message = channel_.pump();
       if (!message) break;
       const auto sequence = message->body.find("seq");
-      if (sequence == message->body.end() || !sequence->is_number_unsigned() || sequence->get<std::uint64_t>() != answered_ + 1 ||
-          answered_ == sent_)
-        throw FrameError(FrameFault::malformed, "a reply that nobody asked for: " + process::dump(message->body).substr(0, 200));
+      if (sequence == message->body.end() || !sequence->is_number_unsigned() ||
+          sequence->get<std::uint64_t>() != answered_ + 1 || answered_ == sent_)
+        throw FrameError(FrameFault::malformed,
+                         "a reply that nobody asked for: " + process::dump(message->body).substr(0, 200));
       ++answered_;
       inbox_.push_back(std::move(*message));
       wake_.notify();
@@ -155,8 +156,10 @@ bool Child::on_stream(UniqueFd& fd, Loop::Watch& watch, Tail& tail) {
 
 void Child::drain() {
   // Bounded: a stray may still be writing.
-  for (int i = 0; i < 64 && out_ && on_stream(out_, out_watch_, out_tail_); ++i) {}
-  for (int i = 0; i < 64 && err_ && on_stream(err_, err_watch_, err_tail_); ++i) {}
+  for (int i = 0; i < 64 && out_ && on_stream(out_, out_watch_, out_tail_); ++i) {
+  }
+  for (int i = 0; i < 64 && err_ && on_stream(err_, err_watch_, err_tail_); ++i) {
+  }
 }
 
 void Child::kill() { link_.send({{"op", "kill"}, {"id", id_}}); }
@@ -168,7 +171,8 @@ void Child::on_event(const json& event) {
   } else if (kind == "spawn-failed") {
     failed_ = event.value("text", "");
   } else if (kind == "exit") {
-    ending_ = Ending{event.at("status").get<int>(), event.value("max_rss", std::int64_t{0}), event.value("cpu_us", std::int64_t{0})};
+    ending_ = Ending{event.at("status").get<int>(), event.value("max_rss", std::int64_t{0}),
+                     event.value("cpu_us", std::int64_t{0})};
     // A reply may be in the socket still: take it before the end is noticed.
     if (channel_watch_ != 0) on_channel(EPOLLIN);
   } else if (kind == "killed") {
@@ -178,7 +182,8 @@ void Child::on_event(const json& event) {
   wake_.notify();
 }
 
-Link::Link(Loop& loop, std::string program, std::string run) : loop_(loop), program_(std::move(program)), run_(std::move(run)) {
+Link::Link(Loop& loop, std::string program, std::string run)
+    : loop_(loop), program_(std::move(program)), run_(std::move(run)) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, its orphans come to us
   start();
 }
@@ -254,7 +259,8 @@ void Link::restart() {
       ::kill(stat.pid, SIGKILL);
       any = true;
     }
-    while (::waitpid(warden_.pid, nullptr, WNOHANG) > 0) {}
+    while (::waitpid(warden_.pid, nullptr, WNOHANG) > 0) {
+    }
     if (!any) break;
     ::usleep(4000);
   }

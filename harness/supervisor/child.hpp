@@ -37,7 +37,7 @@ class Tail {
 class Link;
 
 struct Ending {
-  int status{0};               ///< as wait(2) gives it
+  int status{0};  ///< as wait(2) gives it
   std::int64_t max_rss{0};
   std::int64_t cpu_us{0};
 };
@@ -49,8 +49,8 @@ struct Killed {
   std::int64_t ms{0};
 };
 
-/// One process: a checker, a worker or a tool. Wakes its lane whenever something happens. Destroying it forgets it (without killing:
-/// kill first).
+/// One process: a checker, a worker or a tool. Wakes its lane whenever something happens. Destroying it forgets it (without
+/// killing: kill first).
 class Child {
  public:
   struct Spec {
@@ -58,11 +58,11 @@ class Child {
     nlohmann::json environment = nlohmann::json::object();
     std::string mark;
     std::uint64_t memory_limit{0};
-    bool channel{true};        ///< a socket on descriptor 3
-    bool status_page{false};   ///< a status page on descriptor 4
-    bool accept_fds{false};    ///< descriptors may come back (the checker's)
+    bool channel{true};       ///< a socket on descriptor 3
+    bool status_page{false};  ///< a status page on descriptor 4
+    bool accept_fds{false};   ///< descriptors may come back (the checker's)
     std::uint32_t max_frame_bytes{process::max_frame};
-    std::string name;          ///< for people: "lane0/worker7"
+    std::string name;  ///< for people: "lane0/worker7"
   };
   Child(Loop& loop, Link& link, Signal& wake, const Spec& spec);
   ~Child();

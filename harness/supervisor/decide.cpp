@@ -60,14 +60,16 @@ std::string data_words(const json& compared) {
 }
 
 std::string where_words(const Ended& ended) {
-  return "in " + std::string(name(ended.phase)) + (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")");
+  return "in " + std::string(name(ended.phase)) +
+         (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")");
 }
 
 }  // namespace
 
 json event_of(const Ended& ended) {
   switch (ended.kind) {
-    case Kind::completed: return nullptr;
+    case Kind::completed:
+      return nullptr;
     case Kind::refused:
       return {{"phase", name(ended.phase)}, {"role", ended.role}, {"refused", {{"text", ended.text}, {"at", ended.at}}}};
     case Kind::raised:
@@ -77,10 +79,15 @@ json event_of(const Ended& ended) {
     case Kind::hung:
       return {{"phase", name(ended.phase)},
               {"role", ended.role},
-              {"hang", {{"kind", ended.hang ? std::string(name(*ended.hang)) : ""}, {"progress", ended.progress}, {"note", ended.note}}}};
+              {"hang",
+               {{"kind", ended.hang ? std::string(name(*ended.hang)) : ""},
+                {"progress", ended.progress},
+                {"note", ended.note}}}};
     case Kind::crashed:
-      return {{"phase", name(ended.phase)}, {"role", ended.role}, {"crash", {{"signal", ended.signal}, {"note", ended.note}}}};
-    default: return {{"phase", name(ended.phase)}, {"error", {{"text", ended.text}}}};
+      return {
+          {"phase", name(ended.phase)}, {"role", ended.role}, {"crash", {{"signal", ended.signal}, {"note", ended.note}}}};
+    default:
+      return {{"phase", name(ended.phase)}, {"error", {{"text", ended.text}}}};
   }
 }
 
@@ -112,7 +119,8 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
       }
       result.outcome = Outcome::fail;
       result.diagnosis = found;
-      result.message = sentence_join("refused " + where + " (" + ended.text + ") after bytes had moved", compared.value("message", ""));
+      result.message =
+          sentence_join("refused " + where + " (" + ended.text + ") after bytes had moved", compared.value("message", ""));
       break;
     }
     case Kind::raised: {
@@ -131,8 +139,9 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
       break;
     }
     case Kind::hung: {
-      if (looked) result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
-                  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+      if (looked)
+        result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
+        result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
       result.outcome = Outcome::hang;
       result.hang = ended.hang;
       // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
@@ -144,17 +153,19 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
       if (!ended.progress.empty()) words += ", " + ended.progress;
       if (!ended.text.empty()) words += ", " + ended.text;
       if (!ended.note.empty()) words += "; " + ended.note;
-      if (!reading) words = sentence_join(words, looked && data_words(compared).starts_with("all ")
-                                                     ? data_words(compared) + ", the completion never did"
-                                                     : data_words(compared));
+      if (!reading)
+        words = sentence_join(words, looked && data_words(compared).starts_with("all ")
+                                         ? data_words(compared) + ", the completion never did"
+                                         : data_words(compared));
       if (reading && found.exact) words = sentence_join(words, found.text);
       if (result.diagnosis.text.empty()) result.diagnosis.text = words;
       result.message = words;
       break;
     }
     case Kind::crashed: {
-      if (looked) result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
-                  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+      if (looked)
+        result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
+        result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
       result.outcome = Outcome::crash;
       result.signal = ended.signal;
       std::string words = ended.signal + " " + where;
@@ -179,9 +190,11 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
 
 void decide_late_write(const json& rechecked, CaseResult& result) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
-  const std::string words = (late > 0 ? std::to_string(late) + " bytes changed after completion" : "bytes changed after completion");
+  const std::string words =
+      (late > 0 ? std::to_string(late) + " bytes changed after completion" : "bytes changed after completion");
   const std::string detail = rechecked.value("message", "");
-  if (result.outcome != Outcome::pass && result.outcome != Outcome::refused) {  // already wrong: a further fact, not the cause
+  if (result.outcome != Outcome::pass &&
+      result.outcome != Outcome::refused) {  // already wrong: a further fact, not the cause
     result.message = sentence_join(result.message, words);
     return;
   }

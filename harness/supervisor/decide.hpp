@@ -13,24 +13,24 @@ namespace kvcts::supervisor {
 struct Ended {
   enum class Kind { completed, refused, raised, hung, crashed, skipped, error };
   Kind kind{Kind::completed};
-  Phase phase{Phase::transfer};   ///< where
-  std::string role;               ///< which worker: "producer", "consumer", "both", "checker"
-  std::string type;               ///< raised: "ValueError"
-  std::string text;               ///< the other side's words
-  std::string at;                 ///< where they say it was
-  std::string signal;             ///< crashed: "SIGSEGV", "exit 0", "protocol", "memory limit", "left a process behind"
+  Phase phase{Phase::transfer};  ///< where
+  std::string role;              ///< which worker: "producer", "consumer", "both", "checker"
+  std::string type;              ///< raised: "ValueError"
+  std::string text;              ///< the other side's words
+  std::string at;                ///< where they say it was
+  std::string signal;            ///< crashed: "SIGSEGV", "exit 0", "protocol", "memory limit", "left a process behind"
   std::optional<HangKind> hang;
-  std::string progress;           ///< "3 of 4,294,967,192"
-  std::string note;               ///< of the status page
-  std::int64_t after_ms{0};       ///< hung: since the phase was entered
+  std::string progress;      ///< "3 of 4,294,967,192"
+  std::string note;          ///< of the status page
+  std::int64_t after_ms{0};  ///< hung: since the phase was entered
   std::int64_t deadline_ms{0};
 };
 
 /// As the diagnoser sees it ("events" of the checker's compare request); null for a completed case.
 nlohmann::json event_of(const Ended& ended);
 
-/// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: the checker's reply to compare; null = there is
-/// none (and then nothing is said about the data).
+/// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: the checker's reply to compare; null
+/// = there is none (and then nothing is said about the data).
 void decide(const Ended& ended, const nlohmann::json& compared, CaseResult& result);
 
 /// The case's memory changed after its result was known.

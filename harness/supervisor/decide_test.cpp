@@ -16,8 +16,11 @@ json compared(const std::string& outcome, std::int64_t wrong, const std::string&
           {"expected_bytes", 600},
           {"state", wrong == 0 ? "no byte had arrived" : "100 of 600 bytes had arrived"},
           {"message", wrong == 0 ? "" : std::to_string(wrong) + " wrong bytes"},
-          {"first_wrong", json::array({{{"region", "consumer/g0/r0/kv"}, {"offset", 7}, {"expected", "01"}, {"observed", "02"}, {"where", "K"}}})},
-          {"diagnosis", {{"class", fault_class}, {"exact", exact}, {"text", "told"}, {"what_to_do", "look"}, {"others", json::array()}}}};
+          {"first_wrong",
+           json::array(
+               {{{"region", "consumer/g0/r0/kv"}, {"offset", 7}, {"expected", "01"}, {"observed", "02"}, {"where", "K"}}})},
+          {"diagnosis",
+           {{"class", fault_class}, {"exact", exact}, {"text", "told"}, {"what_to_do", "look"}, {"others", json::array()}}}};
 }
 
 CaseResult result_of(const Ended& ended, const json& reply) {

@@ -67,11 +67,14 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
     ended.signal = "exit " + std::to_string(WEXITSTATUS(end->status));
     ended.text = "the worker ended by itself in the middle of a case";
   }
-  const bool from_outside = end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
+  const bool from_outside =
+      end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
   co_await kill_workers();
-  // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens again.
+  // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens
+  // again.
   if (from_outside && a.number < attempts_allowed) throw Lost{"a worker was ended by SIGKILL from outside"};
-  if (from_outside) ended.text = "ended from outside (a person, or the kernel for want of memory), " + std::to_string(a.number) + " times";
+  if (from_outside)
+    ended.text = "ended from outside (a person, or the kernel for want of memory), " + std::to_string(a.number) + " times";
   co_return ended;
 }
 
@@ -187,7 +190,8 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
     const std::string mark = process::environment_of(id, process::mark_variable);
     bool ours = false;
     for (const auto& child : workers_->children)
-      ours = ours || mark == child->mark() || stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid();
+      ours = ours || mark == child->mark() || stat->parent == child->pid() || stat->session == child->pid() ||
+             stat->group == child->pid();
     ours = ours || (mark.empty() && stat->parent == run_.link.warden_pid());
     if (!ours || process::thread_group_of(id) != id) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");

@@ -10,8 +10,8 @@
 
 namespace kvcts::supervisor {
 
-/// State, wait channel, kernel stack and system call of a process and its threads, from /proc; each with the reason where it cannot be
-/// read.
+/// State, wait channel, kernel stack and system call of a process and its threads, from /proc; each with the reason where it
+/// cannot be read.
 std::string proc_text(pid_t pid);
 /// The status page in words.
 std::string status_text(const process::StatusView& status, std::int64_t now_ns);
@@ -21,8 +21,8 @@ std::string progress_text(const process::StatusView& status);
 void add_evidence(CaseResult& result, const std::string& kind, const std::string& text);
 /// First folder of PATH with such a program; "" = none.
 std::string find_program(const std::string& name);
-/// Nanoseconds for which the threads of a process wanted a CPU, whether they had one or waited for it: a spinning process counts as
-/// busy on a crowded machine, too. 0 if gone.
+/// Nanoseconds for which the threads of a process wanted a CPU, whether they had one or waited for it: a spinning process
+/// counts as busy on a crowded machine, too. 0 if gone.
 std::int64_t busy_ns(pid_t pid);
 
 }  // namespace kvcts::supervisor

@@ -1,4 +1,5 @@
-// The watchdog, shown to work: engine "fixture" misbehaves in every way we know, each gets its exact outcome, and the rest goes on.
+// The watchdog, shown to work: engine "fixture" misbehaves in every way we know, each gets its exact outcome, and the rest
+// goes on.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -43,11 +44,17 @@ std::vector<Row> rows() {
       {"read-register", fault("sleep_in_read", "register"), Outcome::hang, Phase::registration, "stalled", "(producer)"},
       {"read-open", fault("sleep_in_read", "open"), Outcome::hang, Phase::registration, "stalled", "(producer)"},
       {"read-connect", fault("sleep_in_read", "connect"), Outcome::hang, Phase::registration, "stalled", "(producer)"},
-      {"never", fault("never_complete"), Outcome::hang, Phase::complete, "stalled", "bytes had arrived, the completion never did"},
+      {"never", fault("never_complete"), Outcome::hang, Phase::complete, "stalled",
+       "bytes had arrived, the completion never did"},
       {"sigterm", fault("ignore_sigterm"), Outcome::hang, Phase::transfer, "stalled", ""},
       {"escape-hang", fault("fork_escape_and_hang"), Outcome::hang, Phase::transfer, "stalled", ""},
       {"sigstop", fault("sigstop"), Outcome::hang, Phase::transfer, "stalled", "stopped"},
-      {"flood-endless", {{"fault", "flood_stdout"}, {"bytes", "0"}, {"side", "producer"}}, Outcome::hang, Phase::transfer, "", ""},
+      {"flood-endless",
+       {{"fault", "flood_stdout"}, {"bytes", "0"}, {"side", "producer"}},
+       Outcome::hang,
+       Phase::transfer,
+       "",
+       ""},
       {"flood", fault("flood_stdout"), Outcome::pass, std::nullopt, "", ""},
       {"escape", fault("fork_escape"), Outcome::fail, Phase::complete, "crash", "left a process behind"},
       {"escape-both", fault("fork_escape"), Outcome::fail, Phase::complete, "crash", "left a process behind", 1},
@@ -60,7 +67,11 @@ std::vector<Row> rows() {
       {"bus", fault("bus"), Outcome::crash, Phase::transfer, "SIGBUS", ""},
       {"exit0", fault("exit0"), Outcome::crash, Phase::transfer, "exit 0", ""},
       {"garbage", fault("garbage"), Outcome::crash, Phase::transfer, "protocol", ""},
-      {"late", {{"fault", "late_write"}, {"side", "producer"}, {"delay_ms", "60"}}, Outcome::fail, Phase::complete, "false-success",
+      {"late",
+       {{"fault", "late_write"}, {"side", "producer"}, {"delay_ms", "60"}},
+       Outcome::fail,
+       Phase::complete,
+       "false-success",
        " bytes changed after completion"},
       {"refuse", fault("refuse"), Outcome::refused, Phase::transfer, "", "refused on purpose"},
       {"refuse-midway", fault("refuse", "midway"), Outcome::fail, Phase::transfer, "", "after bytes had moved"},
@@ -138,7 +149,8 @@ TEST(Fixtures, EachGetsItsExactOutcomeAndTheRestGoesOn) {
 
 TEST(Fixtures, AFloodIsKeptAsItsLast64KiB) {
   const NothingLeft nothing_left;
-  const Outcomes outcomes = run({small_case("flood", "fixture", 1, {{"fault", "flood_stdout"}, {"bytes", "0"}})}, fixture_options());
+  const Outcomes outcomes =
+      run({small_case("flood", "fixture", 1, {{"fault", "flood_stdout"}, {"bytes", "0"}})}, fixture_options());
   const std::string kept = evidence(outcomes.of("flood"), "stdout");
   EXPECT_EQ(outcomes.of("flood").outcome, Outcome::hang);
   EXPECT_GT(kept.size(), 60u * 1024);
@@ -171,7 +183,8 @@ TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
 
 TEST(Fixtures, TracingThatIsRefusedIsSaidWithItsReason) {
   const NothingLeft nothing_left;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("kvcts-tools-" + std::to_string(::getpid()));
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("kvcts-tools-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   for (const std::string tool : {"eu-stack", "gdb"}) {
     std::ofstream(folder / tool) << "#!/bin/sh\necho " << tool << ": ptrace: Operation not permitted >&2; exit 1\n";
@@ -223,7 +236,8 @@ TEST(Fixtures, AnInterruptInTheMiddleOfAHang) {
   handlers.on_tick = [&](const std::vector<Running>& running) {
     if (!running.empty() && running[0].phase == Phase::transfer) ::raise(SIGTERM);
   };
-  const Outcomes outcomes = run({small_case("hang", "fixture", 2, {{"fault", "fork_escape_and_hang"}}), small_case("next")}, options, handlers);
+  const Outcomes outcomes =
+      run({small_case("hang", "fixture", 2, {{"fault", "fork_escape_and_hang"}}), small_case("next")}, options, handlers);
   EXPECT_TRUE(outcomes.summary.interrupted);
   EXPECT_EQ(outcomes.of("hang").outcome, Outcome::not_run);
   EXPECT_EQ(outcomes.of("next").outcome, Outcome::not_run);
@@ -236,7 +250,8 @@ TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
     const pid_t supervisor = ::fork();
     if (supervisor == 0) {
       std::vector<ResolvedCase> cases;
-      for (int i = 0; i < 40; ++i) cases.push_back(small_case("g" + std::to_string(i), i % 2 == 0 ? "shm" : "memcpy", i % 2 == 0 ? 2 : 1));
+      for (int i = 0; i < 40; ++i)
+        cases.push_back(small_case("g" + std::to_string(i), i % 2 == 0 ? "shm" : "memcpy", i % 2 == 0 ? 2 : 1));
       cases.push_back(small_case("hang", "fixture", 2, {{"fault", "fork_escape_and_hang"}}));
       Options options = test_options(KVCTS_BINARY_DIR);
       options.jobs = 2;
@@ -251,7 +266,8 @@ TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
     const auto left = [&] {
       std::vector<std::string> found;
       for (const process::ProcessStat& stat : process::all_processes())
-        if (!stat.dead() && process::environment_of(stat.pid, process::mark_variable).starts_with(mark)) found.push_back(stat.command);
+        if (!stat.dead() && process::environment_of(stat.pid, process::mark_variable).starts_with(mark))
+          found.push_back(stat.command);
       return found;
     };
     // A warden that was just being asked still starts what it was asked for and then ends it: empty once is not gone.

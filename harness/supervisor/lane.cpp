@@ -142,8 +142,10 @@ Task<void> Lane::run_job(Again job) {
     lose_checker(*lost);
   } else {
     co_await kill_workers();
-    if (checker_ && (checker_->ended() || own_fault)) lose_checker(*lost);
-    else if (checker_) co_await drain_checker(a.key);
+    if (checker_ && (checker_->ended() || own_fault))
+      lose_checker(*lost);
+    else if (checker_)
+      co_await drain_checker(a.key);
   }
   if (a.number < attempts_allowed) {
     again_.push_back({a.job, a.number + 1, a.lost});
@@ -243,8 +245,8 @@ Task<void> Lane::attempt_case(Attempt& a) {
     if (result.outcome == Outcome::fail)
       for (const auto& child : workers_->children) add_output(a, *child);
     watched_bytes_ += a.memory_bytes;
-    watched_.push_back({a.job, a.key, std::move(result), a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number, a.lost,
-                        workers_->id});
+    watched_.push_back({a.job, a.key, std::move(result), a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number,
+                        a.lost, workers_->id});
   } else {
     json close = {{"op", "close"}, {"key", a.key}};
     checker_->request(std::move(close));

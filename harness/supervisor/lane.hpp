@@ -18,7 +18,13 @@ namespace kvcts::supervisor {
 /// What the lanes of a run share.
 struct Run {
   Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& warden, std::string folder)
-      : jobs(all), options(how), handlers(to), loop(events), link(warden), programs(std::move(folder)), finished(all.count, false) {}
+      : jobs(all),
+        options(how),
+        handlers(to),
+        loop(events),
+        link(warden),
+        programs(std::move(folder)),
+        finished(all.count, false) {}
 
   const Jobs& jobs;
   const Options& options;
@@ -50,7 +56,8 @@ struct Run {
 /// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
 inline constexpr int attempts_allowed = 5;
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), workers.cpp, endings.cpp (hangs, crashes, evidence), watched.cpp (checker).
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), workers.cpp, endings.cpp (hangs, crashes, evidence), watched.cpp
+/// (checker).
 class Lane {
  public:
   Lane(Run& run, int number);
@@ -72,8 +79,8 @@ class Lane {
     std::string why;
   };
 
-  /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not start new ones,
-  /// and a write that comes late still comes.
+  /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not start new
+  /// ones, and a write that comes late still comes.
   struct Workers {
     std::uint64_t id{0};
     std::string signature;
@@ -81,15 +88,15 @@ class Lane {
     std::vector<nlohmann::json> engines;           ///< their hello replies
     std::int64_t ran{0};
     std::string ran_before;
-    std::vector<std::uint64_t> to_forget;          ///< keys whose mappings they still hold
+    std::vector<std::uint64_t> to_forget;  ///< keys whose mappings they still hold
     bool over_limit{false};
   };
 
   /// A case that has to run again through no fault of its own, and how often that was so already.
   struct Again {
     std::size_t job;
-    int number{1};     ///< attempts that it was itself part of
-    int lost{0};       ///< times that it was lost after its end, while its memory was watched
+    int number{1};  ///< attempts that it was itself part of
+    int lost{0};    ///< times that it was lost after its end, while its memory was watched
   };
 
   /// One execution of one case.
@@ -109,9 +116,9 @@ class Lane {
     nlohmann::json compared;
     bool transferred{false};
     bool opened{false};
-    bool registered{false};   ///< workers hold the case: finish() is due
+    bool registered{false};  ///< workers hold the case: finish() is due
     std::int64_t last_pid{-1};
-    std::string stray;        ///< processes that outlived the case, in words
+    std::string stray;  ///< processes that outlived the case, in words
     std::int64_t since_ns{0};
   };
 
@@ -180,8 +187,8 @@ class Lane {
   Signal wake_;
   std::unique_ptr<Child> checker_;
   std::int64_t checker_count_{0};
-  std::unique_ptr<Workers> workers_;                ///< of the present case
-  std::deque<std::unique_ptr<Workers>> kept_;       ///< of other engines, the least recently used first
+  std::unique_ptr<Workers> workers_;           ///< of the present case
+  std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, the least recently used first
   std::uint64_t next_workers_{1};
   std::deque<Watched> watched_;
   std::int64_t watched_bytes_{0};

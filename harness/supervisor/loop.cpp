@@ -44,14 +44,16 @@ void Loop::step(std::int64_t until_ns) {
   int timeout_ms = 0;
   if (ready_.empty()) {
     const std::int64_t next = timers_.empty() ? until_ns : std::min(until_ns, timers_.begin()->first);
-    if (next == Signal::never) timeout_ms = -1;
-    else timeout_ms = static_cast<int>(std::clamp<std::int64_t>((next - now_ns() + 999'999) / 1'000'000, 0, 60'000));
+    if (next == Signal::never)
+      timeout_ms = -1;
+    else
+      timeout_ms = static_cast<int>(std::clamp<std::int64_t>((next - now_ns() + 999'999) / 1'000'000, 0, 60'000));
   }
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
   for (int i = 0; i < count; ++i) {
     const auto entry = entries_.find(events[static_cast<std::size_t>(i)].data.u64);
-    if (entry == entries_.end()) continue;  // removed by an earlier handler of this round
+    if (entry == entries_.end()) continue;          // removed by an earlier handler of this round
     const Handler handler = entry->second.handler;  // a copy: the handler may remove itself
     handler(events[static_cast<std::size_t>(i)].events);
   }

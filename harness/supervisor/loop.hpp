@@ -46,8 +46,8 @@ class Loop {
   std::deque<Signal*> ready_;
 };
 
-/// One coroutine waits; anything may notify. A notification without a waiter is kept (once). The coroutine resumes from Loop::step,
-/// never from within notify(), so that a handler is not pulled from under its own feet.
+/// One coroutine waits; anything may notify. A notification without a waiter is kept (once). The coroutine resumes from
+/// Loop::step, never from within notify(), so that a handler is not pulled from under its own feet.
 class Signal {
  public:
   static constexpr std::int64_t never = INT64_MAX;

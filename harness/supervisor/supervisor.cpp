@@ -25,7 +25,8 @@ std::atomic<int> signal_pipe{-1};
 void on_signal(int) {
   const int saved = errno;
   const int fd = signal_pipe.load();
-  if (fd >= 0) [[maybe_unused]] const auto written = ::write(fd, "!", 1);
+  if (fd >= 0) [[maybe_unused]]
+    const auto written = ::write(fd, "!", 1);
   errno = saved;
 }
 
@@ -59,7 +60,8 @@ class Interrupts {
 
  private:
   process::UniqueFd in_, out_;
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_ {
+  }, old_term_{};
   bool installed_{false};
 };
 
@@ -90,7 +92,8 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
 
   std::vector<std::unique_ptr<Lane>> lanes;
   std::vector<Task<void>> tasks;
-  const std::size_t count = std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(std::max(1, options.jobs)), jobs.count));
+  const std::size_t count =
+      std::max<std::size_t>(1, std::min<std::size_t>(static_cast<std::size_t>(std::max(1, options.jobs)), jobs.count));
   for (std::size_t i = 0; i < count; ++i) lanes.push_back(std::make_unique<Lane>(run, static_cast<int>(i)));
 
   Interrupts interrupts(options.handle_signals);

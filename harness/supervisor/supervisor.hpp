@@ -1,11 +1,13 @@
-// Runs cases: lanes of a checker and workers, a deadline for each phase from outside, evidence, and the rest of the run goes on.
+// Runs cases: lanes of a checker and workers, a deadline for each phase from outside, evidence, and the rest of the run goes
+// on.
 //
 //   Jobs jobs{ids.size(), [&](std::size_t i) { return ids[i]; }, [&](std::size_t i) { return resolve(i); }};
 //   Summary summary = run_cases(jobs, options, {.on_result = [&](CaseResult&& result) { store.append(result); }});
 //
-// What is promised: on_result is called exactly once for each job, from the thread that called run_cases, as soon as the result is
-// final (after the case's memory was watched for late writes). Whatever code under test does, run_cases comes back, and no process
-// that it started is left. If the calling process is killed, the warden (process/warden.hpp) ends all that is left.
+// What is promised: on_result is called exactly once for each job, from the thread that called run_cases, as soon as the
+// result is final (after the case's memory was watched for late writes). Whatever code under test does, run_cases comes
+// back, and no process that it started is left. If the calling process is killed, the warden (process/warden.hpp) ends all
+// that is left.
 #pragma once
 
 #include <array>
@@ -27,21 +29,22 @@ struct Jobs {
 };
 
 struct Options {
-  int jobs{1};                           ///< lanes
-  std::string programs;                  ///< folder of kvcts-warden, -checker, -worker; "" = where this program lies
+  int jobs{1};           ///< lanes
+  std::string programs;  ///< folder of kvcts-warden, -checker, -worker; "" = where this program lies
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< where a case says 0; 0 here = 10 s
-  std::int64_t start_deadline_ms{30'000};  ///< for a process to come up and load its engine
+  std::int64_t start_deadline_ms{30'000};               ///< for a process to come up and load its engine
   std::int64_t checker_deadline_ms{60'000};  ///< at least this for the checker's phases, which run no code under test
-  int cases_per_worker{1000};            ///< then the worker is replaced
-  std::size_t kept_engines{3};           ///< a lane keeps the workers of this many engines (and their options) beside the present one's
+  int cases_per_worker{1000};                ///< then the worker is replaced
+  std::size_t kept_engines{
+      3};  ///< a lane keeps the workers of this many engines (and their options) beside the present one's
   std::uint64_t memory_limit{std::uint64_t{4} << 30};  ///< bytes of private memory a worker may have; 0 = any
-  std::size_t watched_cases{64};         ///< a lane: memory watched for late writes before the oldest is closed
+  std::size_t watched_cases{64};  ///< a lane: memory watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};
-  bool hold{false};                      ///< on a hang: keep everything alive until the worker ends or Ctrl-C
-  bool stacks{true};                     ///< take stacks on a hang
-  bool keep_plans{false};                ///< keep each plan (first copies, digest) as evidence "plan"
-  bool handle_signals{true};             ///< SIGINT and SIGTERM end the run; restored afterwards
-  std::int64_t tick_ms{0};               ///< how often on_tick is called; 0 = never
+  bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
+  bool stacks{true};          ///< take stacks on a hang
+  bool keep_plans{false};     ///< keep each plan (first copies, digest) as evidence "plan"
+  bool handle_signals{true};  ///< SIGINT and SIGTERM end the run; restored afterwards
+  std::int64_t tick_ms{0};    ///< how often on_tick is called; 0 = never
 };
 
 /// A case in flight, for progress displays.
@@ -49,25 +52,25 @@ struct Running {
   int lane{0};
   std::string id;
   Phase phase{};
-  std::int64_t since_ns{0};              ///< CLOCK_MONOTONIC
+  std::int64_t since_ns{0};  ///< CLOCK_MONOTONIC
 };
 
 struct Handlers {
-  std::function<void(CaseResult&&)> on_result;                 ///< required
+  std::function<void(CaseResult&&)> on_result;  ///< required
   std::function<void(const std::vector<Running>&)> on_tick;
-  std::function<void(const std::string&)> on_message;          ///< lines for people: --hold, processes that would not die
-  std::function<bool()> stop;                                  ///< asked between cases: true = begin no more (budget)
+  std::function<void(const std::string&)> on_message;  ///< lines for people: --hold, processes that would not die
+  std::function<bool()> stop;                          ///< asked between cases: true = begin no more (budget)
 };
 
 struct Summary {
   std::size_t finished{0}, not_run{0};
-  bool interrupted{false};               ///< SIGINT or SIGTERM: the caller exits 130
+  bool interrupted{false};  ///< SIGINT or SIGTERM: the caller exits 130
   std::size_t workers_started{0};
   std::vector<std::string> left_behind;  ///< processes that SIGKILL did not end (state D), with their wait channel
 };
 
-/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and whatever a handler
-/// throws (the run ends then, all processes with it; jobs without a result have none).
+/// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and whatever a
+/// handler throws (the run ends then, all processes with it; jobs without a result have none).
 Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& handlers);
 
 }  // namespace kvcts::supervisor

@@ -41,14 +41,16 @@ TEST(Supervisor, TwoProcessesAndBothDirections) {
     cases[cases.size() - 1].op = cases[cases.size() - 2].op = op;
   }
   const Outcomes outcomes = run(cases, quick());
-  for (const CaseResult& result : outcomes.results) EXPECT_EQ(result.outcome, Outcome::pass) << result.id << ": " << result.message;
+  for (const CaseResult& result : outcomes.results)
+    EXPECT_EQ(result.outcome, Outcome::pass) << result.id << ": " << result.message;
   EXPECT_EQ(outcomes.of("shm/write").worker, "lane0/worker1 lane0/worker2");
 }
 
 TEST(Supervisor, EachJobHasExactlyOneResultWhateverTheLanes) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;
-  for (int i = 0; i < 300; ++i) cases.push_back(small_case("c" + std::to_string(i), i % 3 == 0 ? "shm" : "memcpy", i % 3 == 0 ? 2 : 1));
+  for (int i = 0; i < 300; ++i)
+    cases.push_back(small_case("c" + std::to_string(i), i % 3 == 0 ? "shm" : "memcpy", i % 3 == 0 ? 2 : 1));
   for (const int lanes : {1, 3}) {
     Options options = quick();
     options.jobs = lanes;
@@ -89,7 +91,8 @@ TEST(Supervisor, SeveralPassesDecideTogether) {
 }
 
 TEST(Supervisor, ErrorsOfTheSuiteAreErrorsAndTheRunGoesOn) {
-  std::vector<ResolvedCase> cases{small_case("good1"), small_case("no engine"), small_case("no connector"), small_case("good2")};
+  std::vector<ResolvedCase> cases{small_case("good1"), small_case("no engine"), small_case("no connector"),
+                                  small_case("good2")};
   cases[1].engine.plugin = "kvcts_engine_that_is_not_there";
   cases[2].connector.kind = "nonsense";
   const Jobs jobs{5, [&](std::size_t i) { return i < 4 ? cases[i].id : "unresolvable"; },
@@ -98,7 +101,9 @@ TEST(Supervisor, ErrorsOfTheSuiteAreErrorsAndTheRunGoesOn) {
                     return cases[i];
                   }};
   std::map<std::string, CaseResult> results;
-  const Summary summary = run_cases(jobs, quick(), {.on_result = [&](CaseResult&& r) { results[r.id] = std::move(r); }, .on_tick = {}, .on_message = {}, .stop = {}});
+  const Summary summary = run_cases(
+      jobs, quick(),
+      {.on_result = [&](CaseResult&& r) { results[r.id] = std::move(r); }, .on_tick = {}, .on_message = {}, .stop = {}});
   EXPECT_EQ(summary.finished, 5u);
   EXPECT_EQ(results["good1"].outcome, Outcome::pass);
   EXPECT_EQ(results["good2"].outcome, Outcome::pass);
@@ -182,7 +187,8 @@ TEST(Supervisor, WithoutItsProgramsItSaysSo) {
 /// Kills, again and again, a process of the run that `choose` likes, from within on_result.
 Outcomes run_with_kills(const std::string& command, std::size_t count, int kills) {
   std::vector<ResolvedCase> cases;
-  for (std::size_t i = 0; i < count; ++i) cases.push_back(small_case("c" + std::to_string(i), i % 2 == 0 ? "memcpy" : "shm", i % 2 == 0 ? 1 : 2));
+  for (std::size_t i = 0; i < count; ++i)
+    cases.push_back(small_case("c" + std::to_string(i), i % 2 == 0 ? "memcpy" : "shm", i % 2 == 0 ? 1 : 2));
   Options options = quick();
   options.jobs = 2;
   int done = 0;
@@ -192,7 +198,8 @@ Outcomes run_with_kills(const std::string& command, std::size_t count, int kills
     if (++seen % 15 != 0 || done >= kills) return;
     for (const process::ProcessStat& stat : process::all_processes()) {
       if (stat.dead() || stat.command != command) continue;
-      const bool ours = stat.parent == ::getpid() || (process::read_stat(stat.parent) && process::read_stat(stat.parent)->parent == ::getpid());
+      const bool ours = stat.parent == ::getpid() ||
+                        (process::read_stat(stat.parent) && process::read_stat(stat.parent)->parent == ::getpid());
       if (!ours) continue;
       ::kill(stat.pid, SIGKILL);
       ++done;

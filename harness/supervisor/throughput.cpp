@@ -1,4 +1,5 @@
-// kvcts-throughput [cases] [lanes] [engine] [processes]: how many isolated small cases a second the processes manage, every check on.
+// kvcts-throughput [cases] [lanes] [engine] [processes]: how many isolated small cases a second the processes manage, every
+// check on.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -13,7 +14,8 @@ int main(int argc, char** argv) {
   const std::size_t count = argc > 1 ? static_cast<std::size_t>(std::atoll(argv[1])) : 3000;
   supervisor::Options options;
   options.jobs = argc > 2 ? std::atoi(argv[2]) : 1;
-  const ResolvedCase one = supervisor::testing::small_case("x", argc > 3 ? argv[3] : "memcpy", argc > 4 ? std::atoi(argv[4]) : 1);
+  const ResolvedCase one =
+      supervisor::testing::small_case("x", argc > 3 ? argv[3] : "memcpy", argc > 4 ? std::atoi(argv[4]) : 1);
   const supervisor::Jobs jobs{count, [](std::size_t i) { return std::to_string(i); }, [&](std::size_t) { return one; }};
   std::size_t passed = 0;
   std::string last;
@@ -32,8 +34,9 @@ int main(int argc, char** argv) {
     return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
   };
-  std::printf("%zu of %zu passed in %.2f s: %.0f cases/s; processor: supervisor %.2f s, others %.2f s: %.0f cases/s/core\n%s\n", passed,
-              count, seconds, static_cast<double>(count) / seconds, time(own), time(children),
-              static_cast<double>(count) / (time(own) + time(children)), last.c_str());
+  std::printf(
+      "%zu of %zu passed in %.2f s: %.0f cases/s; processor: supervisor %.2f s, others %.2f s: %.0f cases/s/core\n%s\n",
+      passed, count, seconds, static_cast<double>(count) / seconds, time(own), time(children),
+      static_cast<double>(count) / (time(own) + time(children)), last.c_str());
   return passed == count ? 0 : 1;
 }

@@ -47,10 +47,12 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
       }
       checker_->drain();
       std::string why = "the checker ended";
-      if (checker_->start_failure()) why += ": " + *checker_->start_failure();
+      if (checker_->start_failure())
+        why += ": " + *checker_->start_failure();
       else if (checker_->ending() && WIFSIGNALED(checker_->ending()->status))
         why += " by " + process::signal_name(WTERMSIG(checker_->ending()->status));
-      else if (checker_->fault() && checker_->fault()->fault != process::FrameFault::eof) why += std::string(": ") + checker_->fault()->what();
+      else if (checker_->fault() && checker_->fault()->fault != process::FrameFault::eof)
+        why += std::string(": ") + checker_->fault()->what();
       const std::string words = checker_->err().text();
       if (!words.empty()) why += "; it wrote: " + words.substr(words.size() > 2000 ? words.size() - 2000 : 0);
       throw Lost{why};
@@ -74,7 +76,8 @@ Task<void> Lane::drain_checker(std::uint64_t key) {
   checker_->request(std::move(close));
   const std::int64_t deadline = now_ns() + run_.options.checker_deadline_ms * ms;
   while (checker_ && !checker_->ended() && now_ns() < deadline) {
-    while (checker_->take()) {}
+    while (checker_->take()) {
+    }
     if (checker_->unanswered() == 0) break;
     check_running();
     co_await wake_.wait(deadline);
@@ -98,8 +101,8 @@ void Lane::lose_checker(const std::string& why) {
   watched_bytes_ = 0;
 }
 
-/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each (only: until
-/// none of those workers is among them).
+/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each
+/// (only: until none of those workers is among them).
 Task<void> Lane::settle(bool all, std::uint64_t only) {
   const auto wanted = [&] {
     return !watched_.empty() &&

@@ -14,13 +14,14 @@ constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
 
 std::string signature_of(const EngineSpec& engine) {
-  return engine.plugin + "|" + std::to_string(engine.processes) + "|" + engine.options.dump() + "|" + engine.environment.dump();
+  return engine.plugin + "|" + std::to_string(engine.processes) + "|" + engine.options.dump() + "|" +
+         engine.environment.dump();
 }
 
 }  // namespace
 
-/// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else may be
-/// unanswered there.
+/// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
+/// may be unanswered there.
 Task<void> Lane::choose_workers(const EngineSpec& engine) {
   const std::string signature = signature_of(engine);
   if (workers_ && workers_->signature != signature) kept_.push_back(std::move(workers_));
@@ -32,7 +33,8 @@ Task<void> Lane::choose_workers(const EngineSpec& engine) {
     }
   }
   if (workers_) {
-    const bool gone = std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& c) { return c->ended(); });
+    const bool gone =
+        std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& c) { return c->ended(); });
     if (gone || workers_->ran >= run_.options.cases_per_worker) co_await retire(std::move(workers_));
   }
   while (kept_.size() > run_.options.kept_engines) {
@@ -97,7 +99,8 @@ void Lane::name_workers(Attempt& a) const {
   a.result.ran_before = workers_->ran_before;
 }
 
-/// Sends one request to each, then awaits all replies. Ends early only where a worker hangs or ended: then all are dead afterwards.
+/// Sends one request to each, then awaits all replies. Ends early only where a worker hangs or ended: then all are dead
+/// afterwards.
 Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<json>& replies) {
   replies.clear();
   const std::int64_t sent = now_ns();
@@ -215,8 +218,9 @@ Task<void> Lane::end(Workers& workers) {
     }
     if (!child->killed()) continue;
     for (const json& left : child->killed()->left) {
-      const std::string words = "process " + std::to_string(left.value("pid", 0)) + " (" + left.value("command", "") + ") of " +
-                                child->name() + " does not end: state " + left.value("state", "") + ", in " + left.value("wchan", "");
+      const std::string words = "process " + std::to_string(left.value("pid", 0)) + " (" + left.value("command", "") +
+                                ") of " + child->name() + " does not end: state " + left.value("state", "") + ", in " +
+                                left.value("wchan", "");
       run_.summary.left_behind.push_back(words);
       run_.say(words);
     }
@@ -230,7 +234,8 @@ Task<void> Lane::kill_workers() {
   co_await end(*workers);
 }
 
-/// Healthy workers: their cases become final first, then they end by themselves, so that engines can clean up; then as above.
+/// Healthy workers: their cases become final first, then they end by themselves, so that engines can clean up; then as
+/// above.
 Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
   if (!workers) co_return;
   co_await settle(true, workers->id);

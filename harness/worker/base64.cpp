@@ -29,7 +29,8 @@ std::string from_base64(std::string_view text) {
     for (std::size_t i = 0; i < alphabet.size(); ++i) table[static_cast<unsigned char>(alphabet[i])] = static_cast<int>(i);
     return table;
   }();
-  if (text.size() % 4 != 0) throw std::runtime_error("base64: expected a length divisible by 4, found " + std::to_string(text.size()));
+  if (text.size() % 4 != 0)
+    throw std::runtime_error("base64: expected a length divisible by 4, found " + std::to_string(text.size()));
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3);
   for (std::size_t i = 0; i < text.size(); i += 4) {

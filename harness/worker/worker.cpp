@@ -43,7 +43,8 @@ auto own(F&& work) {
 
 std::string type_name(const std::exception& error) {
   int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), std::free);
+  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status),
+                                              std::free);
   return status == 0 ? text.get() : typeid(error).name();
 }
 
@@ -56,15 +57,18 @@ std::int64_t peak_bytes() {
 
 void reset_peak() {
   static const UniqueFd file(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
-  if (file) [[maybe_unused]] const auto written = ::pwrite(file.get(), "5", 1, 0);
+  if (file) [[maybe_unused]]
+    const auto written = ::pwrite(file.get(), "5", 1, 0);
 }
 
 /// FNV-1a over the numbers of a plan: tells two plans apart in a report.
 std::string plan_digest(const std::vector<Copy>& copies) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const Copy& copy : copies)
-    for (const std::int64_t value : {std::int64_t{copy.src}, copy.src_offset, std::int64_t{copy.dst}, copy.dst_offset, copy.bytes})
-      for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (static_cast<std::uint64_t>(value) >> (8 * byte) & 255)) * 0x100000001b3;
+    for (const std::int64_t value :
+         {std::int64_t{copy.src}, copy.src_offset, std::int64_t{copy.dst}, copy.dst_offset, copy.bytes})
+      for (int byte = 0; byte < 8; ++byte)
+        hash = (hash ^ (static_cast<std::uint64_t>(value) >> (8 * byte) & 255)) * 0x100000001b3;
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
   return text;
@@ -118,13 +122,15 @@ Worker::Agent* Worker::agent(Side side) {
 Worker::Hosted& Worker::hosted(const json& request) {
   const auto key = request.at("key").get<std::uint64_t>();
   const auto found = cases_.find(key);
-  if (found == cases_.end() || found->second->finished) throw Misuse("no case with key " + std::to_string(key) + " is prepared here");
+  if (found == cases_.end() || found->second->finished)
+    throw Misuse("no case with key " + std::to_string(key) + " is prepared here");
   return *found->second;
 }
 
 bool Worker::needs_progress() const {
-  return connected_ > 0 && role_ != "both" &&
-         std::any_of(agents_.begin(), agents_.end(), [](const auto& a) { return a->session.claims().needs_target_progress != 0; });
+  return connected_ > 0 && role_ != "both" && std::any_of(agents_.begin(), agents_.end(), [](const auto& a) {
+           return a->session.claims().needs_target_progress != 0;
+         });
 }
 
 bool Worker::progress() {
@@ -148,7 +154,8 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     reply = {{"raised", {{"type", error.type}, {"text", error.what()}, {"at", "connector"}}}};
   } catch (const transport::TransportError& error) {
     const std::string at = "engine: " + std::string(transport::name(error.code()));
-    if (error.code() == transport::Code::cannot_load) reply = {{"skipped", {{"text", error.what()}}}};
+    if (error.code() == transport::Code::cannot_load)
+      reply = {{"skipped", {{"text", error.what()}}}};
     else if (error.code() == transport::Code::contract)
       reply = {{"raised", {{"type", "ContractViolation"}, {"text", error.what()}, {"at", at}}}};
     else
@@ -200,9 +207,11 @@ json Worker::hello(const json& request) {
     agents_.push_back(std::unique_ptr<Agent>(new Agent{side, {plugin, options}}));
   }
   if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
-  return {{"pid", ::getpid()},
-          {"engine", {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}}},
-          {"load_ns", now_ns() - begin}};
+  return {
+      {"pid", ::getpid()},
+      {"engine",
+       {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}}},
+      {"load_ns", now_ns() - begin}};
 }
 
 json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
@@ -220,7 +229,8 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
     hosted.view = case_from_json(request.at("case"));
     const json& files = request.at("files");
     if (files.size() != fds.size())
-      throw Misuse("expected a descriptor a file (" + std::to_string(files.size()) + "), found " + std::to_string(fds.size()));
+      throw Misuse("expected a descriptor a file (" + std::to_string(files.size()) + "), found " +
+                   std::to_string(fds.size()));
     for (std::size_t i = 0; i < fds.size(); ++i) {
       File file;
       const auto side = files[i].at("side").get<std::string>();
@@ -292,12 +302,9 @@ json Worker::plan(const json& request) {
     bytes += copy.bytes;
     if (sample.size() < sample_copies) sample.push_back({copy.src, copy.src_offset, copy.dst, copy.dst_offset, copy.bytes});
   }
-  return {{"copies", hosted.plan.copies.size()},
-          {"bytes", bytes},
-          {"relayout", hosted.plan.relayout},
-          {"note", hosted.plan.note},
-          {"sample", std::move(sample)},
-          {"digest", plan_digest(hosted.plan.copies)}};
+  return {{"copies", hosted.plan.copies.size()}, {"bytes", bytes},
+          {"relayout", hosted.plan.relayout},    {"note", hosted.plan.note},
+          {"sample", std::move(sample)},         {"digest", plan_digest(hosted.plan.copies)}};
 }
 
 json Worker::transfer(const json& request) {
@@ -317,9 +324,11 @@ json Worker::transfer(const json& request) {
   for (const Copy& copy : hosted.plan.copies) {
     const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
     // A region that was never registered has no handle: 0 is none, and the engine has to say so.
-    const transport::RegionId handle = mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
-    all.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset), static_cast<std::uint64_t>(theirs),
-                   static_cast<std::uint64_t>(write ? copy.dst_offset : copy.src_offset), static_cast<std::uint64_t>(copy.bytes)});
+    const transport::RegionId handle =
+        mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
+    all.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset),
+                   static_cast<std::uint64_t>(theirs), static_cast<std::uint64_t>(write ? copy.dst_offset : copy.src_offset),
+                   static_cast<std::uint64_t>(copy.bytes)});
     total += static_cast<std::uint64_t>(copy.bytes);
   }
   progress_.set(0, total);
@@ -341,13 +350,14 @@ json Worker::transfer(const json& request) {
   std::int64_t posted_ns = 0;
   try {
     const std::uint64_t most = std::max<std::uint64_t>(1, here->session.claims().max_descriptors);
-    for (std::size_t first = 0; first < all.size() || posted.empty(); ) {
+    for (std::size_t first = 0; first < all.size() || posted.empty();) {
       const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(most, all.size() - first));
       std::vector<transport::Descriptor> part(all.begin() + static_cast<std::ptrdiff_t>(first),
                                               all.begin() + static_cast<std::ptrdiff_t>(first + count));
       std::uint64_t bytes = 0;
       for (const auto& descriptor : part) bytes += descriptor.bytes;
-      posted.push_back({here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)), bytes});
+      posted.push_back(
+          {here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)), bytes});
       first += count;
     }
     posted_ns = now_ns();
@@ -382,8 +392,10 @@ json Worker::read(const json& request) {
   std::span<std::uint8_t> output;
   for (const File& file : hosted.files) {
     const std::span<std::uint8_t> bytes(file.data(), static_cast<std::size_t>(file.bytes));
-    if (file.output) output = bytes;
-    else if (file.side == Side::consumer) caches.push_back(bytes);
+    if (file.output)
+      output = bytes;
+    else if (file.side == Side::consumer)
+      caches.push_back(bytes);
   }
   const auto reader = own([&] { return reader::make_reader(hosted.view.reader); });
   if (!reader) throw Misuse("the case has no reader");

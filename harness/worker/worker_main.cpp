@@ -19,8 +19,8 @@ namespace {
 
 using namespace kvcts;
 
-/// Stack of a crash, on stderr, which the supervisor keeps. Returning lets the default action end the process with the same signal; a
-/// handler that gets stuck is ended by the alarm.
+/// Stack of a crash, on stderr, which the supervisor keeps. Returning lets the default action end the process with the same
+/// signal; a handler that gets stuck is ended by the alarm.
 void on_crash(int signal) {
   ::alarm(3);
   char text[] = "kvcts-worker: stack at signal 00\n";
@@ -58,8 +58,10 @@ process::Message next_request(process::Channel& channel, worker::Worker& worker)
     }
     bool worked = false;
     for (int round = 0; round < 16; ++round) worked = worker.progress() || worked;
-    if (worked) patience.reset();
-    else patience.pause();
+    if (worked)
+      patience.reset();
+    else
+      patience.pause();
   }
 }
 
@@ -101,6 +103,7 @@ int main(int argc, char** argv) {
 // Signals of code under test must end the worker as they would without the sanitizer.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
-  return "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0:detect_leaks=0:allocator_may_return_null=1";
+  return "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0:detect_leaks=0:allocator_may_return_"
+         "null=1";
 }
 #endif

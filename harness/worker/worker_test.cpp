@@ -30,7 +30,8 @@ TEST(Base64, RoundTripAndRefusals) {
     for (int i = 0; i < length; ++i) bytes += static_cast<char>(random());
     EXPECT_EQ(from_base64(to_base64(bytes)), bytes);
   }
-  for (const char* bad : {"Z", "Zg=", "Zg==Zg==", "Z!==", "====", "Zm9v\n"}) EXPECT_THROW(from_base64(bad), std::runtime_error) << bad;
+  for (const char* bad : {"Z", "Zg=", "Zg==Zg==", "Z!==", "====", "Zm9v\n"})
+    EXPECT_THROW(from_base64(bad), std::runtime_error) << bad;
 }
 
 class WorkerTest : public ::testing::Test {
@@ -38,8 +39,10 @@ class WorkerTest : public ::testing::Test {
   void SetUp() override { ::setenv("KVCTS_ENGINE_PATH", (std::string(KVCTS_BINARY_DIR) + "/lib/kvcts/engines").c_str(), 1); }
 
   static json hello(Worker& worker, const json& options = json::object(), const std::string& engine = "memcpy") {
-    return worker.handle(
-        {{"op", "hello"}, {"role", "both"}, {"engine", {{"name", engine}, {"plugin", "kvcts_engine_" + engine}, {"options", options}}}}, {});
+    return worker.handle({{"op", "hello"},
+                          {"role", "both"},
+                          {"engine", {{"name", engine}, {"plugin", "kvcts_engine_" + engine}, {"options", options}}}},
+                         {});
   }
 
   /// Plain zeroed files for each region of the case, as the checker would open them.
@@ -50,18 +53,22 @@ class WorkerTest : public ::testing::Test {
     for (const Side side : {Side::producer, Side::consumer})
       for (const RegionRef& region : regions(c, side)) {
         const std::size_t size = static_cast<std::size_t>(region.bytes) + 8192;
-        process::UniqueFd fd = sealed ? process::create_memory_file(region.name, size) : process::UniqueFd(::memfd_create("loose", 0));
+        process::UniqueFd fd =
+            sealed ? process::create_memory_file(region.name, size) : process::UniqueFd(::memfd_create("loose", 0));
         if (!sealed) {
           EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
         }
         maps_.emplace_back(fd.get(), size);
         fds.push_back(std::move(fd));
-        files.push_back({{"side", name(side)}, {"name", region.name}, {"size", size}, {"base", 4096}, {"bytes", region.bytes}});
+        files.push_back(
+            {{"side", name(side)}, {"name", region.name}, {"size", size}, {"base", 4096}, {"bytes", region.bytes}});
       }
     return worker.handle({{"op", "prepare"}, {"key", key}, {"case", worker_view(c)}, {"files", files}}, std::move(fds));
   }
 
-  static json ask(Worker& worker, const std::string& op, std::uint64_t key = 1) { return worker.handle({{"op", op}, {"key", key}}, {}); }
+  static json ask(Worker& worker, const std::string& op, std::uint64_t key = 1) {
+    return worker.handle({{"op", op}, {"key", key}}, {});
+  }
 
   std::vector<process::Mapping> maps_;
 };
@@ -103,9 +110,11 @@ TEST_F(WorkerTest, RequestsThatMakeNoSenseAreOurOwnFault) {
   EXPECT_TRUE(ask(worker, "plan").contains("error"));
   EXPECT_TRUE(prepare(worker, small_case("a")).contains("error"));  // before hello
   ASSERT_TRUE(hello(worker).value("ok", false));
-  EXPECT_TRUE(hello(worker).contains("error"));  // one plug-in, for life
+  EXPECT_TRUE(hello(worker).contains("error"));                               // one plug-in, for life
   EXPECT_TRUE(prepare(worker, small_case("a"), 2, false).contains("error"));  // a file that could be shrunk under us
-  EXPECT_TRUE(worker.handle({{"op", "prepare"}, {"key", 3}, {"case", worker_view(small_case("a"))}, {"files", json::array({1})}}, {}).contains("error"));
+  EXPECT_TRUE(
+      worker.handle({{"op", "prepare"}, {"key", 3}, {"case", worker_view(small_case("a"))}, {"files", json::array({1})}}, {})
+          .contains("error"));
   ResolvedCase c = small_case("a");
   c.connector.kind = "nonsense";
   EXPECT_TRUE(prepare(worker, c, 4).contains("error"));
@@ -124,7 +133,8 @@ TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {
 }
 
 TEST_F(WorkerTest, CopiesOutsideTheRegionsAreRefusedByTheEngine) {
-  for (const Copy& bad : {Copy{0, 0, 0, 1 << 30, 16}, Copy{0, -8, 0, 0, 16}, Copy{99, 0, 0, 0, 16}, Copy{0, 0, 99, 0, 16}, Copy{-1, 0, 0, 0, 16}}) {
+  for (const Copy& bad : {Copy{0, 0, 0, 1 << 30, 16}, Copy{0, -8, 0, 0, 16}, Copy{99, 0, 0, 0, 16}, Copy{0, 0, 99, 0, 16},
+                          Copy{-1, 0, 0, 0, 16}}) {
     process::MemoryFile file("status", sizeof(process::StatusPage));
     Worker worker("both", new (file.map.data()) process::StatusPage());
     ASSERT_TRUE(hello(worker).value("ok", false));

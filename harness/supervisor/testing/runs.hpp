@@ -72,7 +72,8 @@ inline std::size_t open_descriptors() {
 
 inline std::vector<std::string> shared_memory_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -94,7 +95,9 @@ class NothingLeft {
     const std::vector<std::string> now = shared_memory_names();
     std::vector<std::string> more;
     std::set_difference(now.begin(), now.end(), names_.begin(), names_.end(), std::back_inserter(more));
-    std::erase_if(more, [](const std::string& name) { return name.find("kvcts") == std::string::npos && name.find("ucx") == std::string::npos; });
+    std::erase_if(more, [](const std::string& name) {
+      return name.find("kvcts") == std::string::npos && name.find("ucx") == std::string::npos;
+    });
     EXPECT_EQ(more, std::vector<std::string>{});
   }
 

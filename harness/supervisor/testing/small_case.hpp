@@ -7,7 +7,8 @@
 
 namespace kvcts::supervisor::testing {
 
-inline SideCache small_side(const std::string& text, const layout::Scheme& scheme, std::int64_t block_size, std::int64_t blocks) {
+inline SideCache small_side(const std::string& text, const layout::Scheme& scheme, std::int64_t block_size,
+                            std::int64_t blocks) {
   SideCache side{"(template)", text, scheme, {}};
   RankCache rank;
   rank.geometry = {.layers = 2, .blocks = blocks, .block_size = block_size, .heads = 2, .head_dim = 16};
