@@ -1,0 +1,86 @@
+// kvcts_bench: how near the kernels come to the speed of memory. Each row is one kernel and its yardstick (memset, memcpy, memcmp,
+// XXH3) over the same buffers in one process, measured in turns; what counts is the ratio of their speeds.
+//
+// A source file adds rows by one definition, and is one line of CMakeLists.txt:
+//
+//   void add_rows(Bench& bench) {
+//     Row row{.name = "relayout bf16 NHD to HND", .against = "memcpy", .target = 0.8};
+//     row.bytes = static_cast<double>(bench.bytes());
+//     row.run = [&bench] { relayout(bench.buffer(0), bench.buffer(1), bench.threads()); };
+//     row.reference = [&bench] { bench.copy(); };
+//     bench.add(row);
+//   }
+//   const Family relayout_family{"relayout", add_rows};
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcts::bench {
+
+/// One kernel beside its yardstick. Speeds are bytes a second; the ratio is speed of `run` by speed of `reference`.
+struct Row {
+  std::string name{};
+  std::string against{};      ///< the yardstick, in a word
+  double target{0};           ///< least ratio that is wanted; 0: none, the ratio is for information
+  double bytes{0};            ///< handled by one call of `run`, as the ratio counts them
+  double reference_bytes{0};  ///< handled by one call of `reference`; 0: as many
+  std::function<void()> prepare{};  ///< before this row's first call, not measured; may be empty
+  std::function<void()> run{}, reference{};
+  std::string why{};          ///< shown where the ratio is below its target: what the profile says
+};
+
+/// What rows are made for: one size of buffer and one number of threads. Families are asked once for each such setting.
+class Bench {
+ public:
+  Bench(std::span<std::uint8_t> a, std::span<std::uint8_t> b, int threads, bool quick)
+      : buffers_{a, b}, threads_(threads), quick_(quick) {}
+
+  /// Of each buffer. A row may use less, and says so in Row::bytes.
+  std::size_t bytes() const { return buffers_[0].size(); }
+  int threads() const { return threads_; }
+  /// Small buffers, few repetitions, and nobody looks at the times.
+  bool quick() const { return quick_; }
+  /// Buffer 0 or 1: page-aligned, touched, the same for all rows. A row finds there what the row before it left.
+  std::span<std::uint8_t> buffer(int which) const { return buffers_[which]; }
+
+  // Yardsticks on all threads(), over the first `bytes` of the buffers (0: all).
+  void set(std::size_t bytes = 0) const;   ///< memset of buffer 0
+  void copy(std::size_t bytes = 0) const;  ///< memcpy of buffer 0 into buffer 1
+  void compare(std::size_t bytes = 0) const;  ///< memcmp of buffer 0 and buffer 1, which must be equal; throws if they are not
+
+  /// Measured after all rows of the family have been added, in this order.
+  void add(Row row) { rows_.push_back(std::move(row)); }
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  std::span<std::uint8_t> buffers_[2];
+  int threads_;
+  bool quick_;
+  std::vector<Row> rows_;
+};
+
+/// A named group of rows; defining one registers it. `table`: only run for --table.
+struct Family {
+  Family(std::string_view name, void (*add)(Bench&), bool table = false);
+  std::string name{};
+  void (*add)(Bench&);
+  bool table;
+};
+/// All families, by name.
+std::vector<const Family*> families();
+
+/// Speeds in bytes a second, medians over the repetitions. The ratio is the median of the ratios of neighbours in time.
+struct Measured {
+  double speed{0}, reference_speed{0}, ratio{0};
+  int repetitions{0};
+};
+/// Calls reference and run in turns: once unmeasured, then at least `least` times and until `seconds` have passed.
+Measured measure(const Row& row, int least, double seconds);
+
+}  // namespace kvcts::bench

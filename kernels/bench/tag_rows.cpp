@@ -1,0 +1,101 @@
+// Tags and poison written, checked and digested: the planes that pools are made of, over the whole buffer.
+#include <xxhash.h>
+
+#include <stdexcept>
+
+#include "kernels/bench/bench.hpp"
+#include "kernels/generate.hpp"
+#include "kernels/poison.hpp"
+#include "layout/dtype.hpp"
+
+namespace kvcts::bench {
+namespace {
+
+using layout::Axis;
+using layout::Component;
+using layout::Dtype;
+using layout::Mode;
+
+struct Pool {
+  layout::Plane plane;
+  std::vector<kernels::BlockContent> content;
+  std::size_t bytes{0};
+};
+
+/// Packed, from the modes of one block, outermost first; as many blocks as the buffer holds, outermost of all.
+Pool pool(std::size_t room, Dtype dtype, std::vector<Mode> modes, Component component = Component::data) {
+  std::int64_t block_bits = layout::bits(dtype), tokens = 1;
+  for (auto mode = modes.rbegin(); mode != modes.rend(); ++mode) {
+    mode->stride = block_bits;
+    block_bits *= mode->extent;
+    if (mode->axis == Axis::slot) tokens *= mode->extent;
+  }
+  const std::int64_t blocks = static_cast<std::int64_t>(room) * 8 / block_bits;
+  Pool out;
+  out.plane.component = component;
+  out.plane.dtype = dtype;
+  modes.insert(modes.begin(), {Axis::block, blocks, block_bits});
+  out.plane.modes = std::move(modes);
+  out.bytes = static_cast<std::size_t>(blocks * block_bits / 8);
+  for (std::int64_t b = 0; b < blocks; ++b) out.content.push_back({b, 1, b * tokens, 0, tokens});
+  return out;
+}
+
+void generate_row(Bench& bench, const std::string& name, double target, const Pool& what, const std::string& why = "") {
+  Row row{.name = "generate " + name, .against = "memset", .target = target, .bytes = static_cast<double>(what.bytes), .why = why};
+  row.run = [&bench, what, key = kernels::TagKey{}]() mutable {
+    ++key.pass;  // other bytes each time
+    kernels::generate(bench.buffer(0), what.plane, what.content, key, 0);
+  };
+  row.reference = [&bench, n = what.bytes] { bench.set(n); };
+  bench.add(row);
+}
+
+void add_rows(Bench& bench) {
+  const std::size_t room = bench.bytes();
+  const Mode slot{Axis::slot, 16}, head{Axis::head, 8}, channel{Axis::channel, 128};
+  const auto generate = [&](const std::string& name, Dtype dtype, std::vector<Mode> modes, Component component = Component::data) {
+    generate_row(bench, name, 0.8, pool(room, dtype, std::move(modes), component));
+  };
+  generate("bf16 N H C128", Dtype::bf16, {slot, head, channel});
+  generate("bf16 H N C128", Dtype::bf16, {head, slot, channel});
+  generate("bf16 N64 C576", Dtype::bf16, {{Axis::slot, 64}, {Axis::channel, 576}});
+  generate("bf16 H C/8 N C%8", Dtype::bf16, {head, {Axis::channel, 16, 0, 8}, slot, {Axis::channel, 8}});
+  generate("bf16 H C128 N", Dtype::bf16, {head, channel, slot});
+  generate("fp32 N H C128", Dtype::fp32, {slot, head, channel});
+  generate("e4m3fn N H C128", Dtype::e4m3fn, {slot, head, channel});
+  generate("e4m3fn N H C40", Dtype::e4m3fn, {slot, head, {Axis::channel, 40}});
+  generate("e4m3fn H C128 N", Dtype::e4m3fn, {head, channel, slot});
+  generate("int4 N H C128", Dtype::int4, {slot, head, channel});
+  generate("int4 H C128 N", Dtype::int4, {head, channel, slot});
+  generate("scale fp32 N H", Dtype::fp32, {slot, head}, Component::scale);
+  generate("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}}, Component::scale);
+
+  Row poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = static_cast<double>(room)};
+  poison.run = [&bench, key = std::uint64_t{0}]() mutable { kernels::fill_poison(++key, 0, bench.buffer(0)); };
+  poison.reference = [&bench] { bench.set(); };
+  bench.add(poison);
+
+  const auto equal = [&bench] {
+    bench.set();
+    bench.copy();
+  };
+  Row compare{.name = "compare two buffers", .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(room), .prepare = equal};
+  compare.run = [&bench] {
+    if (kernels::compare(bench.buffer(0), bench.buffer(1)).wrong_bytes != 0) throw std::logic_error("equal buffers differ");
+  };
+  compare.reference = [&bench] { bench.compare(); };
+  bench.add(compare);
+
+  if (bench.threads() == 1) {
+    Row digest{.name = "digest", .against = "XXH3", .target = 0.9, .bytes = static_cast<double>(room)};
+    digest.run = [&bench, sum = std::uint64_t{0}]() mutable { sum += kernels::digest(bench.buffer(0)); };
+    digest.reference = [&bench, sum = std::uint64_t{0}]() mutable { sum += XXH3_64bits(bench.buffer(0).data(), bench.bytes()); };
+    bench.add(digest);
+  }
+}
+
+const Family tags{"tags", add_rows};
+
+}  // namespace
+}  // namespace kvcts::bench
