@@ -289,11 +289,15 @@ class Generator {
 
 }  // namespace
 
-void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
-              const TagKey& key, std::uint32_t unblocked_generation) {
-  check_plane(plane, code_rule(plane.dtype).width, allocation.size());
+void check_rows(const layout::Plane& plane, std::span<const BlockContent> content, std::uint64_t bytes) {
+  check_plane(plane, code_rule(plane.dtype).width, bytes);
   check_coordinates(plane);
   check_content(content);
+}
+
+void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
+              const TagKey& key, std::uint32_t unblocked_generation) {
+  check_rows(plane, content, allocation.size());
   const bool unblocked = std::none_of(plane.modes.begin(), plane.modes.end(), [](const layout::Mode& mode) {
     return mode.axis == Axis::block || mode.axis == Axis::slot;
   });

@@ -30,6 +30,9 @@ struct BlockContent {
 void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
               const TagKey& key, std::uint32_t unblocked_generation);
 
+/// Throws what generate() would, for an allocation of `bytes` bytes.
+void check_rows(const layout::Plane& plane, std::span<const BlockContent> content, std::uint64_t bytes);
+
 /// First differing bytes and the count, between what is there and what must be there. Sizes must agree.
 struct Difference {
   std::int64_t wrong_bytes{0};
