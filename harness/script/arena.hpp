@@ -1,0 +1,81 @@
+// Where the memories of a script lie: backings, and where the allocations of a view begin in them. Shared by the machine (what
+// happened) and the truth (what should have); neither looks at the other's bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "case/script.hpp"
+#include "layout/layout.hpp"
+
+namespace kvcts::script {
+
+/// A stretch of memory of its own. Offsets run from -guard_below to bytes + guard_above; what lies beyond is not mapped.
+struct Backing {
+  std::string name;                    ///< "P/kv.L0", "P" (a pool, raw bytes), "out1"
+  std::string memory;
+  std::string side;
+  int ordinal{0};                      ///< in the list: decides its poison
+  std::int64_t bytes{0}, guard_below{0}, guard_above{0};
+  std::int64_t base{0};                ///< address of offset 0
+  bool sparse{false};
+  bool zeroed{false};                  ///< holds zeros rather than poison before the first step
+  std::vector<std::int64_t> boundaries;
+};
+
+/// A byte of a backing.
+struct Place {
+  int backing{-1};
+  std::int64_t offset{0};
+  bool operator==(const Place&) const = default;
+};
+
+class Arena {
+ public:
+  /// Lays out every memory with bytes of its own, then the outputs of `read` steps (dense, by the intended and the actual sequence,
+  /// whichever is longer). Throws std::runtime_error with the memory's name.
+  explicit Arena(const Script& script);
+
+  const std::vector<Backing>& backings() const { return backings_; }
+  /// Backing of an output. -1: there is none of that name.
+  int output(const std::string& name) const;
+  /// Where a raw offset of "P", "P/kv.L0" or an output begins. Throws when there is no such place.
+  Place place(const std::string& name) const;
+  /// Where each allocation of a view's cache begins (view.offset is not in it). `cache`: cache_of(view). As many allocations as the
+  /// memory has: one for one. A view of "P/kv.L0", or of a memory with one backing: one behind the other from there.
+  std::vector<Place> places(const View& view, const layout::Cache& cache) const;
+  /// Name of the memory that `view.of` is in.
+  static std::string memory_of(const View& view);
+  /// "P/kv.L0" for a place in a pool, with the offset from there; the backing's name elsewhere.
+  std::string name_of(Place place, std::int64_t& offset) const;
+
+ private:
+  struct Spot {
+    std::string name;                  ///< "P/kv.L0"
+    Place place;
+    std::int64_t bytes{0};
+  };
+  void add(const std::string& name, const Memory& memory, const Script& script);
+  std::vector<Backing> backings_;
+  std::vector<Spot> spots_;            ///< allocations, and memories as a whole
+  const Script& script_;
+};
+
+/// The planes that a view acts through, from its resolved text.
+layout::Cache cache_of(const View& view);
+
+/// Bytes of the output of a `read`, and the order of its elements: for kv, for layer, for token, for head, for channel.
+struct OutputShape {
+  std::vector<std::int64_t> kv, layers, tokens, heads, channels;
+  int width{0};                        ///< bits of an element: the plane's, or 32 when decoded
+  std::int64_t bytes() const;
+};
+OutputShape output_shape(const Script& script, const Action& read);
+
+/// Seed of a pass: poison and tags of different passes have nothing in common.
+std::uint64_t pass_seed(std::uint64_t seed, int pass);
+/// Poison key of a backing in a pass.
+std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass);
+
+}  // namespace kvcts::script

@@ -1,0 +1,102 @@
+#include "script/bytes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "kernels/poison.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+
+// Poison is a function of the offset in the memory file, which begins with the lower guard. Sparse backings have guards of GiB; their
+// files begin at a multiple of the page.
+std::int64_t in_file(const Backing& backing, std::int64_t offset) { return offset + backing.guard_below; }
+
+}  // namespace
+
+Bytes::Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass) : backings_(&backings), stores_(backings.size()) {
+  for (const Backing& backing : backings) {
+    poison_.push_back(poison_of(backing, seed, pass));
+    if (backing.sparse) continue;
+    auto& bytes = stores_[static_cast<std::size_t>(backing.ordinal)].dense;
+    bytes.resize(static_cast<std::size_t>(backing.guard_below + backing.bytes + backing.guard_above));
+    kernels::fill_poison(poison_.back(), 0, bytes);
+    if (backing.zeroed) std::fill_n(bytes.begin() + backing.guard_below, backing.bytes, std::uint8_t{0});
+  }
+}
+
+bool Bytes::mapped(int backing, std::int64_t offset, std::int64_t size) const {
+  const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
+  return offset >= -b.guard_below && offset + size <= b.bytes + b.guard_above;
+}
+
+std::uint8_t Bytes::fresh(int backing, std::int64_t offset) const {
+  const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
+  if (b.zeroed && offset >= 0 && offset < b.bytes) return 0;
+  return kernels::poison_byte(poison_[static_cast<std::size_t>(backing)], in_file(b, offset));
+}
+
+std::vector<std::uint8_t>& Bytes::page_for(int backing, std::int64_t number) {
+  auto& slot = stores_[static_cast<std::size_t>(backing)].sparse[number];
+  if (!slot) {
+    slot = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(page));
+    for (std::int64_t i = 0; i < page; ++i) {
+      const std::int64_t offset = number * page + i;
+      if (mapped(backing, offset, 1)) (*slot)[static_cast<std::size_t>(i)] = fresh(backing, offset);
+    }
+  } else if (slot.use_count() > 1) {
+    slot = std::make_shared<std::vector<std::uint8_t>>(*slot);
+  }
+  return *slot;
+}
+
+void Bytes::read(int backing, std::int64_t offset, std::int64_t size, std::uint8_t* out) const {
+  const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
+  const Store& store = stores_[static_cast<std::size_t>(backing)];
+  if (!b.sparse) {
+    std::memcpy(out, store.dense.data() + offset + b.guard_below, static_cast<std::size_t>(size));
+    return;
+  }
+  for (std::int64_t done = 0; done < size;) {
+    const std::int64_t number = floor_div(offset + done, page), inside = offset + done - number * page;
+    const std::int64_t piece = std::min(size - done, page - inside);
+    if (const auto found = store.sparse.find(number); found != store.sparse.end()) {
+      std::memcpy(out + done, found->second->data() + inside, static_cast<std::size_t>(piece));
+    } else {
+      for (std::int64_t i = 0; i < piece; ++i) out[done + i] = fresh(backing, offset + done + i);
+    }
+    done += piece;
+  }
+}
+
+void Bytes::write(int backing, std::int64_t offset, std::int64_t size, const std::uint8_t* in) {
+  const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
+  if (!b.sparse) {
+    std::memcpy(stores_[static_cast<std::size_t>(backing)].dense.data() + offset + b.guard_below, in, static_cast<std::size_t>(size));
+    return;
+  }
+  for (std::int64_t done = 0; done < size;) {
+    const std::int64_t number = floor_div(offset + done, page), inside = offset + done - number * page;
+    const std::int64_t piece = std::min(size - done, page - inside);
+    std::memcpy(page_for(backing, number).data() + inside, in + done, static_cast<std::size_t>(piece));
+    done += piece;
+  }
+}
+
+std::uint8_t Bytes::at(int backing, std::int64_t offset) const {
+  std::uint8_t out = 0;
+  read(backing, offset, 1, &out);
+  return out;
+}
+
+std::vector<std::int64_t> Bytes::pages(int backing) const {
+  std::vector<std::int64_t> out;
+  for (const auto& [number, bytes] : stores_[static_cast<std::size_t>(backing)].sparse) out.push_back(number * page);
+  return out;
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,44 @@
+// The bytes of all backings in one pass. Dense, or (sparse backings) only the pages that somebody wrote.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "script/arena.hpp"
+
+namespace kvcts::script {
+
+class Bytes {
+ public:
+  static constexpr std::int64_t page = 4096;
+
+  Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass);
+
+  /// Whether [offset, offset + size) is mapped: region and guards.
+  bool mapped(int backing, std::int64_t offset, std::int64_t size) const;
+  void read(int backing, std::int64_t offset, std::int64_t size, std::uint8_t* out) const;
+  void write(int backing, std::int64_t offset, std::int64_t size, const std::uint8_t* in);
+  std::uint8_t at(int backing, std::int64_t offset) const;
+  void set(int backing, std::int64_t offset, std::uint8_t value) { write(backing, offset, 1, &value); }
+
+  /// Dense backings: everything, from -guard_below on. Empty for sparse ones.
+  const std::vector<std::uint8_t>& dense(int backing) const { return stores_[static_cast<std::size_t>(backing)].dense; }
+  /// Begins of the pages of a sparse backing that were written.
+  std::vector<std::int64_t> pages(int backing) const;
+  /// What a byte holds before anybody writes it.
+  std::uint8_t fresh(int backing, std::int64_t offset) const;
+
+ private:
+  struct Store {
+    std::vector<std::uint8_t> dense;
+    std::map<std::int64_t, std::shared_ptr<std::vector<std::uint8_t>>> sparse;  ///< copied on write: snapshots are cheap
+  };
+  std::vector<std::uint8_t>& page_for(int backing, std::int64_t number);
+  const std::vector<Backing>* backings_;
+  std::vector<std::uint64_t> poison_;
+  std::vector<Store> stores_;
+};
+
+}  // namespace kvcts::script

@@ -1,0 +1,17 @@
+// How a sequence of steps ends, meant or real.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace kvcts::script {
+
+struct Ending {
+  std::string kind{"completed"};       ///< completed | refused | raised | crashed | hung
+  std::string step;                    ///< name of the step
+  std::string in;                      ///< hung: transfer | kernel | handshake
+  std::string text, about, signal;
+  nlohmann::json expects, found;
+};
+
+}  // namespace kvcts::script

@@ -1,0 +1,75 @@
+#include "script/locator.hpp"
+
+#include <algorithm>
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+std::int64_t cut(std::int64_t value, const Arithmetic& how) {
+  if (how.bits >= 64) return value;
+  const std::uint64_t mask = (std::uint64_t{1} << how.bits) - 1;
+  std::uint64_t kept = static_cast<std::uint64_t>(value) & mask;
+  if (how.is_signed && (kept >> (how.bits - 1)) != 0) kept |= ~mask;
+  return static_cast<std::int64_t>(kept);
+}
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+
+}  // namespace
+
+PlaneLocator::PlaneLocator(const layout::Plane& plane, Place start, const View& view)
+    : plane_(plane), domain_(layout::domain(plane)), start_(start), arithmetic_(view.arithmetic) {
+  start_.offset += view.offset + (plane.component == layout::Component::data ? 0 : view.scale_offset);
+  for (const layout::Mode& mode : plane.modes) modes_[static_cast<std::size_t>(mode.axis)].push_back(mode);
+  for (auto& modes : modes_) {
+    std::stable_sort(modes.begin(), modes.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  }
+}
+
+std::int64_t PlaneLocator::narrow(std::int64_t bits) const {
+  if (arithmetic_.bits >= 64) return bits;
+  const std::int64_t unit = arithmetic_.unit == "elements" ? layout::bits(plane_.dtype) : 8;
+  const std::int64_t whole = floor_div(bits, unit);
+  return cut(whole, arithmetic_) * unit + (bits - whole * unit);
+}
+
+// Blocks beyond the pool have an address, too: an id that is out of range is data under test.
+std::optional<std::int64_t> PlaneLocator::part(Axis axis, std::int64_t coordinate) const {
+  auto& known = known_[static_cast<std::size_t>(axis)];
+  if (const auto found = known.find(coordinate); found != known.end()) return found->second;
+  const auto& modes = modes_[static_cast<std::size_t>(axis)];
+  std::int64_t rest = coordinate - plane_.origin[axis], sum = 0;
+  for (std::size_t i = 0; i < modes.size(); ++i) {
+    const layout::Mode& mode = modes[i];
+    std::int64_t digit = floor_div(rest, mode.step);
+    if (axis != Axis::block || i > 0) digit = std::clamp<std::int64_t>(digit, 0, mode.extent - 1);
+    rest -= digit * mode.step;
+    sum += arithmetic_.of == "product" ? narrow(digit * mode.stride) : digit * mode.stride;
+  }
+  return known.emplace(coordinate, rest == 0 ? std::optional(sum) : std::nullopt).first->second;
+}
+
+Spot PlaneLocator::at(std::int64_t sum) const {
+  std::int64_t bit = plane_.offset + sum;
+  if (arithmetic_.of == "sum") bit = narrow(bit);
+  bit += start_.offset * 8;
+  const int width = layout::bits(plane_.dtype);
+  if (width == 4 && plane_.high_nibble_first) bit ^= 4;
+  return {start_.backing, bit, width};
+}
+
+ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(Arena::memory_of(view)), align_(view.align) {
+  const layout::Cache cache = cache_of(view);
+  const std::vector<Place> starts = arena.places(view, cache);
+  for (const layout::Plane& plane : cache.planes) {
+    planes_.emplace_back(plane, starts.at(static_cast<std::size_t>(plane.allocation)), view);
+    const layout::Box& box = planes_.back().domain();
+    block_size_ = std::max(block_size_, box.hi[Axis::slot]);
+    blocks_ = std::max(blocks_, box.hi[Axis::block]);
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,115 @@
+#include <bit>
+#include <cstring>
+#include <functional>
+
+#include "kernels/convert/element.hpp"
+#include "kernels/poison.hpp"
+#include "kernels/tag.hpp"
+#include "script/tape.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+namespace convert = kernels::convert;
+
+std::uint32_t code_mask(layout::Dtype dtype) { return dtype == layout::Dtype::fp32 ? 0xffffffffu : (1u << layout::bits(dtype)) - 1; }
+
+std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
+
+void put_code(Bytes& bytes, int backing, std::int64_t bit, int width, std::uint32_t code) {
+  const std::int64_t at = byte_of(bit);
+  if (width == 4) {
+    const int shift = static_cast<int>(bit - at * 8);
+    const std::uint8_t old = bytes.at(backing, at);
+    bytes.set(backing, at, static_cast<std::uint8_t>((old & ~(0xf << shift)) | (code << shift)));
+    return;
+  }
+  std::uint8_t out[4];
+  for (int i = 0; i < width / 8; ++i) out[i] = static_cast<std::uint8_t>(code >> (8 * i));
+  bytes.write(backing, at, width / 8, out);
+}
+
+std::uint32_t get_code(const Bytes& bytes, const DecodeOp::Code& code) {
+  const int width = layout::bits(code.dtype);
+  const std::int64_t at = byte_of(code.bit);
+  if (width == 4) return (bytes.at(code.backing, at) >> static_cast<int>(code.bit - at * 8)) & 0xfu;
+  std::uint8_t in[4];
+  bytes.read(code.backing, at, width / 8, in);
+  std::uint32_t out = 0;
+  for (int i = 0; i < width / 8; ++i) out |= static_cast<std::uint32_t>(in[i]) << (8 * i);
+  return out;
+}
+
+// Every code of the dtype in turn, from where the row's key says; a number, rounded to the dtype.
+std::uint32_t code_of(const RowOp& op, const kernels::RowId& row, std::uint64_t key, std::int64_t channel) {
+  if (op.content == "codes") return static_cast<std::uint32_t>(key + static_cast<std::uint64_t>(channel)) & code_mask(op.dtype);
+  if (op.content == "values") {
+    const std::uint32_t number = kernels::tag_code(key, row, layout::Dtype::bf16, channel) << 16;
+    return convert::encode(op.dtype, number, convert::Overflow::saturate);
+  }
+  return kernels::tag_code(key, row, op.dtype, channel);
+}
+
+void write_row(const RowOp& op, Bytes& bytes, std::uint64_t seed, int pass) {
+  const kernels::RowId row{op.component, op.kv, op.layer, op.head, op.token, op.generation};
+  const std::uint64_t key = kernels::row_key({pass_seed(seed, pass), 0, 0}, row);
+  const int width = layout::bits(op.dtype);
+  for (std::int64_t i = 0; i < op.count; ++i) {
+    std::int64_t bit = op.bit + i * op.stride;
+    if (width == 4 && op.high_nibble_first) bit ^= 4;
+    put_code(bytes, op.backing, bit, width, code_of(op, row, key, op.first + i));
+  }
+}
+
+float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(convert::decode(code.dtype, get_code(bytes, code))));
+}
+
+}  // namespace
+
+void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check) {
+  std::vector<std::uint8_t> scratch;
+  for (const Op& op : tape.ops) {
+    switch (op.kind) {
+      case Op::Kind::copy:
+        scratch.resize(static_cast<std::size_t>(op.n));
+        bytes.read(op.src_backing, op.src, op.n, scratch.data());
+        bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
+        break;
+      case Op::Kind::nibble: {
+        const std::int64_t from = byte_of(op.src);
+        const std::uint32_t code = (bytes.at(op.src_backing, from) >> static_cast<int>(op.src - from * 8)) & 0xfu;
+        put_code(bytes, op.dst_backing, op.dst, 4, code);
+        break;
+      }
+      case Op::Kind::row: write_row(tape.rows[op.extra], bytes, seed, pass); break;
+      case Op::Kind::pattern: {
+        const auto& pattern = tape.patterns[op.extra];
+        scratch.resize(static_cast<std::size_t>(op.n));
+        for (std::int64_t i = 0; i < op.n; ++i) {
+          scratch[static_cast<std::size_t>(i)] =
+              pattern.empty() ? bytes.fresh(op.dst_backing, op.dst + i) : pattern[static_cast<std::size_t>(i) % pattern.size()];
+        }
+        bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
+        break;
+      }
+      case Op::Kind::decode: {
+        const DecodeOp& d = tape.decodes[op.extra];
+        float value = number_of(bytes, d.code);
+        for (int i = 0; i < d.power; ++i) {
+          if (d.scale.backing >= 0) value *= number_of(bytes, d.scale);
+          if (d.global_scale.backing >= 0) value *= number_of(bytes, d.global_scale);
+        }
+        std::uint8_t out[4];
+        const auto bits = std::bit_cast<std::uint32_t>(value);
+        std::memcpy(out, &bits, 4);
+        bytes.write(op.dst_backing, op.dst, 4, out);
+        break;
+      }
+      case Op::Kind::check: on_check(op.extra); break;
+    }
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,119 @@
+// The machine's state while it records a tape; one object a sequence. Parts: recorder.cpp (sequence, tables, ends), rows.cpp (rows of
+// views), transfer.cpp (runs, registrations, bounds).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "script/locator.hpp"
+#include "script/tape.hpp"
+
+namespace kvcts::script {
+
+/// Where the blocks of a request are, as of now.
+struct Table {
+  std::vector<std::int64_t> ids, positions;
+};
+struct RequestNow {
+  std::int64_t tokens{0}, first_token{0};
+  std::uint32_t generation{1};
+  std::map<std::string, Table> tables;
+};
+
+/// A row of channels of one element group, as a view holds it.
+struct Row {
+  const PlaneLocator* plane{nullptr};
+  layout::Component component{};
+  std::int64_t kv{0}, layer{0}, token{0}, head{0};
+  std::int64_t block{0};               ///< index in the table; a run never goes beyond its block
+  std::int64_t sum{0};                 ///< parts of all axes but the channel
+  std::int64_t shift{0};               ///< bits by which alignment moves the row
+  bool whole{true};                    ///< of an unblocked plane
+};
+
+/// Bits [src, src + n) to [dst, dst + n); both ends inside one block.
+struct Run {
+  int src_backing{-1}, dst_backing{-1};
+  std::int64_t src{0}, dst{0}, n{0};
+};
+
+/// An access that cannot be.
+struct Violation {
+  std::string what;                    ///< outside | not registered | straddles a registration | straddles a mapping
+  int backing{-1};
+  std::int64_t offset{0}, bytes{0};
+  bool write{false};
+};
+
+class Recorder {
+ public:
+  Recorder(const Script& script, const Arena& arena, Tape& tape);
+  void run(const Sequence& sequence);
+
+ private:
+  struct Range {
+    std::int64_t begin{0}, end{0}, maps{0};
+  };
+  struct Blob {
+    int backing{-1};
+    std::int64_t bytes{0};
+  };
+  struct Captured {
+    std::map<std::string, RequestNow> tables;
+    int backing{-1};                   ///< holds the source bytes, run after run
+    std::vector<Run> runs;             ///< source: in `backing`
+  };
+
+  // recorder.cpp
+  bool act(const Play& play);          ///< false: the sequence has ended
+  void end(const std::string& kind, const Play& play, const std::string& text);
+  void event(const Play& play, nlohmann::json fields);
+  bool stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer);
+  bool require(const Play& play);
+  void write(const Play& play);
+  void fill(const Play& play);
+  void read(const Play& play);
+  void put(const Play& play);
+  void get(const Play& play);
+  void registration(const Play& play);
+  void move(const Play& play);
+  int temporary(std::int64_t bytes);
+
+  // rows.cpp
+  const ViewLocator& locator(const View& view);
+  RequestNow& request(const std::string& name);
+  Table table_of(const RequestNow& request, const ViewLocator& view, const std::optional<std::vector<std::int64_t>>& instead) const;
+  /// Rows of a view that belong to a request, in dense order within each plane.
+  std::vector<Row> rows(const ViewLocator& view, const RequestNow& request, const Table& table, const Selection& pick, const std::string& parts) const;
+  /// The row of `view` for a coordinate; planes that hold it, best first.
+  std::vector<Row> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table, layout::Component component,
+                             std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const;
+  std::optional<Spot> spot(const Row& row, std::int64_t channel) const;
+  void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
+
+  // transfer.cpp
+  std::vector<Run> runs_of_move(const Action& action);
+  void add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to, bool new_block) const;
+  /// Applies registrations and boundaries: runs as they reach memory, and what stands against them.
+  std::vector<Violation> post(std::vector<Run>& runs, bool splits) const;
+  void emit(const std::vector<Run>& runs);
+  bool inside(int backing, std::int64_t offset, std::int64_t bytes) const;
+
+  const Script& script_;
+  const Arena& arena_;
+  Tape& tape_;
+  std::map<std::string, RequestNow> requests_;
+  std::map<std::string, std::unique_ptr<ViewLocator>> locators_;
+  std::map<int, std::vector<Range>> registered_;   ///< backing -> ranges; only backings that are under registration
+  std::set<int> needs_registration_;
+  std::map<std::string, std::map<std::string, Blob>> stores_;
+  std::vector<std::pair<std::string, nlohmann::json>> signals_;
+  std::map<std::string, Captured> captured_;       ///< step -> what its issue took
+};
+
+}  // namespace kvcts::script

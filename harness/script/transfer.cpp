@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include "script/recorder.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
+
+// Where the pick of a destination coordinate comes from.
+std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordinate) {
+  if (!to || !from) return coordinate;
+  const auto at = std::find(to->begin(), to->end(), coordinate);
+  const auto index = static_cast<std::size_t>(at - to->begin());
+  return index < from->size() ? (*from)[index] : coordinate;
+}
+
+Selection destinations(const Action& action) {
+  Selection out = action.pick;
+  const auto over = [](Picks& into, const Picks& with) {
+    if (with) into = with;
+  };
+  over(out.layers, action.pick_to.layers), over(out.kv, action.pick_to.kv), over(out.tokens, action.pick_to.tokens);
+  over(out.heads, action.pick_to.heads), over(out.channels, action.pick_to.channels);
+  return out;
+}
+
+}  // namespace
+
+void Recorder::add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to, bool new_block) const {
+  const std::int64_t n = std::min(from.width, to.width);
+  if (!new_block && !runs.empty()) {
+    Run& last = runs.back();
+    if (last.src_backing == from.backing && last.dst_backing == to.backing && last.src + last.n == from.bit && last.dst + last.n == to.bit) {
+      last.n += n;
+      return;
+    }
+  }
+  runs.push_back({from.backing, to.backing, from.bit, to.bit, n});
+}
+
+std::vector<Run> Recorder::runs_of_move(const Action& action) {
+  std::vector<Run> runs;
+  const RequestNow& now = request(action.request);
+  const Selection wanted = destinations(action);
+  std::vector<std::pair<const ViewLocator*, Table>> sources;
+  for (const View& view : action.from) {
+    const ViewLocator& at = locator(view);
+    sources.emplace_back(&at, table_of(now, at, action.from_blocks));
+  }
+  for (const View& view : action.to) {
+    const ViewLocator& to = locator(view);
+    const Table table = table_of(now, to, action.to_blocks);
+    std::int64_t block = -1;
+    for (const Row& row : rows(to, now, table, wanted, action.parts)) {
+      const std::int64_t kv = source_of(action.pick.kv, action.pick_to.kv, row.kv);
+      const std::int64_t layer = source_of(action.pick.layers, action.pick_to.layers, row.layer);
+      const std::int64_t head = source_of(action.pick.heads, action.pick_to.heads, row.head);
+      const std::int64_t token = row.whole ? row.token : source_of(action.pick.tokens, action.pick_to.tokens, row.token);
+      std::vector<Row> found;
+      for (const auto& [source, source_table] : sources) {
+        found = find_rows(*source, now, source_table, row.component, kv, layer, token, head);
+        if (!found.empty()) break;
+      }
+      if (found.empty()) continue;
+      bool new_block = row.block != block;
+      block = row.block;
+      const layout::Box& box = row.plane->domain();
+      for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
+        if (wanted.channels && std::find(wanted.channels->begin(), wanted.channels->end(), c) == wanted.channels->end()) continue;
+        const auto to_spot = spot(row, c);
+        if (!to_spot) continue;
+        const std::int64_t from_channel = source_of(action.pick.channels, action.pick_to.channels, c);
+        for (const Row& source : found) {
+          const auto from_spot = spot(source, from_channel);
+          if (!from_spot) continue;
+          add_bits(runs, *from_spot, *to_spot, new_block);
+          new_block = false;
+          break;
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+bool Recorder::inside(int backing, std::int64_t offset, std::int64_t bytes) const {
+  const Backing& b = tape_.backings[static_cast<std::size_t>(backing)];
+  return offset >= -b.guard_below && offset + bytes <= b.bytes + b.guard_above;
+}
+
+std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const {
+  std::vector<Violation> against;
+  std::vector<Run> posted;
+  for (Run rest : runs) {
+    while (rest.n > 0) {
+      Run piece = rest;
+      bool good = true;
+      // Each end may shorten the piece; the loop comes back for what is left.
+      const auto bound = [&](int backing, std::int64_t& bit, bool write) {
+        if (!good || backing < 0 || static_cast<std::size_t>(backing) >= tape_.own) return;
+        const std::int64_t offset = floor_div(bit, 8);
+        std::int64_t bytes = ceil_div(bit + piece.n, 8) - offset;
+        for (const std::int64_t edge : tape_.backings[static_cast<std::size_t>(backing)].boundaries) {
+          if (offset >= edge || offset + bytes <= edge) continue;
+          if (!splits) {
+            against.push_back({"straddles a mapping", backing, offset, bytes, write});
+            good = false;
+            return;
+          }
+          bytes = edge - offset;
+          piece.n = edge * 8 - bit;
+        }
+        if (needs_registration_.contains(backing)) {
+          static const std::vector<Range> none;
+          const auto known = registered_.find(backing);
+          const auto& ranges = known == registered_.end() ? none : known->second;
+          const auto holds = std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) { return offset >= r.begin && offset < r.end; });
+          if (holds == ranges.end()) {
+            against.push_back({"not registered", backing, offset, bytes, write});
+            good = false;
+            return;
+          }
+          if (offset + bytes > holds->end) {
+            const bool next = std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return r.begin <= holds->end && r.end > holds->end; });
+            if (!next || !splits) {
+              against.push_back({next ? "straddles a registration" : "not registered", backing, next ? offset : holds->end,
+                                 next ? bytes : offset + bytes - holds->end, write});
+              good = false;
+              return;
+            }
+            piece.n = holds->end * 8 - bit;
+            bytes = holds->end - offset;
+          }
+          bit += (holds->maps - holds->begin) * 8;
+        }
+        if (!inside(backing, floor_div(bit, 8), bytes)) {
+          against.push_back({"outside", backing, floor_div(bit, 8), bytes, write});
+          good = false;
+        }
+      };
+      bound(piece.src_backing, piece.src, false);
+      bound(piece.dst_backing, piece.dst, true);
+      if (good) posted.push_back(piece);
+      rest.src += piece.n, rest.dst += piece.n, rest.n -= piece.n;
+    }
+  }
+  runs = std::move(posted);
+  return against;
+}
+
+void Recorder::emit(const std::vector<Run>& runs) {
+  for (const Run& run : runs) {
+    if (run.src % 8 == 0 && run.dst % 8 == 0 && run.n % 8 == 0) {
+      tape_.ops.push_back({Op::Kind::copy, run.src_backing, run.dst_backing, run.src / 8, run.dst / 8, run.n / 8, 0});
+      continue;
+    }
+    for (std::int64_t i = 0; i < run.n; i += 4) {
+      tape_.ops.push_back({Op::Kind::nibble, run.src_backing, run.dst_backing, run.src + i, run.dst + i, 0, 0});
+    }
+  }
+}
+
+}  // namespace kvcts::script
