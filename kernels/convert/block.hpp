@@ -1,12 +1,12 @@
-// Quantised blocks: elements that share a scale. One block at a time, on the host and on the device; bulk.hpp has the fast
-// loops with the same results.
+// Quantised blocks: elements that share a scale. One block at a time, on the host and on the device; convert.hpp has whole
+// tensors, fast, with the same results.
 //
 // CONTRACT. amax = the largest magnitude of the block (a NaN counts as larger than infinity: it reaches the scale, where
 // whoever reads the block sees it). All arithmetic is single fp32 operations, rounded to nearest even, denormals kept.
 //
-//   nvfp4      (16 elements, e2m1, scale e4m3fn, global fp32 g)      element * scale * g
-//                scale = e4m3fn(amax / 6 / g)            6 is the largest e2m1; g is the decoding factor the cache stores,
-//                                                        usually tensor_amax / (6 * 448)
+//   nvfp4      (16 elements, e2m1, scale e4m3fn, global fp32 g)      element * (scale * g)
+//                scale = e4m3fn(amax / (6 * g))          6 is the largest e2m1; g is the decoding factor that the cache
+//                                                        stores, usually tensor_amax / (6 * 448)
 //                code  = e2m1(x * (1 / (scale * g)))     all zero where scale * g is 0
 //   mx         (32 elements, e4m3fn or e2m1, scale e8m0)             element * scale                      OCP MX 1.0, 6.3
 //                down (OCP): scale = 2^(floor(log2(amax)) - emax)    emax: exponent of the largest element, 8 or 2
@@ -71,7 +71,7 @@ struct BlockScale {
 
 /// `amax`: bits of the largest magnitude. `global`: the decoding factor g > 0.
 KVCTS_HD inline BlockScale nvfp4_scale(std::uint32_t amax, float global) {
-  const float wanted = over(over(float_of(amax), 6.0F), global);
+  const float wanted = over(float_of(amax), times(6.0F, global));
   const std::uint32_t code = encode_float(format_of(layout::Dtype::e4m3fn), bits_of(wanted), Overflow::saturate);
   const float scale = times(float_of(decode_float(format_of(layout::Dtype::e4m3fn), code)), global);
   return {code, scale == 0.0F ? 0.0F : over(1.0F, scale)};
@@ -100,7 +100,9 @@ KVCTS_HD inline BlockScale row_scale(std::uint32_t amax, layout::Dtype element) 
                             ? 127.0F
                             : float_of(decode_float(format_of(element), format_of(element).largest()));
   const float scale = over(float_of(amax), largest);
-  return {bits_of(scale), scale == 0.0F ? 0.0F : over(1.0F, scale)};
+  // Through encode_float(): machines differ in the bits of a NaN that they compute.
+  const std::uint32_t code = encode_float(format_of(layout::Dtype::fp32), bits_of(scale), Overflow::special);
+  return {code, scale == 0.0F ? 0.0F : over(1.0F, scale)};
 }
 
 /// One element under its block's factor.

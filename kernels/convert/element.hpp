@@ -30,7 +30,7 @@ enum class Overflow : std::uint8_t { saturate, special };
 enum class Rounding : std::uint8_t {
   down,          ///< OCP MX 1.0, 6.3: floor(log2)
   up,            ///< cudaRoundPosInf, NVIDIA's recipe: nothing saturates under the scale
-  nearest_even,  ///< ml_dtypes: by value, ties (1.5 * 2^n) to the even code
+  nearest,  ///< ml_dtypes: by value, ties (1.5 * 2^n) up
 };
 
 inline constexpr std::uint32_t fp32_sign = 0x80000000u;
@@ -69,30 +69,40 @@ KVCTS_HD constexpr std::uint32_t encode_float(const Format& format, std::uint32_
   return magnitude > fp32_infinity ? format.nan() : code | sign;
 }
 
-/// Code of a float format -> fp32 bits.
+/// A significand on its way to its hidden place, bit `hidden`: `binades` up so far.
+struct Leading {
+  std::uint32_t significand{0};
+  std::uint32_t binades{0};
+};
+KVCTS_HD constexpr Leading lift(Leading from, int hidden, int by) {
+  if (by > hidden) return from;
+  const bool small = from.significand >> (hidden + 1 - by) == 0;
+  return {small ? from.significand << by : from.significand, small ? from.binades + static_cast<std::uint32_t>(by) : from.binades};
+}
+
+/// Code of a float format -> fp32 bits. Without branches, too.
 KVCTS_HD constexpr std::uint32_t decode_float(const Format& format, std::uint32_t code) {
   const std::uint32_t magnitude = code & format.top();
   const std::uint32_t sign = ((code >> (format.exponent + format.mantissa)) & 1u) << 31;
-  std::uint32_t exponent = magnitude >> format.mantissa;
-  std::uint32_t fraction = magnitude & ((std::uint32_t{1} << format.mantissa) - 1u);
-  if (format.specials == Specials::fnuz && magnitude == 0) return sign != 0 ? fp32_nan : 0u;
-  if (format.specials == Specials::fn && magnitude == format.nan()) return fp32_nan;
-  if (format.specials == Specials::ieee && magnitude >= format.infinity()) {
-    return magnitude > format.infinity() ? fp32_nan : sign | fp32_infinity;
+  const int rebias = 127 - format.bias;
+  std::uint32_t bits = (magnitude << (23 - format.mantissa)) + (static_cast<std::uint32_t>(rebias) << 23);
+  if (rebias != 0) {
+    // A denormal is a normal number in fp32: its leading bit is brought to the hidden place, a binade down a step. The hidden
+    // bit then adds one to the exponent.
+    const int hidden = format.mantissa;
+    const Leading leading = lift(lift(lift(lift({magnitude, 0}, hidden, 8), hidden, 4), hidden, 2), hidden, 1);
+    const std::uint32_t exponent = static_cast<std::uint32_t>(rebias) - leading.binades;
+    const std::uint32_t normalised = (leading.significand << (23 - format.mantissa)) + (exponent << 23);
+    bits = magnitude >> format.mantissa == 0 ? (magnitude == 0 ? 0u : normalised) : bits;
   }
-  if (magnitude == 0) return sign;
-  std::uint32_t rebias = 127u - static_cast<std::uint32_t>(format.bias);
-  if (exponent == 0) {
-    if (rebias == 0) return sign | (fraction << (23 - format.mantissa));  // a denormal in fp32, too
-    // Bring the leading bit to the hidden place; each step is a binade down.
-    exponent = 1;
-    while (fraction >> format.mantissa == 0) {
-      fraction <<= 1;
-      --rebias;
-    }
-    fraction &= (std::uint32_t{1} << format.mantissa) - 1u;
+  bits |= sign;
+  if (format.specials == Specials::fnuz) return code == format.nan() ? fp32_nan : bits;
+  if (format.specials == Specials::fn) return magnitude == format.nan() ? fp32_nan : bits;
+  if (format.specials == Specials::ieee) {
+    bits = magnitude == format.infinity() ? sign | fp32_infinity : bits;
+    return magnitude > format.infinity() ? fp32_nan : bits;
   }
-  return sign | ((exponent + rebias) << 23) | (fraction << (23 - format.mantissa));
+  return bits;
 }
 
 /// fp32 bits -> nearest integer, ties to even, clamped; NaN -> 0. Two's complement in 32 bits.
@@ -129,12 +139,12 @@ KVCTS_HD constexpr std::uint32_t encode_e8m0(std::uint32_t bits, Overflow overfl
   if (code == 0) {
     // Denormals: code 0 is 2^-127, fraction 0x400000; code 1 is 2^-126.
     const bool next = rounding == Rounding::up ? fraction > 0x400000u
-                                               : rounding == Rounding::nearest_even && fraction >= 0x600000u;
+                                               : rounding == Rounding::nearest && fraction >= 0x600000u;
     code = next ? 1u : 0u;
   } else if (rounding == Rounding::up) {
     code += fraction != 0 ? 1u : 0u;
-  } else if (rounding == Rounding::nearest_even) {
-    code += (fraction > 0x400000u || (fraction == 0x400000u && (code & 1u) != 0)) ? 1u : 0u;
+  } else if (rounding == Rounding::nearest) {
+    code += fraction >= 0x400000u ? 1u : 0u;
   }
   return code > 0xfeu ? (overflow == Overflow::saturate ? 0xfeu : 0xffu) : code;
 }
