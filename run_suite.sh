@@ -4,17 +4,19 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: ./run_suite.sh [--no-install] [--jobs N]             install what is missing, build, run the suites smoke, seeds,
-                                                            golden and crash, write the report and say where it is
-       ./run_suite.sh [--no-install] [--jobs N] self-test   build and run every test of the project, print where the time went;
-                                                            the last line is "N passed, N failed[, N skipped]"
-       ./run_suite.sh [--no-install] [--jobs N] install     only install
-       ./run_suite.sh [--no-install] [--jobs N] build       only install and build
-       ./run_suite.sh [--no-install] [--jobs N] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
+usage: ./run_suite.sh [OPTION...]             install what is missing, build, run the suites smoke, seeds,
+                                              golden and crash, write the report and say where it is
+       ./run_suite.sh [OPTION...] self-test   build and run every test of the project, print where the time went;
+                                              the last line is "N passed, N failed[, N skipped]"
+       ./run_suite.sh [OPTION...] install     only install
+       ./run_suite.sh [OPTION...] build       only install and build
+       ./run_suite.sh [OPTION...] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
+  --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
   --jobs N       parallel compilers and cases (default: as many as processors and memory allow, 2 GiB each)
 What is installed: system packages with apt-get, only those missing (as root, or with sudo where it asks no password), and pinned
-Python packages in .venv inside the checkout. Tried on Debian 12; on Ubuntu 24.04 the package names are the same, but untried.
+Python packages in .venv inside the checkout; where no nvcc is found, also a pinned one (104 MB). Tried on Debian 12; on Ubuntu 24.04 the
+package names are the same, but untried.
 TEXT
 }
 
@@ -52,6 +54,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 start=${KVCTS_STARTED:-$(date +%s)}
 export KVCTS_STARTED=$start
 install=1
+cuda=1
 jobs=
 
 say() { printf '== %s\n' "$*" >&2; }
@@ -111,6 +114,32 @@ install_python_packages() {
   printf '%s\n' "$want" >"$stamp"
 }
 
+# An nvcc of this machine; else the one in .venv, if any.
+find_nvcc() {
+  local path
+  for path in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc "$root"/.venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
+    if [[ -x $path ]]; then echo "$path"; return 0; fi
+  done
+  return 1
+}
+
+# Without a compiler everything builds but the device kernels, so nothing here ends the script.
+install_cuda_packages() {
+  local stamp=$root/.venv/kvcts-cuda-stamp want log=$root/build/install.log pins=("$root/kernels/cuda/requirements.txt") nvcc
+  [[ $cuda == 1 && $install == 1 && -x $root/.venv/bin/python ]] || return 0
+  nvcc=$(find_nvcc || true)
+  [[ -n $nvcc && $nvcc != "$root"/.venv/* ]] || pins+=("$root/kernels/cuda/nvcc-requirements.txt")
+  want=$(cat "${pins[@]}" | sha256sum)
+  [[ -f $stamp && $(<"$stamp") == "$want" ]] && return 0
+  say "installing pinned CUDA tools into .venv"
+  mkdir -p "$root/build"
+  "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps $(printf -- '-r %s ' "${pins[@]}") </dev/null >"$log" 2>&1 || {
+    say "pip could not install the pinned CUDA tools (see $log): without nvcc there are no device kernels"
+    return 0
+  }
+  printf '%s\n' "$want" >"$stamp"
+}
+
 # ---- building -------------------------------------------------------------------------------------------------------
 # Processors, but never more than one job for 2 GiB of free memory (also of the control group's limit).
 job_count() {
@@ -136,7 +165,11 @@ build() {
     say "$dir was configured for another checkout: configuring anew"
     rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles"
   fi
-  if [[ ! -f $dir/build.ninja || ! -f $dir/CMakeCache.txt ]]; then
+  # Device kernels come and go with the compiler and with --no-cuda.
+  local wanted=OFF had=
+  if [[ $cuda == 1 ]] && find_nvcc >/dev/null; then wanted=ON; fi
+  [[ ! -f $dir/CMakeCache.txt ]] || had=$(sed -n 's/^KVCTS_DEVICE_CODE:INTERNAL=//p' "$dir/CMakeCache.txt")
+  if [[ ! -f $dir/build.ninja || $had != "$wanted" ]]; then
     say "configuring ${dir#"$root/"}"
     (cd "$root" && cmake --preset "$preset") >"$log" 2>&1 || (cd "$root" && cmake --fresh --preset "$preset") >"$log" 2>&1 || {
       tail -n 30 "$log" >&2
@@ -173,6 +206,7 @@ while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
     --no-install) install=0; shift ;;
+    --no-cuda) cuda=0; export KVCTS_NO_CUDA=1; shift ;;
     --jobs) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }; jobs=$2; shift 2 ;;
     -*) status=2 die "unknown option '$1'; --help lists the options" ;;
     *) break ;;
@@ -184,6 +218,7 @@ if [[ $verb =~ ^(self-test|install|build)$ && $# -gt 0 ]]; then status=2 die "'$
 
 install_system_packages
 install_python_packages
+install_cuda_packages
 [[ $verb == install ]] && exit 0
 [[ -n $jobs ]] || jobs=$(job_count)
 [[ -x $root/.venv/bin/python ]] && export KVCTS_PYTHON=$root/.venv/bin/python

@@ -113,6 +113,9 @@ def check_machine_code(fatbin, archs):
             for what in wanted:
                 if code and 128 not in code[kernel][what]:
                     problems.append(f"sm_{arch} {kernel}: no {what} of 128 bits")
+        # Families 10 and 12 convert to fp4 by one instruction, on their `a` targets.
+        if re.fullmatch(r"1\d\da", arch) and "E2M1" not in ran.stdout:
+            problems.append(f"sm_{arch}: fp4 conversions in software")
         for kernel, found in code.items():
             if found["local"] and kernel not in LOCAL_MEMORY_ALLOWED:
                 problems.append(f"sm_{arch} {kernel}: {found['local']} accesses to local memory")
