@@ -91,9 +91,8 @@ struct Action {
   // write: what; fill: what
   std::string content{"tags"};         ///< tags | codes (every code in turn) | values (numbers, encoded as the view's dtype says)
   std::string value;                   ///< fill: poison | zero | hex bytes, repeated
-  // copy, fill: raw ranges of one allocation each. register, unregister, check: `memory` and these two:
-  std::int64_t from_offset{0}, bytes{0};  ///< (key `offset`); bytes 0 = all of `memory`, each of its allocations; fill: of `to`
-  std::int64_t to_offset{0}, count{1}, from_step{0}, to_step{0};
+  // copy, fill: raw ranges of one allocation each. register, unregister, check: to_offset (key `offset`) and bytes of `memory`
+  std::int64_t from_offset{0}, to_offset{0}, bytes{0}, count{1}, from_step{0}, to_step{0};  ///< bytes 0: all from the offset on
   // register, unregister
   std::optional<std::int64_t> maps;    ///< where in the memory the registration really begins
   // read: how codes become numbers

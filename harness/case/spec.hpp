@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "case/outcome.hpp"
+#include "case/script.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts {
@@ -52,7 +53,8 @@ struct CopySpec {
 /// A variant that must end otherwise (usually PASS): the case with some keys replaced.
 struct ControlSpec {
   std::string name;
-  nlohmann::json set;                         ///< JSON merge patch on the case document
+  nlohmann::json set = nlohmann::json::object();  ///< JSON merge patch on the case document; `steps` by name of the step
+  bool as_intended{false};                    ///< every step as intended: a scripted case without its fault
   std::vector<Expected> expected;
 };
 
@@ -77,6 +79,7 @@ struct CaseSpec {
   std::string reader;
   nlohmann::json reader_options = nlohmann::json::object();
   std::vector<CopySpec> copies;
+  script::Script script;                      ///< keys memory, requests (a mapping), steps: a scripted case
   std::map<std::string, std::int64_t> deadlines_ms;  ///< phase name -> ms
   std::optional<std::int64_t> settle_ms, guard_bytes, misalign;
   std::vector<Expected> expected;

@@ -1,4 +1,5 @@
 #include "catalogue/case_file.hpp"
+#include "catalogue/script_table.hpp"
 #include "catalogue/tables.hpp"
 
 namespace kvcts::catalogue {
@@ -111,9 +112,11 @@ Codec<Expected> expected() {
 const Table<ControlSpec>& control_table() {
   static const Table<ControlSpec> table{"a control", {
       required("name", &ControlSpec::name, identifier(), "its id is <case>#<name>"),
-      required("set", &ControlSpec::set, anything(), "JSON merge patch on the case: keys to replace, null removes"),
+      optional("set", &ControlSpec::set, anything(), "JSON merge patch on the case: keys to replace, null removes; steps by name: {steps: {move2: {...}}}"),
+      optional("as_intended", &ControlSpec::as_intended, boolean(), "every step of a scripted case as intended"),
       optional("expected", &ControlSpec::expected, one_or_list_of(expected()), "default PASS"),
     }, [](const ControlSpec& control, const Node& node) {
+      if (!node.find("set") && !control.as_intended) fail_missing_key(node, "a control", "set", "a mapping");
       for (const char* key : {"case", "controls", "expected"}) {
         if (control.set.contains(key)) {
           fail(*node.find("set"), std::string("a patch without '") + key + "'", "a control has its own name and expected outcome");
@@ -196,6 +199,68 @@ Field<CaseSpec> reader_field() {
             out["name"] = in.reader;
             return out;
           }};
+}
+
+// ---- scripted cases ------------------------------------------------------------------------------------------------
+
+// memory and steps as in the table of scripts.
+Field<CaseSpec> script_field(const std::string& key) {
+  for (const auto& field : script_table().fields) {
+    if (field.key == key) {
+      return {key, false, field.doc + " (a scripted case)", field.words, field.schema, [field](CaseSpec& out, const Node& node) { field.read(out.script, node); },
+              [field](const CaseSpec& in) -> json { return in.script.empty() ? json(nullptr) : field.write(in.script); }};
+    }
+  }
+  throw Error("script_table: no key '" + key + "'");
+}
+
+// requests: a list; by name in a scripted case.
+Field<CaseSpec> requests_field() {
+  const auto list = list_of(object<RequestSpec>(request_table));
+  const auto by_name = script_field("requests");
+  return {"requests", false, "default: one of geometry.tokens; in a scripted case by name", "a list, each a request, or a mapping by name",
+          [list, by_name] { return json{{"oneOf", json::array({list.schema(), by_name.schema()})}}; },
+          [list, by_name](CaseSpec& out, const Node& node) {
+            if (node.kind == Node::Kind::mapping) by_name.read(out, node);
+            else out.requests = list.read(node);
+          },
+          [list, by_name](const CaseSpec& in) -> json { return in.script.empty() ? list.write(in.requests) : by_name.write(in); }};
+}
+
+void check_kind(const CaseSpec& spec, const Node& node) {
+  const Node* memory = node.find("memory");
+  const Node* steps = node.find("steps");
+  const Node* requests = node.find("requests");
+  if (!memory && !steps) {
+    if (!node.find("producer")) fail_missing_key(node, "a case", "producer", "a side; or memory and steps for a scripted case");
+    if (requests && requests->kind == Node::Kind::mapping) fail(*requests, "a list of requests", "names are for scripted cases, which have memory and steps");
+    return;
+  }
+  if (!memory) fail_missing_key(node, "a case with steps", "memory", "name -> memory");
+  if (!steps) fail_missing_key(node, "a case with memory", "steps", "a list of steps");
+  for (const char* key : {"producer", "consumer", "groups", "connector", "engine", "engine_options", "op", "ids", "content", "reader", "copies", "deadlines",
+                          "settle", "misalign"}) {
+    if (const Node* given = node.find(key)) fail_in_key(Error(given->where() + ": expected no such key in a case with memory and steps, found " + given->describe() + "; its steps say everything, remove it"), *given, key);
+  }
+  if (requests && requests->kind == Node::Kind::list) fail(*requests, "requests by name in a case with memory and steps", "write {A: {tokens: 8, blocks: {...}}}");
+  check_script(spec.script, node);
+}
+
+// guard: of the case stands for every memory that does not say otherwise.
+Node with_guards(Node document) {
+  const Node* guard = document.find("guard");
+  if (document.kind != Node::Kind::mapping || !guard || !document.find("memory")) return document;
+  const Node bytes = *guard;
+  for (std::size_t i = 0; i < document.keys.size(); ++i) {
+    if (document.keys[i] != "memory" || document.items[i].kind != Node::Kind::mapping) continue;
+    for (Node& memory : document.items[i].items) {
+      if (memory.kind != Node::Kind::mapping || memory.find("of")) continue;
+      for (const char* key : {"guard_below", "guard_above"}) {
+        if (!memory.find(key)) memory.keys.emplace_back(key), memory.key_lines.push_back(bytes.line), memory.items.push_back(bytes);
+      }
+    }
+  }
+  return document;
 }
 
 // Node level, so that "absent" and "at its default" stay apart: consumer = producer less its claim, then key by key what consumer says
@@ -289,12 +354,26 @@ void check_names(const Node& document, const CaseSpec& spec, const Catalogue& ca
 }
 
 CaseSpec read_one(const Node& document, const std::string& name, const Catalogue* catalogue) {
-  const Node whole = complete(document);
+  const Node whole = with_guards(complete(document));
   CaseSpec spec = read(case_table(), whole);
   if (spec.expected.empty()) spec.expected.push_back({});
   spec.declared_by = name;
   if (catalogue) check_names(whole, spec, *catalogue);
   return spec;
+}
+
+// `steps: {name: {...}}` changes steps by name; everything else is a merge patch.
+Node patch_case(Node document, const Node* set) {
+  if (!set) return document;
+  Node rest = *set;
+  for (std::size_t i = 0; i < rest.keys.size(); ++i) {
+    if (rest.keys[i] != "steps" || rest.items[i].kind != Node::Kind::mapping) continue;
+    document = patch_steps(document, rest.items[i]);
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    rest.keys.erase(rest.keys.begin() + at), rest.key_lines.erase(rest.key_lines.begin() + at), rest.items.erase(rest.items.begin() + at);
+    break;
+  }
+  return merge_patch(std::move(document), rest);
 }
 
 // A document and the cases that its controls make of it.
@@ -303,7 +382,8 @@ void expand(const Node& document, const std::string& name, const Catalogue* cata
   const CaseSpec base = out.back();
   const Node* controls = document.find("controls");
   for (std::size_t i = 0; i < base.controls.size(); ++i) {
-    Node patched = merge_patch(document, *controls->items[i].find("set"));
+    const Node* set = controls->items[i].find("set");
+    Node patched = patch_case(base.controls[i].as_intended ? as_intended(document) : document, set);
     CaseSpec control = read_one(patched, name, catalogue);
     control.id = base.id + "#" + base.controls[i].name;
     control.title = base.title.empty() ? "" : base.title + " (control: " + base.controls[i].name + ")";
@@ -331,9 +411,11 @@ const Table<CaseSpec>& case_table() {
       optional("ids", &CaseSpec::ids, one_of({"shuffled", "identity", "reversed"}), "block ids where a request names none"),
       optional("content", &CaseSpec::content, one_of({"tags", "golden"}), "what the producer holds: tags, or a golden file's bytes"),
       optional("seed", &CaseSpec::seed, natural(), "of tags, poison and shuffles"),
-      required("producer", &CaseSpec::producer, object<SideSpec>(side_table), "the side whose cache is filled"),
+      optional("producer", &CaseSpec::producer, object<SideSpec>(side_table), "the side whose cache is filled; needed without memory and steps"),
       optional("consumer", &CaseSpec::consumer, object<SideSpec>(side_table), "the other side; what it does not say is as on the producer, its claim aside"),
-      optional("requests", &CaseSpec::requests, list_of(object<RequestSpec>(request_table)), "default: one of geometry.tokens"),
+      requests_field(),
+      script_field("memory"),
+      script_field("steps"),
       optional("groups", &CaseSpec::groups, list_of(object<GroupSpec>(group_table)), "further KV cache groups"),
       reader_field(),
       optional("copies", &CaseSpec::copies, list_of(object<CopySpec>(copy_table)), "the plan itself (connector: explicit)"),
@@ -344,10 +426,14 @@ const Table<CaseSpec>& case_table() {
       optional("expected", &CaseSpec::expected, one_or_list_of(expected()), "what a user needs; default PASS"),
       optional("controls", &CaseSpec::controls, list_of(object<ControlSpec>(control_table)), "variants that must end otherwise"),
     }, [](const CaseSpec& spec, const Node& node) {
+      check_kind(spec, node);
       if (!spec.copies.empty() && spec.connector != "explicit") {
         fail(*node.find("copies"), "copies only with connector: explicit", "add connector: explicit, or remove copies");
       }
       for (std::size_t i = 0; i < spec.controls.size(); ++i) {
+        if (spec.controls[i].as_intended && spec.script.empty()) {
+          fail(*node.find("controls"), "as_intended only in a case with memory and steps", "say with 'set' what is different");
+        }
         for (std::size_t k = 0; k < i; ++k) {
           if (spec.controls[i].name == spec.controls[k].name) {
             fail(*node.find("controls"), "controls with names of their own", "rename one of the two called '" + spec.controls[i].name + "'");

@@ -9,7 +9,7 @@
 //     return table;
 //   }
 //
-// A default is stated once, in the struct: documentation takes it from a default-constructed value.
+// A default is stated once, in the struct (or in Table::initial): documentation takes it from there.
 #pragma once
 
 #include <algorithm>
@@ -148,6 +148,7 @@ struct Table {
   std::string what;                                        ///< "a request"
   std::vector<Field<T>> fields;
   std::function<void(const T&, const Node&)> check{};      ///< rules over several keys; throws Error
+  T initial{};                                             ///< what keys that are not there leave in place: the defaults
 };
 
 template <class T, class M, class V>
@@ -214,7 +215,7 @@ std::vector<std::string> keys_of(const Table<T>& table) {
 template <class T>
 T read(const Table<T>& table, const Node& node) {
   if (node.kind != Node::Kind::mapping) fail(node, table.what + " as a mapping", "write lines of the form key: value");
-  T out{};
+  T out = table.initial;
   for (std::size_t i = 0; i < node.keys.size(); ++i) {
     const Field<T>* match = nullptr;
     for (const auto& field : table.fields) {
@@ -237,7 +238,7 @@ T read(const Table<T>& table, const Node& node) {
 /// The value as JSON, keys at their default left out.
 template <class T>
 json write(const Table<T>& table, const T& value) {
-  const T fallback{};
+  const T& fallback = table.initial;
   json out = json::object();
   for (const auto& field : table.fields) {
     json written = field.write(value);
@@ -249,7 +250,7 @@ json write(const Table<T>& table, const T& value) {
 /// JSON Schema of the mapping; unknown keys are not allowed.
 template <class T>
 json schema(const Table<T>& table) {
-  const T fallback{};
+  const T& fallback = table.initial;
   json properties = json::object();
   json needed = json::array();
   for (const auto& field : table.fields) {
@@ -280,7 +281,7 @@ struct DocRow {
 };
 template <class T>
 std::vector<DocRow> doc_rows(const Table<T>& table) {
-  const T fallback{};
+  const T& fallback = table.initial;
   std::vector<DocRow> rows;
   for (const auto& field : table.fields) {
     std::string shown = "required";

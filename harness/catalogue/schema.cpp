@@ -1,6 +1,7 @@
 #include "catalogue/schema.hpp"
 
 #include "catalogue/case_file.hpp"
+#include "catalogue/script_table.hpp"
 #include "catalogue/tables.hpp"
 
 namespace kvcts::catalogue {
@@ -23,6 +24,29 @@ Kind kind(std::string name, std::string folder, const Table<T>& (*table)()) {
   return out;
 }
 
+Kind case_kind() {
+  Kind out = kind("case", "seeds crash", case_table);
+  out.schema = [plain = out.schema] {
+    json whole = plain();
+    whole["anyOf"] = json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});
+    whole["$defs"] = script_definitions();
+    return whole;
+  };
+  out.sections = [] {
+    std::vector<Section> all{{"memory", "scripted cases: what lies where", doc_rows(memory_table())},
+                             {"requests", "scripted cases: tokens and their blocks", doc_rows(script_request_table())},
+                             {"views", "what `from` and `to` take instead of the name of a memory", doc_rows(view_table())},
+                             {"arithmetic", "of a view", doc_rows(arithmetic_table())}};
+    for (const Op& op : ops()) all.push_back({"step " + op.name, op.doc, doc_rows(op.intended)});
+    std::vector<DocRow> extra;
+    const auto rows = doc_rows(ops().front().actual);
+    for (std::size_t i = ops().front().intended.fields.size(); i < rows.size(); ++i) extra.push_back(rows[i]);
+    all.push_back({"actually", "keys of every step, only in what it actually did", extra});
+    return all;
+  };
+  return out;
+}
+
 // A '|' would end the cell.
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
@@ -33,7 +57,7 @@ std::string cell(std::string text) {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
-      kind("case", "seeds crash", case_table),
+      case_kind(),
       kind("layout", "layouts", layout_table),
       kind("dtype", "dtypes", dtype_table),
       kind("geometry", "geometries", geometry_table),
@@ -50,10 +74,23 @@ const std::vector<Kind>& kinds() {
 
 std::string schema_text(const Kind& kind) { return kind.schema().dump(2) + "\n"; }
 
-std::string reference_text(const Kind& kind) {
+namespace {
+
+std::string table_text(const std::vector<DocRow>& rows) {
   std::string out = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
-  for (const auto& row : kind.rows()) {
+  for (const auto& row : rows) {
     out += "| `" + row.key + "` | " + cell(row.type) + " | " + (row.fallback.empty() ? "" : cell(row.fallback)) + " | " + cell(row.doc) + " |\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string reference_text(const Kind& kind) {
+  std::string out = table_text(kind.rows());
+  if (!kind.sections) return out;
+  for (const auto& section : kind.sections()) {
+    out += "\n### " + section.title + "\n\n" + section.doc + "\n" + (section.rows.empty() ? "" : "\n" + table_text(section.rows));
   }
   return out;
 }

@@ -9,18 +9,25 @@
 
 namespace kvcts::catalogue {
 
+/// Keys of a mapping inside the documents of a kind.
+struct Section {
+  std::string title, doc;
+  std::vector<DocRow> rows;
+};
+
 struct Kind {
   std::string name;                             ///< "layout"
   std::string folder;                           ///< folders of cases/ that hold files of this kind
   std::function<json()> schema;                 ///< with "$schema" and "title"
   std::function<std::vector<DocRow>()> rows;
   std::function<void(const Node&)> read;        ///< parses a document of the kind; throws Error
+  std::function<std::vector<Section>()> sections{};  ///< what its reference has besides
 };
 const std::vector<Kind>& kinds();
 
 /// As committed in cases/schema/<name>.schema.json.
 std::string schema_text(const Kind& kind);
-/// The rows as a Markdown table.
+/// The rows as a Markdown table, then each section under a heading.
 std::string reference_text(const Kind& kind);
 
 }  // namespace kvcts::catalogue

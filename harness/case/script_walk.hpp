@@ -1,0 +1,33 @@
+// Every action and every view of a script, in a fixed order, with words that say where it stands.
+#pragma once
+
+#include <string>
+
+#include "case/script.hpp"
+
+namespace kvcts::script {
+
+/// f(step, action, intended): all actions, the intended one of each step first. S: Script or const Script.
+template <class S, class F>
+void each_action(S& script, F&& f) {
+  for (auto& step : script.steps) {
+    f(step, step.intended, true);
+    for (auto& action : step.actual) f(step, action, false);
+  }
+}
+
+/// f(view, where): the declared views of memories, then those of all actions. `where`: "memory 'P'", "step 'move1'".
+template <class S, class F>
+void each_view(S& script, F&& f) {
+  for (auto& [name, memory] : script.memories) f(memory.view, "memory '" + name + "'");
+  each_action(script, [&](auto& step, auto& action, bool) {
+    for (auto* views : {&action.from, &action.to}) {
+      for (auto& view : *views) f(view, "step '" + step.name + "'");
+    }
+  });
+}
+
+/// "P" of "P/kv.L0".
+inline std::string memory_of(const std::string& place) { return place.substr(0, place.find('/')); }
+
+}  // namespace kvcts::script
