@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,14 +15,12 @@
 
 namespace kvcts::script {
 
-/// Names a Who. Dense in runs of 256 (Names), so a row of codes has consecutive Ids.
+/// Names a Who. Bytes of one row (of one stretch of poison) have consecutive Ids, in runs of 256.
 using Id = std::uint32_t;
-inline constexpr Id hole = 0;
-inline constexpr Id unknown = 1;
 
 struct Who {
   enum class Kind : std::uint8_t {
-    hole,     ///< sparse memory that nobody has touched
+    hole,     ///< a byte that nobody has touched
     unknown,  ///< matches nothing that was ever meant to be anywhere
     constant, ///< the same in every pass: zero, a pattern
     poison,   ///< of a backing, at an offset
@@ -49,6 +48,9 @@ struct Who {
   std::uint8_t halves{0};              ///< nibbles, code of 4 bits: bit i set = pieces[i] means that byte's high nibble
   bool operator==(const Who&) const = default;
 };
+
+inline constexpr Id hole = 0;
+inline constexpr Id unknown = 1;
 
 /// Half of a byte: what 4-bit codes are moved as.
 struct Nibble {
@@ -114,6 +116,8 @@ class Rendering {
   Rendering(const Names& names, const std::vector<Backing>& backings, std::uint64_t seed, int pass)
       : names_(names), backings_(backings), seed_(seed), pass_(pass) {}
   std::uint8_t byte(Id id);
+  /// Poison of a backing from an offset on; what lies below its lower guard is 0.
+  void poison(const Backing& backing, std::int64_t offset, std::span<std::uint8_t> out) const;
 
  private:
   using Bytes = std::array<std::uint8_t, Names::chunk>;
