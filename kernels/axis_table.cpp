@@ -74,13 +74,22 @@ AxisTable::AxisTable(const layout::Plane& plane, layout::Axis axis) : entries_{{
     return a.coord != b.coord ? a.coord < b.coord : a.bit < b.bit;
   };
   if (!std::is_sorted(entries_.begin(), entries_.end(), before)) std::sort(entries_.begin(), entries_.end(), before);
+  gapless_ = true;
+  for (std::size_t k = 1; k < entries_.size(); ++k) gapless_ = gapless_ && entries_[k].coord == entries_[k - 1].coord + 1;
 }
 
-void AxisTable::within(std::int64_t lo, std::int64_t hi, std::vector<AxisEntry>& out) const {
+std::span<const AxisEntry> AxisTable::within(std::int64_t lo, std::int64_t hi) const {
+  const std::span<const AxisEntry> all(entries_);
+  if (hi <= lo || lo > all.back().coord || hi <= all.front().coord) return {};
+  if (gapless_) {
+    const std::int64_t first = all.front().coord;
+    const auto from = static_cast<std::size_t>(std::max(lo, first) - first);
+    const auto to = static_cast<std::size_t>(std::min(hi, all.back().coord + 1) - first);
+    return all.subspan(from, to - from);
+  }
   const auto below = [](const AxisEntry& entry, std::int64_t coord) { return entry.coord < coord; };
-  const auto from = std::lower_bound(entries_.begin(), entries_.end(), lo, below);
-  const auto to = std::lower_bound(from, entries_.end(), hi, below);
-  out.insert(out.end(), from, to);
+  const auto from = std::lower_bound(all.begin(), all.end(), lo, below);
+  return {from, std::lower_bound(from, all.end(), hi, below)};
 }
 
 }  // namespace kvcts::kernels

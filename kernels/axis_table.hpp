@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "layout/layout.hpp"
@@ -22,8 +23,8 @@ class AxisTable {
   bool has_modes() const { return has_modes_; }
   /// All entries, by coordinate, then by bit.
   const std::vector<AxisEntry>& entries() const { return entries_; }
-  /// Appends the entries with lo <= coord < hi.
-  void within(std::int64_t lo, std::int64_t hi, std::vector<AxisEntry>& out) const;
+  /// The entries with lo <= coord < hi.
+  std::span<const AxisEntry> within(std::int64_t lo, std::int64_t hi) const;
   /// Smallest distance between neighbours: how inner the axis is. Largest for an axis of one coordinate.
   std::int64_t pitch() const { return pitch_; }
 
@@ -31,6 +32,7 @@ class AxisTable {
   std::vector<AxisEntry> entries_;
   std::int64_t pitch_{INT64_MAX};
   bool has_modes_{false};
+  bool gapless_{false};  ///< one entry for each coordinate from the first to the last
 };
 
 /// Throws layout::Error unless modes are sane and every bit of the plane is inside `bytes` bytes. No overflow goes

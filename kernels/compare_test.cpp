@@ -9,6 +9,7 @@
 
 #include "kernels/generate.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/tag_math.hpp"
 
 namespace kvcts::kernels {
 namespace {
@@ -102,19 +103,56 @@ TEST(Isa, AllAgree) {
   const auto isas = usable_isas();
   ASSERT_EQ(isas.front().name, "baseline");
   EXPECT_EQ(&best_isa(), &isas.back());
+  // Keys of 37 rows: more than two vectors of them, and an odd rest.
+  std::vector<std::uint64_t> states(37);
+  for (std::size_t r = 0; r < states.size(); ++r) states[r] = 0x9123456789abcdefu * (r + 1);
+  std::vector<std::uint32_t> low(states.size()), high(states.size()), or_mask(states.size());
+  for (const Isa& isa : isas) {
+    isa.keys(states.data(), states.size(), low.data(), high.data());
+    for (std::size_t r = 0; r < states.size(); ++r) {
+      ASSERT_EQ(mix(states[r]), std::uint64_t{high[r]} << 32 | low[r]) << isa.name;
+      or_mask[r] = static_cast<std::uint32_t>(r % 4 * 0x04040404 | 0x03030303);
+    }
+  }
+  const RowKeys keys{low.data(), high.data(), or_mask.data(), states.size()};
   for (int kind = 0; kind < lane_kinds; ++kind) {
     for (std::size_t bytes = 0; bytes < 300; ++bytes) {
-      const auto written = [&](const Isa& isa) {
-        std::vector<std::uint8_t> out(3 * bytes + 64, 0x5a);
-        std::vector<LaneRow> rows;
-        for (std::uint32_t r = 0; r < 3; ++r) {
-          rows.push_back({0x9123456789abcdefu * (r + 1), out.data() + r * (bytes + 3) + 1, r, r + 1});
+      for (const std::size_t gap : {0, 3}) {
+        const auto written = [&](const Isa& isa) {
+          std::vector<std::uint8_t> out(keys.rows * (bytes + gap) + 64, 0x5a);
+          isa.write_rows(LaneKind(kind))(keys, {static_cast<std::uint32_t>(bytes), bytes, std::ptrdiff_t(bytes + gap), 0xb3ffb3ffu},
+                                         out.data() + 1);
+          return out;
+        };
+        const auto expected = written(isas.front());
+        for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << bytes;
+      }
+    }
+    for (const int width : {4, 8, 16, 32}) {
+      for (std::size_t rows = 1; rows <= keys.rows; ++rows) {
+        if (width == 4 && rows % 2 != 0) continue;
+        for (const bool high_first : {false, true}) {
+          const auto written = [&](const Isa& isa) {
+            std::vector<std::uint8_t> out(rows * 12 + 64, 0x5a);
+            isa.write_columns(LaneKind(kind))(keys.part(0, rows), {5, 3, 0xb3ffb3ffu, width, high_first}, out.data() + 1);
+            return out;
+          };
+          const auto expected = written(isas.front());
+          for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << width << " " << rows;
         }
-        isa.rows(LaneKind(kind))(rows, {static_cast<std::uint32_t>(bytes), bytes, 0xb3ffb3ffu});
-        return out;
-      };
-      const auto expected = written(isas.front());
-      for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << bytes;
+      }
+    }
+  }
+  for (std::size_t shift = 0; shift < 70; ++shift) {
+    for (const std::size_t n : {0, 1, 15, 64, 100, 300}) {
+      const auto from = noise(400);
+      for (const Isa& isa : isas) {
+        std::vector<std::uint8_t> to(500, 0x5a), expected = to;
+        isa.stream(to.data() + shift, from.data() + 3, n);
+        isa.drain();
+        std::copy_n(from.begin() + 3, n, expected.begin() + std::ptrdiff_t(shift));
+        ASSERT_EQ(to, expected) << isa.name << " " << shift << " " << n;
+      }
     }
   }
   const auto all = noise(70000);

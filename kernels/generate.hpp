@@ -1,4 +1,6 @@
-// Writes tags into the planes of one rank's cache. Reads nothing, checks nothing, knows no connector.
+// Writes tags into the planes of one rank's cache, and checks in place that they are there. Knows no connector.
+//
+// `threads` everywhere: 1 the caller's, 0 one a processor. Results do not depend on it.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +30,25 @@ struct BlockContent {
 /// them wins. Throws layout::Error, before it writes anything, if the plane leaves `allocation`, a mode is not sane (extent,
 /// step >= 1), a coordinate is outside tag/1's ranges, or a high-nibble-first plane does not lie on whole nibbles.
 void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
-              const TagKey& key, std::uint32_t unblocked_generation);
+              const TagKey& key, std::uint32_t unblocked_generation, int threads = 1);
 
-/// Throws what generate() would, for an allocation of `bytes` bytes.
-void check_rows(const layout::Plane& plane, std::span<const BlockContent> content, std::uint64_t bytes);
-
-/// First differing bytes and the count, between what is there and what must be there. Sizes must agree.
+/// First differing bytes and the count, between what is there and what must be there.
 struct Difference {
   std::int64_t wrong_bytes{0};
   std::vector<std::int64_t> first;  ///< byte offsets of the first `limit` differences, ascending
+  bool operator==(const Difference&) const = default;
 };
-Difference compare(std::span<const std::uint8_t> observed, std::span<const std::uint8_t> expected, std::size_t limit = 16);
+
+/// Compares two images. Sizes must agree, else layout::Error.
+Difference compare(std::span<const std::uint8_t> observed, std::span<const std::uint8_t> expected, std::size_t limit = 16,
+                   int threads = 1);
+
+/// Checks in place that the allocation holds what generate() would write: the same as generating into a copy and comparing
+/// with the copy, without making an image. `wrong_bytes` are bytes with a wrong code in them; nothing is said of other bits.
+/// Where codes of one byte cannot be looked at together (rows of an odd number of nibbles, coordinates that share bits, a
+/// slot that is named twice), it does go through a copy. Throws as generate() does.
+Difference check(std::span<const std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
+                 const TagKey& key, std::uint32_t unblocked_generation, std::size_t limit = 16, int threads = 1);
 
 /// XXH3-64 of the bytes.
 std::uint64_t digest(std::span<const std::uint8_t> bytes);

@@ -136,6 +136,56 @@ RC_GTEST_PROP(Generate, EqualsTheBruteForceMap, ()) {
   RC_ASSERT(agrees(drawn.plane, drawn.bytes, drawn.content, key, *rc::gen::arbitrary<std::uint32_t>()));
 }
 
+RC_GTEST_PROP(Generate, IsTheSameOnAnyNumberOfThreads, ()) {
+  const Drawn drawn = draw();
+  const TagKey key{*rc::gen::arbitrary<std::uint64_t>(), 0, 0};
+  RC_LOG() << text(drawn.plane) << '\n';
+  std::vector<std::uint8_t> one(drawn.bytes, 0x5a);
+  generate(one, drawn.plane, drawn.content, key, 9);
+  for (const int threads : {0, 2, 3, 7}) {
+    std::vector<std::uint8_t> many(drawn.bytes, 0x5a);
+    generate(many, drawn.plane, drawn.content, key, 9, threads);
+    RC_ASSERT(many == one);
+  }
+}
+
+/// What check() must say: bytes of a copy that the reference changes.
+Difference expected_difference(const std::vector<std::uint8_t>& memory, const Drawn& drawn, const TagKey& key, std::size_t limit) {
+  auto right = memory;
+  reference::generate(right, drawn.plane, drawn.content, key, 9);
+  Difference out;
+  for (std::size_t k = 0; k < right.size(); ++k) {
+    if (right[k] == memory[k]) continue;
+    ++out.wrong_bytes;
+    if (out.first.size() < limit) out.first.push_back(std::int64_t(k));
+  }
+  return out;
+}
+
+RC_GTEST_PROP(Check, FindsWhatTheReferenceWouldChange, ()) {
+  const Drawn drawn = draw();
+  const TagKey key{*rc::gen::arbitrary<std::uint64_t>(), 2, 1};
+  RC_LOG() << text(drawn.plane) << '\n';
+  std::vector<std::uint8_t> memory(drawn.bytes);
+  fill_poison(key.seed, 0, memory);
+  const auto limit = *rc::gen::element<std::size_t>(0, 1, 5, 16);
+  const auto agree = [&] {
+    const Difference expected = expected_difference(memory, drawn, key, limit);
+    for (const int threads : {1, 2, 5}) {
+      if (!(check(memory, drawn.plane, drawn.content, key, 9, limit, threads) == expected)) return false;
+    }
+    return true;
+  };
+  RC_ASSERT(agree());  // nothing has been written yet
+  generate(memory, drawn.plane, drawn.content, key, 9);
+  RC_ASSERT(check(memory, drawn.plane, drawn.content, key, 9).wrong_bytes == 0);
+  const int wrong = *rc::gen::inRange(1, 6);
+  for (int k = 0; k < wrong; ++k) {
+    memory[*rc::gen::inRange<std::size_t>(0, memory.size())] ^= *rc::gen::inRange<std::uint8_t>(1, 255);
+  }
+  RC_ASSERT(agree());
+}
+
 /// The kernel walks the modes by itself; layout's locate() is the other reading of the same map.
 RC_GTEST_PROP(Generate, EveryCodeLiesWhereLocateSays, ()) {
   const Drawn drawn = draw();
@@ -227,7 +277,12 @@ TEST(Generate, CommonLayoutsOfEveryDtype) {
                 std::int64_t bits = reference::width(dtype);
                 for (const Mode& mode : plane.modes) bits *= mode.extent;
                 const auto bytes = static_cast<std::size_t>((offset + bits + 7) / 8);
-                ASSERT_TRUE(agrees(plane, bytes, whole_blocks(3, 4), {6, 1, 0}, 0)) << text(plane);
+                std::vector<std::uint8_t> made;
+                ASSERT_TRUE(agrees(plane, bytes, whole_blocks(3, 4), {6, 1, 0}, 0, &made)) << text(plane);
+                ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0), Difference{}) << text(plane);
+                made[bytes / 2] ^= 0x11;  // codes of every dtype have bit 0
+                ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0),
+                          (Difference{1, {static_cast<std::int64_t>(bytes / 2)}})) << text(plane);
               }
             }
           }
@@ -289,6 +344,63 @@ TEST(Generate, PlanesWithoutBlocksAreWrittenOnce) {
   const RowId id{Component::global_scale, 1, 2, 0, 0, 5};
   const std::uint32_t last = made[20] | made[21] << 8 | made[22] << 16 | std::uint32_t(made[23]) << 24;
   EXPECT_EQ(last, tag_code(row_key({1, 0, 0}, id), id, Dtype::fp32, 0));
+}
+
+/// Larger than the caches are taken to be: past them go whole lines and their ends, and no byte beside.
+TEST(Generate, LargeAllocationsAreWrittenPastTheCaches) {
+  const std::size_t bytes = (std::size_t{33} << 20) + 77;
+  for (const Dtype dtype : {Dtype::bf16, Dtype::e4m3fn}) {
+    const std::int64_t width = reference::width(dtype);
+    // Rows with a gap, at odd bytes; x-packed; channel by channel.
+    const std::int64_t d = 72, row = d * width + 24;
+    Plane gaps;
+    gaps.dtype = dtype;
+    gaps.offset = 8;
+    gaps.modes = {{Axis::block, 1000, row * 32 + 8}, {Axis::slot, 16, row * 2}, {Axis::head, 2, row}, {Axis::channel, d, width}};
+    const std::vector<Plane> planes{
+        gaps, packed(dtype, {{Axis::block, 1000}, {Axis::head, 2}, {Axis::channel, d / 8, 0, 8}, {Axis::slot, 16}, {Axis::channel, 8}}, 24),
+        packed(dtype, {{Axis::block, 1000}, {Axis::head, 2}, {Axis::channel, d}, {Axis::slot, 16}}, 24)};
+    for (const Plane& plane : planes) {
+      std::vector<std::uint8_t> large(bytes, 0x5a), small(std::size_t{16} << 20, 0x5a);
+      generate(large, plane, whole_blocks(1000, 16), {}, 0, 2);
+      generate(small, plane, whole_blocks(1000, 16), {}, 0);
+      ASSERT_TRUE(std::equal(small.begin(), small.end(), large.begin())) << text(plane);
+      ASSERT_TRUE(std::all_of(large.begin() + std::ptrdiff_t(small.size()), large.end(), [](auto b) { return b == 0x5a; }));
+      ASSERT_EQ(check(large, plane, whole_blocks(1000, 16), {}, 0, 16, 2), Difference{});
+    }
+  }
+}
+
+TEST(Generate, ABlockLongerThanThreadsSharesIsOneSequence) {
+  Plane plane = packed(Dtype::bf16, {{Axis::head, 2}, {Axis::slot, 9001}, {Axis::channel, 8}});
+  const std::vector<BlockContent> content{{0, 3, 5, 2, 8990}};
+  std::vector<std::uint8_t> one(2 * 9001 * 16, 1), many = one;
+  auto expected = one;
+  generate(one, plane, content, {}, 0);
+  generate(many, plane, content, {}, 0, 3);
+  reference::generate(expected, plane, content, {}, 0);
+  EXPECT_EQ(one, expected);
+  EXPECT_EQ(many, expected);
+  EXPECT_EQ(check(many, plane, content, {}, 0, 16, 3), Difference{});
+}
+
+/// Two coordinates at one place cannot both be there: what generate() leaves is what check() wants.
+TEST(Check, WhatSharesBitsIsAsGenerateLeavesIt) {
+  Plane plane = packed(Dtype::fp16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
+  plane.modes.push_back({Axis::kv, 2, 0});
+  std::vector<std::uint8_t> memory(3 * 4 * 16);
+  generate(memory, plane, whole_blocks(3, 4), {}, 0);
+  EXPECT_EQ(check(memory, plane, whole_blocks(3, 4), {}, 0), Difference{});
+  memory[7] ^= 1;
+  EXPECT_EQ(check(memory, plane, whole_blocks(3, 4), {}, 0), (Difference{1, {7}}));
+  // A slot that two requests name: the later one's.
+  const Plane plain = packed(Dtype::fp16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
+  const std::vector<BlockContent> twice{{1, 4, 0, 0, 3}, {1, 5, 0, 2, 2}};
+  for (const int threads : {1, 3}) {
+    generate(memory, plain, twice, {}, 0, threads);
+    EXPECT_EQ(check(memory, plain, twice, {}, 0, 16, threads), Difference{});
+    EXPECT_EQ(check(memory, plain, std::vector<BlockContent>{{1, 5, 0, 2, 2}}, {}, 0), Difference{});
+  }
 }
 
 TEST(Generate, AWrongPlaneIsAnErrorAndWritesNothing) {

@@ -9,40 +9,58 @@
 
 namespace kvcts::kernels {
 
-/// One row to write: its key, where it starts, and its OR mask (which carries the scale digits of 8-bit and 4-bit codes).
-struct LaneRow {
-  std::uint64_t key{0};
-  std::uint8_t* out{nullptr};
-  std::uint32_t or_mask{0};
-  std::uint32_t digit{0};  ///< scale digit of channel 0; 16-bit and 32-bit scales only
+/// Rows of channels, their keys in halves side by side. The OR mask carries a scale's digits, too.
+struct RowKeys {
+  const std::uint32_t* low{nullptr};
+  const std::uint32_t* high{nullptr};
+  const std::uint32_t* or_mask{nullptr};
+  std::size_t rows{0};
+
+  RowKeys part(std::size_t first, std::size_t count) const { return {low + first, high + first, or_mask + first, count}; }
 };
 
-/// What all rows of a batch have in common.
-struct LaneShape {
+/// Rows as they lie in memory: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r at
+/// out + r * pitch.
+struct RowShape {
   std::uint32_t first_word{0};
-  std::size_t bytes{0};  ///< of each row; the last word may be cut
+  std::size_t bytes{0};
+  std::ptrdiff_t pitch{0};
   std::uint32_t and_mask{0xffffffffu};
+};
+
+/// Rows side by side: one channel's codes of all rows, row 0 first, then the next channel's, packed. Codes of 4 bits: an even
+/// number of rows.
+struct ColumnShape {
+  std::uint32_t first_word{0};
+  std::size_t words{0};
+  std::uint32_t and_mask{0xffffffffu};
+  int width{32};
+  bool high_nibble_first{false};
 };
 
 /// What happens to a word between the masks and memory.
 enum class LaneKind : std::uint8_t {
   plain,    ///< nothing
   swapped,  ///< nibbles exchanged: high nibble first
-  digit16,  ///< 16-bit scales: bits 2..3 of both codes from digit and channel
-  digit32,  ///< 32-bit scales
+  digit16,  ///< 16-bit scales: bits 2..3 of both codes go on with the channel
+  digit32,  ///< 32-bit scales: likewise
 };
 inline constexpr int lane_kinds = 4;
 
-using WriteRows = void (*)(std::span<const LaneRow>, const LaneShape&);
-/// How many of n bytes differ.
-using CountDifferences = std::size_t (*)(const std::uint8_t*, const std::uint8_t*, std::size_t);
-
 struct Isa {
   std::string_view name;
-  WriteRows write[lane_kinds]{};
-  CountDifferences count{};
+  void (*rows[lane_kinds])(const RowKeys&, const RowShape&, std::uint8_t* out){};
+  void (*columns[lane_kinds])(const RowKeys&, const ColumnShape&, std::uint8_t* out){};  ///< `swapped` is as `plain`
+  /// Row keys from what goes into their last mix().
+  void (*keys)(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high){};
+  /// How many of n bytes differ.
+  std::size_t (*count)(const std::uint8_t*, const std::uint8_t*, std::size_t n){};
+  /// memcpy past the caches, for what nobody reads soon. Ordinary stores of other threads see it after drain().
+  void (*stream)(std::uint8_t* to, const std::uint8_t* from, std::size_t n){};
+  void (*drain)(){};
 
-  WriteRows rows(LaneKind kind) const { return write[static_cast<std::size_t>(kind)]; }
+  auto write_rows(LaneKind kind) const { return rows[static_cast<std::size_t>(kind)]; }
+  auto write_columns(LaneKind kind) const { return columns[static_cast<std::size_t>(kind)]; }
 };
 
 /// The instruction sets that this CPU has, plainest first.

@@ -1,10 +1,14 @@
 #include "kernels/poison.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 
 #include "kernels/isa.hpp"
+#include "kernels/parallel.hpp"
+#include "kernels/sinks.hpp"
 #include "kernels/tag_math.hpp"
+#include "kernels/tiler.hpp"
 #include "layout/error.hpp"
 
 namespace kvcts::kernels {
@@ -18,23 +22,71 @@ std::uint64_t poison_key(std::uint64_t seed, std::uint32_t side, std::uint32_t r
   return mix(mix(seed ^ 0x706f69736f6eu) + file);
 }
 
-void fill_poison(std::uint64_t key, std::int64_t offset, std::span<std::uint8_t> out) {
+namespace {
+
+void require_offset(std::int64_t offset) {
   if (offset < 0) throw layout::Error("poison starts at an offset >= 0 of a memory file, found " + std::to_string(offset));
-  auto at = static_cast<std::uint64_t>(offset);
-  while (!out.empty() && at % 4 != 0) {
-    out.front() = poison_byte(key, static_cast<std::int64_t>(at));
-    out = out.subspan(1);
-    ++at;
-  }
+}
+
+/// Writes n bytes of poison from byte `at` of the file on.
+void make(std::uint64_t key, std::uint64_t at, std::uint8_t* out, std::size_t n) {
+  for (; n > 0 && at % 4 != 0; ++at, --n) *out++ = poison_byte(key, static_cast<std::int64_t>(at));
   constexpr std::uint64_t span_of_key = std::uint64_t{1} << 34;  // 2^32 words
-  while (!out.empty()) {
+  while (n > 0) {
     const std::uint64_t i = at / 4;
-    const std::size_t bytes = std::min<std::uint64_t>(out.size(), span_of_key - at % span_of_key);
-    const LaneRow row{poison_row(key, i), out.data(), poison_or, 0};
-    best_isa().rows(LaneKind::plain)({&row, 1}, {static_cast<std::uint32_t>(i), bytes, poison_and});
-    out = out.subspan(bytes);
+    const std::size_t bytes = std::min<std::uint64_t>(n, span_of_key - at % span_of_key);
+    const std::uint64_t row = poison_row(key, i);
+    const auto low = static_cast<std::uint32_t>(row), high = static_cast<std::uint32_t>(row >> 32);
+    best_isa().write_rows(LaneKind::plain)({&low, &high, &poison_or, 1},
+                                           {static_cast<std::uint32_t>(i), bytes, static_cast<std::ptrdiff_t>(bytes), poison_and}, out);
+    out += bytes;
     at += bytes;
+    n -= bytes;
   }
+}
+
+/// Hands the bytes [begin, end) of `size` to a sink, tile by tile; tiles end where the memory's do.
+template <typename Sink>
+void tiles(std::uint64_t key, std::int64_t offset, std::size_t begin, std::size_t end, Sink& sink) {
+  alignas(64) std::uint8_t tile[tile_bytes];
+  for (std::size_t at = begin; at < end;) {
+    const std::size_t n = std::min(end - at, tile_bytes - at % tile_bytes);
+    const auto place = static_cast<std::int64_t>(at);
+    std::uint8_t* const direct = sink.direct(place);
+    const Pieces piece{place, n};
+    if (direct == nullptr) sink.expect(piece);
+    make(key, static_cast<std::uint64_t>(offset) + at, direct != nullptr ? direct : tile, n);
+    if (direct == nullptr) sink.take(piece, tile);
+    at += n;
+  }
+  sink.finish();
+}
+
+constexpr std::size_t grain = std::size_t{1} << 16;  // threads' shares are multiples of it
+
+}  // namespace
+
+void fill_poison(std::uint64_t key, std::int64_t offset, std::span<std::uint8_t> out, int threads) {
+  require_offset(offset);
+  const bool large = past_caches(out.size());
+  parallel_ranges(threads, out.size(), grain, [&](std::size_t begin, std::size_t end) {
+    Write sink(out, large);
+    tiles(key, offset, begin, end, sink);
+  });
+}
+
+Difference check_poison(std::uint64_t key, std::int64_t offset, std::span<const std::uint8_t> bytes, std::size_t limit,
+                        int threads) {
+  require_offset(offset);
+  Differences all(limit);
+  std::mutex guard;
+  parallel_ranges(threads, bytes.size(), grain, [&](std::size_t begin, std::size_t end) {
+    Check sink(bytes, limit, nullptr);
+    tiles(key, offset, begin, end, sink);
+    const std::lock_guard lock(guard);
+    all.add(sink.differences());
+  });
+  return all.result();
 }
 
 std::uint8_t poison_byte(std::uint64_t key, std::int64_t offset) {

@@ -105,6 +105,35 @@ TEST(Poison, FilesAndPlacesDiffer) {
   EXPECT_EQ(pieces.size(), out.size() / 32);
 }
 
+TEST(Poison, CheckFindsEveryWrongByteAtEveryOffset) {
+  const std::uint64_t key = poison_key(3, 0, 0, 0);
+  for (const std::int64_t base : {std::int64_t{0}, std::int64_t{4093}, four_gi_words - 5000}) {
+    std::vector<std::uint8_t> bytes(9001);
+    fill_poison(key, base, bytes);
+    ASSERT_EQ(check_poison(key, base, bytes), Difference{});
+    ASSERT_GT(check_poison(key, base + 1, bytes).wrong_bytes, 8000);
+    for (std::size_t at = 0; at < bytes.size(); at += at < 80 ? 1 : 97) {
+      bytes[at] ^= 2;
+      ASSERT_EQ(check_poison(key, base, bytes), (Difference{1, {std::int64_t(at)}}));
+      bytes[at] ^= 2;
+    }
+  }
+}
+
+TEST(Poison, ThreadsAndLargeRegionsMakeNoDifference) {
+  std::vector<std::uint8_t> one((std::size_t{32} << 20) + 13), many = one;
+  fill_poison(7, 3, one);
+  fill_poison(7, 3, many, 3);
+  EXPECT_EQ(one, many);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{12345678}, one.size() - 1}) {
+    EXPECT_EQ(one[at], reference::poison(7, at + 3));
+    many[at] ^= 0x11;
+  }
+  const Difference wrong{3, {0, 12345678, std::int64_t(one.size()) - 1}};
+  EXPECT_EQ(check_poison(7, 3, many, 16, 3), wrong);
+  EXPECT_EQ(check_poison(7, 3, many), wrong);
+}
+
 TEST(Poison, WrongArgumentsAreErrors) {
   std::vector<std::uint8_t> out(8);
   EXPECT_THROW(fill_poison(1, -1, out), layout::Error);

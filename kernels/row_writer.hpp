@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "kernels/code_rule.hpp"
 #include "kernels/isa.hpp"
@@ -14,29 +13,36 @@ namespace kvcts::kernels {
 class RowWriter {
  public:
   RowWriter(layout::Dtype dtype, layout::Component component, bool high_nibble_first)
-      : rule_(code_rule(dtype)), scale_(component != layout::Component::data), or_mask_(repeat(rule_.or_mask, rule_.width)) {
+      : rule_(code_rule(dtype)),
+        scale_(component != layout::Component::data),
+        high_nibble_first_(rule_.width == 4 && high_nibble_first),
+        or_mask_(repeat(rule_.or_mask, rule_.width)) {
     std::uint32_t mask = rule_.and_mask;
     if (scale_) mask &= ~scale_digit_mask;
     and_mask_ = repeat(mask, rule_.width);
     if (scale_ && rule_.width == 16) kind_ = LaneKind::digit16;
     if (scale_ && rule_.width == 32) kind_ = LaneKind::digit32;
-    if (rule_.width == 4 && high_nibble_first) kind_ = LaneKind::swapped;
-    write_ = best_isa().rows(kind_);
+    if (high_nibble_first_) kind_ = LaneKind::swapped;
+    for (std::uint32_t digit = 0; digit < 4; ++digit) {
+      or_masks_[digit] = or_mask_ | (scale_ ? scale_digits(rule_.width, 0, digit) : 0u);
+    }
   }
 
   int width() const { return rule_.width; }
   bool scale() const { return scale_; }
+  bool high_nibble_first() const { return high_nibble_first_; }
 
-  /// One row that starts at `out`. `digit` is scale_digit() of the row; it counts for scales only.
-  LaneRow row(std::uint64_t key, std::uint32_t digit, std::uint8_t* out) const {
-    LaneRow lane{key, out, or_mask_, digit};
-    if (scale_ && rule_.width <= 8) lane.or_mask |= scale_digits(rule_.width, 0, digit);
-    return lane;
+  /// The OR mask of a row: with the digits of word 0 where it is a scale. `digit` is scale_digit() of the row.
+  std::uint32_t or_mask(std::uint32_t digit) const { return or_masks_[digit & 3u]; }
+
+  /// `bytes` bytes of each row, from word `first_word` of its stream on, `pitch` bytes apart.
+  void rows(const RowKeys& keys, std::uint32_t first_word, std::size_t bytes, std::ptrdiff_t pitch, std::uint8_t* out) const {
+    isa_->write_rows(kind_)(keys, {first_word, bytes, pitch, and_mask_}, out);
   }
 
-  /// `bytes` bytes of each row, from word `first_word` of its stream on.
-  void write(std::span<const LaneRow> rows, std::uint32_t first_word, std::size_t bytes) const {
-    write_(rows, {first_word, bytes, and_mask_});
+  /// `words` words of each row, channel by channel.
+  void columns(const RowKeys& keys, std::uint32_t first_word, std::size_t words, std::uint8_t* out) const {
+    isa_->write_columns(kind_)(keys, {first_word, words, and_mask_, rule_.width, high_nibble_first_}, out);
   }
 
   /// Word i of a row, low nibble first: for the odd bytes at the start of a row.
@@ -51,10 +57,10 @@ class RowWriter {
 
  private:
   CodeRule rule_;
-  bool scale_;
-  std::uint32_t or_mask_, and_mask_{0};
+  bool scale_, high_nibble_first_;
+  std::uint32_t or_mask_, and_mask_{0}, or_masks_[4]{};
   LaneKind kind_{LaneKind::plain};
-  WriteRows write_{};
+  const Isa* isa_{&best_isa()};
 };
 
 }  // namespace kvcts::kernels

@@ -65,8 +65,9 @@ void tag_row(std::uint64_t key, const RowId& row, layout::Dtype dtype, std::int6
   }
   const std::int64_t rest = start + bytes - at;
   if (rest > 0) {
-    const LaneRow lane = writer.row(key, digit_of(row), to);
-    writer.write({&lane, 1}, static_cast<std::uint32_t>(at / 4), static_cast<std::size_t>(rest));
+    const auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
+    const std::uint32_t or_mask = writer.or_mask(digit_of(row));
+    writer.rows({&low, &high, &or_mask, 1}, static_cast<std::uint32_t>(at / 4), static_cast<std::size_t>(rest), rest, to);
   }
   if (count * width % 8 != 0) out.back() &= 0x0f;
 }

@@ -1,0 +1,70 @@
+#include "kernels/image.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "kernels/check_in_place.hpp"
+#include "kernels/parallel.hpp"
+#include "kernels/poison.hpp"
+
+namespace kvcts::kernels {
+namespace {
+
+void require_inside(const Image& image, std::size_t file_bytes) {
+  if (image.base >= 0 && image.bytes >= 0 && image.base <= static_cast<std::int64_t>(file_bytes) - image.bytes) return;
+  throw layout::Error("an allocation must lie in its memory file of " + std::to_string(file_bytes) + " bytes, found " +
+                      std::to_string(image.bytes) + " bytes from " + std::to_string(image.base) + " on");
+}
+
+/// The differences of tags and of the poison around them, or nothing where they cannot be told apart byte by byte.
+std::optional<Difference> in_place(const Image& image, std::span<const std::uint8_t> file, std::size_t limit, int threads) {
+  const auto allocation = file.subspan(static_cast<std::size_t>(image.base), static_cast<std::size_t>(image.bytes));
+  Differences tags(limit);
+  Intervals covered;
+  for (const Tagged& tagged : image.tags) {
+    const auto found = check_in_place(allocation, tagged, limit, threads, &covered);
+    if (!found) return std::nullopt;
+    tags.add(*found);
+  }
+  std::vector<Intervals::Interval> holes;
+  if (!covered.holes(image.bytes, holes)) return std::nullopt;
+  for (auto& hole : holes) hole.begin += image.base, hole.end += image.base;
+  Differences all(limit);
+  all.add(tags.result(), image.base);
+  // Guards, then what no tag lies on; short holes come in great numbers, so several go to a thread at once.
+  holes.insert(holes.begin(), {0, image.base});
+  holes.push_back({image.base + image.bytes, static_cast<std::int64_t>(file.size())});
+  const std::size_t pieces = threads == 1 ? 1 : std::min<std::size_t>(holes.size(), 64);
+  std::vector<Differences> found(pieces, Differences(limit));
+  parallel(threads, pieces, [&](std::size_t k) {
+    for (std::size_t h = k * holes.size() / pieces; h < (k + 1) * holes.size() / pieces; ++h) {
+      const auto begin = static_cast<std::size_t>(holes[h].begin), n = static_cast<std::size_t>(holes[h].end) - begin;
+      const Difference wrong = check_poison(image.poison, holes[h].begin, file.subspan(begin, n), limit, threads);
+      found[k].add(wrong, holes[h].begin);
+    }
+  });
+  for (const Differences& part : found) all.add(part);
+  return all.result();
+}
+
+}  // namespace
+
+void write(const Image& image, std::span<std::uint8_t> file, int threads) {
+  require_inside(image, file.size());
+  fill_poison(image.poison, 0, file, threads);
+  const auto allocation = file.subspan(static_cast<std::size_t>(image.base), static_cast<std::size_t>(image.bytes));
+  for (const Tagged& tagged : image.tags) {
+    generate(allocation, *tagged.plane, tagged.content, tagged.key, tagged.unblocked_generation, threads);
+  }
+}
+
+Difference check(const Image& image, std::span<const std::uint8_t> file, std::size_t limit, int threads) {
+  require_inside(image, file.size());
+  if (const auto found = in_place(image, file, limit, threads)) return *found;
+  std::vector<std::uint8_t> expected(file.size());
+  write(image, expected, threads);
+  return compare(file, expected, limit, threads);
+}
+
+}  // namespace kvcts::kernels

@@ -1,0 +1,232 @@
+#include "kernels/isa_avx512.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/isa_loops.hpp"
+
+// Functions of one target are inlined only into functions of the same, so every one here names it.
+#define KVCTS_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi2,prefer-vector-width=512")]]
+#define KVCTS_AVX512_INLINE KVCTS_AVX512 [[gnu::always_inline]] inline
+
+namespace kvcts::kernels {
+namespace {
+
+constexpr std::size_t lanes = 16;  // words in a vector
+
+/// 0, 1, ... 15 times the counter's step.
+constexpr std::array<std::uint32_t, lanes> steps = [] {
+  std::array<std::uint32_t, lanes> out{};
+  for (std::uint32_t k = 0; k < lanes; ++k) out[k] = k * counter_step;
+  return out;
+}();
+constexpr std::array<std::uint32_t, lanes> indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/// loops::lane() of sixteen words; `i` counts for digit16 and digit32 only.
+template <LaneKind kind>
+KVCTS_AVX512_INLINE __m512i lane(__m512i counter, __m512i high, __m512i i, __m512i and_mask, __m512i or_mask) {
+  __m512i x = _mm512_xor_si512(counter, _mm512_srli_epi32(counter, 16));
+  x = _mm512_mullo_epi32(x, _mm512_set1_epi32(0x21f0aaad));
+  x = _mm512_xor_si512(x, _mm512_srli_epi32(x, 15));
+  x = _mm512_add_epi32(x, high);
+  x = _mm512_mullo_epi32(x, _mm512_set1_epi32(0x735a2d97));
+  x = _mm512_xor_si512(x, _mm512_srli_epi32(x, 15));
+  if constexpr (kind == LaneKind::digit32) {
+    const __m512i digits = _mm512_set1_epi32(static_cast<int>(scale_digit_mask));
+    const __m512i digit = _mm512_and_si512(_mm512_add_epi32(or_mask, _mm512_slli_epi32(i, 2)), digits);
+    return _mm512_or_si512(_mm512_and_si512(x, and_mask), _mm512_or_si512(_mm512_andnot_si512(digits, or_mask), digit));
+  }
+  x = _mm512_or_si512(_mm512_and_si512(x, and_mask), or_mask);
+  if constexpr (kind == LaneKind::digit16) {
+    const __mmask16 odd = _mm512_test_epi32_mask(i, _mm512_set1_epi32(1));
+    x = _mm512_mask_xor_epi32(x, odd, x, _mm512_set1_epi32(0x00080008));
+  }
+  if constexpr (kind == LaneKind::swapped) {
+    const __m512i low = _mm512_set1_epi32(0x0f0f0f0f);
+    x = _mm512_or_si512(_mm512_slli_epi32(_mm512_and_si512(x, low), 4), _mm512_and_si512(_mm512_srli_epi32(x, 4), low));
+  }
+  return x;
+}
+
+KVCTS_AVX512_INLINE __m512i set1(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+
+/// Rows of half a vector and more: vector by vector, the last one under a mask of bytes.
+template <LaneKind kind>
+KVCTS_AVX512_INLINE void long_rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
+  const std::size_t whole = shape.bytes / 64, rest = shape.bytes % 64;
+  const __mmask64 tail = rest == 0 ? 0 : ~std::uint64_t{0} >> (64 - rest);
+  const __m512i and_mask = set1(shape.and_mask), advance = set1(static_cast<std::uint32_t>(lanes) * counter_step), sixteen = set1(lanes);
+  const __m512i first = _mm512_add_epi32(_mm512_loadu_si512(steps.data()), set1(shape.first_word * counter_step));
+  const __m512i first_i = _mm512_add_epi32(_mm512_loadu_si512(indices.data()), set1(shape.first_word));
+  for (std::size_t r = 0; r < keys.rows; ++r, out += shape.pitch) {
+    __m512i counter = _mm512_add_epi32(first, set1(keys.low[r])), i = first_i;
+    const __m512i high = set1(keys.high[r]), or_mask = set1(keys.or_mask[r]);
+    std::uint8_t* to = out;
+    for (std::size_t k = 0; k < whole; ++k, to += 64) {
+      _mm512_storeu_si512(to, lane<kind>(counter, high, i, and_mask, or_mask));
+      counter = _mm512_add_epi32(counter, advance);
+      i = _mm512_add_epi32(i, sixteen);
+    }
+    if (tail != 0) _mm512_mask_storeu_epi8(to, tail, lane<kind>(counter, high, i, and_mask, or_mask));
+  }
+}
+
+/// Entries row[0], row[1], ... of the first sixteen (as far as `there` says), once for each lane.
+KVCTS_AVX512_INLINE __m512i spread(const std::uint32_t* from, __mmask16 there, __m512i row) {
+  return _mm512_permutexvar_epi32(row, _mm512_maskz_loadu_epi32(there, from));
+}
+
+/// Rows of 1, 2, 4 or 8 words that follow each other without a gap: 16 / words rows a vector.
+template <LaneKind kind, std::uint32_t words>
+KVCTS_AVX512_INLINE void short_rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
+  constexpr std::size_t together = lanes / words;
+  alignas(64) std::uint32_t which[lanes], step[lanes], index[lanes];
+  for (std::uint32_t k = 0; k < lanes; ++k) {
+    which[k] = k / words, index[k] = shape.first_word + k % words;
+    step[k] = index[k] * counter_step;
+  }
+  const __m512i row = _mm512_load_si512(which), steps_of = _mm512_load_si512(step), i = _mm512_load_si512(index);
+  const __m512i and_mask = set1(shape.and_mask);
+  for (std::size_t r = 0; r < keys.rows; r += together, out += 64) {
+    const std::size_t n = std::min(together, keys.rows - r);
+    const auto there = static_cast<__mmask16>((1u << n) - 1);
+    const __m512i counter = _mm512_add_epi32(spread(keys.low + r, there, row), steps_of);
+    const __m512i x =
+        lane<kind>(counter, spread(keys.high + r, there, row), i, and_mask, spread(keys.or_mask + r, there, row));
+    _mm512_mask_storeu_epi32(out, static_cast<__mmask16>((1u << (n * words)) - 1), x);
+  }
+}
+
+using Bytes64 = std::array<std::uint8_t, 64>;
+
+/// Where byte c of all sixteen words goes: [4][16].
+constexpr Bytes64 bytes_apart = [] {
+  Bytes64 out{};
+  for (std::size_t c = 0; c < 4; ++c) {
+    for (std::size_t r = 0; r < lanes; ++r) out[c * lanes + r] = static_cast<std::uint8_t>(r * 4 + c);
+  }
+  return out;
+}();
+
+/// nibble_pairs() leaves channel c of a pair of rows in byte `place` of eight.
+constexpr std::size_t place(std::size_t c) { return c % 2 * 4 + c / 2; }
+constexpr Bytes64 nibbles_apart = [] {
+  Bytes64 out{};
+  for (std::size_t c = 0; c < 8; ++c) {
+    for (std::size_t p = 0; p < 8; ++p) out[c * 8 + p] = static_cast<std::uint8_t>(p * 8 + place(c));
+  }
+  return out;
+}();
+
+/// Eight channels of rows 2p and 2p + 1 (a 64-bit lane) become eight bytes, each both rows' nibbles of one channel.
+KVCTS_AVX512_INLINE __m512i nibble_pairs(__m512i x, bool high_first) {
+  const __m512i nibble = _mm512_set1_epi32(0x0f0f0f0f), low = _mm512_set1_epi64(0xffffffff);
+  const __m512i a = _mm512_and_si512(x, nibble), b = _mm512_and_si512(_mm512_srli_epi32(x, 4), nibble);
+  const __m512i even = high_first ? _mm512_or_si512(_mm512_slli_epi64(a, 4), _mm512_srli_epi64(a, 32))
+                                  : _mm512_or_si512(a, _mm512_srli_epi64(a, 28));
+  const __m512i odd = high_first ? _mm512_or_si512(_mm512_slli_epi64(b, 4), _mm512_srli_epi64(b, 32))
+                                 : _mm512_or_si512(b, _mm512_srli_epi64(b, 28));
+  return _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi64(odd, 32));
+}
+
+/// The codes of n rows (one word x of each) to n codes of every channel of the word.
+KVCTS_AVX512_INLINE void put_columns(__m512i x, std::size_t n, const ColumnShape& shape, std::uint8_t* out, std::size_t column) {
+  const auto rows = static_cast<__mmask16>((1u << n) - 1);
+  if (shape.width == 32) {
+    _mm512_mask_storeu_epi32(out, rows, x);
+    return;
+  }
+  if (shape.width == 16) {
+    _mm256_mask_storeu_epi16(out, rows, _mm512_cvtepi32_epi16(x));
+    _mm256_mask_storeu_epi16(out + column, rows, _mm512_cvtepi32_epi16(_mm512_srli_epi32(x, 16)));
+    return;
+  }
+  // 16 rows are 16 bytes of four channels, or 8 bytes of eight.
+  const bool nibbles = shape.width == 4;
+  if (nibbles) x = nibble_pairs(x, shape.high_nibble_first);
+  x = _mm512_permutexvar_epi8(_mm512_loadu_si512(nibbles ? nibbles_apart.data() : bytes_apart.data()), x);
+  const std::size_t whole = nibbles ? 8 : 16, bytes = nibbles ? n / 2 : n;
+  if (column == whole && bytes == whole) {
+    _mm512_storeu_si512(out, x);
+    return;
+  }
+  if (!nibbles) {
+    _mm_mask_storeu_epi8(out, rows, _mm512_castsi512_si128(x));
+    _mm_mask_storeu_epi8(out + column, rows, _mm512_extracti32x4_epi32(x, 1));
+    _mm_mask_storeu_epi8(out + 2 * column, rows, _mm512_extracti32x4_epi32(x, 2));
+    _mm_mask_storeu_epi8(out + 3 * column, rows, _mm512_extracti32x4_epi32(x, 3));
+    return;
+  }
+  alignas(64) std::uint8_t apart[64];
+  _mm512_store_si512(apart, x);
+  for (std::size_t c = 0; c < 8; ++c, out += column) {
+    if (bytes == 8) {
+      std::memcpy(out, apart + 8 * c, 8);
+    } else {
+      std::memcpy(out, apart + 8 * c, bytes);
+    }
+  }
+}
+
+}  // namespace
+
+template <LaneKind kind>
+KVCTS_AVX512 void Avx512::rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
+  if (shape.pitch == static_cast<std::ptrdiff_t>(shape.bytes)) {
+    if (shape.bytes == 4) return short_rows<kind, 1>(keys, shape, out);
+    if (shape.bytes == 8) return short_rows<kind, 2>(keys, shape, out);
+    if (shape.bytes == 16) return short_rows<kind, 4>(keys, shape, out);
+    if (shape.bytes == 32) return short_rows<kind, 8>(keys, shape, out);
+  }
+  long_rows<kind>(keys, shape, out);
+}
+
+template <LaneKind kind>
+KVCTS_AVX512 void Avx512::columns(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
+  const auto width = static_cast<std::size_t>(shape.width);
+  const std::size_t column = keys.rows * width / 8;
+  const __m512i and_mask = set1(shape.and_mask);
+  for (std::size_t w = 0; w < shape.words; ++w, out += 32 / width * column) {
+    const std::uint32_t i = shape.first_word + static_cast<std::uint32_t>(w);
+    const __m512i step = set1(i * counter_step), index = set1(i);
+    for (std::size_t r = 0; r < keys.rows; r += lanes) {
+      const std::size_t n = std::min(lanes, keys.rows - r);
+      const auto there = static_cast<__mmask16>((1u << n) - 1);
+      const __m512i counter = _mm512_add_epi32(_mm512_maskz_loadu_epi32(there, keys.low + r), step);
+      const __m512i x = lane<kind>(counter, _mm512_maskz_loadu_epi32(there, keys.high + r), index, and_mask,
+                                   _mm512_maskz_loadu_epi32(there, keys.or_mask + r));
+      put_columns(x, n, shape, out + r * width / 8, column);
+    }
+  }
+}
+
+KVCTS_AVX512 void Avx512::keys(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high) {
+  loops::keys(states, n, low, high);
+}
+
+KVCTS_AVX512 std::size_t Avx512::count(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
+  return loops::count(a, b, n);
+}
+
+KVCTS_AVX512 void Avx512::stream(std::uint8_t* to, const std::uint8_t* from, std::size_t n) {
+  std::size_t k = std::min(n, (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64);
+  std::memcpy(to, from, k);
+  for (; k + 64 <= n; k += 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(to + k), _mm512_loadu_si512(from + k));
+  std::memcpy(to + k, from + k, n - k);
+}
+
+void Avx512::drain() { _mm_sfence(); }
+
+template void Avx512::rows<LaneKind::plain>(const RowKeys&, const RowShape&, std::uint8_t*);
+template void Avx512::rows<LaneKind::swapped>(const RowKeys&, const RowShape&, std::uint8_t*);
+template void Avx512::rows<LaneKind::digit16>(const RowKeys&, const RowShape&, std::uint8_t*);
+template void Avx512::rows<LaneKind::digit32>(const RowKeys&, const RowShape&, std::uint8_t*);
+template void Avx512::columns<LaneKind::plain>(const RowKeys&, const ColumnShape&, std::uint8_t*);
+template void Avx512::columns<LaneKind::digit16>(const RowKeys&, const ColumnShape&, std::uint8_t*);
+template void Avx512::columns<LaneKind::digit32>(const RowKeys&, const ColumnShape&, std::uint8_t*);
+
+}  // namespace kvcts::kernels
+#endif

@@ -1,0 +1,200 @@
+// Where expected bytes go: into memory, or against what is there. Tiles are made in a small buffer in the first-level cache, in the
+// order in which they lie in memory, so that a whole image is never made.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "kernels/generate.hpp"
+#include "kernels/intervals.hpp"
+#include "kernels/isa.hpp"
+
+namespace kvcts::kernels {
+
+/// Where the bytes of a tile belong, as equal pieces in two loops: piece (o, k) at at + o * outer_pitch + k * pitch.
+struct Pieces {
+  std::int64_t at{0};
+  std::size_t bytes{0};
+  std::size_t count{1};
+  std::int64_t pitch{0};
+  std::size_t outer{1};
+  std::int64_t outer_pitch{0};
+
+  /// The same with pieces that follow each other made one.
+  Pieces joined() const {
+    Pieces out = *this;
+    if (out.count == 1 || out.pitch == static_cast<std::int64_t>(out.bytes)) out.bytes *= out.count, out.count = 1;
+    if (out.count == 1 && (out.outer == 1 || out.outer_pitch == static_cast<std::int64_t>(out.bytes))) {
+      out.bytes *= out.outer, out.outer = 1;
+    }
+    return out;
+  }
+  bool one() const { return count == 1 && outer == 1; }
+};
+
+template <typename Each>
+void each_piece(const Pieces& pieces, Each each) {
+  std::int64_t row = pieces.at;
+  for (std::size_t o = 0; o < pieces.outer; ++o, row += pieces.outer_pitch) {
+    std::int64_t at = row;
+    for (std::size_t k = 0; k < pieces.count; ++k, at += pieces.pitch) each(at);
+  }
+}
+
+/// Is this more than anybody reads again from the caches? Then it is written past them, which spares reading it first.
+inline bool past_caches(std::size_t bytes) { return bytes >= std::size_t{32} << 20; }
+
+/// Puts tiles into memory. `past_caches`: what is written is larger than the caches, and nobody reads it soon.
+class Write {
+ public:
+  Write(std::span<std::uint8_t> memory, bool past_caches) : memory_(memory.data()), past_caches_(past_caches) {}
+
+  /// Where to make bytes that belong to one place, if not in a tile.
+  std::uint8_t* direct(std::int64_t at) { return past_caches_ ? nullptr : memory_ + at; }
+  void expect(const Pieces&) {}
+  void take(const Pieces& pieces, const std::uint8_t* tile) {
+    if (past_caches_ && pieces.bytes >= 64) {
+      each_piece(pieces, [&](std::int64_t at) {
+        isa_.stream(memory_ + at, tile, pieces.bytes);
+        tile += pieces.bytes;
+      });
+      return;
+    }
+    switch (pieces.bytes) {  // fixed sizes become single moves
+      case 1:
+        return copy<1>(pieces, tile);
+      case 2:
+        return copy<2>(pieces, tile);
+      case 4:
+        return copy<4>(pieces, tile);
+      case 8:
+        return copy<8>(pieces, tile);
+      case 16:
+        return copy<16>(pieces, tile);
+      case 32:
+        return copy<32>(pieces, tile);
+      default:
+        each_piece(pieces, [&](std::int64_t at) {
+          std::memcpy(memory_ + at, tile, pieces.bytes);
+          tile += pieces.bytes;
+        });
+    }
+  }
+  /// To be called when all is written.
+  void finish() {
+    if (past_caches_) isa_.drain();
+  }
+  std::uint8_t* memory() { return memory_; }
+
+ private:
+  template <std::size_t bytes>
+  void copy(const Pieces& pieces, const std::uint8_t* tile) {
+    each_piece(pieces, [&](std::int64_t at) {
+      std::memcpy(memory_ + at, tile, bytes);
+      tile += bytes;
+    });
+  }
+
+  std::uint8_t* memory_;
+  bool past_caches_;
+  const Isa& isa_{best_isa()};
+};
+
+/// Counts differing bytes and keeps the places of the first ones, in whatever order tiles come.
+class Differences {
+ public:
+  explicit Differences(std::size_t limit) : limit_(limit) {}
+
+  /// n bytes at offset `at`, of which at least one differs.
+  void count(const std::uint8_t* seen, const std::uint8_t* expected, std::size_t n, std::int64_t at) {
+    wrong_ += static_cast<std::int64_t>(best_isa().count(seen, expected, n));
+    for (std::size_t k = 0; k < n; ++k) {
+      const std::int64_t offset = at + static_cast<std::int64_t>(k);
+      if (first_.size() == limit_ && (limit_ == 0 || offset > first_.front())) return;
+      if (seen[k] != expected[k]) keep(offset);
+    }
+  }
+  void add(const Differences& other) {
+    wrong_ += other.wrong_;
+    for (const std::int64_t offset : other.first_) keep(offset);
+  }
+  /// `shift` is added to the places.
+  void add(const Difference& other, std::int64_t shift) {
+    wrong_ += other.wrong_bytes;
+    for (const std::int64_t offset : other.first) keep(offset + shift);
+  }
+  Difference result() const {
+    Difference out{wrong_, first_};
+    std::sort(out.first.begin(), out.first.end());
+    return out;
+  }
+
+ private:
+  /// first_ is a heap, the largest offset in front.
+  void keep(std::int64_t offset) {
+    if (first_.size() == limit_) {
+      if (limit_ == 0 || offset > first_.front()) return;
+      std::pop_heap(first_.begin(), first_.end());
+      first_.pop_back();
+    }
+    first_.push_back(offset);
+    std::push_heap(first_.begin(), first_.end());
+  }
+
+  std::size_t limit_;
+  std::int64_t wrong_{0};
+  std::vector<std::int64_t> first_;
+};
+
+/// Compares tiles with what lies in memory. `covered`: where to note what was compared, or null.
+class Check {
+ public:
+  Check(std::span<const std::uint8_t> memory, std::size_t limit, Intervals* covered)
+      : memory_(memory.data()), differences_(limit), covered_(covered) {}
+
+  std::uint8_t* direct(std::int64_t) { return nullptr; }
+  /// Memory is fetched while the tile is made.
+  void expect(const Pieces& pieces) {
+    each_piece(pieces, [&](std::int64_t at) {
+      for (std::size_t k = 0; k < pieces.bytes; k += 64) __builtin_prefetch(memory_ + at + k);
+    });
+  }
+  void take(const Pieces& pieces, const std::uint8_t* tile) {
+    switch (pieces.bytes) {
+      case 1:
+        return compare<1>(pieces, tile);
+      case 2:
+        return compare<2>(pieces, tile);
+      case 4:
+        return compare<4>(pieces, tile);
+      case 8:
+        return compare<8>(pieces, tile);
+      case 16:
+        return compare<16>(pieces, tile);
+      default:
+        compare<0>(pieces, tile);
+    }
+  }
+  void finish() {}
+  const Differences& differences() const { return differences_; }
+
+ private:
+  template <std::size_t fixed>
+  void compare(const Pieces& pieces, const std::uint8_t* tile) {
+    const std::size_t bytes = fixed == 0 ? pieces.bytes : fixed;
+    each_piece(pieces, [&](std::int64_t at) {
+      if (std::memcmp(memory_ + at, tile, bytes) != 0) differences_.count(memory_ + at, tile, bytes, at);
+      tile += bytes;
+      if (covered_ != nullptr) covered_->add(at, at + static_cast<std::int64_t>(bytes));
+    });
+  }
+
+  const std::uint8_t* memory_;
+  Differences differences_;
+  Intervals* covered_;
+};
+
+}  // namespace kvcts::kernels

@@ -1,0 +1,150 @@
+// The walk over a plane that generate() and check() share: layers, K and V, and blocks, in batches of rows.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/axis_table.hpp"
+#include "kernels/generate.hpp"
+#include "kernels/plane_shape.hpp"
+#include "kernels/row_batch.hpp"
+#include "kernels/row_writer.hpp"
+#include "kernels/tiler.hpp"
+
+namespace kvcts::kernels {
+
+/// A layer and one of K and V: what comes before the block in a tag.
+struct LayerKv {
+  std::int64_t layer{0}, kv{0};
+  std::int64_t bit{0};  ///< from the plane's offset
+};
+
+/// What all threads share: a plane, its tables, and how its rows lie. Keeps references.
+struct Map {
+  /// Throws layout::Error as generate() does.
+  Map(std::size_t allocation_bytes, const layout::Plane& plane, std::span<const BlockContent> content, const TagKey& key);
+
+  std::uint64_t prefix(const LayerKv& at) const {
+    return tag_prefix(key.seed, key.pass, key.origin, static_cast<std::uint64_t>(plane.component),
+                      static_cast<std::uint64_t>(at.kv), static_cast<std::uint64_t>(at.layer));
+  }
+
+  const layout::Plane& plane;
+  const TagKey& key;
+  RowWriter writer;
+  AxisTable blocks, slots, heads;
+  PlaneShape shape;
+  std::vector<LayerKv> layer_kvs;
+  bool blocks_outermost{false};
+  bool blocked{true};  ///< has a block or slot axis
+};
+
+/// One thread's walk over a part of a plane.
+template <typename Sink>
+class Walk {
+ public:
+  Walk(const Map& map, Sink& sink) : map_(map), tiler_(map.shape, map.writer, sink), sink_(sink) {}
+
+  /// Returns false where the sink could not take some rows (Tiler::rows).
+  bool blocks(std::span<const LayerKv> layer_kvs, std::span<const BlockContent> content) {
+    if (map_.blocks_outermost) {
+      for (const BlockContent& block : content) {
+        for (const LayerKv& at : layer_kvs) one(at, map_.prefix(at), block);
+      }
+    } else {
+      for (const LayerKv& at : layer_kvs) {
+        const std::uint64_t prefix = map_.prefix(at);
+        for (const BlockContent& block : content) one(at, prefix, block);
+      }
+    }
+    return finish();
+  }
+
+  /// A plane without blocks and slots.
+  bool unblocked(std::uint32_t generation) {
+    const AxisEntry slot{0, 0};
+    const RowPattern rows(map_.heads, {&slot, 1}, map_.writer);
+    for (const LayerKv& at : map_.layer_kvs) add(rows, at, tag_base(map_.prefix(at), generation), 0, map_.plane.offset + at.bit);
+    return finish();
+  }
+
+ private:
+  /// Rows whose keys are made together, and tokens of a block whose pattern is kept.
+  static constexpr std::size_t batch = 512;
+  static constexpr std::int64_t most_tokens = 4096;
+
+  void one(const LayerKv& at, std::uint64_t prefix, const BlockContent& block) {
+    const auto places = map_.blocks.within(block.block, block.block + 1);
+    if (places.empty()) return;
+    const std::uint64_t base = tag_base(prefix, block.generation);
+    for (std::int64_t from = 0; from < block.tokens; from += most_tokens) {
+      const std::int64_t slot = block.first_slot + from;
+      const RowPattern& rows = pattern(slot, std::min(most_tokens, block.tokens - from));
+      if (rows.rows() == 0) continue;
+      const auto shift = static_cast<std::uint64_t>(block.first_token - block.first_slot);
+      for (const AxisEntry& place : places) add(rows, at, base, shift, map_.plane.offset + at.bit + place.bit);
+    }
+  }
+
+  /// `shift`: what is added to a slot to make it a token.
+  void add(const RowPattern& rows, const LayerKv& at, std::uint64_t base, std::uint64_t shift, std::int64_t bit) {
+    const std::uint32_t digit =
+        scale_digit(static_cast<std::uint64_t>(at.kv), static_cast<std::uint64_t>(at.layer), 0, shift);
+    rows_.add(rows, base, shift, digit, bit);
+    if (rows_.rows() >= batch) flush();
+  }
+
+  /// Blocks are mostly full; of others, the last kind is kept.
+  const RowPattern& pattern(std::int64_t first_slot, std::int64_t tokens) {
+    for (const auto& known : patterns_) {
+      if (known && known->first_slot == first_slot && known->tokens == tokens) return *known;
+    }
+    auto& place = patterns_[next_];
+    next_ = next_ + 1 == std::size(patterns_) ? 1 : next_ + 1;  // the first one seen stays: usually the full block
+    place.emplace(map_.heads, map_.slots.within(first_slot, first_slot + tokens), map_.writer);
+    place->first_slot = first_slot;
+    place->tokens = tokens;
+    return *place;
+  }
+
+  void flush() {
+    all_ = tiler_.rows(rows_) && all_;
+    rows_.clear();
+  }
+  bool finish() {
+    flush();
+    sink_.finish();
+    return all_;
+  }
+
+  const Map& map_;
+  Tiler<Sink> tiler_;
+  Sink& sink_;
+  RowBatch rows_;
+  std::optional<RowPattern> patterns_[4];
+  std::size_t next_{0};
+  bool all_{true};
+};
+
+/// Work of one thread at a time. Parts of a plane that is one-to-one share no byte, unless it is bitwise.
+struct Part {
+  std::span<const LayerKv> layer_kvs;
+  std::span<const BlockContent> content;
+};
+
+/// A plane's work for threads, cut between blocks, and where there are few, between layers, too.
+class Parts {
+ public:
+  Parts(const Map& map, std::span<const BlockContent> content, int threads);
+  const std::vector<Part>& all() const { return parts_; }
+
+ private:
+  std::vector<BlockContent> content_;
+  std::vector<Part> parts_;
+};
+
+/// Do two entries name the same slot of a block?
+bool any_twice(std::span<const BlockContent> content);
+
+}  // namespace kvcts::kernels
