@@ -28,10 +28,10 @@ void add_span(Spans& spans, std::int64_t begin, std::int64_t end) {
 
 void Painter::registration() {
   const Action& a = *action_;
-  if (a.maps && *a.maps != a.from_offset) {
+  if (a.maps && *a.maps != a.to_offset) {
     throw std::runtime_error("a registration that begins elsewhere cannot be meant; say 'maps' under 'actually'");
   }
-  for (const Span& span : spans(a.memory, a.from_offset, a.bytes, 1, 0)) {
+  for (const Span& span : spans(a.memory, a.to_offset, a.bytes, 1, 0)) {
     auto& ranges = ranges_[span.backing];
     if (a.op == "register") {
       ranges.push_back({span.begin, span.begin + span.bytes});
@@ -93,8 +93,8 @@ void Painter::check() {
       views.back().offset = 0;  // the arena has it
     }
     for (const Stop& stop : stops(views, a.to_blocks, a.pick)) add_span(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
-  } else if (a.bytes > 0 || a.from_offset > 0) {
-    for (const Span& span : spans(a.memory, a.from_offset, a.bytes, a.count, a.from_step)) {
+  } else if (a.bytes > 0 || a.to_offset > 0) {
+    for (const Span& span : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step)) {
       add_span(named[span.backing], span.begin, span.begin + span.bytes);
     }
   } else {

@@ -1,0 +1,61 @@
+// Who is where: for each byte that should hold content, and for each wrong one, who it must be and who it is. Observed bytes are named by
+// their values over the naming passes; nothing here knows what the code under test did.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "script/observe.hpp"
+
+namespace kvcts::script {
+
+struct Clue {
+  int backing{0};
+  std::int64_t offset{0};
+  Who must, is;
+  bool wrong{false};
+  bool untouched{false};               ///< holds what it held before anybody wrote it
+};
+
+struct Clues {
+  std::size_t check{0};                ///< the check they are taken at
+  std::vector<Clue> all;               ///< by backing and offset; content bytes, and wrong bytes of any kind
+  std::int64_t wrong{0}, unknown{0}, untouched{0}, damage{0};  ///< damage: wrong bytes that should hold no content
+};
+
+/// Bytes over which a signature is taken: enough for the narrowest codes.
+inline constexpr int naming_passes = 24;
+
+/// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
+class Namer {
+ public:
+  Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
+  Who who(std::size_t check, int backing, std::int64_t offset) const;
+
+ private:
+  std::uint64_t signature(std::size_t check, int backing, std::int64_t offset) const;
+  const Observation& observation_;
+  Names& names_;
+  std::unordered_map<std::uint64_t, Id> index_;
+};
+
+/// At the first check with wrong bytes.
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation, const Arena& arena,
+                 Names& names, std::uint64_t seed);
+
+/// "K layer 1 token 3 head 0 channel 0", and where somebody like that must be: the place of each content byte in the truth.
+class Whereabouts {
+ public:
+  /// Places in the truth at a check, in backings of one memory or (empty) all.
+  Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names);
+  std::vector<Place> of(const Who& who) const;
+
+ private:
+  std::unordered_map<std::string, std::vector<Place>> places_;
+};
+std::string identity_key(const Who& who);
+
+}  // namespace kvcts::script

@@ -1,0 +1,542 @@
+// Right steps through a wrong map: other ids, another memory, another layout, other arithmetic.
+#include <algorithm>
+#include <map>
+
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+using layout::Component;
+
+namespace {
+
+std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
+std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
+
+std::int64_t slots_of(const View& view) {
+  std::int64_t n = 1;
+  for (const auto& plane : cache_of(view).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
+  return n;
+}
+
+bool through_views(const Action& a) { return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" || (a.op == "fill" && !a.request.empty()); }
+
+// Clues about one step: content that should be where it puts it, of its request.
+std::vector<const Clue*> clues_of(Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  const std::string memory = a.op == "read" ? a.output : memory_of(a.to);
+  const auto request = w.script().requests.find(a.request);
+  std::vector<const Clue*> out;
+  for (const Clue& clue : w.clues().all) {
+    if (clue.must.kind != Who::Kind::tag || clue.must.byte != 0) continue;
+    if (a.op != "put" && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory != memory) continue;
+    if (request != w.script().requests.end() && a.op != "write" && clue.must.generation != request->second.generation) continue;
+    out.push_back(&clue);
+  }
+  return out;
+}
+
+using Mapping = std::map<std::int64_t, std::int64_t>;   ///< destination coordinate -> the one that is there
+
+// What each coordinate of an axis holds, where it is one and the same for all of its bytes that hold something.
+std::optional<Mapping> mapping_of(const std::vector<const Clue*>& clues, std::int64_t Who::* axis) {
+  Mapping out;
+  for (const Clue* clue : clues) {
+    if (clue->is.kind != Who::Kind::tag) continue;
+    const auto [at, fresh] = out.emplace(clue->must.*axis, clue->is.*axis);
+    if (!fresh && at->second != clue->is.*axis) return std::nullopt;
+  }
+  return out;
+}
+
+bool is_identity(const Mapping& mapping) {
+  return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
+}
+
+std::string list_words(const std::vector<std::int64_t>& list) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
+  return out + (list.size() > 12 ? ", ...]" : "]");
+}
+
+const std::vector<std::int64_t>* table_of(const Workshop& w, const std::string& request, const std::string& memory) {
+  const auto r = w.script().requests.find(request);
+  if (r == w.script().requests.end()) return nullptr;
+  const auto t = r->second.blocks.find(memory);
+  return t == r->second.blocks.end() ? nullptr : &t->second;
+}
+
+const char* end_words(const Action& a, int ends) {
+  if (a.op == "write" || a.op == "get") return "written";
+  if (a.op == "read" || a.op == "put") return "read";
+  return ends == 1 ? "read from the source" : ends == 2 ? "written to the destination" : "moved at both ends";
+}
+
+// Variants of the layouts at the ends of a step.
+void propose_variants(Workshop& w, const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!through_views(a)) continue;
+    const auto variants_of = [&](const std::vector<View>& views) {
+      std::vector<std::vector<Variant>> out;
+      for (const View& view : views) out.push_back(variants(cache_of(view), i));
+      return out;
+    };
+    const auto from = variants_of(a.from), to = variants_of(a.to);
+    const auto apply = [](std::vector<View>& views, const std::vector<std::vector<Variant>>& all, const std::string& words) {
+      const Variant* used = nullptr;
+      for (std::size_t v = 0; v < views.size(); ++v) {
+        const auto same = std::find_if(all[v].begin(), all[v].end(), [&](const Variant& x) { return x.words == words; });
+        if (same == all[v].end()) continue;
+        views[v].cache = layout::to_text(same->cache);
+        used = &*same;
+      }
+      return used;
+    };
+    std::set<std::string> seen;
+    for (const int ends : {1, 2, 3}) {
+      const auto& lead = ends == 2 ? to : from;
+      if (ends == 3 && (from.empty() || to.empty())) continue;
+      seen.clear();
+      for (const auto& list : lead) {
+        for (const Variant& variant : list) {
+          if (!seen.insert(variant.words).second || w.spent()) continue;
+          Action body = a;
+          const Variant* used = nullptr;
+          if (ends & 1) used = apply(body.from, from, variant.words);
+          if (ends & 2) {
+            const Variant* other = apply(body.to, to, variant.words);
+            if (ends == 3 && (!used || !other)) continue;
+            used = used ? used : other;
+          }
+          if (used) w.attempt(used->fault_class, name_of(w, i) + ": " + end_words(a, ends) + " with " + used->words, i, body);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void propose_lists(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!through_views(a)) continue;
+    const std::vector<const Clue*> clues = clues_of(w, i);
+    const auto try_axis = [&](std::int64_t Who::* axis, Picks Selection::* member, const char* what, const std::function<std::string(const Mapping&)>& class_of) {
+      const auto mapping = mapping_of(clues, axis);
+      if (!mapping || mapping->empty() || is_identity(*mapping)) return;
+      Action body = a;
+      std::vector<std::int64_t> from, to;
+      for (const auto& [destination, source] : *mapping) to.push_back(destination), from.push_back(source);
+      body.pick.*member = from;
+      body.pick_to.*member = to;
+      w.attempt(class_of(*mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
+    };
+    if (a.op == "move") {
+      try_axis(&Who::layer, &Selection::layers, "layers", [](const Mapping&) { return "layer-misrouted"; });
+      try_axis(&Who::head, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
+      try_axis(&Who::kv, &Selection::kv, "kv", [](const Mapping& m) {
+        return m.size() == 2 && m.begin()->second == std::next(m.begin())->second ? "region-aliasing" : "kv-split-vs-interleaved";
+      });
+      try_axis(&Who::channel, &Selection::channels, "channels", [](const Mapping&) { return "axis-permuted"; });
+    }
+    // Block ids: which block of each end's table holds whose tokens.
+    for (const bool at_source : {true, false}) {
+      const auto& views = at_source ? a.from : a.to;
+      if (views.empty()) continue;
+      const std::int64_t n = slots_of(views.front());
+      const auto* table = table_of(w, a.request, memory_of(views));
+      if (!table) continue;
+      const auto& request = w.script().requests.at(a.request);
+      // Position -> the source place's block: from whose tokens are there, in the truth.
+      std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+      const auto block_at = [&](const Place& place, const View& view) -> std::optional<std::int64_t> {
+        const layout::Cache cache = cache_of(view);
+        const auto starts = w.evidence().arena.places(view, cache);
+        for (const auto& plane : cache.planes) {
+          const Place start = starts[static_cast<std::size_t>(plane.allocation)];
+          if (start.backing != place.backing) continue;
+          for (const auto& element : layout::inverse(plane, (place.offset - start.offset - view.offset) * 8)) return element.coord[Axis::block];
+        }
+        return std::nullopt;
+      };
+      std::int64_t budget = 4000;
+      for (const Clue* clue : clues) {
+        if (--budget < 0) break;
+        if (at_source) {
+          // What should be at this token came from another block of the source.
+          if (!clue->wrong) {
+            for (const Place& p : w.whereabouts().of(clue->must)) {
+              if (const auto b = block_at(p, views.front())) ++votes[(clue->must.token - request.first_token) / n][*b];
+            }
+            continue;
+          }
+          if (clue->is.kind == Who::Kind::tag) {
+            for (const Place& p : w.whereabouts().of(clue->is)) {
+              if (const auto b = block_at(p, views.front())) ++votes[(clue->must.token - request.first_token) / n][*b];
+            }
+          } else if (clue->is.kind == Who::Kind::poison) {
+            if (const auto b = block_at({clue->is.backing, clue->is.offset}, views.front())) ++votes[(clue->must.token - request.first_token) / n][*b];
+          }
+        }
+      }
+      if (!at_source) {
+        // Where each of our tokens is now, in any block of the destination.
+        for (const Clue& clue : w.clues().all) {
+          if (--budget < -8000) break;
+          if (clue.is.kind != Who::Kind::tag || clue.is.byte != 0 || clue.is.generation != request.generation) continue;
+          if (const auto b = block_at({clue.backing, clue.offset}, views.front())) ++votes[(clue.is.token - request.first_token) / n][*b];
+        }
+      }
+      std::vector<std::int64_t> inferred = *table;
+      bool changed = false;
+      for (const auto& [position, counts] : votes) {
+        if (position < 0 || position >= static_cast<std::int64_t>(inferred.size())) continue;
+        const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+        if (inferred[static_cast<std::size_t>(position)] != best->first) inferred[static_cast<std::size_t>(position)] = best->first, changed = true;
+      }
+      const auto attempt = [&](const std::vector<std::int64_t>& ids, const std::string& why) {
+        if (ids == *table) return;
+        Action body = a;
+        (at_source ? body.from_blocks : body.to_blocks) = ids;
+        w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views) + why + " in " + name_of(w, i), i, body);
+      };
+      if (changed) attempt(inferred, "");
+      std::vector<std::int64_t> ids = *table;
+      std::reverse(ids.begin(), ids.end());
+      attempt(ids, " (reversed)");
+      ids = *table;
+      std::sort(ids.begin(), ids.end());
+      attempt(ids, " (sorted)");
+      if (!table->empty()) {
+        for (std::size_t k = 0; k < ids.size(); ++k) ids[k] = table->front() + static_cast<std::int64_t>(k);
+        attempt(ids, " (the first id and those that follow it)");
+        for (std::size_t k = 0; k < ids.size(); ++k) ids[k] = static_cast<std::int64_t>(k);
+        attempt(ids, " (positions taken for ids)");
+        for (const std::int64_t shift : {1, -1}) {
+          ids = *table;
+          for (auto& id : ids) id += shift;
+          attempt(ids, " (ids shifted by " + std::to_string(shift) + ")");
+          ids = *table;
+          std::rotate(ids.begin(), shift > 0 ? ids.begin() + 1 : ids.end() - 1, ids.end());
+          attempt(ids, " (shifted by one position)");
+        }
+        for (std::size_t k = 1; k < table->size(); ++k) attempt({table->begin() + static_cast<std::ptrdiff_t>(k), table->end()}, " (the first " + std::to_string(k) + " left out)");
+        for (std::size_t k = 0; k < table->size(); ++k) {  // a null id
+          ids = *table;
+          ids[k] = -1;
+          attempt(ids, " (one treated as none)");
+          ids[k] = 0;
+          attempt(ids, " (block 0 instead of one)");
+        }
+        // The other end's ids.
+        const auto& across = at_source ? a.to : a.from;
+        if (!across.empty()) {
+          if (const auto* other = table_of(w, a.request, memory_of(across))) attempt(*other, " (those of " + memory_of(across) + ")");
+        }
+        for (const auto& [name, r] : w.script().requests) {
+          if (name == a.request) continue;
+          if (const auto other = r.blocks.find(memory_of(views)); other != r.blocks.end()) attempt(other->second, " (those of " + name + ")");
+        }
+        for (const auto& [memory, other] : request.blocks) {
+          if (memory != memory_of(views)) attempt(other, " (those of " + memory + ")");
+        }
+        for (std::size_t k = 1; k < table->size(); ++k) {
+          ids = {table->begin(), table->begin() + static_cast<std::ptrdiff_t>(k)};
+          Action body = a;
+          (at_source ? body.from_blocks : body.to_blocks) = ids;
+          w.attempt("truncated", "only the first " + std::to_string(k) + " blocks of " + memory_of(views) + " in " + name_of(w, i), i, body);
+        }
+      }
+    }
+    if (a.op == "move") {
+      try_axis(&Who::token, &Selection::tokens, "tokens", [&](const Mapping& m) {
+        const std::int64_t n = std::min(a.from.empty() ? 1 : slots_of(a.from.front()), a.to.empty() ? 1 : slots_of(a.to.front()));
+        const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
+        return by_block || n == 1 ? "wrong-block-id" : "wrong-block-size";
+      });
+    }
+  }
+}
+
+void propose_memories(Workshop& w) {
+  const auto class_of = [&](const std::string& was, const std::string& now) -> std::string {
+    const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
+    if (p == w.script().memories.end() || q == w.script().memories.end()) return "region-aliasing";
+    const auto domain = [](const Memory& memory, Axis axis) {
+      std::pair<std::int64_t, std::int64_t> out{INT64_MAX, INT64_MIN};
+      for (const auto& plane : cache_of(memory.view).planes) {
+        const layout::Box box = layout::domain(plane);
+        out.first = std::min(out.first, box.lo[axis]), out.second = std::max(out.second, box.hi[axis]);
+      }
+      return out;
+    };
+    if (p->second.rank != q->second.rank || domain(p->second, Axis::head) != domain(q->second, Axis::head)) return "head-shard-mapping";
+    if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return "layer-misrouted";
+    return "region-aliasing";
+  };
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!through_views(a)) continue;
+    for (const auto& [name, memory] : w.script().memories) {
+      if (memory.side == "store" || memory.view.cache.empty()) continue;
+      for (const bool at_source : {true, false}) {
+        const auto& views = at_source ? a.from : a.to;
+        for (std::size_t v = 0; v < views.size(); ++v) {
+          if (Arena::memory_of(views[v]) == name) continue;
+          const std::string was = Arena::memory_of(views[v]);
+          const std::string words = name + " instead of " + was + " in " + name_of(w, i);
+          Action body = a;
+          View& view = (at_source ? body.from : body.to)[v];
+          // The other memory in its own layout; or its bytes through this one's, coordinates as they are here.
+          view = memory.view;
+          view.of = name;
+          w.attempt(class_of(was, name), words, i, body);
+          const auto* ids = table_of(w, a.request, was);
+          if (ids && !table_of(w, a.request, name)) {
+            (at_source ? body.from_blocks : body.to_blocks) = *ids;
+            w.attempt(class_of(was, name), words, i, body);
+          }
+          Action same = a;
+          (at_source ? same.from : same.to)[v].of = name;
+          if (ids) (at_source ? same.from_blocks : same.to_blocks) = *ids;
+          w.attempt(class_of(was, name), words + ", through the layout of " + was, i, same);
+        }
+        // All of it from the other one.
+        if (views.size() > 1) {
+          Action body = a;
+          auto& all = at_source ? body.from : body.to;
+          View only = memory.view;
+          only.of = name;
+          all = {only};
+          w.attempt("head-shard-mapping", "only " + name + " in " + name_of(w, i), i, body);
+        }
+      }
+    }
+    for (const auto& [name, other] : w.script().requests) {
+      if (name == a.request || a.request.empty()) continue;
+      Action body = a;
+      body.request = name;
+      w.attempt("wrong-block-id", "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
+      if (a.op == "write") {
+        body = a;
+        body.generation = other.generation;
+        w.attempt("stale-block", "content of " + name + " in the blocks of " + a.request + " in " + name_of(w, i), i, body);
+      }
+    }
+  }
+}
+
+void propose_arithmetic(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!through_views(a)) continue;
+    for (const std::int64_t bits : {32, 31, 33, 16, 24, 8}) {
+      for (const bool is_signed : {true, false}) {
+        for (const char* unit : {"elements", "bytes"}) {
+          for (const char* of : {"product", "sum"}) {
+            for (const int ends : {1, 2, 3}) {
+              if ((ends & 1 && a.from.empty()) || (ends & 2 && a.to.empty())) continue;
+              Action body = a;
+              const Arithmetic narrow{bits, is_signed, unit, of};
+              if (ends & 1) {
+                for (View& view : body.from) view.arithmetic = narrow;
+              }
+              if (ends & 2) {
+                for (View& view : body.to) view.arithmetic = narrow;
+              }
+              w.attempt("int32-overflow", std::string("addresses computed in ") + std::to_string(bits) + " bits (" + (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + name_of(w, i), i, body);
+            }
+          }
+        }
+      }
+    }
+    for (const std::int64_t align : {16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 65536}) {
+      for (const int ends : {1, 2, 3}) {
+        if ((ends & 1 && a.from.empty()) || (ends & 2 && a.to.empty())) continue;
+        Action body = a;
+        if (ends & 1) {
+          for (View& view : body.from) view.align = align;
+        }
+        if (ends & 2) {
+          for (View& view : body.to) view.align = align;
+        }
+        w.attempt("misaligned", "addresses rounded down to " + std::to_string(align) + " bytes in " + name_of(w, i), i, body);
+      }
+    }
+  }
+}
+
+void propose_offsets(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!through_views(a)) continue;
+    // By how much sources, or destinations, are off: asked of the bytes themselves.
+    std::map<std::int64_t, std::int64_t> at_source, at_destination;
+    std::int64_t budget = 2000;
+    for (const Clue& clue : w.clues().all) {
+      if (!clue.wrong || --budget < 0) continue;
+      if (clue.is.kind == Who::Kind::tag) {
+        for (const Place& p : w.whereabouts().of(clue.is)) {
+          for (const Place& q : w.whereabouts().of(clue.must)) {
+            if (p.backing == q.backing && p.offset != q.offset) ++at_source[p.offset - q.offset];
+          }
+          if (p.backing == clue.backing && p.offset != clue.offset) ++at_destination[clue.offset - p.offset];
+        }
+      } else if (clue.is.kind == Who::Kind::poison) {
+        for (const Place& q : w.whereabouts().of(clue.must)) {
+          if (clue.is.backing == q.backing && clue.is.offset != q.offset) ++at_source[clue.is.offset - q.offset];
+        }
+      }
+    }
+    for (const nlohmann::json& event : w.evidence().observation.events) {
+      if (!event.contains("violation")) continue;
+      for (const Backing& b : w.evidence().arena.backings()) {
+        if (b.ordinal != event["backing"]) continue;
+        for (const std::int64_t unit : {std::int64_t{1} << 32, std::int64_t{1} << 31, b.bytes}) at_source[unit], at_source[-unit], at_destination[unit], at_destination[-unit];
+      }
+    }
+    const auto best = [](const std::map<std::int64_t, std::int64_t>& votes) {
+      std::vector<std::pair<std::int64_t, std::int64_t>> out;
+      for (const auto& [shift, count] : votes) out.emplace_back(-count, shift);
+      std::sort(out.begin(), out.end());
+      if (out.size() > 12) out.resize(12);
+      return out;
+    };
+    for (const bool source : {true, false}) {
+      for (const auto& [count, shift] : best(source ? at_source : at_destination)) {
+        Action body = a;
+        auto& views = source ? body.from : body.to;
+        if (views.empty()) continue;
+        for (View& view : views) view.offset += shift;
+        const bool wraps = shift % (std::int64_t{1} << 31) == 0;
+        w.attempt(wraps ? "int32-overflow" : "wrong-stride", "addresses " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+        body = a;
+        auto& scaled = source ? body.from : body.to;
+        for (View& view : scaled) view.scale_offset += shift;
+        w.attempt("scale-misplaced", "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+      }
+    }
+  }
+}
+
+void propose_layouts(Workshop& w) {
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return recoded(cache); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
+  propose_variants(w, [&](const layout::Cache& cache, std::size_t step) {
+    std::vector<std::int64_t> others;
+    const Action& a = w.action(step);
+    for (const auto* views : {&a.from, &a.to}) {
+      for (const View& view : *views) {
+        for (const auto& plane : cache_of(view).planes) {
+          for (const auto& mode : plane.modes) {
+            if (mode.axis == Axis::block || mode.axis == Axis::layer) others.push_back(mode.stride);
+          }
+        }
+      }
+    }
+    return restrided(cache, others);
+  });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return resized(cache); });
+}
+
+void propose_scales(Workshop& w) {
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return rescaled(cache); });
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!through_views(a)) continue;
+    std::set<std::int64_t> shifts;
+    for (const auto* views : {&a.from, &a.to}) {
+      for (const View& view : *views) {
+        const layout::Cache cache = cache_of(view);
+        for (const auto& plane : cache.planes) {
+          for (const auto& mode : plane.modes) {
+            for (const std::int64_t k : {1, 2}) shifts.insert(k * mode.stride / 8), shifts.insert(-k * mode.stride / 8);
+          }
+          for (const auto& other : cache.planes) {
+            if (plane.component != Component::data && plane.allocation == other.allocation) shifts.insert((other.offset - plane.offset) / 8);
+          }
+        }
+      }
+    }
+    for (const std::int64_t shift : shifts) {
+      for (const int ends : {1, 2, 3}) {
+        if ((ends & 1 && a.from.empty()) || (ends & 2 && a.to.empty()) || shift == 0) continue;
+        Action body = a;
+        if (ends & 1) {
+          for (View& view : body.from) view.scale_offset += shift;
+        }
+        if (ends & 2) {
+          for (View& view : body.to) view.scale_offset += shift;
+        }
+        w.attempt("scale-misplaced", "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+      }
+    }
+  }
+}
+
+void propose_far_layouts(Workshop& w) {
+  w.allow(6000);
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true); });
+}
+
+void propose_raw(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op != "copy" && a.op != "fill") continue;
+    const auto attempt = [&](const std::string& fault_class, const std::string& words, const Action& body) { w.attempt(fault_class, words + " in " + name_of(w, i), i, body); };
+    std::set<std::int64_t> lengths, shifts;
+    std::int64_t wrong_in_row = 0;
+    for (const WrongRange& range : w.evidence().mismatch.ranges) {
+      wrong_in_row = range.end - range.begin;
+      lengths.insert(a.bytes - wrong_in_row), lengths.insert(a.bytes + wrong_in_row);
+      if (lengths.size() > 32) break;
+    }
+    for (const std::int64_t f : {2, 4, 8}) lengths.insert(a.bytes * f), lengths.insert(a.bytes / f);
+    for (const std::int64_t bytes : lengths) {
+      if (bytes < 0 || bytes == a.bytes) continue;
+      Action body = a;
+      body.bytes = bytes;
+      attempt(bytes < a.bytes ? "truncated" : "over-read", std::to_string(bytes) + " bytes instead of " + std::to_string(a.bytes), body);
+    }
+    for (std::int64_t count = 0; count < std::min<std::int64_t>(a.count, 64); ++count) {
+      Action body = a;
+      body.count = count;
+      attempt("truncated", std::to_string(count) + " copies instead of " + std::to_string(a.count), body);
+    }
+    std::int64_t budget = 500;
+    for (const Clue& clue : w.clues().all) {
+      if (!clue.wrong || --budget < 0) continue;
+      for (const Place& p : w.whereabouts().of(clue.is)) {
+        for (const Place& q : w.whereabouts().of(clue.must)) shifts.insert(p.offset - q.offset);
+        shifts.insert(clue.offset - p.offset);
+      }
+      if (clue.is.kind == Who::Kind::poison) {
+        for (const Place& q : w.whereabouts().of(clue.must)) shifts.insert(clue.is.offset - q.offset);
+      }
+      if (shifts.size() > 24) break;
+    }
+    for (const std::int64_t shift : shifts) {
+      Action body = a;
+      body.from_offset += shift;
+      attempt("wrong-stride", "read " + std::to_string(shift) + " bytes off", body);
+      body = a;
+      body.to_offset += shift;
+      attempt("wrong-stride", "written " + std::to_string(shift) + " bytes off", body);
+      if (a.count > 1) {
+        body = a;
+        body.from_step += shift;
+        attempt("wrong-stride", "a step of " + std::to_string(body.from_step) + " bytes instead of " + std::to_string(a.from_step), body);
+        body = a;
+        body.to_step += shift;
+        attempt("wrong-stride", "a step of " + std::to_string(body.to_step) + " bytes instead of " + std::to_string(a.to_step), body);
+      }
+    }
+  }
+}
+
+}  // namespace kvcts::script

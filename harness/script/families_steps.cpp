@@ -1,0 +1,365 @@
+// Steps that did not happen, happened in part, at another time, or under other options.
+#include <algorithm>
+#include <map>
+
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
+
+std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
+
+// Whether somebody was told that it worked.
+bool reported_done(const Workshop& w) {
+  return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
+    if (event.value("op", "") != "complete") return false;
+    const auto status = event["fields"].value("status", nlohmann::json("done"));
+    return !status.is_string() || (status != "failed" && status != "aborted");
+  });
+}
+bool reported_failure(const Workshop& w) {
+  return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
+    return event.value("op", "") == "fail" || (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
+  });
+}
+
+bool brings(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || (a.op == "copy"); }
+
+// What a move that never was means: the only one, one of several kinds, scales.
+std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
+  const Action& first = w.action(*steps.begin());
+  if (first.op == "fill") return "stale-block";
+  if (first.op == "register") return "registration-missing-region";
+  if (first.op == "assign") return "wrong-block-id";
+  if (first.op == "write") {
+    // Somebody moved before it was written, or what was there before stayed.
+    for (std::size_t i = 0; i < *steps.begin(); ++i) {
+      const Action& a = w.action(i);
+      if ((a.op == "write" || a.op == "move" || a.op == "get") && memory_of(a.to) == memory_of(first.to)) return "stale-block";
+    }
+    return "read-before-ready";
+  }
+  if (first.parts == "scales") return "scale-lost";
+  if (first.op == "require" || first.op == "unpack" || first.op == "refuse") return "";
+  bool others = false;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || (brings(w.action(i)) && !steps.contains(i));
+  if (others && brings(first)) {
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      const Action& a = w.action(i);
+      if (!brings(a) || steps.contains(i)) continue;
+      // The same caches, another part of the request: pieces of one transfer.
+      if (memory_of(a.to) == memory_of(first.to) && memory_of(a.from) == memory_of(first.from) && a.request == first.request &&
+          a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
+        return reported_failure(w) && reported_done(w) ? "false-success" : "truncated";
+      }
+    }
+    return "layer-missing";
+  }
+  return reported_done(w) ? "false-success" : "silently-skipped";
+}
+
+std::string class_of_unmet(const std::string& about) {
+  if (about == "dtype") return "dtype-reinterpreted";
+  if (about == "heads") return "head-shard-mapping";
+  if (about == "block_size") return "wrong-block-size";
+  if (about == "groups" || about == "dims") return "rank-mismatch";
+  if (about == "layers") return "layer-missing";
+  if (about == "alignment") return "misaligned";
+  if (about == "stride") return "wrong-stride";
+  if (about == "axes") return "axis-permuted";
+  if (about == "kv") return "kv-split-vs-interleaved";
+  if (about == "key") return "identity-collision";
+  if (about == "tokens" || about == "bytes") return "truncated";
+  if (about == "registration") return "registration-missing-region";
+  if (about == "size") return "int32-overflow";
+  if (about == "width") return "packed-dim-misread";
+  return "capability-mismatch";
+}
+
+}  // namespace
+
+void propose_skips(Workshop& w) {
+  const auto& steps = w.script().steps;
+  std::set<std::size_t> moves;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op == "require" || a.op == "unpack") {
+      w.attempt_without(class_of_unmet(a.op == "unpack" ? "dims" : a.about), name_of(w, i) + " was not checked", {i});
+    } else if (a.op == "refuse") {
+      w.attempt_without(class_of_unmet(a.about.empty() ? "capability" : a.about), "accepted what had to be refused: " + a.text, {i});
+    } else if (brings(a)) {
+      moves.insert(i);
+    }
+  }
+  if (w.found()) return;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) && a.op != "register" && a.op != "assign") continue;
+    w.attempt_without(class_of_absence(w, {i}), name_of(w, i) + " never happened", {i});
+  }
+  if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
+  // Every move of one pair of memories.
+  std::map<std::string, std::set<std::size_t>> by_memory;
+  for (const std::size_t i : moves) by_memory[memory_of(w.action(i).to)].insert(i);
+  for (const auto& [memory, group] : by_memory) {
+    if (group.size() > 1 && group.size() < moves.size()) w.attempt_without(class_of_absence(w, group), "nothing was moved to " + memory, group);
+  }
+}
+
+void propose_subsets(Workshop& w) {
+  // Which values of an axis stayed as they were, by the memory that they should have come to.
+  struct Part {
+    std::set<std::int64_t> all, touched;
+  };
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) || a.op == "fill" || a.op == "copy") continue;
+    const bool source = a.op == "put";
+    std::map<int, Part> axes;
+    Part parts;
+    std::set<std::int64_t> channels_data;
+    const std::string memory = a.op == "read" ? a.output : memory_of(a.to);
+    bool four_bits = false;
+    for (const Clue& clue : w.clues().all) {
+      if (!source && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory != memory) continue;
+      if (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number) continue;
+      four_bits = four_bits || layout::bits(clue.must.dtype) == 4;
+      const bool touched = !clue.wrong || !clue.untouched;
+      const auto note = [&](Part& part, std::int64_t value) {
+        part.all.insert(value);
+        if (touched) part.touched.insert(value);
+      };
+      note(axes[0], clue.must.layer), note(axes[1], clue.must.kv), note(axes[3], clue.must.head), note(axes[4], clue.must.channel);
+      if (clue.must.token != 0 || clue.must.component == layout::Component::data) note(axes[2], clue.must.token);
+      note(parts, clue.must.component == layout::Component::data ? 0 : 1);
+    }
+    const auto list = [](const Part& part) { return std::vector<std::int64_t>(part.touched.begin(), part.touched.end()); };
+    const auto words = [&](const char* what, const Part& part) {
+      return "only " + std::to_string(part.touched.size()) + " of " + std::to_string(part.all.size()) + " " + what + " in " + name_of(w, i);
+    };
+    if (parts.all.size() == 2 && parts.touched.size() == 1) {
+      Action body = a;
+      body.parts = parts.touched.contains(0) ? "data" : "scales";
+      w.attempt(body.parts == "data" ? "scale-lost" : "truncated", body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i), i, body);
+    }
+    const auto try_axis = [&](int axis, Picks Selection::* member, const std::string& fault_class, const char* what) {
+      const Part& part = axes[axis];
+      if (part.touched.empty() || part.touched.size() == part.all.size()) return;
+      Action body = a;
+      body.pick.*member = list(part);
+      w.attempt(fault_class, words(what, part), i, body);
+    };
+    try_axis(0, &Selection::layers, "layer-missing", "layers");
+    try_axis(1, &Selection::kv, "layer-missing", "of K and V");
+    try_axis(3, &Selection::heads, "head-shard-mapping", "heads");
+    try_axis(2, &Selection::tokens, reported_failure(w) && reported_done(w) ? "false-success" : "truncated", "tokens");
+    try_axis(4, &Selection::channels, four_bits ? "packed-dim-misread" : "truncated", "channels");
+    // Some axes at once.
+    Action body = a;
+    if (axes[0].touched.size() < axes[0].all.size()) body.pick.layers = list(axes[0]);
+    if (axes[2].touched.size() < axes[2].all.size()) body.pick.tokens = list(axes[2]);
+    w.attempt("truncated", words("tokens", axes[2]), i, body);
+  }
+}
+
+void propose_lengths(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    const auto request = w.script().requests.find(a.request);
+    if (request == w.script().requests.end() || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get")) continue;
+    const Request& r = request->second;
+    std::set<std::int64_t> lengths;
+    for (const auto* views : {&a.from, &a.to}) {
+      for (const View& view : *views) {
+        std::int64_t n = 1;
+        for (const auto& plane : cache_of(view).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
+        lengths.insert((r.tokens + n - 1) / n * n), lengths.insert(r.tokens / n * n);
+        lengths.insert((r.tokens / n + 1) * n), lengths.insert((r.tokens + n - 1) / n * n + n);
+        lengths.insert((r.tokens - 1) / n * n);
+        for (std::int64_t k = 1; k <= 8; ++k) lengths.insert(n * k);
+      }
+    }
+    for (std::int64_t d = 1; d <= 4; ++d) lengths.insert(r.tokens + d), lengths.insert(r.tokens - d);
+    for (const std::int64_t length : lengths) {
+      if (length == r.tokens || length < 0) continue;
+      Action body = a;
+      std::vector<std::int64_t> tokens;
+      for (std::int64_t t = 0; t < length; ++t) tokens.push_back(r.first_token + t);
+      body.pick.tokens = std::move(tokens);
+      w.attempt(length > r.tokens ? "over-read" : "truncated", std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + name_of(w, i), i, body);
+    }
+  }
+}
+
+void propose_options(Workshop& w) {
+  const auto& steps = w.script().steps;
+  for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op == "read" && a.decode) {
+      for (const char* how : {"ignored", "used", "twice"}) {
+        Action body = a;
+        body.scales = how;
+        const std::string words = std::string(how) == "ignored" ? "the scales were not applied" : std::string(how) == "twice" ? "the scales were applied twice" : "scales were applied";
+        w.attempt("scale-lost", words + " in " + name_of(w, i), i, body);
+      }
+    }
+    if ((a.op == "move" || a.op == "copy") && !a.from.empty() && !a.to.empty()) {
+      Action body = a;
+      std::swap(body.from, body.to);
+      std::swap(body.from_blocks, body.to_blocks);
+      std::swap(body.from_offset, body.to_offset);
+      std::swap(body.from_step, body.to_step);
+      if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels) std::swap(body.pick, body.pick_to);
+      w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
+    }
+    if (a.op == "move" || a.op == "copy" || a.op == "put" || a.op == "get") {
+      Action body = a;
+      body.splits = !a.splits;
+      w.attempt("misaligned", "a copy goes across the end of a registration or a mapping in " + name_of(w, i), i, body);
+    }
+    if (a.op == "move" && a.parts == "all") {
+      Action body = a;
+      body.parts = "data";
+      w.attempt("scale-lost", "the scales were left behind in " + name_of(w, i), i, body);
+    }
+    if (a.op == "write") {
+      Action body = a;
+      body.parts = "data";
+      w.attempt("scale-lost", "no scales were written in " + name_of(w, i), i, body);
+      for (const char* content : {"tags", "codes", "values"}) {
+        body = a;
+        body.content = content;
+        w.attempt("dtype-reinterpreted", std::string("other content (") + content + ") in " + name_of(w, i), i, body);
+      }
+    }
+    if (a.op == "put") {
+      Action body = a;
+      body.on_exists = a.on_exists == "keep" ? "replace" : "keep";
+      w.attempt("stale-block", a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
+    }
+    if (a.op == "register") {
+      std::set<std::int64_t> lengths, shifts;
+      for (const nlohmann::json& event : w.evidence().observation.events) {
+        if (event.contains("violation")) lengths.insert(event["offset"].get<std::int64_t>() - a.to_offset);
+        if (event.value("op", "") == "register" && event.value("step", "") == steps[i].name) lengths.insert(event["bytes"].get<std::int64_t>());
+      }
+      for (const std::int64_t bytes : lengths) {
+        if (bytes <= 0) continue;
+        Action body = a;
+        body.bytes = bytes;
+        w.attempt("registration-missing-region", "only " + std::to_string(bytes) + " bytes of " + a.memory + " were registered", i, body);
+        for (const nlohmann::json& event : w.evidence().observation.events) {
+          if (event.value("op", "") != "register" || event.value("step", "") != steps[i].name) continue;
+          body.to_offset = event["begin"].get<std::int64_t>();
+          w.attempt("registration-missing-region", std::to_string(bytes) + " bytes of " + a.memory + " from " + std::to_string(body.to_offset) + " on were registered", i, body);
+        }
+      }
+      // Registered at another base: content that should come from one place comes from a place further on.
+      for (const Clue& clue : w.clues().all) {
+        if (!clue.wrong) continue;
+        std::vector<Place> is = clue.is.kind == Who::Kind::poison ? std::vector<Place>{{clue.is.backing, clue.is.offset}} : w.whereabouts().of(clue.is);
+        for (const Place& p : is) {
+          for (const Place& q : w.whereabouts().of(clue.must)) {
+            if (p.backing == q.backing) shifts.insert(p.offset - q.offset);
+          }
+        }
+        for (const Place& q : w.whereabouts().of(clue.is)) {
+          if (q.backing == clue.backing) shifts.insert(clue.offset - q.offset);
+        }
+        if (shifts.size() > 24) break;
+      }
+      for (const std::int64_t shift : shifts) {
+        if (shift == 0) continue;
+        Action body = a;
+        body.maps = a.maps.value_or(a.to_offset) + shift;
+        w.attempt("registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
+      }
+    }
+  }
+}
+
+void propose_keys(Workshop& w) {
+  std::set<std::string> fields;
+  std::set<std::size_t> shelves;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op != "put" && a.op != "get") continue;
+    shelves.insert(i);
+    for (const auto& [field, value] : a.key) fields.insert(field);
+  }
+  if (shelves.empty()) return;
+  const std::vector<std::string> names(fields.begin(), fields.end());
+  const std::size_t n = std::min<std::size_t>(names.size(), 6);
+  for (std::size_t count = 1; count <= n; ++count) {
+    for (std::size_t mask = 1; mask < (std::size_t{1} << n); ++mask) {
+      if (static_cast<std::size_t>(__builtin_popcountll(mask)) != count) continue;
+      Bodies bodies = w.bodies();
+      std::string missing;
+      for (std::size_t f = 0; f < n; ++f) {
+        if (!(mask >> f & 1)) continue;
+        missing += (missing.empty() ? "" : ", ") + names[f];
+        for (const std::size_t i : shelves) {
+          for (Action& a : bodies[i]) a.key.erase(names[f]);
+        }
+      }
+      w.attempt("identity-collision", "keys without " + missing, std::move(bodies));
+    }
+  }
+  // One side only: what was put under one key is asked for under another.
+  for (const std::size_t i : shelves) {
+    for (const std::size_t j : shelves) {
+      if (i == j || w.action(i).key == w.action(j).key) continue;
+      Action body = w.action(i);
+      body.key = w.action(j).key;
+      w.attempt("identity-collision", "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'", i, body);
+    }
+  }
+}
+
+void propose_orders(Workshop& w) {
+  const auto& steps = w.script().steps;
+  const auto touches = [](const Action& a, const std::string& memory) {
+    return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
+  };
+  for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) && a.op != "assign") continue;
+    for (std::size_t j = 0; j < steps.size(); ++j) {
+      const Action& b = w.action(j);
+      if (i == j || b.op == "register" || b.op == "unregister") continue;
+      if (j > i && j + 1 < steps.size() && w.action(j).op == "nothing") continue;
+      const bool later = j > i;
+      // Between them lies what decides: the writer that i had to wait for, or a block that changed its owner meanwhile.
+      bool recycled = false, awaited = false;
+      for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
+        if (k == i) continue;
+        const Action& c = w.action(k);
+        const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
+        const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
+        if (changes && (other || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
+        if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
+        if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
+        if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
+      }
+      const std::string fault_class = recycled && !(later && a.op == "write") ? "stale-block" : awaited || a.op == "write" ? "read-before-ready" : "stale-block";
+      for (const char* reads : {"execute", "issue"}) {
+        for (const char* table : {"execute", "issue"}) {
+          Action body = a;
+          (later ? body.after : body.before) = steps[j].name;
+          body.reads = reads, body.table = table;
+          if (!later && (body.reads == "issue" || body.table == "issue")) continue;
+          w.attempt(fault_class, name_of(w, i) + (later ? " happened only after " : " happened before ") + name_of(w, j) +
+                                     (body.reads == "issue" ? ", with what was there when it was issued" : ""),
+                    i, body);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,28 @@
+// Which class a fault has when several fit: the first family below that predicts every byte. Within a family the simplest comes first.
+// The order says: what did not happen at all, before what happened in part; facts of a table or a key, before geometry; a plain change of
+// one number, before another order of axes; anything exact, before two causes at once.
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all{
+      {"nothing happened", propose_skips},
+      {"options", propose_options},
+      {"keys", propose_keys},
+      {"another time", propose_orders},
+      {"a part is missing", propose_subsets},
+      {"other ids", propose_lists},
+      {"another memory or request", propose_memories},
+      {"more or fewer tokens", propose_lengths},
+      {"raw copies", propose_raw},
+      {"narrow arithmetic", propose_arithmetic},
+      {"a wrong layout", propose_layouts},
+      {"scales", propose_scales},
+      {"a wrong base", propose_offsets},
+      {"any order of axes", propose_far_layouts},
+  };
+  return all;
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,37 @@
+// Other ways to read the same bytes: what a plane looks like to somebody who takes it for something else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "layout/layout.hpp"
+
+namespace kvcts::script {
+
+struct Variant {
+  std::string fault_class;
+  std::string words;                   ///< "K B N H C taken for B K N H C"
+  layout::Cache cache;
+};
+
+/// Axes of the data planes in another order, packed as before. `far` false: two axes exchanged, or one moved; true: every other order.
+std::vector<Variant> permuted(const layout::Cache& cache, bool far);
+/// The names of two axes exchanged: their extents and strides go with the place, so the code also counts wrongly.
+std::vector<Variant> renamed(const layout::Cache& cache);
+/// Blocks of k times as many (or k times fewer) tokens over the same bytes.
+std::vector<Variant> reblocked(const layout::Cache& cache);
+/// One stride of one axis: packed, padded, doubled, halved, in elements, `others` (strides seen elsewhere, bits).
+std::vector<Variant> restrided(const layout::Cache& cache, const std::vector<std::int64_t>& others);
+/// Scales elsewhere, or in another order; data untouched.
+std::vector<Variant> rescaled(const layout::Cache& cache);
+/// More or fewer heads, or a narrower row, over the same bytes.
+std::vector<Variant> resized(const layout::Cache& cache);
+/// Codes taken for those of another dtype of the same width.
+std::vector<Variant> recoded(const layout::Cache& cache);
+
+/// Planes of K and V that differ in nothing but their begin, as one plane with a kv mode.
+layout::Cache merged(const layout::Cache& cache);
+/// "K B N H C" by descending stride.
+std::string order_words(const layout::Plane& plane);
+
+}  // namespace kvcts::script

@@ -1,0 +1,147 @@
+#include "script/workshop.hpp"
+
+#include <algorithm>
+
+namespace kvcts::script {
+
+using nlohmann::json;
+
+namespace {
+
+// What must agree besides the bytes: reports, and accesses that could not be.
+json outcome_of(const Ending& ending, const std::vector<json>& events) {
+  json out{{"kind", ending.kind}, {"in", ending.kind == "hung" ? ending.in : ""}, {"reports", reports(events)}};
+  json violations = json::array();
+  for (const json& event : events) {
+    if (event.contains("violation")) violations.push_back({event["violation"], event["backing"], event["offset"], event["bytes"], event["write"], event["count"]});
+  }
+  out["violations"] = std::move(violations);
+  return out;
+}
+
+}  // namespace
+
+Workshop::Workshop(Evidence& evidence) : evidence_(evidence) {
+  for (const Step& step : evidence.intended.steps) base_.push_back({step.intended});
+}
+
+const Clues& Workshop::clues() {
+  if (!clues_) {
+    clues_ = find_clues(evidence_.observation, evidence_.mismatch, evidence_.truth, evidence_.expectation, evidence_.arena, evidence_.names, evidence_.seed);
+  }
+  return *clues_;
+}
+
+const Whereabouts& Workshop::whereabouts() {
+  if (!whereabouts_) {
+    const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[clues().check]);
+    whereabouts_.emplace(*check, evidence_.arena, evidence_.names);
+  }
+  return *whereabouts_;
+}
+
+bool Workshop::moves(std::size_t step) const {
+  static const std::set<std::string> ops{"write", "move", "copy", "fill", "read", "put", "get"};
+  return ops.contains(action(step).op);
+}
+
+void Workshop::build_on(const Hypothesis& first) {
+  base_ = first.bodies;
+  prefix_class_ = first.fault_class;
+  prefix_words_ = first.words;
+}
+
+// Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
+double Workshop::judge(const Bodies& bodies, bool& all) {
+  all = false;
+  Tape tape;
+  try {
+    tape = record(script(), evidence_.arena, sequence_of(script(), bodies));
+  } catch (const std::exception&) {
+    return 0;  // what is proposed cannot be: a name or a range that does not exist
+  }
+  const Observation& o = evidence_.observation;
+  const bool same_outcome = outcome_of(tape.ending, tape.events) == outcome_of(o.ending, o.events);
+  if (tape.checks != o.checks) return 0;
+  std::int64_t misses = 0;
+  const auto differs = [&](int pass, bool count) {
+    Bytes bytes(tape.backings, evidence_.seed, pass);
+    bool any = false;
+    play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+      if (any && !count) return;
+      const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
+      for (const Backing& b : evidence_.arena.backings()) {
+        if (!b.sparse) {
+          const auto &p = bytes.dense(b.ordinal), &q = seen.dense(b.ordinal);
+          if (p == q) continue;
+          any = true;
+          if (!count) return;
+          for (std::size_t i = 0; i < p.size(); ++i) misses += p[i] != q[i];
+          continue;
+        }
+        std::vector<std::int64_t> pages = bytes.pages(b.ordinal);
+        const auto more = seen.pages(b.ordinal);
+        pages.insert(pages.end(), more.begin(), more.end());
+        std::sort(pages.begin(), pages.end());
+        pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
+        std::vector<std::uint8_t> p(Bytes::page), q(Bytes::page);
+        for (const std::int64_t page : pages) {
+          const std::int64_t begin = std::max(page, -b.guard_below), end = std::min(page + Bytes::page, b.bytes + b.guard_above);
+          bytes.read(b.ordinal, begin, end - begin, p.data());
+          seen.read(b.ordinal, begin, end - begin, q.data());
+          if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
+          any = true;
+          if (!count) return;
+          for (std::int64_t i = 0; i < end - begin; ++i) misses += p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)];
+        }
+      }
+    });
+    return any;
+  };
+  const bool wrong_now = differs(0, true);
+  if (!wrong_now && same_outcome) {
+    all = true;
+    for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && all; ++pass) all = !differs(pass, false);
+    if (all) return 1;
+  }
+  const double wrong = static_cast<double>(std::max<std::int64_t>(1, evidence_.mismatch.wrong_bytes));
+  return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / wrong);
+}
+
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {
+  if (spent() || bodies == base_) return false;
+  ++tried_;
+  bool all = false;
+  const double share = judge(bodies, all);
+  Hypothesis hypothesis{fault_class, words, std::move(bodies)};
+  if (!prefix_words_.empty()) {
+    hypothesis.words = prefix_words_ + "; and " + words;
+    // Of two causes the first found, the one that explains most, is primary.
+    hypothesis.fault_class = prefix_class_;
+    if (fault_class != prefix_class_) hypothesis.words += " (" + fault_class + ")";
+  }
+  if (all) {
+    exact_.push_back(std::move(hypothesis));
+    return true;
+  }
+  if (share > best_share_) {
+    best_share_ = share;
+    best_ = std::move(hypothesis);
+  }
+  return false;
+}
+
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body) {
+  Bodies changed = base_;
+  if (changed[step].size() == 1 && changed[step][0] == body) return false;
+  changed[step] = {body};
+  return attempt(fault_class, words, std::move(changed));
+}
+
+bool Workshop::attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps) {
+  Bodies changed = base_;
+  for (const std::size_t step : steps) changed[step].clear();
+  return attempt(fault_class, words, std::move(changed));
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,90 @@
+// Where hypotheses are made and tried. Internal to the diagnosis.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "script/explain.hpp"
+#include "script/variants.hpp"
+
+namespace kvcts::script {
+
+using Bodies = std::vector<std::vector<Action>>;   ///< what each step does, in a hypothesis
+
+struct Hypothesis {
+  std::string fault_class, words;
+  Bodies bodies;
+};
+
+class Workshop {
+ public:
+  explicit Workshop(Evidence& evidence);
+
+  const Script& script() const { return evidence_.intended; }
+  const Evidence& evidence() const { return evidence_; }
+  const Clues& clues();
+  const Whereabouts& whereabouts();
+  Bodies bodies() const { return base_; }
+  const Action& action(std::size_t step) const { return script().steps[step].intended; }
+  /// Whether a step takes part in what went wrong, as far as one can tell before trying: it moves, writes or reads.
+  bool moves(std::size_t step) const;
+
+  /// Tries one; true when it predicts everything. Exact ones are kept, and the best of the others.
+  bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies);
+  /// One step with another body.
+  bool attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body);
+  /// These steps left out.
+  bool attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps);
+
+  bool found() const { return !exact_.empty(); }
+  const std::vector<Hypothesis>& exact() const { return exact_; }
+  const std::optional<Hypothesis>& best() const { return best_; }
+  double best_share() const { return best_share_; }
+  std::int64_t tried() const { return tried_; }
+  bool spent() const { return tried_ >= limit_; }
+  void allow(std::int64_t more) { limit_ = tried_ + more; }
+  /// Composition: further hypotheses change these bodies, and their words follow.
+  void build_on(const Hypothesis& first);
+
+ private:
+  double judge(const Bodies& bodies, bool& all);
+  Evidence& evidence_;
+  Bodies base_;
+  std::string prefix_class_, prefix_words_;
+  std::optional<Clues> clues_;
+  std::optional<Whereabouts> whereabouts_;
+  std::vector<Hypothesis> exact_;
+  std::optional<Hypothesis> best_;
+  double best_share_{0};
+  std::int64_t tried_{0}, limit_{4000};
+};
+
+/// One family of hypotheses: proposes to the workshop, simplest first.
+struct Family {
+  std::string name;
+  std::function<void(Workshop&)> propose;
+};
+/// In the order of precedence: the first family with an exact hypothesis names the cause. precedence.cpp
+const std::vector<Family>& families();
+
+// ---- families (families_*.cpp) -------------------------------------------------------------------------------------
+
+void propose_skips(Workshop& w);          ///< a step, or a group of steps, never happened
+void propose_subsets(Workshop& w);        ///< a part of a step never happened
+void propose_options(Workshop& w);        ///< scales, decode, splits, direction, requirements, registration
+void propose_keys(Workshop& w);           ///< stores: fields of keys that are left out
+void propose_orders(Workshop& w);         ///< a step happened at another time
+void propose_lists(Workshop& w);          ///< block ids, layers, heads, kv, tokens that went elsewhere
+void propose_memories(Workshop& w);       ///< another memory, another request, another generation
+void propose_arithmetic(Workshop& w);     ///< 32-bit addresses, alignment
+void propose_offsets(Workshop& w);        ///< a base that is off
+void propose_layouts(Workshop& w);        ///< axes, blocks, strides, sizes: simple changes of a layout
+void propose_scales(Workshop& w);         ///< scales elsewhere
+void propose_far_layouts(Workshop& w);    ///< any order of axes
+void propose_raw(Workshop& w);            ///< raw copies and fills: other lengths, offsets, steps
+void propose_lengths(Workshop& w);        ///< more or fewer tokens than there are
+
+}  // namespace kvcts::script
