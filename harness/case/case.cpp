@@ -158,6 +158,7 @@ json executed_fields(const ResolvedCase& c, bool with_arch) {
   if (c.content.kind != "tags") {
     out["content"].update({{"producer", c.content.producer}, {"consumer", c.content.consumer}, {"digest", c.content.digest}});
   }
+  if (c.scripted()) out["script"] = script::to_json(c.script);
   if (!with_arch) out.erase("arch");
   return out;
 }
@@ -191,7 +192,18 @@ std::int64_t memory_needed(const ResolvedCase& resolved) {
       total += static_cast<double>(region.bytes) + 2.0 * static_cast<double>(resolved.guard_bytes);
     }
   }
-  return static_cast<std::int64_t>(std::min(total * 2.5, 9e18));
+  total *= 2.5;
+  for (const auto& [name, memory] : resolved.script.memories) {
+    if (memory.sparse || !memory.view.of.empty()) continue;
+    double bytes = 0;
+    if (!memory.view.cache.empty()) {
+      for (const auto& a : layout::cache_from_text(memory.view.cache).allocations) {
+        bytes += static_cast<double>(a.bytes) + static_cast<double>(memory.guard_below + memory.guard_above);
+      }
+    }
+    total += 8 * std::max(bytes, static_cast<double>(memory.bytes));
+  }
+  return static_cast<std::int64_t>(std::min(total, 9e18));
 }
 
 json to_json(const ResolvedCase& c) {
@@ -214,6 +226,7 @@ ResolvedCase case_from_json(const json& in) {
   c.op = in.at("op").get<std::string>();
   c.seed = in.value("seed", std::uint64_t{1});
   c.passes = in.value("passes", 1);
+  if (const auto it = in.find("script"); it != in.end()) c.script = script::script_from_json(*it);
   for (const auto& g : in.at("groups")) {
     Group group;
     group.name = g.at("name").get<std::string>();

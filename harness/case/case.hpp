@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "case/outcome.hpp"
+#include "case/script.hpp"
 #include "layout/layout.hpp"
 #include "layout/scheme.hpp"
 #include "layout/template.hpp"
@@ -107,6 +108,8 @@ struct ResolvedCase {
   EngineSpec engine;
   ReaderSpec reader;
   std::vector<Copy> copies;                ///< connector kind "explicit"
+  script::Script script;                   ///< a scripted case has this instead of groups, connector, engine and reader
+  bool scripted() const { return !script.empty(); }
   std::vector<Expected> expected;
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< per phase
   std::int64_t settle_ms{250};             ///< how long memory is watched for late writes after the end
@@ -125,7 +128,7 @@ struct RegionRef {
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
 
 /// Bytes of memory that running the case takes: both sides' files, and what the checker needs beside them to compare and to diagnose
-/// (as much again for each side, and half of that).
+/// (as much again for each side, and half of that). A scripted case: its dense memories, and a name of four bytes for each byte.
 std::int64_t memory_needed(const ResolvedCase& resolved);
 
 nlohmann::json to_json(const ResolvedCase& resolved);

@@ -8,8 +8,10 @@
 #include <set>
 #include <stdexcept>
 
+#include "case/model.hpp"
+#include "case/passes.hpp"
+#include "case/resolve_script.hpp"
 #include "golden/golden.hpp"
-#include "kernels/tag.hpp"
 
 namespace kvcts {
 
@@ -20,42 +22,6 @@ namespace {
 [[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// ---- geometry ------------------------------------------------------------------------------------------------------
-
-struct Model {
-  layout::Geometry geometry;
-  std::int64_t tokens{0};
-};
-
-// The keys of a geometry as cases write them.
-std::int64_t* field_of(Model& m, const std::string& key) {
-  auto& g = m.geometry;
-  if (key == "layers") return &g.layers;
-  if (key == "blocks") return &g.blocks;
-  if (key == "block_size") return &g.block_size;
-  if (key == "heads") return &g.heads;
-  if (key == "head_dim") return &g.head_dim;
-  if (key == "v_head_dim") return &g.v_head_dim;
-  if (key == "kv") return &g.kv;
-  if (key == "first_layer") return &g.first_layer;
-  if (key == "tokens") return &m.tokens;
-  return nullptr;
-}
-
-Model model_of(const std::string& name, const json& values, const catalogue::Catalogue& catalogue) {
-  Model m;
-  const auto& entry = catalogue.geometries().at(name);
-  m.geometry = catalogue::geometry_of(entry);
-  m.tokens = entry.tokens;
-  for (const auto& [key, value] : values.items()) {
-    auto* field = field_of(m, key);
-    if (!field) fail("geometry: expected layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer or tokens, found '" + key + "'");
-    if (!value.is_number_integer()) fail("geometry " + key + ": expected a whole number, found " + value.dump());
-    *field = value.get<std::int64_t>();
-  }
-  return m;
-}
 
 // ---- one side ------------------------------------------------------------------------------------------------------
 
@@ -297,26 +263,12 @@ void use_golden(CaseSpec& spec, ContentSpec& content, const catalogue::Catalogue
   content.digest = producer.digest + " " + consumer.digest + " ";
 }
 
-// ---- passes --------------------------------------------------------------------------------------------------------
-
-// Elements of a plane that lie together along channels: what code under test can move at the least.
-std::int64_t contiguous_channels(const layout::Plane& plane) {
-  std::int64_t here = 1;
-  for (const auto& m : layout::normalised(plane).modes) {
-    if (m.axis == layout::Axis::channel && m.stride == layout::bits(plane.dtype)) here = m.extent;
-  }
-  return here;
-}
+// ---- plan ----------------------------------------------------------------------------------------------------------
 
 int passes_of(const ResolvedCase& c) {
   int passes = 1;
   for (const auto& group : c.groups) {
-    for (const auto* side : {&group.producer, &group.consumer}) {
-      for (const auto& plane : side->ranks.at(0).truth.planes) {
-        if (plane.component == layout::Component::global_scale) continue;
-        passes = std::max(passes, kernels::deciding_passes(plane.dtype, contiguous_channels(plane), plane.component));
-      }
-    }
+    for (const auto* side : {&group.producer, &group.consumer}) passes = std::max(passes, deciding_passes(side->ranks.at(0).truth));
   }
   return passes;
 }
@@ -342,19 +294,18 @@ int region_index(const ResolvedCase& c, Side side, const std::string& region) {
 // Deadlines are generous: a shared machine may stall for seconds, a hang lasts for ever.
 constexpr std::int64_t default_deadline_ms = 60000;
 
-}  // namespace
+// A case with memory and steps: no sides, no plan, no engine.
+void resolve_scripted(const CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
+  c.script = resolve_script(spec, catalogue);
+  c.passes = deciding_passes(c.script);
+  c.settle_ms = 0;
+  c.facts = {{"scripted", true}, {"dtype", spec.dtype}, {"geometry", spec.geometry}, {"arch", spec.arch}};
+}
 
-ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogue) {
-  CaseSpec spec = given;
-  ResolvedCase c;
+void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
   if (spec.content == "golden") use_golden(spec, c.content, catalogue);
-  c.id = spec.id;
-  c.title = spec.title;
-  c.arch = spec.arch;
-  catalogue.archs().at(spec.arch);
-  c.dtype = spec.dtype;
-  c.op = spec.op;
   c.seed = spec.seed;
+  c.op = spec.op;
 
   const auto add_group = [&](const std::string& name, const std::string& geometry, const json& values, const SideSpec& producer,
                              const SideSpec& consumer, const std::vector<RequestSpec>& requests, const std::string& prefix) {
@@ -389,6 +340,31 @@ ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogu
                         copy.to_offset, copy.bytes});
   }
   c.passes = c.content.kind == "golden" ? 1 : passes_of(c);  // a golden tensor is one content
+  c.facts = {{"producer", c.groups[0].producer.layout},
+             {"consumer", c.groups[0].consumer.layout},
+             {"dtype", spec.dtype},
+             {"geometry", spec.geometry},
+             {"arch", spec.arch},
+             {"connector", c.connector.name},
+             {"engine", c.engine.name},
+             {"op", spec.op},
+             {"ptp", spec.producer.tp},
+             {"ctp", spec.consumer.tp}};
+}
+
+}  // namespace
+
+ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogue) {
+  CaseSpec spec = given;
+  ResolvedCase c;
+  c.id = spec.id;
+  c.title = spec.title;
+  c.arch = spec.arch;
+  catalogue.archs().at(spec.arch);
+  c.dtype = spec.dtype;
+  c.seed = spec.seed;
+  if (spec.script.empty()) resolve_sides(spec, catalogue, c);
+  else resolve_scripted(spec, catalogue, c);
   c.expected = spec.expected;
   if (c.expected.empty()) c.expected.push_back({});
   c.deadline_ms.fill(default_deadline_ms);
@@ -400,16 +376,6 @@ ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogu
   if (spec.settle_ms) c.settle_ms = *spec.settle_ms;
   if (spec.guard_bytes) c.guard_bytes = *spec.guard_bytes;
   if (spec.misalign) c.misalign = *spec.misalign;
-  c.facts = {{"producer", c.groups[0].producer.layout},
-             {"consumer", c.groups[0].consumer.layout},
-             {"dtype", spec.dtype},
-             {"geometry", spec.geometry},
-             {"arch", spec.arch},
-             {"connector", c.connector.name},
-             {"engine", c.engine.name},
-             {"op", spec.op},
-             {"ptp", spec.producer.tp},
-             {"ctp", spec.consumer.tp}};
   if (!spec.links.empty()) c.facts["links"] = spec.links;
   if (!spec.declared_by.empty()) c.facts["declared_by"] = spec.declared_by;
   return c;
