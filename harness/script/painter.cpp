@@ -258,7 +258,7 @@ std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::opti
     if (unpicked) take.pick = {};
     at.each(take, [&](const Stop& stop) {
       if (stop.width >= 8 && stop.bit % 8 != 0) fail("a code of " + std::to_string(stop.width) + " bits lies across bytes of '" + view.of + "'");
-      expect_inside(stop.backing, stop.bit / 8 - (stop.bit < 0 ? 1 : 0), (stop.width + 7) / 8);
+      expect_inside(stop.backing, stop.byte(), stop.bytes());
       out.push_back(stop);
     });
   }
@@ -398,7 +398,7 @@ void Painter::fill() {
       least = std::min(least, stop.channel);
     });
     at.each(take, [&](const Stop& stop) {
-      expect_inside(stop.backing, stop.bit / 8, (stop.width + 7) / 8);
+      expect_inside(stop.backing, stop.byte(), stop.bytes());
       one(stop, first.at(key(stop)));
     });
   }

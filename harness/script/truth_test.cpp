@@ -27,7 +27,7 @@ Script two_sides(const std::string& producer, const std::string& consumer, const
   Script s;
   s.memories["C"] = memory("consumer", consumer, g, scheme);
   s.memories["P"] = memory("producer", producer, g, scheme);
-  s.requests["r"] = {.tokens = 10, .generation = 3, .blocks = {{"P", {3, 0, 4}}, {"C", {1, 4, 0}}}};
+  s.requests["r"] = request(10, {{"P", {3, 0, 4}}, {"C", {1, 4, 0}}}, 3);
   return s;
 }
 
@@ -64,13 +64,20 @@ std::vector<Sample> samples() {
   std::vector<Sample> out;
   const auto schemes = layout::testing::schemes();
   for (const auto& entry : layout::testing::layouts()) {
-    for (const std::string& dtype : entry.dtypes) {
-      for (Geometry g : {Geometry{.layers = 2, .blocks = 5, .block_size = 4, .heads = 2, .head_dim = 64},
+    for (const auto& [dtype, scheme] : schemes) {
+      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), dtype) == entry.dtypes.end()) continue;
+      for (Geometry g : {Geometry{.layers = 2, .blocks = 5, .block_size = 4, .heads = 2, .head_dim = 32},
+                         Geometry{.layers = 2, .blocks = 5, .block_size = 4, .heads = 2, .head_dim = 64},
                          Geometry{.layers = 2, .blocks = 5, .block_size = 16, .heads = 4, .head_dim = 128},
                          Geometry{.layers = 2, .blocks = 5, .block_size = 64, .heads = 4, .head_dim = 128}}) {
         g = layout::testing::with_fixed(g, entry);
-        if (!schemes.contains(dtype) || !layout::testing::meets(entry, g, schemes.at(dtype))) continue;
-        out.push_back({entry.id, entry.text, g, schemes.at(dtype)});
+        if (g.blocks < 5 || !layout::testing::meets(entry, g, scheme)) continue;
+        try {
+          (void)layout::instantiate(entry.text, g, scheme);
+        } catch (const layout::Error&) {
+          continue;  // a dtype that does not fill the layout's units
+        }
+        out.push_back({entry.id, entry.text, g, scheme});
         break;
       }
     }
@@ -80,24 +87,25 @@ std::vector<Sample> samples() {
 
 // A write into A and a move from A to B; the files of `shown` must be what the oracle of ordinary cases expects. `shown` is given the
 // name that sorts first, so that its backings are numbered as the oracle numbers its regions.
-void expect_oracle(const Sample& from, const Sample& to, Side shown) {
+void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::vector<int>& passes = {0}) {
   Script s;
   const std::string first = "A", second = "B";
   const std::string producer = shown == Side::producer ? first : second, consumer = shown == Side::producer ? second : first;
   s.memories[producer] = memory("producer", from.text, from.geometry, from.scheme);
   s.memories[consumer] = memory("consumer", to.text, to.geometry, to.scheme);
-  const std::int64_t tokens = 2 * std::max(from.geometry.block_size, to.geometry.block_size) - 1;
+  const auto [least, most] = std::minmax(from.geometry.block_size, to.geometry.block_size);
+  const std::int64_t tokens = std::min(2 * most - 1, 4 * least);
   const auto table = [&](const Geometry& g, std::vector<std::int64_t> ids) {
-    ids.resize(static_cast<std::size_t>((tokens + g.block_size - 1) / g.block_size), 1);
+    ids.resize(static_cast<std::size_t>((tokens + g.block_size - 1) / g.block_size));
     return ids;
   };
-  s.requests["r"] = {.tokens = tokens, .generation = 2, .blocks = {{producer, table(from.geometry, {4, 0})}, {consumer, table(to.geometry, {3, 1})}}};
-  s.requests["other"] = {.tokens = 1, .generation = 9, .blocks = {{producer, {2}}}};
+  s.requests["r"] = request(tokens, {{producer, table(from.geometry, {4, 0, 3, 1})}, {consumer, table(to.geometry, {3, 1, 0, 2})}}, 2);
+  s.requests["other"] = request(1, {{producer, {2}}}, 9);
   add(s, write(s, "other", producer));
   add(s, write(s, "r", producer));
   add(s, move(s, "r", producer, consumer));
   Painted painted(s);
-  for (int pass : {0, 2}) {
+  for (int pass : passes) {
     ResolvedCase c;
     c.guard_bytes = 64;
     c.seed = pass_seed(Painted::seed, pass);
@@ -113,38 +121,39 @@ void expect_oracle(const Sample& from, const Sample& to, Side shown) {
       oracle::write_expected(c, region, 0, expected);
       const auto found = painted.bytes(region.allocation, pass);
       expected.resize(found.size());  // the oracle's files end at a page
-      ASSERT_EQ(found, expected) << from.id << " -> " << to.id << " " << from.scheme.name << " " << region.name << " pass " << pass;
+      ASSERT_TRUE(found == expected) << from.id << " -> " << to.id << " " << from.scheme.name << " " << region.name << " pass " << pass;
     }
   }
 }
 
 TEST(Truth, WritesAndMovesEqualTheOracleForEveryLayoutAndDtype) {
   const auto all = samples();
-  ASSERT_GT(all.size(), 100u);
+  ASSERT_GT(all.size(), 1000u);
   for (const Sample& sample : all) {
     expect_oracle(sample, sample, Side::producer);
-    expect_oracle(sample, sample, Side::consumer);
+    expect_oracle(sample, sample, Side::consumer, {2});
   }
 }
 
 TEST(Truth, MovesBetweenLayoutsEqualTheOracle) {
-  const auto all = samples();
+  std::map<std::string, std::vector<Sample>> by_scheme;
+  for (const Sample& sample : samples()) {
+    // Layouts with dtypes or scales of their own do not hold the same elements.
+    if (sample.text.find(':') == std::string::npos && sample.text.find("scale") == std::string::npos) by_scheme[sample.scheme.name].push_back(sample);
+  }
   int pairs = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    // Neighbours at several distances that hold the same elements: no dtypes of their own, the same kind of model.
-    for (std::size_t step : {1u, 5u, 23u}) {
-      const Sample &a = all[i], &b = all[(i + step) % all.size()];
-      const bool own = a.text.find(':') != std::string::npos || b.text.find(':') != std::string::npos || a.text.find("scale") != std::string::npos ||
-                       b.text.find("scale") != std::string::npos;
-      if (own || a.scheme.name != b.scheme.name || a.geometry.kv != b.geometry.kv || a.geometry.heads != b.geometry.heads ||
-          a.geometry.head_dim != b.geometry.head_dim || a.geometry.v_head_dim != b.geometry.v_head_dim || a.geometry.layers != b.geometry.layers) {
-        continue;
+  for (const auto& [scheme, all] : by_scheme) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (std::size_t step : {1u, 5u, 23u}) {
+        const Sample &a = all[i], &b = all[(i + step) % all.size()];
+        const auto model = [](const Geometry& g) { return std::tuple(g.kv, g.layers, g.heads, g.head_dim, g.v_head_dim); };
+        if (model(a.geometry) != model(b.geometry)) continue;
+        ++pairs;
+        expect_oracle(a, b, Side::consumer);
       }
-      ++pairs;
-      expect_oracle(a, b, Side::consumer);
     }
   }
-  EXPECT_GT(pairs, 20);
+  EXPECT_GT(pairs, 200);
 }
 
 // ---- selections ----------------------------------------------------------------------------------------------------
@@ -192,7 +201,7 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
     s.memories[rank] = memory("producer", "L x K B N H C", g, plain(Dtype::bf16));
   }
   s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::bf16));
-  s.requests["r"] = {.tokens = 4, .generation = 1, .blocks = {{"R0", {2}}, {"R1", {3}}, {"C", {1}}}};
+  s.requests["r"] = request(4, {{"R0", {2}}, {"R1", {3}}, {"C", {1}}});
   add(s, write(s, "r", "R0"));
   Action second = write(s, "r", "R1");
   second.generation = 5;
@@ -210,7 +219,9 @@ TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
 
 TEST(Truth, TablesHaveGapsAndWindows) {
   Script s = two_sides("L x K B N H C", "L x K B N H C");
-  s.requests["r"] = {.tokens = 12, .first_token = 100, .blocks = {{"P", {3, 0, 4}}, {"C", {2, -1}}}, .positions = {{"C", {2, 0}}}};
+  s.requests["r"] = request(12, {{"P", {3, 0, 4}}, {"C", {2, -1}}});
+  s.requests["r"].first_token = 100;
+  s.requests["r"].positions = {{"C", {2, 0}}};
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   Painted p(s);
@@ -227,7 +238,7 @@ TEST(Truth, FourBitCodesAreMovedByHalves) {
   s.memories["C"] = memory("consumer", "L x B H C N", g, plain(Dtype::int4));
   s.memories["D"] = memory("consumer", "L x B N H C", g, plain(Dtype::int4));
   s.memories["D"].view.cache = "allocation kv.L0 4\ndata int4 hi a0+0 [B=2:2 N=2:1 C=2:4b]\n";
-  s.requests["r"] = {.tokens = 2, .blocks = {{"P", {1}}, {"C", {0}}, {"D", {1}}}};
+  s.requests["r"] = request(2, {{"P", {1}}, {"C", {0}}, {"D", {1}}});
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   add(s, move(s, "r", "C", "D"));
@@ -250,12 +261,12 @@ TEST(Truth, CopiesAndFillsActOnBytes) {
   Script s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action c = action("copy");
-  c.from = {View{.of = "P/kv.L1"}};
-  c.to = {View{.of = "C/kv.L0"}};
+  c.from = {raw("P/kv.L1")};
+  c.to = {raw("C/kv.L0")};
   c.from_offset = 3 * 192, c.to_offset = 16, c.bytes = 32, c.count = 2, c.from_step = 48, c.to_step = 64;
   add(s, c);
   Action f = action("fill");
-  f.to = {View{.of = "C/kv.L0"}};
+  f.to = {raw("C/kv.L0")};
   f.to_offset = 20, f.bytes = 3, f.value = "a1 b2";
   add(s, f);
   f.to_offset = 24, f.bytes = 1, f.value = "poison";
@@ -300,7 +311,7 @@ TEST(Truth, FillsByBlocksAndByRequest) {
 TEST(Truth, PlanesThatShareBytesAreWrittenInTheirOrder) {
   Script s;
   s.memories["P"].view.cache = "allocation a 16\ndata bf16 a0+0 [C=4:2]\ndata bf16 a0+4 {K=1} [C=4:2]\n";
-  s.requests["r"] = {.tokens = 1};
+  s.requests["r"] = request(1, {});
   add(s, write(s, "r", "P"));
   Painted p(s);
   EXPECT_EQ(p.words_at("P", 2), "K layer 0 token 0 head 0 channel 1, generation 1");
@@ -340,7 +351,7 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
     const layout::Scheme& scheme = schemes.at("nvfp4");
     Script s;
     s.memories["P"] = memory("producer", "L x K B N H C", g, scheme);
-    s.requests["r"] = {.tokens = 3, .generation = 4, .blocks = {{"P", {2, 0}}}};
+    s.requests["r"] = request(3, {{"P", {2, 0}}}, 4);
     add(s, write(s, "r", "P"));
     Action r = action("read", "r");
     r.from = {whole(s, "P")};
@@ -379,7 +390,7 @@ TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
   Script s = two_sides("L x K B N H C", "L x K B N H C");
   add(s, write(s, "r", "P"));
   Action f = action("fill");
-  f.to = {View{.of = "P/kv.L0"}};
+  f.to = {raw("P/kv.L0")};
   f.to_offset = 3 * 192 + 1, f.bytes = 2, f.value = "40 41";
   add(s, f);
   Action r = action("read", "r");
@@ -407,7 +418,7 @@ Action put_or_get(const Script& s, const std::string& op, const std::string& req
 
 TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
   Script s = two_sides("L x K B N H C", "L x B H K N C");
-  s.requests["q"] = {.tokens = 10, .generation = 8, .blocks = {{"P", {1, 2, 0}}, {"C", {2, 3, 1}}}};
+  s.requests["q"] = request(10, {{"P", {1, 2, 0}}, {"C", {2, 3, 1}}}, 8);
   add(s, write(s, "r", "P"));
   add(s, put_or_get(s, "put", "r", "P", "1"));
   add(s, write(s, "q", "P"));
@@ -465,11 +476,11 @@ TEST(Truth, ACopyStraddlesWhatItMayNotBeCutAt) {
   reg.memory = "C/kv.L0";
   reg.bytes = 100;
   add(s, reg);
-  reg.from_offset = 100, reg.bytes = 100;
+  reg.to_offset = 100, reg.bytes = 100;
   add(s, reg);
   Action c = action("copy");
-  c.from = {View{.of = "P/kv.L0"}};
-  c.to = {View{.of = "C/kv.L0"}};
+  c.from = {raw("P/kv.L0")};
+  c.to = {raw("C/kv.L0")};
   c.to_offset = 90, c.bytes = 20;
   add(s, c);
   EXPECT_EQ(Painted(s).truth.events.back()["moved"], true);
@@ -529,7 +540,7 @@ TEST(Truth, HowASequenceEnds) {
     Painted p(s);
     EXPECT_EQ(p.truth.ending.kind, e.kind) << e.step.op;
     EXPECT_EQ(p.truth.ending.step, e.step.op + "2");
-    if (e.kind == "hung") EXPECT_EQ(p.truth.ending.in, e.step.in);
+    EXPECT_EQ(p.truth.ending.in, e.step.in);
     EXPECT_EQ(p.words_at("P/kv.L0", 192 * 3), "poison of P/kv.L0 + 576") << "nothing moves after " << e.step.op;
     ASSERT_EQ(p.truth.checks.size(), 1u);
     EXPECT_EQ(p.truth.checks[0].step, "");
@@ -548,14 +559,14 @@ TEST(Truth, ChecksSeeTheirMoment) {
   add(s, write(s, "r", "P"));
   add(s, action("check"));
   Action f = action("fill");
-  f.to = {View{.of = "P/kv.L0"}};
+  f.to = {raw("P/kv.L0")};
   f.to_offset = 576, f.bytes = 8, f.value = "00";
   add(s, f);
   Action unchanged = action("check");
-  unchanged.memory = "P/kv.L0", unchanged.from_offset = 578, unchanged.bytes = 2, unchanged.is = "unchanged";
+  unchanged.memory = "P/kv.L0", unchanged.to_offset = 578, unchanged.bytes = 2, unchanged.is = "unchanged";
   add(s, unchanged);
   Action any = action("check");
-  any.memory = "P/kv.L0", any.from_offset = 570, any.bytes = 10, any.is = "any";
+  any.memory = "P/kv.L0", any.to_offset = 570, any.bytes = 10, any.is = "any";
   add(s, any);
   Painted p(s);
   ASSERT_EQ(p.truth.checks.size(), 4u);
@@ -611,7 +622,7 @@ TEST(Truth, WhatCannotBeMeantIsAnError) {
   EXPECT_NE(with([](Script& s) { s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::e5m2)), s.steps[1].intended.to = {whole(s, "C")}; })
                 .find("moves codes of 16 bits into codes of 8 bits"),
             std::string::npos);
-  EXPECT_EQ(with([](Script& s) { s.steps[0].intended.op = "frobnicate"; }), "step 'frobnicate': unknown operation 'frobnicate'").empty();
+  EXPECT_EQ(with([](Script& s) { s.steps[0].intended.op = "frobnicate"; }), "step 'write1': unknown operation 'frobnicate'");
 }
 
 // ---- views of other arithmetic -------------------------------------------------------------------------------------
@@ -620,7 +631,7 @@ TEST(Truth, AViewMayCutItsSums) {
   // Blocks of 96 bytes, sums of 8 bits in bytes: block 3 lies at 288 mod 256 = 32.
   Script s;
   s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
-  s.requests["r"] = {.tokens = 2, .blocks = {{"P", {3}}}};
+  s.requests["r"] = request(2, {{"P", {3}}});
   Action w = write(s, "r", "P");
   w.to[0].arithmetic = {.bits = 8, .is_signed = false, .unit = "bytes", .of = "sum"};
   add(s, w);
@@ -649,7 +660,7 @@ TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
     s.memories[name] = memory(name[0] == 'P' ? "producer" : "consumer", name[0] == 'P' ? "L x K B N H C" : "L x B K H N C", g, plain(Dtype::bf16));
     s.memories[name].sparse = true;
   }
-  s.requests["r"] = {.tokens = 32, .blocks = {{"P", {(1 << 20) - 1, 70000}}, {"C", {0, 600000}}}};
+  s.requests["r"] = request(32, {{"P", {(1 << 20) - 1, 70000}}, {"C", {0, 600000}}});
   add(s, write(s, "r", "P"));
   add(s, move(s, "r", "P", "C"));
   const auto begin = std::chrono::steady_clock::now();

@@ -30,6 +30,8 @@ struct Stop {
   int backing{-1};
   std::int64_t bit{0};                 ///< from the start of the backing, nibble order applied
   int width{0};
+  std::int64_t byte() const { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
+  int bytes() const { return (width + 7) / 8; }
 };
 
 /// The tokens that a block holds: slot s is token `first + s`.
