@@ -17,6 +17,12 @@ void add_product(std::int64_t& sum, std::int64_t count, std::int64_t unit, const
 /// A table of 4 GiB: no real axis comes near, a mistyped extent does.
 constexpr std::int64_t most_entries = std::int64_t{1} << 28;
 
+void require_entries(layout::Axis axis, std::int64_t so_far, std::int64_t extent) {
+  if (so_far <= most_entries / extent) return;
+  throw layout::Error(std::string("axis ") + layout::letter(axis) + " of a plane has more than " + std::to_string(most_entries) +
+                      " coordinates; check its extents");
+}
+
 }  // namespace
 
 Extremes extremes(const layout::Plane& plane, layout::Axis axis) {
@@ -57,10 +63,7 @@ AxisTable::AxisTable(const layout::Plane& plane, layout::Axis axis) : entries_{{
     if (mode.axis != axis) continue;
     has_modes_ = true;
     if (mode.extent > 1) pitch_ = std::min(pitch_, mode.stride < 0 ? -mode.stride : mode.stride);
-    if (static_cast<std::int64_t>(entries_.size()) > most_entries / mode.extent) {
-      throw layout::Error(std::string("axis ") + layout::letter(axis) + " of a plane has more than " +
-                          std::to_string(most_entries) + " coordinates; check its extents");
-    }
+    require_entries(axis, static_cast<std::int64_t>(entries_.size()), mode.extent);
     std::vector<AxisEntry> next;
     next.reserve(entries_.size() * static_cast<std::size_t>(mode.extent));
     for (const AxisEntry& entry : entries_) {
@@ -76,6 +79,22 @@ AxisTable::AxisTable(const layout::Plane& plane, layout::Axis axis) : entries_{{
   if (!std::is_sorted(entries_.begin(), entries_.end(), before)) std::sort(entries_.begin(), entries_.end(), before);
   gapless_ = true;
   for (std::size_t k = 1; k < entries_.size(); ++k) gapless_ = gapless_ && entries_[k].coord == entries_[k - 1].coord + 1;
+}
+
+BlockPlaces::BlockPlaces(const layout::Plane& plane) : first_(plane.origin[layout::Axis::block]) {
+  int modes = 0;
+  for (const layout::Mode& mode : plane.modes) {
+    if (mode.axis != layout::Axis::block) continue;
+    require_entries(mode.axis, 1, mode.extent);
+    ++modes, mode_ = mode;
+  }
+  if (modes > 1) table_.emplace(plane, layout::Axis::block);
+}
+
+std::int64_t BlockPlaces::pitch() const {
+  if (table_) return table_->entries().size() > 1 ? table_->pitch() : 0;
+  if (mode_.extent == 1) return 0;
+  return mode_.stride < 0 ? -mode_.stride : mode_.stride;
 }
 
 std::span<const AxisEntry> AxisTable::within(std::int64_t lo, std::int64_t hi) const {

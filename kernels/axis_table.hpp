@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,32 @@ class AxisTable {
   std::int64_t pitch_{INT64_MAX};
   bool has_modes_{false};
   bool gapless_{false};  ///< one entry for each coordinate from the first to the last
+};
+
+/// Where blocks lie. Pools have many of them, mostly as one mode, of which no table is made.
+class BlockPlaces {
+ public:
+  /// Needs a plane that check_plane() accepts.
+  explicit BlockPlaces(const layout::Plane& plane);
+
+  /// Calls found(bit) for each place of the block, from the plane's offset: mostly one, none where the plane has no such block.
+  template <typename Found>
+  void each(std::int64_t block, Found found) const {
+    if (table_) {
+      for (const AxisEntry& entry : table_->within(block, block + 1)) found(entry.bit);
+      return;
+    }
+    const std::int64_t from_first = block - first_;
+    if (from_first < 0 || from_first % mode_.step != 0 || from_first / mode_.step >= mode_.extent) return;
+    found(from_first / mode_.step * mode_.stride);
+  }
+  /// Smallest distance between neighbours; 0 for a single block.
+  std::int64_t pitch() const;
+
+ private:
+  std::int64_t first_;
+  layout::Mode mode_;
+  std::optional<AxisTable> table_;
 };
 
 /// Throws layout::Error unless modes are sane and every bit of the plane is inside `bytes` bytes. No overflow goes

@@ -20,12 +20,15 @@ struct RowKeys {
 };
 
 /// Rows as they lie in memory: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r at
-/// out + r * pitch.
+/// out + r * pitch. All of that `runs` times: run k begins k * run_words words later, at out + k * run_pitch.
 struct RowShape {
   std::uint32_t first_word{0};
   std::size_t bytes{0};
   std::ptrdiff_t pitch{0};
   std::uint32_t and_mask{0xffffffffu};
+  std::size_t runs{1};
+  std::uint32_t run_words{0};
+  std::ptrdiff_t run_pitch{0};
 };
 
 /// Rows side by side: one channel's codes of all rows, row 0 first, then the next channel's, packed. Codes of 4 bits: an even

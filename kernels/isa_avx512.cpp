@@ -53,14 +53,15 @@ KVCTS_AVX512_INLINE __m512i lane(__m512i counter, __m512i high, __m512i i, __m51
 
 KVCTS_AVX512_INLINE __m512i set1(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
 
-/// Rows of half a vector and more: vector by vector, the last one under a mask of bytes.
+/// Rows one after the other: vector by vector, the last one under a mask of bytes.
 template <LaneKind kind>
-KVCTS_AVX512_INLINE void long_rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
+KVCTS_AVX512_INLINE void long_rows(const RowKeys& keys, const RowShape& shape, std::uint32_t word, std::uint8_t* out) {
   const std::size_t whole = shape.bytes / 64, rest = shape.bytes % 64;
   const __mmask64 tail = rest == 0 ? 0 : ~std::uint64_t{0} >> (64 - rest);
-  const __m512i and_mask = set1(shape.and_mask), advance = set1(static_cast<std::uint32_t>(lanes) * counter_step), sixteen = set1(lanes);
-  const __m512i first = _mm512_add_epi32(_mm512_loadu_si512(steps.data()), set1(shape.first_word * counter_step));
-  const __m512i first_i = _mm512_add_epi32(_mm512_loadu_si512(indices.data()), set1(shape.first_word));
+  const __m512i and_mask = set1(shape.and_mask), advance = set1(static_cast<std::uint32_t>(lanes) * counter_step);
+  const __m512i sixteen = set1(lanes);
+  const __m512i first = _mm512_add_epi32(_mm512_loadu_si512(steps.data()), set1(word * counter_step));
+  const __m512i first_i = _mm512_add_epi32(_mm512_loadu_si512(indices.data()), set1(word));
   for (std::size_t r = 0; r < keys.rows; ++r, out += shape.pitch) {
     __m512i counter = _mm512_add_epi32(first, set1(keys.low[r])), i = first_i;
     const __m512i high = set1(keys.high[r]), or_mask = set1(keys.or_mask[r]);
@@ -79,24 +80,36 @@ KVCTS_AVX512_INLINE __m512i spread(const std::uint32_t* from, __mmask16 there, _
   return _mm512_permutexvar_epi32(row, _mm512_maskz_loadu_epi32(there, from));
 }
 
-/// Rows of 1, 2, 4 or 8 words that follow each other without a gap: 16 / words rows a vector.
+/// Which of the rows of a vector, and which of a row's words, a lane holds: for rows of 1, 2, 4 or 8 words.
+template <std::uint32_t words>
+struct ShortRows {
+  std::uint32_t row[lanes]{}, word[lanes]{}, step[lanes]{};
+  constexpr ShortRows() {
+    for (std::uint32_t k = 0; k < lanes; ++k) row[k] = k / words, word[k] = k % words, step[k] = k % words * counter_step;
+  }
+};
+
+/// Rows of so few words that follow each other without a gap: 16 / words rows a vector.
 template <LaneKind kind, std::uint32_t words>
 KVCTS_AVX512_INLINE void short_rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
   constexpr std::size_t together = lanes / words;
-  alignas(64) std::uint32_t which[lanes], step[lanes], index[lanes];
-  for (std::uint32_t k = 0; k < lanes; ++k) {
-    which[k] = k / words, index[k] = shape.first_word + k % words;
-    step[k] = index[k] * counter_step;
-  }
-  const __m512i row = _mm512_load_si512(which), steps_of = _mm512_load_si512(step), i = _mm512_load_si512(index);
-  const __m512i and_mask = set1(shape.and_mask);
+  static constexpr ShortRows<words> which;
+  const __m512i row = _mm512_loadu_si512(which.row), and_mask = set1(shape.and_mask);
+  const __m512i first = _mm512_add_epi32(_mm512_loadu_si512(which.step), set1(shape.first_word * counter_step));
+  const __m512i first_i = _mm512_add_epi32(_mm512_loadu_si512(which.word), set1(shape.first_word));
+  const __m512i advance = set1(shape.run_words * counter_step), advance_i = set1(shape.run_words);
   for (std::size_t r = 0; r < keys.rows; r += together, out += 64) {
     const std::size_t n = std::min(together, keys.rows - r);
     const auto there = static_cast<__mmask16>((1u << n) - 1);
-    const __m512i counter = _mm512_add_epi32(spread(keys.low + r, there, row), steps_of);
-    const __m512i x =
-        lane<kind>(counter, spread(keys.high + r, there, row), i, and_mask, spread(keys.or_mask + r, there, row));
-    _mm512_mask_storeu_epi32(out, static_cast<__mmask16>((1u << (n * words)) - 1), x);
+    const auto words_there = static_cast<__mmask16>((std::uint64_t{1} << (n * words)) - 1);
+    const __m512i high = spread(keys.high + r, there, row), or_mask = spread(keys.or_mask + r, there, row);
+    __m512i counter = _mm512_add_epi32(spread(keys.low + r, there, row), first), i = first_i;
+    std::uint8_t* to = out;
+    for (std::size_t k = 0; k < shape.runs; ++k, to += shape.run_pitch) {
+      _mm512_mask_storeu_epi32(to, words_there, lane<kind>(counter, high, i, and_mask, or_mask));
+      counter = _mm512_add_epi32(counter, advance);
+      i = _mm512_add_epi32(i, advance_i);
+    }
   }
 }
 
@@ -132,41 +145,73 @@ KVCTS_AVX512_INLINE __m512i nibble_pairs(__m512i x, bool high_first) {
   return _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi64(odd, 32));
 }
 
-/// The codes of n rows (one word x of each) to n codes of every channel of the word.
-KVCTS_AVX512_INLINE void put_columns(__m512i x, std::size_t n, const ColumnShape& shape, std::uint8_t* out, std::size_t column) {
-  const auto rows = static_cast<__mmask16>((1u << n) - 1);
-  if (shape.width == 32) {
-    _mm512_mask_storeu_epi32(out, rows, x);
-    return;
+/// Where half c of all sixteen words goes: [2][16].
+constexpr std::array<std::uint16_t, 32> halves_apart = [] {
+  std::array<std::uint16_t, 32> out{};
+  for (std::size_t c = 0; c < 2; ++c) {
+    for (std::size_t r = 0; r < lanes; ++r) out[c * lanes + r] = static_cast<std::uint16_t>(r * 2 + c);
   }
-  if (shape.width == 16) {
-    _mm256_mask_storeu_epi16(out, rows, _mm512_cvtepi32_epi16(x));
-    _mm256_mask_storeu_epi16(out + column, rows, _mm512_cvtepi32_epi16(_mm512_srli_epi32(x, 16)));
-    return;
+  return out;
+}();
+
+/// The codes of sixteen rows (one word x of each), channel by channel of the word.
+template <int width>
+KVCTS_AVX512_INLINE __m512i apart(__m512i x, bool high_first) {
+  if constexpr (width == 16) return _mm512_permutexvar_epi16(_mm512_loadu_si512(halves_apart.data()), x);
+  if constexpr (width == 8) return _mm512_permutexvar_epi8(_mm512_loadu_si512(bytes_apart.data()), x);
+  if constexpr (width == 4) {
+    return _mm512_permutexvar_epi8(_mm512_loadu_si512(nibbles_apart.data()), nibble_pairs(x, high_first));
   }
-  // 16 rows are 16 bytes of four channels, or 8 bytes of eight.
-  const bool nibbles = shape.width == 4;
-  if (nibbles) x = nibble_pairs(x, shape.high_nibble_first);
-  x = _mm512_permutexvar_epi8(_mm512_loadu_si512(nibbles ? nibbles_apart.data() : bytes_apart.data()), x);
-  const std::size_t whole = nibbles ? 8 : 16, bytes = nibbles ? n / 2 : n;
-  if (column == whole && bytes == whole) {
-    _mm512_storeu_si512(out, x);
-    return;
+  return x;
+}
+
+/// Stores the first `n` bytes of each 64 / pieces bytes, `column` apart.
+template <int pieces>
+KVCTS_AVX512_INLINE void store_apart(__m512i x, std::size_t n, std::uint8_t* out, std::size_t column) {
+  const __mmask64 there = ~std::uint64_t{0} >> (64 - n);
+  if constexpr (pieces == 1) {
+    _mm512_mask_storeu_epi8(out, there, x);
+  } else if constexpr (pieces == 2) {
+    _mm256_mask_storeu_epi8(out, static_cast<__mmask32>(there), _mm512_castsi512_si256(x));
+    _mm256_mask_storeu_epi8(out + column, static_cast<__mmask32>(there), _mm512_extracti64x4_epi64(x, 1));
+  } else if constexpr (pieces == 4) {
+    _mm_mask_storeu_epi8(out, static_cast<__mmask16>(there), _mm512_castsi512_si128(x));
+    _mm_mask_storeu_epi8(out + column, static_cast<__mmask16>(there), _mm512_extracti32x4_epi32(x, 1));
+    _mm_mask_storeu_epi8(out + 2 * column, static_cast<__mmask16>(there), _mm512_extracti32x4_epi32(x, 2));
+    _mm_mask_storeu_epi8(out + 3 * column, static_cast<__mmask16>(there), _mm512_extracti32x4_epi32(x, 3));
+  } else {
+    alignas(64) std::uint8_t bytes[64];
+    _mm512_store_si512(bytes, x);
+    for (std::size_t c = 0; c < 8; ++c) {
+      if (n == 8) {
+        std::memcpy(out + c * column, bytes + 8 * c, 8);
+      } else {
+        std::memcpy(out + c * column, bytes + 8 * c, n);
+      }
+    }
   }
-  if (!nibbles) {
-    _mm_mask_storeu_epi8(out, rows, _mm512_castsi512_si128(x));
-    _mm_mask_storeu_epi8(out + column, rows, _mm512_extracti32x4_epi32(x, 1));
-    _mm_mask_storeu_epi8(out + 2 * column, rows, _mm512_extracti32x4_epi32(x, 2));
-    _mm_mask_storeu_epi8(out + 3 * column, rows, _mm512_extracti32x4_epi32(x, 3));
-    return;
-  }
-  alignas(64) std::uint8_t apart[64];
-  _mm512_store_si512(apart, x);
-  for (std::size_t c = 0; c < 8; ++c, out += column) {
-    if (bytes == 8) {
-      std::memcpy(out, apart + 8 * c, 8);
-    } else {
-      std::memcpy(out, apart + 8 * c, bytes);
+}
+
+template <LaneKind kind, int width>
+KVCTS_AVX512_INLINE void columns_of(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
+  const std::size_t column = keys.rows * width / 8, a_word = 32 / width * column;
+  const __m512i and_mask = set1(shape.and_mask), step = set1(counter_step), one = set1(1);
+  for (std::size_t r = 0; r < keys.rows; r += lanes) {
+    const std::size_t n = std::min(lanes, keys.rows - r);
+    const auto there = static_cast<__mmask16>((1u << n) - 1);
+    const __m512i high = _mm512_maskz_loadu_epi32(there, keys.high + r), or_mask = _mm512_maskz_loadu_epi32(there, keys.or_mask + r);
+    __m512i counter = _mm512_add_epi32(_mm512_maskz_loadu_epi32(there, keys.low + r), set1(shape.first_word * counter_step));
+    __m512i i = set1(shape.first_word);
+    std::uint8_t* to = out + r * width / 8;
+    for (std::size_t w = 0; w < shape.words; ++w, to += a_word) {
+      const __m512i x = apart<width>(lane<kind>(counter, high, i, and_mask, or_mask), shape.high_nibble_first);
+      if (keys.rows == lanes) {
+        _mm512_storeu_si512(to, x);
+      } else {
+        store_apart<32 / width>(x, n * width / 8, to, column);
+      }
+      counter = _mm512_add_epi32(counter, step);
+      i = _mm512_add_epi32(i, one);
     }
   }
 }
@@ -181,26 +226,18 @@ KVCTS_AVX512 void Avx512::rows(const RowKeys& keys, const RowShape& shape, std::
     if (shape.bytes == 16) return short_rows<kind, 4>(keys, shape, out);
     if (shape.bytes == 32) return short_rows<kind, 8>(keys, shape, out);
   }
-  long_rows<kind>(keys, shape, out);
+  std::uint32_t word = shape.first_word;
+  for (std::size_t k = 0; k < shape.runs; ++k, word += shape.run_words, out += shape.run_pitch) {
+    long_rows<kind>(keys, shape, word, out);
+  }
 }
 
 template <LaneKind kind>
 KVCTS_AVX512 void Avx512::columns(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
-  const auto width = static_cast<std::size_t>(shape.width);
-  const std::size_t column = keys.rows * width / 8;
-  const __m512i and_mask = set1(shape.and_mask);
-  for (std::size_t w = 0; w < shape.words; ++w, out += 32 / width * column) {
-    const std::uint32_t i = shape.first_word + static_cast<std::uint32_t>(w);
-    const __m512i step = set1(i * counter_step), index = set1(i);
-    for (std::size_t r = 0; r < keys.rows; r += lanes) {
-      const std::size_t n = std::min(lanes, keys.rows - r);
-      const auto there = static_cast<__mmask16>((1u << n) - 1);
-      const __m512i counter = _mm512_add_epi32(_mm512_maskz_loadu_epi32(there, keys.low + r), step);
-      const __m512i x = lane<kind>(counter, _mm512_maskz_loadu_epi32(there, keys.high + r), index, and_mask,
-                                   _mm512_maskz_loadu_epi32(there, keys.or_mask + r));
-      put_columns(x, n, shape, out + r * width / 8, column);
-    }
-  }
+  if (shape.width == 32) return columns_of<kind, 32>(keys, shape, out);
+  if (shape.width == 16) return columns_of<kind, 16>(keys, shape, out);
+  if (shape.width == 8) return columns_of<kind, 8>(keys, shape, out);
+  columns_of<kind, 4>(keys, shape, out);
 }
 
 KVCTS_AVX512 void Avx512::keys(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high) {

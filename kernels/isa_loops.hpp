@@ -28,8 +28,8 @@ template <LaneKind kind>
 }
 
 template <LaneKind kind>
-[[gnu::always_inline]] inline void rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
-  const std::uint32_t first = shape.first_word, and_mask = shape.and_mask;
+[[gnu::always_inline]] inline void one_run(const RowKeys& keys, const RowShape& shape, std::uint32_t first, std::uint8_t* out) {
+  const std::uint32_t and_mask = shape.and_mask;
   const std::size_t words = shape.bytes / 4, tail = shape.bytes % 4;
   for (std::size_t r = 0; r < keys.rows; ++r, out += shape.pitch) {
     const std::uint32_t high = keys.high[r], or_mask = keys.or_mask[r];
@@ -43,6 +43,14 @@ template <LaneKind kind>
       const std::uint32_t x = lane<kind>(counter, high, i, and_mask, or_mask);
       for (std::size_t b = 0; b < tail; ++b) out[4 * words + b] = static_cast<std::uint8_t>(x >> (8 * b));
     }
+  }
+}
+
+template <LaneKind kind>
+[[gnu::always_inline]] inline void rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
+  std::uint32_t first = shape.first_word;
+  for (std::size_t k = 0; k < shape.runs; ++k, first += shape.run_words, out += shape.run_pitch) {
+    one_run<kind>(keys, shape, first, out);
   }
 }
 

@@ -1,24 +1,22 @@
 #include "kernels/row_batch.hpp"
 
+#include <algorithm>
+
 namespace kvcts::kernels {
 namespace {
 
-/// Maximal rows at equal distances, from the first on.
-std::vector<RowGroup> groups_of(const std::vector<std::int64_t>& bits) {
-  std::vector<RowGroup> out;
-  for (std::size_t r = 0; r < bits.size(); ++r) {
-    if (!out.empty()) {
-      RowGroup& last = out.back();
-      const std::int64_t pitch = bits[r] - bits[r - 1];
-      if (last.count == 1 || pitch == last.pitch) {
-        last.pitch = pitch;
-        ++last.count;
-        continue;
-      }
+/// Appends rows `next` behind what is there: to the last group where they go on at its distance.
+void join(std::vector<RowGroup>& groups, const RowGroup& next) {
+  if (!groups.empty()) {
+    RowGroup& last = groups.back();
+    const std::int64_t pitch = next.bit - (last.bit + static_cast<std::int64_t>(last.count - 1) * last.pitch);
+    if ((last.count == 1 || last.pitch == pitch) && (next.count == 1 || next.pitch == pitch)) {
+      last.pitch = pitch;
+      last.count += next.count;
+      return;
     }
-    out.push_back({r, 1, 0});
   }
-  return out;
+  groups.push_back(next);
 }
 
 }  // namespace
@@ -27,7 +25,7 @@ RowPattern::RowPattern(const AxisTable& heads, std::span<const AxisEntry> slots,
   const auto row = [&](const AxisEntry& head, const AxisEntry& slot) {
     const auto h = static_cast<std::uint64_t>(head.coord), s = static_cast<std::uint64_t>(slot.coord);
     who.push_back(h + (s << 20));
-    bit.push_back(head.bit + slot.bit);
+    join(groups, {who.size() - 1, 1, head.bit + slot.bit, 0});
     const auto digit = static_cast<std::uint32_t>(h + s);
     for (std::uint32_t d = 0; d < (writer.scale() ? 4u : 1u); ++d) or_mask[d].push_back(writer.or_mask(digit + d));
   };
@@ -45,46 +43,32 @@ RowPattern::RowPattern(const AxisTable& heads, std::span<const AxisEntry> slots,
       for (const AxisEntry& slot : slots) row(head, slot);
     }
   }
-  groups = groups_of(bit);
 }
 
 void RowBatch::add(const RowPattern& pattern, std::uint64_t base, std::uint64_t token, std::uint32_t digit, std::int64_t bit) {
-  const std::size_t before = states_.size(), n = pattern.rows();
-  states_.resize(before + n);
-  bits_.resize(before + n);
+  const std::size_t before = rows_, n = pattern.rows();
+  rows_ += n;
+  if (states_.size() < rows_) {
+    states_.resize(2 * rows_);
+    or_masks_.resize(2 * rows_);
+  }
   const std::uint64_t tokens = token << 20;
   for (std::size_t r = 0; r < n; ++r) states_[before + r] = base ^ (pattern.who[r] + tokens);
-  for (std::size_t r = 0; r < n; ++r) bits_[before + r] = bit + pattern.bit[r];
   const auto& masks = pattern.or_mask[pattern.or_mask[1].empty() ? 0 : digit & 3u];
-  or_masks_.insert(or_masks_.end(), masks.begin(), masks.end());
-  for (const RowGroup& group : pattern.groups) join_last({before + group.first, group.count, group.pitch});
-}
-
-void RowBatch::join_last(const RowGroup& next) {
-  if (!groups_.empty() && next.first != 0) {
-    RowGroup& last = groups_.back();
-    const std::int64_t pitch = bits_[next.first] - bits_[next.first - 1];
-    if ((last.count == 1 || last.pitch == pitch) && (next.count == 1 || next.pitch == pitch)) {
-      last.pitch = pitch;
-      last.count += next.count;
-      return;
-    }
-  }
-  groups_.push_back(next);
+  std::copy(masks.begin(), masks.end(), or_masks_.begin() + static_cast<std::ptrdiff_t>(before));
+  for (const RowGroup& group : pattern.groups) join(groups_, {before + group.first, group.count, bit + group.bit, group.pitch});
 }
 
 void RowBatch::clear() {
-  states_.clear();
-  bits_.clear();
-  or_masks_.clear();
+  rows_ = 0;
   groups_.clear();
 }
 
 RowKeys RowBatch::keys() {
   low_.resize(states_.size());
   high_.resize(states_.size());
-  best_isa().keys(states_.data(), states_.size(), low_.data(), high_.data());
-  return {low_.data(), high_.data(), or_masks_.data(), states_.size()};
+  best_isa().keys(states_.data(), rows_, low_.data(), high_.data());
+  return {low_.data(), high_.data(), or_masks_.data(), rows_};
 }
 
 }  // namespace kvcts::kernels

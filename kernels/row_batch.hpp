@@ -11,10 +11,11 @@
 
 namespace kvcts::kernels {
 
-/// Rows at equal distances.
+/// Rows at equal distances: row `first` + k lies at bit + k * pitch.
 struct RowGroup {
   std::size_t first{0}, count{0};
-  std::int64_t pitch{0};  ///< bits; of a single row: 0
+  std::int64_t bit{0};
+  std::int64_t pitch{0};  ///< of a single row: 0
 };
 
 /// The rows of one block from one slot on, in the order in which they lie in memory, for token 0 in that slot. Blocks differ in
@@ -22,7 +23,6 @@ struct RowGroup {
 struct RowPattern {
   std::int64_t first_slot{-1}, tokens{-1};
   std::vector<std::uint64_t> who;  ///< head + (token << 20)
-  std::vector<std::int64_t> bit;
   std::vector<std::uint32_t> or_mask[4];  ///< by the digit of token, layer and kv; [0] alone unless it is a scale
   std::vector<RowGroup> groups;
 
@@ -34,21 +34,18 @@ class RowBatch {
  public:
   /// Appends a block's rows: `base` is tag_base() of them, `token` the one in the first slot, `digit` that of token, layer and kv.
   void add(const RowPattern& pattern, std::uint64_t base, std::uint64_t token, std::uint32_t digit, std::int64_t bit);
-  std::size_t rows() const { return states_.size(); }
+  std::size_t rows() const { return rows_; }
   void clear();
 
   /// Makes the keys. Valid until rows are added.
   RowKeys keys();
   const std::vector<RowGroup>& groups() const { return groups_; }
-  std::int64_t bit(std::size_t row) const { return bits_[row]; }
   std::uint64_t key(std::size_t row) const { return mix(states_[row]); }
   std::uint32_t or_mask(std::size_t row) const { return or_masks_[row]; }
 
  private:
-  void join_last(const RowGroup& next);
-
+  std::size_t rows_{0};  // the vectors below are as long as they ever had to be
   std::vector<std::uint64_t> states_;
-  std::vector<std::int64_t> bits_;
   std::vector<std::uint32_t> or_masks_, low_, high_;
   std::vector<RowGroup> groups_;
 };

@@ -37,7 +37,12 @@ class RowWriter {
 
   /// `bytes` bytes of each row, from word `first_word` of its stream on, `pitch` bytes apart.
   void rows(const RowKeys& keys, std::uint32_t first_word, std::size_t bytes, std::ptrdiff_t pitch, std::uint8_t* out) const {
-    isa_->write_rows(kind_)(keys, {first_word, bytes, pitch, and_mask_}, out);
+    rows(keys, {first_word, bytes, pitch}, out);
+  }
+  /// The shape's AND mask is set here.
+  void rows(const RowKeys& keys, RowShape shape, std::uint8_t* out) const {
+    shape.and_mask = and_mask_;
+    isa_->write_rows(kind_)(keys, shape, out);
   }
 
   /// `words` words of each row, channel by channel.

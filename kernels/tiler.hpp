@@ -29,21 +29,20 @@ class Tiler {
     const RowKeys keys = batch.keys();
     bool all = true;
     for (const RowGroup& group : batch.groups()) {
-      const std::int64_t bit = batch.bit(group.first);
       const RowKeys of_group = keys.part(group.first, group.count);
-      switch (way_of(group, bit)) {
+      switch (way_of(group)) {
         case Way::rows:
-          for (const Runs& runs : shape_.runs) run_by_run(of_group, bit, group.pitch, runs);
+          for (const Runs& runs : shape_.runs) run_by_run(of_group, group, runs);
           break;
         case Way::columns:
-          for (const Runs& runs : shape_.runs) column_by_column(of_group, bit, group.pitch, runs);
+          for (const Runs& runs : shape_.runs) column_by_column(of_group, group, runs);
           break;
         case Way::buffered:
-          for (std::size_t r = 0; r < group.count; ++r) buffered(keys.part(group.first + r, 1), batch.bit(group.first + r));
+          for (std::size_t r = 0; r < group.count; ++r) buffered(of_group.part(r, 1), bit_of(group, r));
           break;
         case Way::bitwise:
           if constexpr (requires { sink_.memory(); }) {
-            for (std::size_t r = group.first; r < group.first + group.count; ++r) bitwise(batch, r);
+            for (std::size_t r = 0; r < group.count; ++r) bitwise(batch, group.first + r, bit_of(group, r));
           } else {
             all = false;
           }
@@ -54,13 +53,17 @@ class Tiler {
   }
 
  private:
-  Way way_of(const RowGroup& group, std::int64_t bit) const {
+  static std::int64_t bit_of(const RowGroup& group, std::size_t row) {
+    return group.bit + static_cast<std::int64_t>(row) * group.pitch;
+  }
+
+  Way way_of(const RowGroup& group) const {
     if (shape_.way != Way::columns || writer_.width() >= 8) return shape_.way;
-    const bool pairs = group.pitch == writer_.width() && group.count % 2 == 0 && bit % 8 == 0;
+    const bool pairs = group.pitch == writer_.width() && group.count % 2 == 0 && group.bit % 8 == 0;
     return pairs ? Way::columns : Way::bitwise;
   }
 
-  void run_by_run(const RowKeys& keys, std::int64_t bit, std::int64_t pitch, const Runs& runs) {
+  void run_by_run(const RowKeys& keys, const RowGroup& group, const Runs& runs) {
     const std::int64_t width = writer_.width();
     const auto bytes = static_cast<std::size_t>(runs.channels * width / 8);
     // Rows longer than a tile go in parts; of shorter ones, many rows and then many runs fill a tile.
@@ -72,11 +75,10 @@ class Tiler {
         const auto most_runs = static_cast<std::int64_t>(std::max<std::size_t>(1, tile_bytes / (part * n)));
         for (std::int64_t k = 0; k < runs.count; k += most_runs) {
           const std::int64_t m = std::min(most_runs, runs.count - k);
-          const std::int64_t at = (bit + runs.bit + static_cast<std::int64_t>(r) * pitch + k * runs.stride) / 8 +
-                                  static_cast<std::int64_t>(from);
+          const std::int64_t at = (bit_of(group, r) + runs.bit + k * runs.stride) / 8 + static_cast<std::int64_t>(from);
           const auto word = static_cast<std::uint32_t>((runs.first + k * runs.channels) * width / 32) +
                             static_cast<std::uint32_t>(from / 4);
-          make_runs(keys.part(r, n), at, part, pitch / 8, m, runs, word);
+          make_runs(keys.part(r, n), at, part, group.pitch / 8, m, runs, word);
         }
       }
     }
@@ -84,23 +86,23 @@ class Tiler {
 
   void make_runs(const RowKeys& keys, std::int64_t at, std::size_t bytes, std::int64_t pitch, std::int64_t count,
                  const Runs& runs, std::uint32_t word) {
-    const auto words_a_run = static_cast<std::uint32_t>(runs.channels * writer_.width() / 32);
-    if (sink_.direct(at) != nullptr) {
-      for (std::int64_t k = 0; k < count; ++k, at += runs.stride / 8, word += words_a_run) {
-        writer_.rows(keys, word, bytes, pitch, sink_.direct(at));
-      }
+    RowShape shape{word, bytes, pitch};
+    shape.runs = static_cast<std::size_t>(count);
+    shape.run_words = static_cast<std::uint32_t>(runs.channels * writer_.width() / 32);
+    shape.run_pitch = runs.stride / 8;
+    if (std::uint8_t* const to = sink_.direct(at); to != nullptr) {
+      writer_.rows(keys, shape, to);
       return;
     }
-    const Pieces pieces = Pieces{at, bytes, keys.rows, pitch, static_cast<std::size_t>(count), runs.stride / 8}.joined();
+    const Pieces pieces = Pieces{at, bytes, keys.rows, pitch, shape.runs, runs.stride / 8}.joined();
     sink_.expect(pieces);
-    std::uint8_t* to = tile_;
-    for (std::int64_t k = 0; k < count; ++k, to += bytes * keys.rows, word += words_a_run) {
-      writer_.rows(keys, word, bytes, static_cast<std::ptrdiff_t>(bytes), to);
-    }
+    shape.pitch = static_cast<std::ptrdiff_t>(bytes);
+    shape.run_pitch = static_cast<std::ptrdiff_t>(bytes * keys.rows);
+    writer_.rows(keys, shape, tile_);
     sink_.take(pieces, tile_);
   }
 
-  void column_by_column(const RowKeys& keys, std::int64_t bit, std::int64_t pitch, const Runs& runs) {
+  void column_by_column(const RowKeys& keys, const RowGroup& group, const Runs& runs) {
     const std::int64_t width = writer_.width(), codes = 32 / width;
     constexpr std::size_t most_rows = tile_bytes / 4 / 4;
     for (std::size_t r = 0; r < keys.rows; r += most_rows) {
@@ -109,8 +111,8 @@ class Tiler {
       const std::int64_t end = runs.first + runs.count;
       for (std::int64_t word = runs.first / codes; word * codes < end; word += most_words) {
         const std::int64_t first = std::max(runs.first, word * codes), last = std::min(end, (word + most_words) * codes);
-        const std::int64_t at = bit + runs.bit + static_cast<std::int64_t>(r) * pitch + (first - runs.first) * runs.stride;
-        make_columns(keys.part(r, n), at / 8, pitch, runs.stride / 8, word, first, last);
+        const std::int64_t at = bit_of(group, r) + runs.bit + (first - runs.first) * runs.stride;
+        make_columns(keys.part(r, n), at / 8, group.pitch, runs.stride / 8, word, first, last);
       }
     }
   }
@@ -145,13 +147,13 @@ class Tiler {
     }
   }
 
-  void bitwise(const RowBatch& batch, std::size_t row) {
+  void bitwise(const RowBatch& batch, std::size_t row, std::int64_t row_bit) {
     const int width = writer_.width();
     // The digit of a scale is read back from its OR mask: bits 2..3 of the first code.
     const std::uint32_t digit = batch.or_mask(row) >> 2 & 3u;
     for (const Runs& runs : shape_.runs) {
       for (std::int64_t k = 0; k < runs.count; ++k) {
-        std::int64_t bit = batch.bit(row) + runs.bit + k * runs.stride;
+        std::int64_t bit = row_bit + runs.bit + k * runs.stride;
         const std::int64_t first = runs.first + k * runs.channels;
         for (std::int64_t c = first; c < first + runs.channels; ++c, bit += width) {
           put_bits(writer_.high_nibble_first() ? bit ^ 4 : bit,

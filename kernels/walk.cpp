@@ -77,7 +77,7 @@ Map::Map(std::size_t allocation_bytes, const layout::Plane& p, std::span<const B
     : plane(checked(allocation_bytes, p, content)),
       key(k),
       writer(p.dtype, p.component, p.high_nibble_first),
-      blocks(p, Axis::block),
+      blocks(p),
       slots(p, Axis::slot),
       heads(p, Axis::head),
       shape(p, AxisTable(p, Axis::channel), writer.width()) {
@@ -96,7 +96,7 @@ Map::Map(std::size_t allocation_bytes, const layout::Plane& p, std::span<const B
   }
   // Memory is walked from its outer to its inner axes; an axis of one coordinate has no distance.
   const auto inner = [](const AxisTable& table) { return table.entries().size() > 1 ? table.pitch() : 0; };
-  blocks_outermost = blocks.entries().size() > 1 && blocks.pitch() > std::max(inner(layers), inner(kvs));
+  blocks_outermost = blocks.pitch() > std::max(inner(layers), inner(kvs));
   blocked = std::any_of(p.modes.begin(), p.modes.end(),
                         [](const layout::Mode& mode) { return mode.axis == Axis::block || mode.axis == Axis::slot; });
   }

@@ -33,7 +33,8 @@ struct Map {
   const layout::Plane& plane;
   const TagKey& key;
   RowWriter writer;
-  AxisTable blocks, slots, heads;
+  BlockPlaces blocks;
+  AxisTable slots, heads;
   PlaneShape shape;
   std::vector<LayerKv> layer_kvs;
   bool blocks_outermost{false};
@@ -75,15 +76,13 @@ class Walk {
   static constexpr std::int64_t most_tokens = 4096;
 
   void one(const LayerKv& at, std::uint64_t prefix, const BlockContent& block) {
-    const auto places = map_.blocks.within(block.block, block.block + 1);
-    if (places.empty()) return;
     const std::uint64_t base = tag_base(prefix, block.generation);
     for (std::int64_t from = 0; from < block.tokens; from += most_tokens) {
       const std::int64_t slot = block.first_slot + from;
       const RowPattern& rows = pattern(slot, std::min(most_tokens, block.tokens - from));
       if (rows.rows() == 0) continue;
       const auto shift = static_cast<std::uint64_t>(block.first_token - block.first_slot);
-      for (const AxisEntry& place : places) add(rows, at, base, shift, map_.plane.offset + at.bit + place.bit);
+      map_.blocks.each(block.block, [&](std::int64_t bit) { add(rows, at, base, shift, map_.plane.offset + at.bit + bit); });
     }
   }
 

@@ -1,6 +1,7 @@
 // Tags and poison written, checked and digested: the planes that pools are made of, over the whole buffer.
 #include <xxhash.h>
 
+#include <memory>
 #include <stdexcept>
 
 #include "kernels/bench/bench.hpp"
@@ -41,40 +42,79 @@ Pool pool(std::size_t room, Dtype dtype, std::vector<Mode> modes, Component comp
   return out;
 }
 
-void generate_row(Bench& bench, const std::string& name, double target, const Pool& what, const std::string& why = "") {
-  Row row{.name = "generate " + name, .against = "memset", .target = target, .bytes = static_cast<double>(what.bytes), .why = why};
-  row.run = [&bench, what, key = kernels::TagKey{}]() mutable {
-    ++key.pass;  // other bytes each time
-    kernels::generate(bench.buffer(0), what.plane, what.content, key, 0);
+struct Named {
+  std::string name;
+  std::shared_ptr<const Pool> pool;
+};
+
+std::vector<Named> pools(std::size_t room) {
+  const Mode slot{Axis::slot, 16}, head{Axis::head, 8}, channel{Axis::channel, 128};
+  std::vector<Named> out;
+  const auto add = [&](const std::string& name, Dtype dtype, std::vector<Mode> modes, Component component = Component::data) {
+    out.push_back({name, std::make_shared<const Pool>(pool(room, dtype, std::move(modes), component))});
   };
-  row.reference = [&bench, n = what.bytes] { bench.set(n); };
-  bench.add(row);
+  add("bf16 N H C128", Dtype::bf16, {slot, head, channel});
+  add("bf16 H N C128", Dtype::bf16, {head, slot, channel});
+  add("bf16 N64 C576", Dtype::bf16, {{Axis::slot, 64}, {Axis::channel, 576}});
+  add("bf16 H C/8 N C%8", Dtype::bf16, {head, {Axis::channel, 16, 0, 8}, slot, {Axis::channel, 8}});
+  add("bf16 H C128 N", Dtype::bf16, {head, channel, slot});
+  add("fp32 N H C128", Dtype::fp32, {slot, head, channel});
+  add("e4m3fn N H C128", Dtype::e4m3fn, {slot, head, channel});
+  add("e4m3fn N H C40", Dtype::e4m3fn, {slot, head, {Axis::channel, 40}});
+  add("e4m3fn H C/16 N C%16", Dtype::e4m3fn, {head, {Axis::channel, 8, 0, 16}, slot, {Axis::channel, 16}});
+  add("e4m3fn H C128 N", Dtype::e4m3fn, {head, channel, slot});
+  add("int4 N H C128", Dtype::int4, {slot, head, channel});
+  add("int4 H C128 N", Dtype::int4, {head, channel, slot});
+  add("scale fp32 N H", Dtype::fp32, {slot, head}, Component::scale);
+  add("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}}, Component::scale);
+  return out;
 }
 
 void add_rows(Bench& bench) {
   const std::size_t room = bench.bytes();
-  const Mode slot{Axis::slot, 16}, head{Axis::head, 8}, channel{Axis::channel, 128};
-  const auto generate = [&](const std::string& name, Dtype dtype, std::vector<Mode> modes, Component component = Component::data) {
-    generate_row(bench, name, 0.8, pool(room, dtype, std::move(modes), component));
-  };
-  generate("bf16 N H C128", Dtype::bf16, {slot, head, channel});
-  generate("bf16 H N C128", Dtype::bf16, {head, slot, channel});
-  generate("bf16 N64 C576", Dtype::bf16, {{Axis::slot, 64}, {Axis::channel, 576}});
-  generate("bf16 H C/8 N C%8", Dtype::bf16, {head, {Axis::channel, 16, 0, 8}, slot, {Axis::channel, 8}});
-  generate("bf16 H C128 N", Dtype::bf16, {head, channel, slot});
-  generate("fp32 N H C128", Dtype::fp32, {slot, head, channel});
-  generate("e4m3fn N H C128", Dtype::e4m3fn, {slot, head, channel});
-  generate("e4m3fn N H C40", Dtype::e4m3fn, {slot, head, {Axis::channel, 40}});
-  generate("e4m3fn H C128 N", Dtype::e4m3fn, {head, channel, slot});
-  generate("int4 N H C128", Dtype::int4, {slot, head, channel});
-  generate("int4 H C128 N", Dtype::int4, {head, channel, slot});
-  generate("scale fp32 N H", Dtype::fp32, {slot, head}, Component::scale);
-  generate("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}}, Component::scale);
+  const auto all = pools(room);
+  for (const auto& [name, what] : all) {
+    Row row{.name = "generate " + name, .against = "memset", .target = 0.8, .bytes = static_cast<double>(what->bytes)};
+    row.run = [&bench, what, key = kernels::TagKey{}]() mutable {
+      ++key.pass;  // other bytes each time
+      kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, key, 0, bench.threads());
+    };
+    row.reference = [&bench, n = what->bytes] { bench.set(n); };
+    bench.add(row);
+  }
+  for (const auto& [name, what] : all) {
+    Row row{.name = "check " + name, .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(what->bytes)};
+    row.prepare = [&bench, what] {
+      kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, {}, 0, bench.threads());
+      bench.copy(what->bytes);
+    };
+    row.run = [&bench, what] {
+      const auto memory = bench.buffer(0).first(what->bytes);
+      if (kernels::check(memory, what->plane, what->content, {}, 0, 16, bench.threads()).wrong_bytes != 0) {
+        throw std::logic_error("check() finds fault with what generate() wrote");
+      }
+    };
+    row.reference = [&bench, n = what->bytes] { bench.compare(n); };
+    bench.add(row);
+  }
 
   Row poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = static_cast<double>(room)};
-  poison.run = [&bench, key = std::uint64_t{0}]() mutable { kernels::fill_poison(++key, 0, bench.buffer(0)); };
+  poison.run = [&bench, key = std::uint64_t{0}]() mutable { kernels::fill_poison(++key, 0, bench.buffer(0), bench.threads()); };
   poison.reference = [&bench] { bench.set(); };
   bench.add(poison);
+
+  Row poison_check{.name = "check poison", .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(room)};
+  poison_check.prepare = [&bench] {
+    kernels::fill_poison(1, 0, bench.buffer(0), bench.threads());
+    bench.copy();
+  };
+  poison_check.run = [&bench] {
+    if (kernels::check_poison(1, 0, bench.buffer(0), 16, bench.threads()).wrong_bytes != 0) {
+      throw std::logic_error("check_poison() finds fault with what fill_poison() wrote");
+    }
+  };
+  poison_check.reference = [&bench] { bench.compare(); };
+  bench.add(poison_check);
 
   const auto equal = [&bench] {
     bench.set();
@@ -82,7 +122,7 @@ void add_rows(Bench& bench) {
   };
   Row compare{.name = "compare two buffers", .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(room), .prepare = equal};
   compare.run = [&bench] {
-    if (kernels::compare(bench.buffer(0), bench.buffer(1)).wrong_bytes != 0) throw std::logic_error("equal buffers differ");
+    if (kernels::compare(bench.buffer(0), bench.buffer(1), 16, bench.threads()).wrong_bytes != 0) throw std::logic_error("equal buffers differ");
   };
   compare.reference = [&bench] { bench.compare(); };
   bench.add(compare);
