@@ -8,6 +8,7 @@
 
 #include "kernels/axis_table.hpp"
 #include "kernels/code_rule.hpp"
+#include "kernels/walk.hpp"
 #include "layout/error.hpp"
 
 namespace kvcts::cuda {
@@ -120,7 +121,7 @@ RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout:
                    u32 unblocked_generation, u64 base, u64 memory_bytes) {
   const int width = kernels::code_rule(plane.dtype).width;
   if (base > memory_bytes) throw layout::Error("an allocation must begin inside its memory");
-  kernels::check_rows(plane, content, memory_bytes - base);
+  const kernels::Map checked(memory_bytes - base, plane, content, key);  // throws as generate() does
   const AxisTable layers(plane, Axis::layer), kvs(plane, Axis::kv), blocks(plane, Axis::block), slots(plane, Axis::slot),
       heads(plane, Axis::head), channels(plane, Axis::channel);
 
@@ -143,11 +144,8 @@ RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout:
     filled.push_back({0, 0, 0, 1, unblocked_generation, 0});
   } else {
     slot_places = places(slots);
-    std::vector<AxisEntry> found;
     for (const kernels::BlockContent& block : content) {
-      found.clear();
-      blocks.within(block.block, block.block + 1, found);
-      for (const AxisEntry& at : found) {
+      for (const AxisEntry& at : blocks.within(block.block, block.block + 1)) {
         filled.push_back({at.bit, block.first_token, block.first_slot, block.tokens, block.generation, 0});
         alignment.add(at.bit / 8);
       }
@@ -309,8 +307,7 @@ std::vector<Joined> join(const AxisTable& from, const AxisTable& to, Axis axis) 
 }
 
 i64 only(const AxisTable& axis, i64 coord, const char* what) {
-  std::vector<AxisEntry> found;
-  axis.within(coord, coord + 1, found);
+  const auto found = axis.within(coord, coord + 1);
   if (found.empty()) throw layout::Error(std::string(what) + " " + std::to_string(coord) + " is not in the plane that a relayout was given");
   return found.front().bit;
 }

@@ -1,0 +1,69 @@
+// Memory that a device can reach, of every kind that KV caches live in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/gpu.hpp"
+
+namespace kvcts::device {
+
+enum class MemoryKind : std::uint8_t {
+  device,      ///< cuMemAlloc: what cudaMalloc gives
+  pool,        ///< cuMemAllocAsync: the stream-ordered pool of frameworks
+  vmm,         ///< cuMemCreate in several pieces, mapped side by side: expandable segments; exportable as descriptors
+  pinned,      ///< cuMemHostAlloc: host memory that the device addresses
+  registered,  ///< cuMemHostRegister on memory that somebody else allocated
+};
+std::string_view name(MemoryKind kind);
+/// Throws Error that lists the kinds.
+MemoryKind memory_kind_from_name(std::string_view name);
+/// "" when the device has it, else why not.
+std::string lack(const Gpu& gpu, MemoryKind kind);
+
+/// An allocation of any kind; freed at the end of its life. The device must be current.
+class Allocation {
+ public:
+  virtual ~Allocation() = default;
+  Address address() const { return address_; }   ///< for the device
+  std::uint8_t* host() const { return host_; }   ///< nullptr where the processor cannot reach it
+  std::uint64_t bytes() const { return bytes_; }
+  /// VMM only: the descriptors of its pieces, in order, each with its bytes; others: none. Duplicates; the caller closes them.
+  struct Piece {
+    int descriptor{-1};
+    std::uint64_t bytes{0};
+  };
+  virtual std::vector<Piece> export_pieces() const { return {}; }
+
+ protected:
+  Address address_{0};
+  std::uint8_t* host_{nullptr};
+  std::uint64_t bytes_{0};
+};
+/// `existing`: for MemoryKind::registered, the memory to register (page-aligned by the driver); nullptr: fresh pages. Throws Error; a kind
+/// that the device lacks is status::not_supported.
+std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint64_t bytes, void* existing = nullptr);
+/// Pieces of another process's VMM allocation, mapped side by side here. Descriptors stay the caller's.
+std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Allocation::Piece> pieces);
+
+/// Plain device memory for tables, results and tests, readable to the next 16 bytes behind its end.
+class Buffer {
+ public:
+  Buffer(const Gpu& gpu, std::uint64_t bytes) : gpu_(gpu), bytes_(bytes), memory_(allocate(gpu, MemoryKind::device, bytes / 16 * 16 + 16)) {}
+  void* pointer() const { return reinterpret_cast<void*>(memory_->address()); }
+  Address address() const { return memory_->address(); }
+  std::uint64_t bytes() const { return bytes_; }
+  void write(std::span<const std::uint8_t> from, Stream stream);
+  void read(std::span<std::uint8_t> to, Stream stream) const;
+
+ private:
+  const Gpu& gpu_;
+  std::uint64_t bytes_;
+  std::unique_ptr<Allocation> memory_;
+};
+
+}  // namespace kvcts::device

@@ -1,0 +1,62 @@
+// The state of one memory file in device memory: written by the device, and checked by it in place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/gpu.hpp"
+#include "device/memory.hpp"
+#include "kernels/cuda/plan.hpp"
+#include "kernels/generate.hpp"
+#include "layout/layout.hpp"
+
+namespace kvcts::device {
+
+/// What a memory holds: poison everywhere, and the tags of an allocation's planes at `base`.
+struct Image {
+  std::uint64_t bytes{0}, base{0};
+  std::uint64_t poison{0};  ///< key of the memory file
+  std::vector<layout::Plane> planes;
+  std::vector<kernels::BlockContent> content;
+  kernels::TagKey key;
+  std::uint32_t unblocked_generation{0};
+};
+
+/// A planned image: its tables are in device memory, so that filling and checking are launches only.
+class RegionWork {
+ public:
+  /// Throws layout::Error for planes that no kernel can write, and Error.
+  RegionWork(Gpu& gpu, const Image& image, Stream stream);
+
+  /// Poison, then tags. `memory` is 16-byte aligned and has room to the next 16 bytes behind image.bytes.
+  void fill(Address memory, Stream stream);
+  /// Every byte of the memory against the image, as kernels::compare() says it: how many are wrong, and the first `limit` of them. Waits.
+  kernels::Difference check(Address memory, std::size_t limit, Stream stream);
+  /// Launches of a check without waiting for its result: what a benchmark times.
+  void launch_check(Address memory, Stream stream);
+  /// Whether planes share bytes or have 4-bit codes that do: then a check generates the image beside the memory and compares.
+  bool in_place() const { return in_place_; }
+
+ private:
+  struct Rows {
+    cuda::RowsPlan plan;
+    Buffer tables;
+  };
+  struct Poison {
+    cuda::PoisonPlan plan;
+    Buffer tables;
+  };
+  void launch_check(Address memory, const cuda::Probe& probe, Stream stream);
+  cuda::Findings findings(Stream stream);
+
+  Gpu& gpu_;
+  Image image_;
+  bool in_place_{true};
+  std::vector<Rows> rows_;
+  std::unique_ptr<Poison> all_, free_;
+  Buffer found_, list_;
+  std::unique_ptr<Buffer> beside_;
+};
+
+}  // namespace kvcts::device
