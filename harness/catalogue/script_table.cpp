@@ -556,7 +556,21 @@ auto within(const Node& value, const char* key, F&& f) {
   }
 }
 
-std::vector<Action> read_actual(const Op& operation, const Node& body, const Node& actual) {
+// "P" as {of: P}, so that a patch can say how P is seen instead.
+Node with_whole_views(Node body) {
+  for (std::size_t i = 0; i < body.keys.size(); ++i) {
+    Node& value = body.items[i];
+    if ((body.keys[i] != "from" && body.keys[i] != "to") || value.kind != Node::Kind::scalar) continue;
+    Node view = value;
+    view.kind = Node::Kind::mapping, view.text.clear();
+    view.keys = {"of"}, view.key_lines = {value.line}, view.items = {value};
+    value = std::move(view);
+  }
+  return body;
+}
+
+std::vector<Action> read_actual(const Op& operation, const Node& intended, const Node& actual) {
+  const Node body = with_whole_views(intended);
   if (actual.kind == Node::Kind::scalar && actual.text == "skipped") return {};
   const auto patched = [&](const Node& patch) { return read(operation.actual, merge_patch(body, patch)); };
   if (actual.kind == Node::Kind::mapping && operation.name != "nothing") return {patched(actual)};
@@ -685,8 +699,8 @@ const Table<Memory>& memory_table() {
         optional("bytes", &Memory::bytes, integer(0, any_bytes), "size without a layout, or larger than the layout needs (one allocation)"),
         optional("pool", &Memory::pool, boolean(), "all allocations in one piece, one behind the other; default each by itself, with guards"),
         optional("gap", &Memory::gap, integer(0, any_bytes), "bytes between them in a pool"),
-        optional("guard_below", &Memory::guard_below, integer(0, 1 << 30), "bytes watched in front of each piece"),
-        optional("guard_above", &Memory::guard_above, integer(0, 1 << 30), "bytes watched behind each piece"),
+        optional("guard_below", &Memory::guard_below, integer(0, any_bytes), "bytes watched in front of each piece"),
+        optional("guard_above", &Memory::guard_above, integer(0, any_bytes), "bytes watched behind each piece"),
         optional("sparse", &Memory::sparse, boolean(), "only bytes that somebody touches exist, so that pools of many GiB fit; nothing else is watched"),
         optional("boundaries", &Memory::boundaries, list_of(integer_codec(1, any_bytes)), "bytes at which one mapping ends and the next begins: no access may straddle one"),
         optional("base", &Memory::base, integer(0, any_bytes), "address of byte 0; matters for align"),

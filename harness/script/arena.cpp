@@ -165,7 +165,7 @@ std::string Arena::name_of(Place place, std::int64_t& offset) const {
   const Spot* best = nullptr;
   for (const Spot& spot : spots_) {
     if (spot.place.backing != place.backing || place.offset < spot.place.offset || place.offset >= spot.place.offset + spot.bytes) continue;
-    if (!best || spot.place.offset > best->place.offset || (spot.place.offset == best->place.offset && spot.bytes < best->bytes)) best = &spot;
+    if (!best || spot.place.offset > best->place.offset || (spot.place.offset == best->place.offset && spot.bytes <= best->bytes)) best = &spot;
   }
   if (!best) {
     offset = place.offset;

@@ -62,13 +62,15 @@ Explanation explain(Evidence evidence) {
 
   Workshop workshop(evidence);
   const auto finish = [&] {
-    const Hypothesis& first = workshop.exact().front();
+    const Hypothesis& first = workshop.found() ? workshop.exact().front() : *workshop.second();
     out.fault_class = first.fault_class;
     out.words = first.words;
     out.exact = true;
     out.share = 1;
-    for (std::size_t i = 1; i < workshop.exact().size() && out.others.size() < 8; ++i) {
-      out.others.push_back(workshop.exact()[i].fault_class + ": " + workshop.exact()[i].words);
+    for (const Hypothesis& other : workshop.exact()) {
+      const std::string said = other.fault_class + ": " + other.words;
+      if (other.words == first.words || out.others.size() == 8) continue;
+      if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
     }
     out.tried = workshop.tried();
     return out;
@@ -78,6 +80,7 @@ Explanation explain(Evidence evidence) {
     if (workshop.found()) return finish();
     if (workshop.spent()) break;
   }
+  if (workshop.second()) return finish();
   // Two causes at once: the best single one, and one more.
   if (workshop.best() && workshop.best_share() > 0.05) {
     const Hypothesis first = *workshop.best();

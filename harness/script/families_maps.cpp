@@ -29,7 +29,7 @@ std::vector<const Clue*> clues_of(Workshop& w, std::size_t step) {
   const auto request = w.script().requests.find(a.request);
   std::vector<const Clue*> out;
   for (const Clue& clue : w.clues().all) {
-    if (clue.must.kind != Who::Kind::tag || clue.must.byte != 0) continue;
+    if ((clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number) || clue.must.byte != 0) continue;
     if (a.op != "put" && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory != memory) continue;
     if (request != w.script().requests.end() && a.op != "write" && clue.must.generation != request->second.generation) continue;
     out.push_back(&clue);
@@ -43,7 +43,7 @@ using Mapping = std::map<std::int64_t, std::int64_t>;   ///< destination coordin
 std::optional<Mapping> mapping_of(const std::vector<const Clue*>& clues, std::int64_t Who::* axis) {
   Mapping out;
   for (const Clue* clue : clues) {
-    if (clue->is.kind != Who::Kind::tag) continue;
+    if (clue->is.kind != clue->must.kind) continue;
     const auto [at, fresh] = out.emplace(clue->must.*axis, clue->is.*axis);
     if (!fresh && at->second != clue->is.*axis) return std::nullopt;
   }
@@ -129,16 +129,25 @@ void propose_lists(Workshop& w) {
       if (!mapping || mapping->empty() || is_identity(*mapping)) return;
       Action body = a;
       std::vector<std::int64_t> from, to;
+      if (a.op == "read") {  // what is read has its place by order, not by coordinate
+        const OutputShape shape = output_shape(w.script(), a);
+        const auto& all = axis == &Who::layer ? shape.layers : axis == &Who::kv ? shape.kv : axis == &Who::head ? shape.heads : axis == &Who::token ? shape.tokens : shape.channels;
+        for (const std::int64_t value : all) from.push_back(mapping->contains(value) ? mapping->at(value) : value);
+        body.pick.*member = from;
+        w.attempt(class_of(*mapping), std::string(what) + " " + list_words(from) + " instead of " + list_words(all) + " in " + name_of(w, i), i, body);
+        return;
+      }
       for (const auto& [destination, source] : *mapping) to.push_back(destination), from.push_back(source);
       body.pick.*member = from;
       body.pick_to.*member = to;
       w.attempt(class_of(*mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
     };
-    if (a.op == "move") {
+    if (a.op == "move" || a.op == "read") {
       try_axis(&Who::layer, &Selection::layers, "layers", [](const Mapping&) { return "layer-misrouted"; });
       try_axis(&Who::head, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
       try_axis(&Who::kv, &Selection::kv, "kv", [](const Mapping& m) {
-        return m.size() == 2 && m.begin()->second == std::next(m.begin())->second ? "region-aliasing" : "kv-split-vs-interleaved";
+        const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
+        return exchanged ? "kv-split-vs-interleaved" : "region-aliasing";
       });
       try_axis(&Who::channel, &Selection::channels, "channels", [](const Mapping&) { return "axis-permuted"; });
     }
@@ -251,7 +260,7 @@ void propose_lists(Workshop& w) {
         }
       }
     }
-    if (a.op == "move") {
+    if (a.op == "move" || a.op == "read") {
       try_axis(&Who::token, &Selection::tokens, "tokens", [&](const Mapping& m) {
         const std::int64_t n = std::min(a.from.empty() ? 1 : slots_of(a.from.front()), a.to.empty() ? 1 : slots_of(a.to.front()));
         const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });

@@ -135,6 +135,7 @@ void propose_subsets(Workshop& w) {
         if (touched) part.touched.insert(value);
       };
       note(axes[0], clue.must.layer), note(axes[1], clue.must.kv), note(axes[3], clue.must.head), note(axes[4], clue.must.channel);
+      if (layout::bits(clue.must.dtype) == 4 && clue.must.kind == Who::Kind::tag) note(axes[4], clue.must.channel + 1);  // a byte is a pair
       if (clue.must.token != 0 || clue.must.component == layout::Component::data) note(axes[2], clue.must.token);
       note(parts, clue.must.component == layout::Component::data ? 0 : 1);
     }

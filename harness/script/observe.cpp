@@ -104,7 +104,7 @@ std::vector<json> reports(const std::vector<json>& events) {
   static const std::set<std::string> ops{"complete", "fail", "get"};
   std::vector<json> out;
   for (const json& event : events) {
-    if (!ops.contains(event.value("op", ""))) continue;
+    if (!ops.contains(event.value("op", "")) || event.contains("bytes_moved")) continue;
     json kept{{"op", event["op"]}, {"request", event.value("request", "")}};
     for (const char* key : {"fields", "hit"}) {
       if (event.contains(key)) kept[key] = event[key];

@@ -164,7 +164,8 @@ bool Recorder::act(const Play& play) {
                       a.bytes * 8});
     }
     const auto against = post(runs, a.splits);
-    event(play, {{"moved", !stopped_by(play, against, true)}});
+    const bool stopped = stopped_by(play, against, true);
+    event(play, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
     if (against.empty() || a.otherwise == "go on") emit(runs);
   } else if (a.op == "fill") {
     fill(play);
@@ -299,7 +300,7 @@ void Recorder::move(const Play& play) {
   for (const Run& run : runs) bits += run.n;
   const auto against = post(runs, a.splits);
   const bool stopped = stopped_by(play, against, true);
-  event(play, {{"bytes", stopped ? 0 : bits / 8}, {"moved", !stopped}});
+  event(play, {{"bytes_moved", stopped ? 0 : bits / 8}, {"moved", !stopped}});
   if (stopped && tape_.ending.kind != "completed") return;
   if (!stopped) emit(runs);
 }
@@ -484,6 +485,7 @@ void Recorder::put(const Play& play) {
   }
   tape_.backings[static_cast<std::size_t>(blob)].bytes = (at + 7) / 8;
   if (stopped_by(play, post(runs, a.splits), true)) return;
+  event(play, {{"bytes_moved", (at + 7) / 8}});
   emit(runs);
   shelf[key] = {blob, (at + 7) / 8};
 }
@@ -509,7 +511,9 @@ void Recorder::get(const Play& play) {
       }
     }
   }
-  if (!stopped_by(play, post(runs, a.splits), true)) emit(runs);
+  if (stopped_by(play, post(runs, a.splits), true)) return;
+  event(play, {{"bytes_moved", (at + 7) / 8}, {"moved", true}});
+  emit(runs);
 }
 
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence) {

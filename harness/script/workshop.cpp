@@ -8,6 +8,13 @@ using nlohmann::json;
 
 namespace {
 
+// How many bytes transfers moved, as their engines count them.
+std::int64_t moved(const std::vector<json>& events) {
+  std::int64_t out = 0;
+  for (const json& event : events) out += event.value("bytes_moved", std::int64_t{0});
+  return out;
+}
+
 // What must agree besides the bytes: reports, and accesses that could not be.
 json outcome_of(const Ending& ending, const std::vector<json>& events) {
   json out{{"kind", ending.kind}, {"in", ending.kind == "hung" ? ending.in : ""}, {"reports", reports(events)}};
@@ -52,7 +59,7 @@ void Workshop::build_on(const Hypothesis& first) {
 }
 
 // Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
-double Workshop::judge(const Bodies& bodies, bool& all) {
+double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
   Tape tape;
   try {
@@ -61,6 +68,7 @@ double Workshop::judge(const Bodies& bodies, bool& all) {
     return 0;  // what is proposed cannot be: a name or a range that does not exist
   }
   const Observation& o = evidence_.observation;
+  counts = moved(tape.events) == moved(evidence_.observation.events);
   const bool same_outcome = outcome_of(tape.ending, tape.events) == outcome_of(o.ending, o.events);
   if (tape.checks != o.checks) return 0;
   std::int64_t misses = 0;
@@ -111,14 +119,23 @@ double Workshop::judge(const Bodies& bodies, bool& all) {
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {
   if (spent() || bodies == base_) return false;
   ++tried_;
-  bool all = false;
-  const double share = judge(bodies, all);
+  bool all = false, counts = false;
+  double share = 0;
+  try {
+    share = judge(bodies, all, counts);
+  } catch (const std::exception&) {
+    return false;  // what is proposed cannot be: coordinates that no content has
+  }
   Hypothesis hypothesis{fault_class, words, std::move(bodies)};
   if (!prefix_words_.empty()) {
     hypothesis.words = prefix_words_ + "; and " + words;
     // Of two causes the first found, the one that explains most, is primary.
     hypothesis.fault_class = prefix_class_;
     if (fault_class != prefix_class_) hypothesis.words += " (" + fault_class + ")";
+  }
+  if (all && !counts) {  // right bytes, but another number of them was moved: only if nothing better turns up
+    if (!second_) second_ = std::move(hypothesis);
+    return false;
   }
   if (all) {
     exact_.push_back(std::move(hypothesis));

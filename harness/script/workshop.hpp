@@ -42,6 +42,8 @@ class Workshop {
   bool found() const { return !exact_.empty(); }
   const std::vector<Hypothesis>& exact() const { return exact_; }
   const std::optional<Hypothesis>& best() const { return best_; }
+  /// Predicts every byte, but not how many were moved.
+  const std::optional<Hypothesis>& second() const { return second_; }
   double best_share() const { return best_share_; }
   std::int64_t tried() const { return tried_; }
   bool spent() const { return tried_ >= limit_; }
@@ -50,14 +52,14 @@ class Workshop {
   void build_on(const Hypothesis& first);
 
  private:
-  double judge(const Bodies& bodies, bool& all);
+  double judge(const Bodies& bodies, bool& all, bool& counts);
   Evidence& evidence_;
   Bodies base_;
   std::string prefix_class_, prefix_words_;
   std::optional<Clues> clues_;
   std::optional<Whereabouts> whereabouts_;
   std::vector<Hypothesis> exact_;
-  std::optional<Hypothesis> best_;
+  std::optional<Hypothesis> best_, second_;
   double best_share_{0};
   std::int64_t tried_{0}, limit_{4000};
 };
