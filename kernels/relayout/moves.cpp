@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -52,64 +53,88 @@ KVCTS_BODY void swap_runs(u8* to, const u8* from, const Runs& runs) {
   }
 }
 
-// Transposition of square tiles in 16-byte vectors: each step interleaves rows that are half a tile apart, the last leaves
-// columns. Words of 1, 2, 4, 8 bytes; 16 / size rows.
-using V = u8 __attribute__((vector_size(16)));
+// Transposition of square tiles of 16-byte rows: each step interleaves rows that are half a tile apart, the last leaves
+// columns. Words of 1, 2, 4, 8 bytes, 16 / size rows. Wider vectors hold two or four tiles side by side.
 
-template <std::size_t size>
-KVCTS_BODY V low(V a, V b) {
-  if constexpr (size == 1) return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  if constexpr (size == 2) return __builtin_shufflevector(a, b, 0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23);
-  if constexpr (size == 4) return __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-}
-template <std::size_t size>
-KVCTS_BODY V high(V a, V b) {
-  if constexpr (size == 1) return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-  if constexpr (size == 2) return __builtin_shufflevector(a, b, 8, 9, 24, 25, 10, 11, 26, 27, 12, 13, 28, 29, 14, 15, 30, 31);
-  if constexpr (size == 4) return __builtin_shufflevector(a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
-  return __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+/// GCC forgets a vector_size that depends on a template's argument, hence one by one.
+template <std::size_t width>
+struct Vector;
+template <>
+struct Vector<16> {
+  using V = u8 __attribute__((vector_size(16)));
+};
+template <>
+struct Vector<32> {
+  using V = u8 __attribute__((vector_size(32)));
+};
+template <>
+struct Vector<64> {
+  using V = u8 __attribute__((vector_size(64)));
+};
+
+/// Which byte of the rows a and b (b's from `width` on) comes to byte i when the low or high halves of each 16 are interleaved.
+template <std::size_t width, std::size_t size, bool high>
+constexpr int interleaved(std::size_t i) {
+  const std::size_t word = i % 16 / size, half = high ? 8 : 0;
+  return static_cast<int>((word % 2) * width + i / 16 * 16 + half + word / 2 * size + i % size);
 }
 
-/// Perfect shuffles: after log2(n) of them row r of the result is column r.
-template <std::size_t size, std::size_t n>
+template <std::size_t width, std::size_t size, bool high, std::size_t... i, typename V>
+KVCTS_BODY void unpack(V& out, const V& a, const V& b, std::index_sequence<i...>) {
+  out = __builtin_shufflevector(a, b, interleaved<width, size, high>(i)...);
+}
+
+/// After log2(n) rounds row r holds column r of each tile.
+template <std::size_t width, std::size_t size, std::size_t n, typename V>
 KVCTS_BODY void interleave(V (&rows)[n]) {
+  constexpr auto bytes = std::make_index_sequence<width>();
   V next[n];
   for (std::size_t round = 1; round < n; round *= 2) {
     for (std::size_t r = 0; r < n / 2; ++r) {
-      next[2 * r] = low<size>(rows[r], rows[r + n / 2]);
-      next[2 * r + 1] = high<size>(rows[r], rows[r + n / 2]);
+      unpack<width, size, false>(next[2 * r], rows[r], rows[r + n / 2], bytes);
+      unpack<width, size, true>(next[2 * r + 1], rows[r], rows[r + n / 2], bytes);
     }
     for (std::size_t r = 0; r < n; ++r) rows[r] = next[r];
   }
 }
 
+constexpr std::ptrdiff_t apart(std::size_t index, std::int64_t stride) { return static_cast<std::ptrdiff_t>(index) * stride; }
+
 template <std::size_t size>
-KVCTS_BODY void transpose_tile(u8* to, const u8* from, const Tile& tile) {
+KVCTS_BODY void transpose_words(u8* to, const u8* from, const Tile& tile, std::size_t first_row, std::size_t column, std::size_t columns) {
+  for (std::size_t c = column; c < column + columns; ++c) {
+    for (std::size_t r = first_row; r < tile.rows; ++r) {
+      std::memcpy(to + apart(c, tile.to_column) + r * size, from + apart(r, tile.from_row) + c * size, size);
+    }
+  }
+}
+
+/// Columns [column, column + width / size) of all rows.
+template <std::size_t width, std::size_t size>
+KVCTS_BODY void transpose_strip(u8* to, const u8* from, const Tile& tile, std::size_t column) {
   constexpr std::size_t n = 16 / size;
-  const auto at = [](std::size_t index, std::int64_t stride) { return static_cast<std::ptrdiff_t>(index) * stride; };
+  std::size_t r = 0;
+  for (; r + n <= tile.rows; r += n) {
+    typename Vector<width>::V v[n];
+    const u8* source = from + apart(r, tile.from_row) + column * size;
+    for (std::size_t k = 0; k < n; ++k) std::memcpy(&v[k], source + apart(k, tile.from_row), width);
+    interleave<width, size, n>(v);
+    for (std::size_t part = 0; part < width / 16; ++part) {
+      u8* target = to + apart(column + part * n, tile.to_column) + r * size;
+      for (std::size_t k = 0; k < n; ++k) std::memcpy(target + apart(k, tile.to_column), reinterpret_cast<const u8*>(&v[k]) + 16 * part, 16);
+    }
+  }
+  transpose_words<size>(to, from, tile, r, column, width / size);
+}
+
+template <std::size_t width, std::size_t size>
+KVCTS_BODY void transpose_tile(u8* to, const u8* from, const Tile& tile) {
   std::size_t c = 0;
-  for (; c + n <= tile.columns; c += n) {
-    std::size_t r = 0;
-    for (; r + n <= tile.rows; r += n) {
-      V v[n];
-      const u8* source = from + at(r, tile.from_row) + c * size;
-      for (std::size_t k = 0; k < n; ++k) std::memcpy(&v[k], source + at(k, tile.from_row), 16);
-      interleave<size, n>(v);
-      u8* target = to + at(c, tile.to_column) + r * size;
-      for (std::size_t k = 0; k < n; ++k) std::memcpy(target + at(k, tile.to_column), &v[k], 16);
-    }
-    for (; r < tile.rows; ++r) {
-      for (std::size_t k = c; k < c + n; ++k) {
-        std::memcpy(to + at(k, tile.to_column) + r * size, from + at(r, tile.from_row) + k * size, size);
-      }
-    }
+  for (; c + width / size <= tile.columns; c += width / size) transpose_strip<width, size>(to, from, tile, c);
+  if constexpr (width > 16) {
+    for (; c + 16 / size <= tile.columns; c += 16 / size) transpose_strip<16, size>(to, from, tile, c);
   }
-  for (; c < tile.columns; ++c) {
-    for (std::size_t r = 0; r < tile.rows; ++r) {
-      std::memcpy(to + at(c, tile.to_column) + r * size, from + at(r, tile.from_row) + c * size, size);
-    }
-  }
+  transpose_words<size>(to, from, tile, 0, c, tile.columns - c);
 }
 
 struct Baseline {
@@ -118,7 +143,7 @@ struct Baseline {
   static void swap(u8* to, const u8* from, const Runs& runs) { swap_runs(to, from, runs); }
   template <std::size_t size>
   static void transpose(u8* to, const u8* from, const Tile& tile) {
-    transpose_tile<size>(to, from, tile);
+    transpose_tile<16, size>(to, from, tile);
   }
   static void drain() {}
 };
@@ -127,6 +152,10 @@ struct Baseline {
 #define KVCTS_AVX2 gnu::target("avx2,bmi2")
 #define KVCTS_AVX512 gnu::target("avx512f,avx512bw,avx512vl,bmi2,prefer-vector-width=512")
 
+/// How far ahead of a read that walks through memory its lines are asked for. Runs that are written elsewhere each time keep
+/// the processor's own look-ahead from getting there.
+constexpr std::size_t ahead = 2048;
+
 /// Whole lines past the caches, what lies before and after them through.
 template <std::size_t line, typename Line>
 KVCTS_BODY void stream_runs(u8* to, const u8* from, const Runs& runs, Line put) {
@@ -134,7 +163,10 @@ KVCTS_BODY void stream_runs(u8* to, const u8* from, const Runs& runs, Line put) 
     const std::size_t head = std::min(runs.bytes, static_cast<std::size_t>(-reinterpret_cast<std::uintptr_t>(to) % line));
     if (head != 0) std::memcpy(to, from, head);
     std::size_t i = head;
-    for (; i + line <= runs.bytes; i += line) put(to + i, from + i);
+    for (; i + line <= runs.bytes; i += line) {
+      __builtin_prefetch(from + i + ahead);
+      put(to + i, from + i);
+    }
     if (i != runs.bytes) std::memcpy(to + i, from + i, runs.bytes - i);
   }
 }
@@ -151,7 +183,7 @@ struct Avx2 {
   [[KVCTS_AVX2]] static void swap(u8* to, const u8* from, const Runs& runs) { swap_runs(to, from, runs); }
   template <std::size_t size>
   [[KVCTS_AVX2]] static void transpose(u8* to, const u8* from, const Tile& tile) {
-    transpose_tile<size>(to, from, tile);
+    transpose_tile<32, size>(to, from, tile);
   }
   static void drain() { _mm_sfence(); }
 };
@@ -167,7 +199,7 @@ struct Avx512 {
   [[KVCTS_AVX512]] static void swap(u8* to, const u8* from, const Runs& runs) { swap_runs(to, from, runs); }
   template <std::size_t size>
   [[KVCTS_AVX512]] static void transpose(u8* to, const u8* from, const Tile& tile) {
-    transpose_tile<size>(to, from, tile);
+    transpose_tile<64, size>(to, from, tile);
   }
   static void drain() { _mm_sfence(); }
 };

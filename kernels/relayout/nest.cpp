@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <functional>
 #include <numeric>
-#include <optional>
 
 #include "kernels/parallel.hpp"
 
@@ -29,7 +28,7 @@ std::int64_t largest_divisor(std::int64_t n, std::int64_t limit) {
 /// Steps through loops, the last one fastest. The loops must outlive it.
 class Odometer {
  public:
-  Odometer(const std::vector<Loop>& loops, std::int64_t at) : loops_(loops) {
+  Odometer(const std::vector<Loop>& loops, std::int64_t at) : loops_(&loops) {
     for (std::size_t i = loops.size(); i-- > 0;) {
       digit_[i] = at % loops[i].count;
       at /= loops[i].count;
@@ -40,8 +39,8 @@ class Odometer {
   std::int64_t from() const { return from_; }
   std::int64_t to() const { return to_; }
   void next() {
-    for (std::size_t i = loops_.size(); i-- > 0;) {
-      const Loop& loop = loops_[i];
+    for (std::size_t i = loops_->size(); i-- > 0;) {
+      const Loop& loop = (*loops_)[i];
       const std::int64_t old = digit_[i];
       const std::int64_t now = old + 1 < loop.count ? old + 1 : 0;
       digit_[i] = now;
@@ -58,10 +57,10 @@ class Odometer {
 
  private:
   std::int64_t place(std::size_t i, std::int64_t digit, std::vector<std::int64_t> Pairs::*side, std::int64_t stride) const {
-    return loops_[i].is_list() ? (loops_[i].list.*side)[static_cast<std::size_t>(digit)] : digit * stride;
+    return (*loops_)[i].is_list() ? ((*loops_)[i].list.*side)[static_cast<std::size_t>(digit)] : digit * stride;
   }
 
-  const std::vector<Loop>& loops_;
+  const std::vector<Loop>* loops_;
   std::array<std::int64_t, most_loops> digit_{};
   std::int64_t from_{0}, to_{0};
 };
@@ -153,6 +152,7 @@ struct Plan {
   MoveTile tile_move{};
   Tile leaf_tile{};
   std::size_t staged{0};  ///< bytes of the target that the tile fills without gaps, put together first; 0: written directly
+  bool walks{false};      ///< the tile's source is one stretch of `staged` bytes, too, from its first byte on
 };
 
 int transposable(std::int64_t run) { return run == 1 ? 0 : run == 2 ? 1 : run == 4 ? 2 : run == 8 ? 3 : -1; }
@@ -176,9 +176,10 @@ class Planner {
   }
 
  private:
-  /// In the order of the target: lines are filled one after the other, whatever side the jumps are on.
+  /// In the order of the source: reads that walk are worth more than writes that do, as whole lines are written anyway.
   void long_runs() {
     set_runs(large_ && !swap_ ? moves_.stream : swap_ ? moves_.swap : moves_.copy);
+    sort_by_source(shape_.loops, std::less<>());
     if (!shape_.loops.empty()) take_inner(shape_.loops, 0);
     for (std::size_t i = shape_.loops.size(); i-- > 0;) plan_.outer.push_back(shape_.loops[i]);
   }
@@ -201,12 +202,13 @@ class Planner {
       outer_by_target();
       return true;
     }
+    const std::vector<Loop> whole = dense;
     const Loop columns = *inside;
     dense.erase(inside);
     const Loop rows = dense.front();
     dense.erase(dense.begin());
     set_tile(rows, columns);
-    finish(std::move(dense), rows.count * columns.count * shape_.run);
+    finish(std::move(dense), whole);
     return true;
   }
 
@@ -220,15 +222,20 @@ class Planner {
       return;
     }
     const auto inner = std::min_element(dense.begin(), dense.end(), [](const Loop& a, const Loop& b) { return std::abs(a.from) < std::abs(b.from); });
-    const std::int64_t count = inner->count;
+    const std::vector<Loop> whole = dense;
     take_inner(dense, static_cast<std::size_t>(inner - dense.begin()));
-    finish(std::move(dense), count * shape_.run);
+    finish(std::move(dense), whole);
   }
 
-  void finish(std::vector<Loop> dense, std::int64_t leaf_bytes) {
-    const std::int64_t bytes = leaf_bytes * product(dense);
+  /// `whole`: all loops of the tile, those of the leaf, too.
+  void finish(std::vector<Loop> dense, std::vector<Loop> whole) {
+    const std::int64_t bytes = shape_.run * product(whole);
+    sort_by_source(whole, std::less<>());
+    std::int64_t stretch = shape_.run;
+    for (const Loop& loop : whole) stretch = loop.from == stretch ? stretch * loop.count : 0;
+    plan_.walks = stretch == bytes;
     if (large_ && bytes >= 4 * line) plan_.staged = static_cast<std::size_t>(bytes);
-    std::sort(dense.begin(), dense.end(), [](const Loop& a, const Loop& b) { return std::abs(a.from) > std::abs(b.from); });
+    sort_by_source(dense, std::greater<>());
     plan_.tile = std::move(dense);
     outer_by_target();
   }
@@ -291,6 +298,11 @@ class Planner {
     plan_.outer = shape_.loops;
   }
 
+  template <typename Order>
+  static void sort_by_source(std::vector<Loop>& loops, Order order) {
+    std::sort(loops.begin(), loops.end(), [&](const Loop& a, const Loop& b) { return order(std::abs(a.from), std::abs(b.from)); });
+  }
+
   void set_runs(MoveRuns move) {
     plan_.runs_move = move;
     plan_.runs = {1, 0, 0, static_cast<std::size_t>(shape_.run)};
@@ -310,18 +322,28 @@ void leaf(const Plan& plan, std::uint8_t* to, const std::uint8_t* from) {
   plan.runs_move(to, from, plan.runs);
 }
 
+void prefetch(const std::uint8_t* from, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += line) __builtin_prefetch(from + i, 0, 2);  // into the second-level cache: the first is full
+}
+
 void run_plan(const Plan& plan, const std::uint8_t* from, std::uint8_t* to, std::int64_t begin, std::int64_t end) {
   alignas(64) std::array<std::uint8_t, stage_limit> stage;
   const Moves& moves = best_moves();
   const std::int64_t leaves = product(plan.tile);
-  Odometer outer(plan.outer, begin);
+  // A tile is read across its rows, which no processor foresees: while one is moved, the next is asked for, a part a leaf.
+  const std::int64_t part = plan.staged != 0 && plan.walks ? static_cast<std::int64_t>(plan.staged) / leaves : 0;
+  Odometer outer(plan.outer, begin), next(plan.outer, begin);
   for (std::int64_t step = begin; step < end; ++step, outer.next()) {
     std::uint8_t* target = plan.staged != 0 ? stage.data() : to + outer.to();
     if (leaves == 1) {
       leaf(plan, target, from + outer.from());
     } else {
+      if (part != 0 && step + 1 < end) next.next();
       Odometer inner(plan.tile, 0);
-      for (std::int64_t k = 0; k < leaves; ++k, inner.next()) leaf(plan, target + inner.to(), from + outer.from() + inner.from());
+      for (std::int64_t k = 0; k < leaves; ++k, inner.next()) {
+        prefetch(from + next.from() + k * part, part);
+        leaf(plan, target + inner.to(), from + outer.from() + inner.from());
+      }
     }
     if (plan.staged != 0) moves.stream(to + outer.to(), stage.data(), {1, 0, 0, plan.staged});
   }
