@@ -1,8 +1,8 @@
 """Reads the reports of a run with parsers that are not ours and prints what they say, as JSON.
 
 usage: check_reports.py DIRECTORY SCHEMA
-Keys: junit (figures, and what each case is), html (rows of the table, links out, balance of tags), schema ("valid", "no jsonschema", or
-the first errors).
+Keys: junit (figures, and what each case is), html (rows of the page's data, links out, balance of tags), schema ("valid", "no jsonschema",
+or the first errors).
 """
 
 import html.parser
@@ -11,7 +11,7 @@ import pathlib
 import sys
 import xml.etree.ElementTree as ET
 
-OPTIONAL_END = {"tr", "td", "th", "li", "p", "dt", "dd", "thead", "tbody", "meta", "input", "br"}
+OPTIONAL_END = {"meta", "input", "br"}
 
 
 def junit(path):
@@ -32,10 +32,9 @@ def junit(path):
 class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
-        self.open, self.problems, self.out, self.rows, self.anchors, self.targets = [], [], [], [], set(), []
-        self.in_table = self.in_head = False
-        self.cell = None
-        self.title = ""
+        self.open, self.problems, self.out, self.anchors, self.targets = [], [], [], set(), []
+        self.in_data = False
+        self.data = ""
 
     def handle_starttag(self, tag, attrs):
         attrs = dict(attrs)
@@ -51,26 +50,35 @@ class Page(html.parser.HTMLParser):
                 self.out.append(value)
         if tag not in OPTIONAL_END:
             self.open.append(tag)
-        if attrs.get("id") == "all":
-            self.in_table = True
-        if self.in_table and tag == "tbody":
-            self.in_head = True
-        if self.in_head and tag == "tr":
-            self.rows.append([])
-        if self.in_head and tag in ("th", "td"):
-            self.rows[-1].append("")
+        self.in_data = attrs.get("id") == "data"
 
     def handle_endtag(self, tag):
-        if tag == "table":
-            self.in_table = self.in_head = False
         if tag in OPTIONAL_END:
             return
         if not self.open or self.open.pop() != tag:
             self.problems.append("unbalanced </%s> at %s" % (tag, self.getpos()))
 
     def handle_data(self, data):
-        if self.in_head and self.rows and self.rows[-1]:
-            self.rows[-1][-1] += data
+        if self.in_data:
+            self.data += data
+
+
+def rows(data):
+    """The table of cases out of the page's data: [id, outcome, verdict, evidence, anchor of the cause] a row."""
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+    def words(column):
+        numbers = [0] * data["n"]
+        for i in range(data["n"] if column["w"] else 0):
+            for c in column["v"][i * column["w"] : (i + 1) * column["w"]]:
+                numbers[i] = numbers[i] * 64 + digits.index(c)
+        return [column["d"][n] for n in numbers] if column["d"] else []
+
+    ids, last = [], ""
+    for one in data["ids"]:
+        last = one if isinstance(one, str) else last[: one[0]] + one[1]
+        ids.append(last)
+    return [list(row) for row in zip(ids, *(words(data[key]) for key in ("outcome", "verdict", "evidence", "cause")), strict=True)]
 
 
 def page(path):
@@ -80,7 +88,7 @@ def page(path):
     parser.close()
     dangling = [t for t in parser.targets if t not in parser.anchors]
     return {
-        "rows": [[cell.strip() for cell in row] for row in parser.rows],
+        "rows": rows(json.loads(parser.data)),
         "links_out": parser.out,
         "problems": parser.problems + ["never closed: " + t for t in parser.open] + ["no target #" + t for t in dangling],
         "bytes": len(text.encode()),

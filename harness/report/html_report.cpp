@@ -1,376 +1,330 @@
-// The page of a run: plain markup out of reports/templates, everything inline, no network. What is on it is bounded, so that
-// a large run still opens: see the limits below. Nothing is left out unsaid.
+// The page of a run: one file, no network. The essentials (verdict, counts, causes with their repro lines, what did not run and why, the
+// machine) are markup and can be read without scripts; cases are data that the page draws (case_data.hpp). What is on the page is
+// bounded, so that a large run still opens. Nothing is left out unsaid.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "report/case_data.hpp"
 #include "report/sink.hpp"
 #include "report/template.hpp"
 #include "report/text.hpp"
+#include "report/vocabulary.hpp"
 
 namespace kvcts::report {
 namespace {
 
-constexpr std::size_t rows_limit = 3'200'000;     // bytes of the table of cases
-constexpr std::size_t details_limit = 1'200'000;  // bytes of the lists of causes
-constexpr std::size_t evidence_shown = 6'000;     // bytes of one evidence text
+constexpr std::size_t markup_limit = 700'000;  // bytes of all causes
+constexpr std::size_t ids_shown = 3;           // of a cause; the script lists the others
+constexpr std::size_t wrong_shown = 3;
 
 struct SectionWords {
   Section section;
   std::string_view anchor, title, lead;
 };
-constexpr std::array<SectionWords, 7> section_words{{
-    {Section::failed, "failed", "Not as expected",
-     "Grouped by cause: same outcome, fault class, phase and message but for numbers."},
-    {Section::suite_error, "errors", "The suite's own errors", "These say nothing about the code under test."},
+// Not as expected: before everything else.
+constexpr std::array<SectionWords, 3> trouble{{
+    {Section::failed, "failed", "Not as expected", "Grouped by cause: same outcome, fault class, phase and message but for numbers."},
+    {Section::suite_error, "error", "The suite's own errors", "These say nothing about the code under test."},
     {Section::xpassed, "xpass", "Passed against a waiver (XPASS)", "The known defect did not show: the waiver can go."},
-    {Section::waived, "waived", "Waived (XFAIL)", "Known defects, each with a waiver that names reason, owner and expiry."},
+}};
+constexpr std::array<SectionWords, 4> rest{{
+    {Section::waived, "waived", "Waived (XFAIL)", "Known defects, each with a waiver that names reason, owner and last day."},
     {Section::skipped, "skipped", "Skipped", "This machine lacks what is named."},
     {Section::not_run, "notrun", "Not run", "Planned, but left out by budget, interruption or declaration."},
-    {Section::unsupported, "unsupported", "Unsupported", "Excluded by a constraint of the catalogue, as declared."},
+    {Section::unsupported, "unsupported", "Unsupported", "Excluded by a declared limit of a backend, a layout, an arch or an engine."},
 }};
 
+std::string_view anchor_of(Section section) {
+  for (const auto& words : trouble)
+    if (words.section == section) return words.anchor;
+  for (const auto& words : rest)
+    if (words.section == section) return words.anchor;
+  return "";
+}
+
 std::string code(std::string_view text) { return "<code>" + escaped(text) + "</code>"; }
+std::string pair(std::string_view key, const std::string& markup) { return fmt::format("<dt>{}</dt><dd>{}</dd>", key, markup); }
 
-// ---- machine facts -----------------------------------------------------------------------------------------------------
+// ---- machine -----------------------------------------------------------------------------------------------------------
 
-std::string facts(const nlohmann::json& value, int depth = 0) {
+bool is_scalar_list(const nlohmann::json& value) {
+  return value.is_array() && std::none_of(value.begin(), value.end(), [](const auto& item) { return item.is_structured(); });
+}
+
+std::string scalar(const nlohmann::json& value, const std::string& key) {
   if (value.is_string()) return escaped(value.get_ref<const std::string&>());
-  if (!value.is_structured() || depth > 8)
-    return escaped(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (value.is_null()) return "<span class=\"quiet\">none found</span>";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  static constexpr std::array<std::string_view, 3> sizes{"ram", "dev_shm", "locked_memory"};  // of kvcts doctor, in bytes
+  if (value.is_number_integer() && (key.ends_with("bytes") || std::find(sizes.begin(), sizes.end(), key) != sizes.end())) return bytes(value.get<std::int64_t>());
+  return escaped(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::string facts(const nlohmann::json& value, const std::string& key = "", int depth = 0) {
+  if (!value.is_structured() || depth > 8) return scalar(value, key);
   if (value.empty()) return "<span class=\"quiet\">none</span>";
+  if (is_scalar_list(value)) {
+    std::string line;
+    for (const auto& item : value) line += (line.empty() ? "" : " ") + scalar(item, key);
+    return line.size() < 400 ? line : fmt::format("<details><summary>{}</summary>{}</details>", plural(static_cast<std::int64_t>(value.size()), "entry"), line);
+  }
   std::string out = value.is_object() ? "<dl>" : "<ul>";
-  for (const auto& [key, item] : value.items()) {
-    if (value.is_object()) {
-      std::string label = key;
-      std::replace(label.begin(), label.end(), '_', ' ');
-      out += "<dt>" + escaped(label) + "</dt><dd>" + facts(item, depth + 1) + "</dd>";
-    } else {
-      out += "<li>" + facts(item, depth + 1) + "</li>";
-    }
+  for (const auto& [name, item] : value.items()) {
+    std::string label = name;
+    if (label.ends_with("_bytes") && item.is_number()) label.resize(label.size() - 6);
+    std::replace(label.begin(), label.end(), '_', ' ');
+    out += value.is_object() ? pair(escaped(label), facts(item, name, depth + 1)) : "<li>" + facts(item, key, depth + 1) + "</li>";
   }
   return out + (value.is_object() ? "</dl>" : "</ul>");
 }
 
-// ---- one case in full --------------------------------------------------------------------------------------------------
-
-std::string pair(std::string_view key, const std::string& markup) {
-  return fmt::format("<dt>{}</dt><dd>{}</dd>", key, markup);
-}
-
-std::string wrong_table(const std::vector<WrongByte>& wrong) {
-  std::string out =
-      "<table><caption>First wrong bytes</caption><thead><tr><th scope=\"col\">Where</th><th scope=\"col\">Region</th>"
-      "<th scope=\"col\" class=\"n\">Offset</th><th scope=\"col\">Expected</th><th "
-      "scope=\"col\">Found</th></tr></thead><tbody>";
-  for (std::size_t i = 0; i < wrong.size() && i < 8; ++i) {
-    const auto& w = wrong[i];
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>", escaped(w.where),
-                       code(w.region), thousands(w.offset), code(w.expected), code(w.observed));
+std::string command_line(const std::vector<std::string>& argv) {
+  std::string out;
+  for (const auto& arg : argv) {
+    const bool plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("-_./=:,+@%").find(c) != std::string_view::npos;
+    });
+    out += (out.empty() ? "" : " ") + (plain ? arg : shell_word(arg));
   }
-  return out + "</tbody></table>";
-}
-
-std::string phase_table(const std::vector<PhaseTime>& phases) {
-  std::string out = "<table><caption>Phases</caption><tbody>";
-  for (const auto& p : phases) {
-    out += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td></tr>", name(p.phase), duration(p.ns));
-  }
-  return out + "</tbody></table>";
-}
-
-std::string full_case(const store::Row& row) {
-  const auto& r = row.result;
-  std::string out = fmt::format("<details><summary class=\"id\">{}</summary><dl>", escaped(row.planned.id));
-  out += pair("Expected", escaped(expected_words(row.planned.expected)));
-  out += pair("Ended", escaped(row.decided ? ending_words(r) : "NOT_RUN"));
-  if (!r.message.empty()) out += pair("Message", escaped(r.message));
-  if (!r.diagnosis.text.empty()) {
-    out += pair(r.diagnosis.exact ? "Diagnosis" : "Diagnosis (a guess)", escaped(r.diagnosis.text));
-  }
-  for (const auto& other : r.diagnosis.others) out += pair("Or as well", escaped(other));
-  if (!r.diagnosis.what_to_do.empty()) out += pair("What to do", escaped(r.diagnosis.what_to_do));
-  if (r.checked_bytes > 0) {
-    out += pair("Bytes",
-                fmt::format("{} checked, {} wrong; {} planned, {} moved, {} expected in {}", thousands(r.checked_bytes),
-                            thousands(r.wrong_bytes), thousands(r.planned_bytes), thousands(r.moved_bytes),
-                            thousands(r.expected_bytes), r.copies == 1 ? "1 copy" : thousands(r.copies) + " copies"));
-  }
-  if (r.peak_bytes > 0) out += pair("Peak memory", bytes(r.peak_bytes));
-  if (row.decided) out += pair("Evidence", fmt::format("{}: {}", name(r.evidence), evidence_words(r.evidence)));
-  if (!row.shared_with.empty()) out += pair("Execution shared with", code(row.shared_with));
-  if (!r.worker.empty()) {
-    out += pair("Worker", escaped(fmt::format("{}, its case number {}", r.worker, r.worker_ordinal + 1)) +
-                              (r.ran_before.empty() ? "" : ", after " + code(r.ran_before)));
-  }
-  if (!r.facts.empty()) out += pair("Facts", facts(r.facts));
-  out += "</dl>";
-  if (!r.first_wrong.empty()) out += wrong_table(r.first_wrong);
-  if (!r.phases.empty()) out += phase_table(r.phases);
-  for (const auto& file : r.evidence_files) {
-    const std::string_view shown = std::string_view(file.text).substr(0, evidence_shown);
-    out += fmt::format("<details><summary>{} ({}{})</summary><pre>{}</pre></details>", escaped(file.kind),
-                       plural(static_cast<std::int64_t>(file.text.size()), "byte"),
-                       shown.size() < file.text.size() ? ", the beginning is shown" : "", escaped(shown, true));
-  }
-  return out + "</details>";
+  return out;
 }
 
 // ---- causes ------------------------------------------------------------------------------------------------------------
 
-// All ids of a cause, folded, as far as there is room.
-std::string id_list(const Cause& cause, std::size_t room) {
-  std::string list;
-  std::int64_t listed = 0;
-  for (const auto& id : cause.ids) {
-    if (list.size() + id.size() + 200 > room) break;
-    list += "<li>" + escaped(id) + "</li>";
-    ++listed;
+std::string wrong_table(const std::vector<WrongByte>& wrong) {
+  std::string out =
+      "<div class=\"wide\"><table><caption>First wrong bytes of the first case</caption><thead><tr><th scope=\"col\">Where</th>"
+      "<th scope=\"col\">Region</th><th scope=\"col\" class=\"n\">Offset</th><th scope=\"col\">Expected</th><th scope=\"col\">Found</th></tr></thead><tbody>";
+  for (std::size_t i = 0; i < std::min(wrong.size(), wrong_shown); ++i) {
+    const auto& w = wrong[i];
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>", escaped(w.where), code(w.region),
+                       thousands(w.offset), code(w.expected), code(w.observed));
   }
-  if (listed < cause.count) {
-    list += fmt::format("<li class=\"quiet\">{} more: filter the table below, or read results.json</li>",
-                        thousands(cause.count - listed));
-  }
-  return fmt::format("<details><summary>{}</summary><ul class=\"id\">{}</ul></details>",
-                     cause.count == 1 ? "which" : fmt::format("all {}", plural(cause.count, "case")), list);
+  return out + "</tbody></table></div>";
 }
 
-std::string cause_block(const Cause& cause, const SectionWords& words, std::size_t number, std::size_t& room) {
-  std::string out = fmt::format("<div class=\"cause\" id=\"{}-{}\"><h3>{}. {} <span class=\"quiet\">({})</span></h3>",
-                                words.anchor, number, number, escaped(cause.title), plural(cause.count, "case"));
-  if (!cause.message.empty()) out += fmt::format("<p>{}</p>", escaped(cut(cause.message, 1000)));
+// The first ids, so that the page says which also without scripts; the script puts a list of all in its place.
+std::string id_list(const Cause& cause, std::string_view key) {
+  std::string out = fmt::format("<ul class=\"ids\" data-cause=\"{}\">", key);
+  for (std::size_t i = 0; i < std::min(cause.ids.size(), ids_shown); ++i) out += "<li>" + code(cause.ids[i]) + "</li>";
+  if (cause.count > static_cast<std::int64_t>(ids_shown))
+    out += fmt::format("<li class=\"quiet\">and {} more, in results.json</li>", thousands(cause.count - static_cast<std::int64_t>(ids_shown)));
+  return out + "</ul>";
+}
+
+std::string cause_card(const Cause& cause, std::string_view key, std::size_t number) {
+  const CaseResult* first = cause.samples.empty() ? nullptr : &cause.samples.front().result;
+  std::string out = fmt::format("<article class=\"cause\" id=\"{0}\" aria-labelledby=\"{0}-h\"><h3 id=\"{0}-h\"><span class=\"number\">{1}.</span> {2} "
+                                "<span class=\"count\">{3}</span></h3>",
+                                key, number, escaped(cause.title), plural(cause.count, "case"));
+  const std::string& message = first ? first->message : cause.message;
+  if (!message.empty()) out += fmt::format("<p class=\"message\">{}</p>", escaped(cut(message, 1000)));
+  if (first && !first->diagnosis.text.empty() && message.find(first->diagnosis.text) == std::string::npos)
+    out += fmt::format("<p><strong>{}</strong> {}</p>", first->diagnosis.exact ? "Diagnosis" : "Diagnosis (a guess)", escaped(first->diagnosis.text));
+  if (cause.count > 1 && message != cause.message) out += "<p class=\"quiet\">That is the first case; the others differ in numbers.</p>";
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
-  if (!cause.check.empty()) out += fmt::format("<p><strong>Next:</strong> {}</p>", escaped(cause.check));
-  if (!cause.ids.empty()) out += fmt::format("<pre>{}</pre>", escaped(repro_line(cause.ids.front())));
-  for (const auto& sample : cause.samples) {
-    const std::string markup = full_case(sample);
-    if (out.size() + markup.size() > room) break;
-    out += markup;
-  }
-  if (cause.count > 1) out += id_list(cause, room > out.size() ? room - out.size() : 0);
-  out += "</div>\n";
-  room -= std::min(room, out.size());
-  return out;
+  if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
+  if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro_line(cause.ids.front())));
+  if (first && !first->first_wrong.empty()) out += "<div class=\"plain\">" + wrong_table(first->first_wrong) + "</div>";
+  return out + id_list(cause, key) + "</article>\n";
 }
 
 // Where nothing failed a line is enough: how many, why, which.
-std::string reason_line(const Cause& cause, const SectionWords& words, std::size_t number, std::size_t& room) {
+std::string reason_row(const Cause& cause, std::string_view key, std::size_t number) {
   std::string reason = escaped(cut(cause.message.empty() ? cause.title : cause.message, 400));
   if (!cause.note.empty()) reason += " <span class=\"quiet\">(" + escaped(cause.note) + ")</span>";
-  const std::string out = fmt::format("<li id=\"{}-{}\">{}: {}{}</li>\n", words.anchor, number, plural(cause.count, "case"),
-                                      reason, id_list(cause, room > 1000 ? room - 1000 : 0));
-  room -= std::min(room, out.size());
-  return out;
+  return fmt::format("<tr id=\"{}\"><td class=\"n\">{}</td><td><span class=\"number\">{}.</span> {}{}</td></tr>\n", key, thousands(cause.count), number, reason,
+                     id_list(cause, key));
 }
 
 // ---- counts ------------------------------------------------------------------------------------------------------------
 
-struct Line {
-  std::string label;
+/// What became of the cases, for the bar at the top: everything is in one of these.
+struct Share {
+  std::string_view key, label;
   std::int64_t n;
 };
-std::string figure_table(std::string_view caption, const std::vector<Line>& lines) {
-  std::string out = fmt::format("<table><caption>{}</caption><tbody>", caption);
-  for (const auto& line : lines) {
-    if (line.n != 0)
-      out +=
-          fmt::format("<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td></tr>", escaped(line.label), thousands(line.n));
-  }
-  return out + "</tbody></table>\n";
-}
 
-std::string counts_markup(const RunView& view) {
-  const auto& c = view.counts;
-  std::vector<Line> outcomes, verdicts;
-  for (int i = 0; i < outcome_count; ++i)
-    outcomes.push_back({std::string(name(static_cast<Outcome>(i))), c.outcome[static_cast<std::size_t>(i)]});
-  for (int i = 0; i < verdict_count; ++i) {
-    const auto verdict = static_cast<Verdict>(i);
-    if (verdict == Verdict::not_run) {
-      verdicts.push_back({"not run, as declared", c.of(verdict) - c.missing});
-      verdicts.push_back({"planned and absent (a failure)", c.missing});
-    } else {
-      verdicts.push_back({std::string(name(verdict)), c.of(verdict)});
-    }
+std::string bar(const std::vector<Share>& shares, std::int64_t all) {
+  if (all == 0) return "";
+  std::string segments, legend;
+  for (const auto& s : shares) {
+    if (s.n == 0) continue;
+    segments += fmt::format("<span class=\"{}\" style=\"flex:{} 0 3px\"></span>", s.key, s.n);
+    legend += fmt::format("<li class=\"{}\"><b>{}</b> {}</li>", s.key, thousands(s.n), s.label);
   }
-  std::string out = figure_table("Outcomes (cases)", outcomes) + figure_table("Verdicts (cases)", verdicts);
-  out +=
-      "<table><caption>Evidence</caption><thead><tr><th scope=\"col\">Kind</th><th scope=\"col\" class=\"n\">Cases</th>"
-      "<th scope=\"col\" class=\"n\">Unique executions</th><th scope=\"col\">Meaning</th></tr></thead><tbody>";
-  for (int i = evidence_count - 1; i >= 0; --i) {
-    const auto kind = static_cast<Evidence>(i);
-    const auto at = static_cast<std::size_t>(i);
-    out += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
-                       name(kind), thousands(c.ids[at]), thousands(c.executions[at]), evidence_words(kind));
-  }
-  out += "</tbody></table>\n";
-  if (!view.slowest.empty()) {
-    out += "<table><caption>Slowest executions</caption><tbody>";
-    for (const auto& s : view.slowest) {
-      out += fmt::format("<tr><th scope=\"row\" class=\"id\">{}</th><td class=\"n\">{}</td></tr>", escaped(s.id),
-                         duration(s.wall_ns));
-    }
-    out += "</tbody></table>\n";
-  }
-  return out;
+  return "<div class=\"bar\" aria-hidden=\"true\">" + segments + "</div><ul class=\"shares\">" + legend + "</ul>";
 }
-
-std::string run_markup(const RunView& view) {
-  std::string out = "<dl>";
-  out += pair("Selection", view.info.selection.empty() ? "everything in the suite" : code(view.info.selection));
-  for (const auto& s : view.sessions) {
-    std::string command;
-    for (const auto& arg : s.argv) {
-      const bool plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-               std::string_view("-_./=:,+@%").find(c) != std::string_view::npos;
-      });
-      command += (command.empty() ? "" : " ") + (plain ? arg : shell_word(arg));
-    }
-    std::string end = s.ending ? std::string(name(*s.ending)) : "killed, or still at work";
-    if (!s.reason.empty()) end += " (" + s.reason + ")";
-    out += pair("Sitting", fmt::format("{} to {}: {}; {}", store::utc(s.started_ms), store::utc(s.ended_ms), escaped(end),
-                                       code(command)));
-  }
-  out += pair("Time in cases", duration(view.counts.case_ns));
-  return out + pair("Machine", facts(view.info.machine)) + "</dl>";
-}
-
-// ---- the page ----------------------------------------------------------------------------------------------------------
 
 class HtmlReport : public Sink {
  public:
-  HtmlReport(std::ostream& out, const RunView& view) : out_(out), view_(view) {}
+  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space) : out_(out), view_(view), space_(space), data_(space) {}
 
   void row(const store::Row& row) override {
     const auto section = section_of(row);
-    auto& rows = section == Section::fine ? plain_ : notable_;
-    if (rows.bytes > rows_limit) {
-      ++rows.dropped;
-      return;
+    std::string cause;
+    if (const auto number = view_.cause_of(row); number > 0) cause = fmt::format("{}-{}", anchor_of(section), number);
+    ++sections_[static_cast<std::size_t>(section)];
+    ++cross_[static_cast<std::size_t>(row.result.outcome)][static_cast<std::size_t>(section)];
+    if (!row.result.facts.is_null()) {
+      const auto engine = row.result.facts.find("engine"), version = row.result.facts.find("engine_version");
+      if (engine != row.result.facts.end() && engine->is_string() && version != row.result.facts.end()) {
+        auto& words = engines_[engine->get<std::string>()];
+        words = version->is_string() ? version->get<std::string>() : version->dump();
+        if (const auto path = row.result.facts.find("engine_path"); path != row.result.facts.end() && path->is_string()) words += ", path " + path->get<std::string>();
+      }
     }
-    const auto& r = row.result;
-    std::string remark;
-    if (const auto number = view_.cause_of(row); number > 0) {
-      const auto& words =
-          *std::find_if(section_words.begin(), section_words.end(), [&](const auto& w) { return w.section == section; });
-      remark = fmt::format("<a href=#{0}-{1}>{2} {1}</a> {3}", words.anchor, number,
-                           section == Section::failed ? "cause" : "see", escaped(cut(r.message, 100)));
-    } else if (r.outcome != Outcome::pass) {
-      remark = escaped(cut(ending_words(r) + ", as expected", 120));
-    }
-    const char* tone = section == Section::failed || section == Section::suite_error ? " class=b"
-                       : section == Section::fine                                    ? ""
-                                                                                     : " class=w";
-    // End tags of cells and rows are optional in HTML; ten thousand rows without them are a megabyte less.
-    std::string markup = fmt::format("<tr{}><th scope=row>{}<td>{}<td>{}<td>{}<td class=n>{}<td>{}\n", tone,
-                                     escaped(row.planned.id), name(r.outcome),
-                                     row.decided            ? name(r.verdict)
-                                     : row.declared_not_run ? "not run"
-                                                            : "absent",
-                                     row.decided && !r.phases.empty() ? name(r.evidence) : "",
-                                     row.decided && r.wall_ns > 0 ? duration(r.wall_ns) : "", remark);
-    rows.bytes += markup.size();
-    rows.list.emplace_back(row.ordinal, std::move(markup));
+    data_.add(row, section, cause);
   }
 
   void end() override {
-    std::size_t room = details_limit;
-    std::string sections, contents;
-    for (const auto& words : section_words) {
+    std::string failures, others, contents;
+    const auto part = [&](const SectionWords& words, bool cards) {
       const auto& causes = view_.of(words.section);
-      if (causes.empty()) continue;
-      std::int64_t cases = 0;
-      for (const auto& cause : causes) cases += cause.count;
-      contents += fmt::format("<li><a href=\"#{}\">{} ({})</a></li>", words.anchor, words.title, thousands(cases));
-      sections += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1}: {2}</h2>\n<p class=\"quiet\">{3}</p>\n",
-                              words.anchor, words.title, plural(cases, "case"), words.lead);
-      std::size_t number = 0;
-      // Whole cases only where somebody will look into them.
-      const bool in_full = words.section <= Section::waived;
-      if (!in_full) sections += "<ul>\n";
-      for (const auto& cause : causes) {
-        if (room < 2000) {
-          const std::string more = fmt::format("And {} more, in results.json.",
-                                               plural(static_cast<std::int64_t>(causes.size() - number), "group"));
-          sections += in_full ? "<p>" + more + "</p>" : "<li>" + more + "</li>";
-          break;
-        }
-        ++number;
-        sections += in_full ? cause_block(cause, words, number, room) : reason_line(cause, words, number, room);
-      }
-      if (!in_full) sections += "</ul>\n";
-      sections += "</section>\n";
+      if (causes.empty()) return;
+      contents += fmt::format("<li><a href=\"#{}\">{} <span class=\"count\">{}</span></a></li>", words.anchor, words.title, thousands(sections_[static_cast<std::size_t>(words.section)]));
+      (cards ? failures : others) += section_markup(words, causes, cards);
+    };
+    for (const auto& words : trouble) part(words, true);
+    contents += "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
+    for (const auto& words : rest) part(words, words.section == Section::waived);
+    contents += "<li class=\"scripted\"><a href=\"#coverage\">Coverage</a></li><li><a href=\"#machine\">Run and machine</a></li>";
+    // The waived are cards too, but belong behind the matrix.
+    std::string waived;
+    if (const auto& causes = view_.of(Section::waived); !causes.empty()) {
+      const auto at = failures.find("<section aria-labelledby=\"waived\"");
+      waived = failures.substr(at);
+      failures.resize(at);
     }
-    contents +=
-        "<li><a href=\"#counts\">Counts</a></li><li><a href=\"#cases\">All cases</a></li><li><a href=\"#machine\">Run and "
-        "machine</a></li>";
 
-    std::int64_t left_out = 0;
-    const std::string rows = table_rows(left_out);
-    const bool good = view_.exit_status == 0;
-    out_ << fill(
-        page_template(),
-        {{"headline", view_.headline},
-         {"suite", view_.info.suite},
-         {"style", std::string(page_style())},
-         {"script", std::string(page_script())},
-         {"tone", good                                               ? "good"
-                  : view_.exit_status == 1 || view_.exit_status == 3 ? "bad"
-                                                                     : "open"},
-         {"exit_status", fmt::to_string(view_.exit_status)},
-         {"started", store::utc(view_.info.started_ms)},
-         {"busy", duration(view_.busy_ms * 1'000'000)},
-         {"sittings", view_.sessions.size() > 1 ? fmt::format(" in {} sittings", view_.sessions.size()) : ""},
-         {"version", view_.info.version},
-         {"seed", fmt::to_string(view_.info.seed)},
-         {"contents", contents},
-         {"sections", sections},
-         {"counts", counts_markup(view_)},
-         {"table_note", left_out == 0 ? plural(view_.counts.planned, "case") + ", in the order of the plan."
-                                      : fmt::format("{}; {} that ended as others do are left out of this page to keep it "
-                                                    "small. All are in results.json.",
-                                                    plural(view_.counts.planned, "case"), thousands(left_out))},
-         {"rows", rows},
-         {"run", run_markup(view_)}});
+    nlohmann::json page = data_.json();
+    page["run"] = {{"suite", view_.info.suite}, {"planned", view_.counts.planned}};
+    if (space_) page["vocabulary"] = vocabulary(*space_);
+    const auto left_out = data_.left_out();
+    const bool good = view_.exit_status == 0, bad = view_.exit_status == 1 || view_.exit_status == 3;
+    out_ << fill(page_template(),
+                 {{"headline", view_.headline},
+                  {"verdict", view_.headline.substr(0, view_.headline.find("; "))},
+                  {"remarks", view_.headline.substr(std::min(view_.headline.find("; "), view_.headline.size()))},
+                  {"suite", view_.info.suite},
+                  {"style", std::string(page_style())},
+                  {"script", std::string(page_script())},
+                  {"data", script_safe(page)},
+                  {"tone", good ? "good" : bad ? "bad" : "open"},
+                  {"mark", good ? "✓" : bad ? "✗" : "–"},
+                  {"exit_status", fmt::to_string(view_.exit_status)},
+                  {"started", store::utc(view_.info.started_ms)},
+                  {"busy", duration(view_.busy_ms * 1'000'000)},
+                  {"sittings", view_.sessions.size() > 1 ? fmt::format(" in {} sittings", view_.sessions.size()) : ""},
+                  {"version", view_.info.version},
+                  {"seed", fmt::to_string(view_.info.seed)},
+                  {"contents", contents},
+                  {"failures", failures},
+                  {"others", waived + others},
+                  {"counts", counts_markup()},
+                  {"table_note", left_out == 0 ? plural(view_.counts.planned, "case") + ", in the order of the plan."
+                                               : fmt::format("{}; {} that ended as others do are left out of this page to keep it small. All are in results.json.",
+                                                             plural(view_.counts.planned, "case"), thousands(left_out))},
+                  {"run", run_markup()}});
   }
 
  private:
-  struct Rows {
-    std::vector<std::pair<std::int64_t, std::string>> list;
-    std::size_t bytes{0};
-    std::int64_t dropped{0};
-  };
-
-  // In plan order; where not all have room, passing rows go first.
-  std::string table_rows(std::int64_t& left_out) {
-    std::size_t used = 0;
-    std::vector<const std::pair<std::int64_t, std::string>*> kept;
-    for (const auto* rows : {&notable_, &plain_}) {
-      left_out += rows->dropped;
-      for (const auto& item : rows->list) {
-        if (used + item.second.size() > rows_limit) {
-          ++left_out;
-          continue;
-        }
-        used += item.second.size();
-        kept.push_back(&item);
+  std::string section_markup(const SectionWords& words, const std::vector<Cause>& causes, bool cards) {
+    std::int64_t cases = 0;
+    for (const auto& cause : causes) cases += cause.count;
+    std::string out = fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1} <span class=\"count\">{2}</span></h2>\n<p class=\"lead\">{3}</p>\n", words.anchor,
+                                  words.title, plural(cases, "case"), words.lead);
+    if (!cards) out += fmt::format("<table class=\"reasons\"><caption>{} by reason</caption><thead><tr><th scope=\"col\" class=\"n\">Cases</th><th scope=\"col\">Reason</th></tr></thead><tbody>\n", words.title);
+    std::string more;
+    for (std::size_t i = 0; i < causes.size(); ++i) {
+      const std::string key = fmt::format("{}-{}", words.anchor, i + 1);
+      const std::string markup = cards ? cause_card(causes[i], key, i + 1) : reason_row(causes[i], key, i + 1);
+      if (markup.size() > room_) {
+        more = fmt::format("<p>And {}, in results.json.</p>", plural(static_cast<std::int64_t>(causes.size() - i), "more group"));
+        break;
       }
+      room_ -= markup.size();
+      out += markup;
     }
-    std::sort(kept.begin(), kept.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
-    std::string out;
-    out.reserve(used);
-    for (const auto* item : kept) out += item->second;
-    return out;
+    return out + (cards ? "" : "</tbody></table>\n") + more + "</section>\n";
+  }
+
+  std::string counts_markup() const {
+    const auto of = [&](Section s) { return sections_[static_cast<std::size_t>(s)]; };
+    const auto& c = view_.counts;
+    const std::vector<Share> shares{{"s-fine", "as expected", of(Section::fine)},       {"s-bad", "not as expected", of(Section::failed)},
+                                    {"s-error", "errors of the suite", of(Section::suite_error)}, {"s-xpass", "passed against a waiver", of(Section::xpassed)},
+                                    {"s-waived", "waived", of(Section::waived)},        {"s-skip", "skipped", of(Section::skipped)},
+                                    {"s-notrun", "not run", of(Section::not_run)},      {"s-unsup", "unsupported, as declared", of(Section::unsupported)}};
+    std::string out = bar(shares, c.planned) + "<div class=\"figures\">";
+    // Outcomes against what was made of them.
+    out += "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Cases by outcome and verdict\"><table><caption>Cases by outcome and verdict</caption><thead><tr><th scope=\"col\">Outcome</th>";
+    for (const auto& s : shares)
+      if (s.n > 0) out += fmt::format("<th scope=\"col\" class=\"n\">{}</th>", s.label);
+    out += "<th scope=\"col\" class=\"n\">all</th></tr></thead><tbody>";
+    static constexpr std::array order{Section::fine, Section::failed, Section::suite_error, Section::xpassed, Section::waived, Section::skipped, Section::not_run, Section::unsupported};
+    for (int o = 0; o < outcome_count; ++o) {
+      const auto outcome = static_cast<Outcome>(o);
+      if (c.of(outcome) == 0) continue;
+      out += fmt::format("<tr><th scope=\"row\">{}</th>", name(outcome));
+      for (std::size_t s = 0; s < shares.size(); ++s) {
+        if (shares[s].n == 0) continue;
+        const auto n = cross_[static_cast<std::size_t>(o)][static_cast<std::size_t>(order[s])];
+        out += fmt::format("<td class=\"n{}\">{}</td>", n == 0 ? " zero" : s == 1 || s == 2 ? " hot" : "", n == 0 ? "0" : thousands(n));
+      }
+      out += fmt::format("<td class=\"n\">{}</td></tr>", thousands(c.of(outcome)));
+    }
+    out += "</tbody></table></div>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Evidence\"><table><caption>Evidence</caption><thead><tr><th scope=\"col\">Kind</th><th scope=\"col\" class=\"n\">Cases</th>"
+           "<th scope=\"col\" class=\"n\">Unique executions</th><th scope=\"col\">What it shows</th></tr></thead><tbody>";
+    for (int i = evidence_count - 1; i >= 0; --i) {
+      const auto kind = static_cast<Evidence>(i);
+      const auto at = static_cast<std::size_t>(i);
+      out += fmt::format("<tr><th scope=\"row\">{0}</th><td class=\"n{4}\">{1}</td><td class=\"n{4}\">{2}</td><td class=\"quiet\">{3}</td></tr>", name(kind), thousands(c.ids[at]),
+                         thousands(c.executions[at]), evidence_words(kind), c.ids[at] == 0 ? " zero" : "");
+    }
+    return out + "</tbody></table></div></div>\n";
+  }
+
+  std::string run_markup() const {
+    std::string out = "<div class=\"columns\"><div><h3>Run</h3><dl>";
+    out += pair("Selection", view_.info.selection.empty() ? "everything in the suite" : code(view_.info.selection));
+    for (const auto& s : view_.sessions) {
+      std::string end = s.ending ? std::string(name(*s.ending)) : "killed, or still at work";
+      if (!s.reason.empty()) end += " (" + s.reason + ")";
+      out += pair("Sitting", fmt::format("{} to {}: {}<br>{}", store::utc(s.started_ms), store::utc(s.ended_ms), escaped(end), code(command_line(s.argv))));
+    }
+    out += pair("Time in cases", duration(view_.counts.case_ns));
+    out += pair("kvcts", escaped(view_.info.version)) + "</dl>";
+    if (!view_.slowest.empty()) {
+      out += "<div class=\"wide\"><table><caption>Slowest executions</caption><tbody>";
+      for (const auto& s : view_.slowest)
+        out += fmt::format("<tr><td class=\"n\">{}</td><th scope=\"row\"><code>{}</code></th></tr>", duration(s.wall_ns), escaped(s.id));
+      out += "</tbody></table></div>";
+    }
+    out += "</div><div><h3>Machine</h3>" + facts(view_.info.machine);
+    if (!engines_.empty()) {
+      out += "<h3>Engines that ran</h3><dl>";
+      for (const auto& [engine, version] : engines_) out += pair(escaped(engine), escaped(version));
+      out += "</dl>";
+    }
+    return out + "</div></div>";
   }
 
   std::ostream& out_;
   const RunView& view_;
-  Rows notable_, plain_;
+  matrix::Space* space_;
+  CaseData data_;
+  std::array<std::int64_t, section_count> sections_{};
+  std::array<std::array<std::int64_t, section_count>, outcome_count> cross_{};
+  std::map<std::string, std::string> engines_;
+  std::size_t room_{markup_limit};
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view) { return std::make_unique<HtmlReport>(out, view); }
+std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space) {
+  return std::make_unique<HtmlReport>(out, view, space);
+}
 
 }  // namespace kvcts::report

@@ -68,7 +68,7 @@ json causes_json(const RunView& view) {
 class JsonReport : public Sink {
  public:
   JsonReport(std::ostream& out, const RunView& view) : out_(out) {
-    out_ << "{\n\"format\": \"kvcts-results\",\n\"version\": 1,\n\"headline\": " << dump(view.headline)
+    out_ << "{\n\"format\": \"kvcts-results\",\n\"version\": 2,\n\"headline\": " << dump(view.headline)
          << ",\n\"exit_status\": " << view.exit_status << ",\n\"run\": " << dump(run_json(view))
          << ",\n\"counts\": " << dump(counts_json(view.counts)) << ",\n\"causes\": " << dump(causes_json(view))
          << ",\n\"results\": [";

@@ -129,7 +129,7 @@ TEST_F(EveryKind, ControlCharactersAreShownNotSent) {
 TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
   std::vector<std::string> ids;
   for (const auto& row : checked_["html"]["rows"]) {
-    ASSERT_EQ(row.size(), 6u) << row.dump();
+    ASSERT_EQ(row.size(), 5u) << row.dump();
     ids.push_back(row[0]);
   }
   std::vector<std::string> planned;
@@ -140,7 +140,7 @@ TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
   const std::string page = contents(files_.html);
   EXPECT_FALSE(has(page, "http:"));
   EXPECT_FALSE(has(page, "https:"));
-  EXPECT_TRUE(has(page, "<h1>The suite itself failed in 1 of"));
+  EXPECT_TRUE(has(page, "</span> The suite itself failed in 1 of"));
   EXPECT_TRUE(has(page, escaped(repro_line("every/fail <&>'\"`$"))));
   EXPECT_TRUE(has(page, "ran on the CPU in place of that architecture"));
   EXPECT_TRUE(has(page, "guard below"));
@@ -298,7 +298,8 @@ TEST(Report, AHugeRunKeepsItsFailuresAndSaysWhatIsLeftOut) {
   sample::TemporaryDirectory dir;
   auto store = RunStore::create(dir.path(), sample::info(), {});
   auto plan = sample::plan(9000);
-  for (auto& c : plan) c.id = std::string(900, 'i') + c.id;
+  // No two begin alike, so that nothing is saved by leaving out what an id shares with the one before.
+  for (std::size_t n = 0; n < plan.size(); ++n) plan[n].id = std::to_string(n * 7919 % 9000) + std::string(900, 'i') + plan[n].id;
   store.plan(plan);
   for (std::size_t n = 0; n < plan.size(); ++n) {
     auto r = sample::passed(plan[n]);

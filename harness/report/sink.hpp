@@ -5,6 +5,7 @@
 #include <memory>
 #include <ostream>
 
+#include "matrix/space.hpp"
 #include "report/view.hpp"
 
 namespace kvcts::report {
@@ -20,7 +21,8 @@ class Sink {
 std::unique_ptr<Sink> json_report(std::ostream& out, const RunView& view);
 /// junit.xml for CI systems: failures, errors and skips (with reasons) as JUnit knows them.
 std::unique_ptr<Sink> junit_report(std::ostream& out, const RunView& view);
-/// index.html: one self-contained page for people.
-std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view);
+/// index.html: one self-contained page for people. With the catalogue's values its filter knows the facts behind them (dtype.family);
+/// without (null) only the axes.
+std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space);
 
 }  // namespace kvcts::report

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "report/compatibility.hpp"
 #include "report/sink.hpp"
 
 namespace kvcts::report {
@@ -50,23 +51,35 @@ class WholeFile {
   bool done_{false};
 };
 
-}  // namespace
-
-Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory) {
+void make_directory(const fs::path& directory) {
   std::error_code ec;
   fs::create_directories(directory, ec);
-  if (ec)
-    throw std::runtime_error(fmt::format("report directory {}: cannot be made ({})", directory.string(), ec.message()));
+  if (ec) throw std::runtime_error(fmt::format("report directory {}: cannot be made ({})", directory.string(), ec.message()));
+}
+
+}  // namespace
+
+Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space) {
+  make_directory(directory);
   WholeFile json(directory / "results.json"), junit(directory / "junit.xml"), html(directory / "index.html");
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(json_report(json.out(), view));
   sinks.push_back(junit_report(junit.out(), view));
-  sinks.push_back(html_report(html.out(), view));
+  sinks.push_back(html_report(html.out(), view, space));
   reader.for_each([&](const store::Row& row) {
     for (const auto& sink : sinks) sink->row(row);
   });
   for (const auto& sink : sinks) sink->end();
   return {json.keep(), junit.keep(), html.keep()};
+}
+
+CompatibilityFiles write_compatibility(const store::RunReader& reader, const fs::path& directory) {
+  make_directory(directory);
+  const Compatibility table = compatibility(reader);
+  WholeFile markdown(directory / "compatibility.md"), html(directory / "compatibility.html");
+  write_markdown(table, markdown.out());
+  write_html(table, html.out());
+  return {markdown.keep(), html.keep()};
 }
 
 void write_json(const store::RunReader& reader, const RunView& view, std::ostream& out) {

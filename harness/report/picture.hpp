@@ -1,0 +1,24 @@
+// What a drawing of a failure needs, as data: how both sides are laid out, which blocks were to go where, and, where the plan tells it,
+// which bytes each run of the destination was copied from. The page draws it; the format is `$defs/picture` of
+// reports/schema/results.schema.json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "case/case.hpp"
+#include "case/result.hpp"
+
+namespace kvcts::report {
+
+/// The picture of a case. `plan` is the workers' reply to "plan" (null: not known): its sample of copies gives `moves`, unless the
+/// engine re-laid the bytes on the way. Lists are cut to what can be seen (limits in picture.cpp); what is cut is counted.
+nlohmann::json picture(const ResolvedCase& resolved, const nlohmann::json& plan);
+
+/// FAIL, REFUSED, HANG and CRASH have one.
+bool has_picture(Outcome outcome);
+
+/// Puts the picture into a result that has one. Its plan comes from the evidence of kind "plan", which is taken out: the picture
+/// says the same. A picture that is there stays (a diagnosis knows more than a plan); moves that it lacks are added.
+void add_picture(const ResolvedCase& resolved, CaseResult& result);
+
+}  // namespace kvcts::report
