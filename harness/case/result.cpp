@@ -168,6 +168,7 @@ struct Fields<CaseResult> {
       Field{"ran_before", &CaseResult::ran_before, When::if_set},
       Field{"evidence_files", &CaseResult::evidence_files, When::if_set},
       Field{"facts", &CaseResult::facts, When::always},
+      Field{"picture", &CaseResult::picture, When::if_set},
   };
 };
 

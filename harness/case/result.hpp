@@ -64,6 +64,7 @@ struct CaseResult {
   std::string ran_before;       ///< id of the case that worker ran just before
   std::vector<EvidenceFile> evidence_files;
   nlohmann::json facts = nlohmann::json::object();  ///< axis values; engine version; transport selected
+  nlohmann::json picture;       ///< what a drawing of a failure needs (report/picture.hpp); null = none
 };
 
 nlohmann::json to_json(const CaseResult& result);

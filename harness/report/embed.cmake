@@ -1,9 +1,14 @@
-# Turns the page's files into one C++ source.
+# Turns the page's files into one C++ source. SCRIPTS: names of the scripts, in the order in which they stand on the page.
 file(READ ${FOLDER}/index.html page)
+file(READ ${FOLDER}/compatibility.html compatibility)
 file(READ ${FOLDER}/report.css style)
-file(READ ${FOLDER}/report.js script)
+set(script "")
+foreach(name IN LISTS SCRIPTS)
+  file(READ ${FOLDER}/${name} one)
+  string(APPEND script "${one}")
+endforeach()
 set(text "// Generated from reports/templates; change those files.\n#include \"report/template.hpp\"\n\nnamespace kvcts::report {\n")
-foreach(part IN ITEMS page:page_template style:page_style script:page_script)
+foreach(part IN ITEMS page:page_template compatibility:compatibility_template style:page_style script:page_script)
   string(REPLACE ":" ";" part ${part})
   list(GET part 0 variable)
   list(GET part 1 function)

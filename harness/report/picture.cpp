@@ -208,9 +208,13 @@ bool has_picture(Outcome outcome) {
 void add_picture(const ResolvedCase& resolved, CaseResult& result) {
   const json plan = evidence_plan(result);
   if (!has_picture(result.outcome)) return;
-  json drawn = picture(resolved, plan);
-  if (result.picture.is_object()) drawn.update(result.picture);
-  result.picture = std::move(drawn);
+  try {
+    json drawn = picture(resolved, plan);
+    if (result.picture.is_object()) drawn.update(result.picture);
+    result.picture = std::move(drawn);
+  } catch (const layout::Error&) {
+    // A map that overlaps itself, as a case may declare: the result stands without a drawing.
+  }
 }
 
 }  // namespace kvcts::report

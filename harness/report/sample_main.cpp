@@ -23,16 +23,29 @@ using nlohmann::json;
 
 const std::string cases_folder = KVCTS_SOURCE_DIR "/cases";
 
-/// Copies of whole blocks as they lie, whatever the layouts say: the commonest fault there is.
+/// Copies of the K and the V of each block as they lie, whatever the layouts say: the commonest fault there is.
 json raw_block_plan(const ResolvedCase& c) {
   const auto &producer = c.groups.at(0).producer.ranks.at(0), &consumer = c.groups.at(0).consumer.ranks.at(0);
   const auto& request = c.groups.at(0).requests.at(0);
-  const auto from_block = producer.truth.allocations[0].bytes / producer.geometry.blocks, to_block = consumer.truth.allocations[0].bytes / consumer.geometry.blocks;
-  const auto block = std::min(from_block, to_block);
+  // Bytes of K (or V) of one block of one layer.
+  const auto half = [&](const RankCache& rank) {
+    const auto& g = rank.geometry;
+    return g.block_size * g.heads * g.head_dim * layout::bits(rank.truth.planes[0].dtype) / 8;
+  };
+  const auto begin = [](const RankCache& rank, std::int64_t kv, std::int64_t block) {
+    layout::Coord at = rank.truth.planes[0].origin;
+    at[layout::Axis::kv] = kv, at[layout::Axis::block] = block;
+    return layout::locate(rank.truth, layout::Component::data, at);
+  };
+  const auto bytes = std::min(half(producer), half(consumer));
   json sample = json::array();
-  for (std::size_t i = 0; i < std::min(request.producer_blocks.size(), request.consumer_blocks.size()); ++i)
-    sample.push_back({0, request.producer_blocks[i] * from_block, 0, request.consumer_blocks[i] * to_block, block});
-  return {{"sample", sample}, {"copies", sample.size()}, {"bytes", block * static_cast<std::int64_t>(sample.size())}, {"relayout", false}};
+  for (std::size_t i = 0; i < std::min(request.producer_blocks.size(), request.consumer_blocks.size()); ++i) {
+    for (std::int64_t kv = 0; kv < 2; ++kv) {
+      const auto from = begin(producer, kv, request.producer_blocks[i]), to = begin(consumer, kv, request.consumer_blocks[i]);
+      if (from && to) sample.push_back({from->allocation, from->bit / 8, to->allocation, to->bit / 8, bytes});
+    }
+  }
+  return {{"sample", sample}, {"copies", sample.size()}, {"bytes", bytes * static_cast<std::int64_t>(sample.size())}, {"relayout", false}};
 }
 
 /// Results of one case after the other. Which ends how depends on its axis values, as real faults do.

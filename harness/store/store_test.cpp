@@ -221,10 +221,10 @@ TEST(Store, RefusesWhatIsNotARun) {
 TEST(Store, RefusesANewerVersion) {
   TemporaryDirectory dir;
   RunStore::create(dir.path(), sample::info(), {}).finish(Ending::complete);
-  { Db(dir.path() / "store.db", Mode::write).run("PRAGMA user_version=2"); }
+  { Db(dir.path() / "store.db", Mode::write).run("PRAGMA user_version=3"); }
   for (const auto& error :
        {error_of([&] { RunReader::open(dir.path()); }), error_of([&] { RunStore::open(dir.path(), {}); })}) {
-    EXPECT_TRUE(has(error, "newer KV-CTS (store version 2")) << error;
+    EXPECT_TRUE(has(error, "newer KV-CTS (store version 3")) << error;
   }
 }
 

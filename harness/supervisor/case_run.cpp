@@ -56,7 +56,7 @@ Task<Ended> Lane::execute(Attempt& a) {
   if (ended.kind != Kind::completed) co_return ended;
   a.planned = replies[0].value("bytes", std::int64_t{0});
   a.result.copies = replies[0].value("copies", std::int64_t{0});
-  if (run_.options.keep_plans) add_evidence(a.result, "plan", process::dump(replies[0]));
+  a.plan = std::move(replies[0]);
   spend(a, Phase::plan, now_ns() - a.since_ns);
 
   for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {

@@ -224,6 +224,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
     co_await compare(a, ended);
   }
   decide(ended, a.compared, result);
+  if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass)) add_evidence(result, "plan", process::dump(a.plan));
   if (!a.stray.empty()) {
     if (result.outcome == Outcome::pass) {
       result.outcome = Outcome::fail;

@@ -113,6 +113,7 @@ class Lane {
     nlohmann::json events = nlohmann::json::array();
     std::int64_t planned{-1}, moved{-1};
     int pass{0};
+    nlohmann::json plan;  ///< the reply to "plan"
     nlohmann::json compared;
     bool transferred{false};
     bool opened{false};

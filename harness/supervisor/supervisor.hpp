@@ -42,7 +42,7 @@ struct Options {
   std::int64_t watched_bytes{std::int64_t{256} << 20};
   bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};          ///< take stacks on a hang
-  bool keep_plans{false};     ///< keep each plan (first copies, digest) as evidence "plan"
+  bool keep_plans{false};     ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass
   bool handle_signals{true};  ///< SIGINT and SIGTERM end the run; restored afterwards
   std::int64_t tick_ms{0};    ///< how often on_tick is called; 0 = never
 };

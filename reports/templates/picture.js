@@ -6,6 +6,7 @@
   const letters = Object.keys(axisWords);
   const short = {L: 'L', B: 'b', N: 's', H: 'h', C: 'c'};
   const tints = 8;  // classes t0 .. t7 of the style sheet
+  const perRow = () => window.innerWidth < 600 ? 8 : 16;  // cells that can be read side by side
   const digitText = (axis, value) => axis === 'K' ? (value === 0 ? 'K' : 'V') : short[axis] + value;
   const text = (x, y, content, attributes) => svg('text', {x, y, ...attributes}, content);
   const byteWords = bits => bits % 8 ? bits + ' bits' : thousands(bits / 8) + (bits === 8 ? ' byte' : ' bytes');
@@ -120,7 +121,7 @@
   const tint = (unit, axis) => !unit.coord ? 'pad' : unit.component !== 'data' ? 'scale' : 't' + unit.coord[axis] % tints;
 
   const byteMap = (region, start, axis, wrong) => {
-    const columns = 16, w = 25, h = 20, list = units(region, start, 128);
+    const columns = perRow(), w = 25, h = 20, list = units(region, start, 128);
     const rows = Math.ceil(list.length / columns);
     const parts = list.map((unit, i) => {
       const x = i % columns * w, y = Math.floor(i / columns) * h;
@@ -204,7 +205,7 @@
 
   /** Pairs of cells in the order of the destination: what should have come there, and what did. */
   const moveMap = (moves, axis) => {
-    const at = moveAxes.indexOf(axis), columns = 16, w = 25, h = 18, gap = 14, high = 2 * h + gap;
+    const at = moveAxes.indexOf(axis), columns = perRow(), w = 25, h = 18, gap = 14, high = 2 * h + gap;
     const cellText = place => !isPlace(place) ? '–' : axis === 'kv' ? digitText('K', place[at]) : String(place[at]);
     const cellClass = place => isPlace(place) ? 't' + place[at] % tints : 'pad';
     const parts = moves.map((move, i) => {

@@ -13,6 +13,7 @@
 #include "cli/exit.hpp"
 #include "cli/run/plan.hpp"
 #include "report/console.hpp"
+#include "report/picture.hpp"
 #include "report/summary.hpp"
 #include "report/write.hpp"
 #include "store/store.hpp"
@@ -128,7 +129,7 @@ class Run {
       by_id[planned.id] = &queue.members.at(planned.execution);
     }
     supervisor::Handlers handlers;
-    handlers.on_result = [&](CaseResult&& result) { take(result, *by_id.at(result.id)); };
+    handlers.on_result = [&](CaseResult&& result) { const auto& members = *by_id.at(result.id); take(std::move(result), members); };
     handlers.on_tick = [&](const std::vector<supervisor::Running>& running) {
       for (const auto& r : running) {
         if (started_.insert(r.id).second) console_.started(r.id);
@@ -145,9 +146,10 @@ class Run {
     return supervisor::run_cases(jobs, options, handlers);
   }
 
-  void take(const CaseResult& result, const std::vector<std::size_t>& members) {
+  void take(CaseResult result, const std::vector<std::size_t>& members) {
     // Not begun: the store has no result of it, so that --resume goes on with it.
     if (result.outcome == Outcome::not_run) return;
+    if (report::has_picture(result.outcome)) guarded([&] { report::add_picture(plan_.resolve(members.front()), result); });
     for (const std::size_t member : members) {
       const Item& item = plan_.items()[member];
       CaseResult own = as_member(result, item, plan_);
@@ -202,9 +204,12 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   return store;
 }
 
-int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out, const report::Terminal& terminal, bool json) {
+int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out, const report::Terminal& terminal, bool json,
+                  const catalogue::Catalogue* catalogue) {
   const report::RunView view = report::load(reader);
-  const report::Files files = report::write_reports(reader, view, directory);
+  std::optional<matrix::Space> space;
+  if (catalogue) space.emplace(*catalogue);
+  const report::Files files = report::write_reports(reader, view, directory, space ? &*space : nullptr);
   if (json) {
     report::write_json(reader, view, std::cout);
   } else {
@@ -239,12 +244,17 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
   }
   Run run(catalogue, options, plan, store);
   run.sit();
-  return print_reports(store.reader(), store.directory(), run.out(), run.terminal(), options.json);
+  return print_reports(store.reader(), store.directory(), run.out(), run.terminal(), options.json, &catalogue);
 }
 
-int print_run(const std::filesystem::path& directory, const std::string& out, bool json) {
+int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out, bool compatibility, bool json) {
   return opening([&] {
     const auto reader = store::RunReader::open(directory);
+    if (compatibility) {
+      const auto files = report::write_compatibility(reader, out.empty() ? directory : fs::path(out));
+      std::cout << fmt::format("{}\n{}\n", files.markdown.string(), files.html.string());
+      return int{exit_as_expected};
+    }
     if (out.empty()) {
       const report::RunView view = report::load(reader);
       if (json) {
@@ -255,7 +265,7 @@ int print_run(const std::filesystem::path& directory, const std::string& out, bo
       std::cout.flush();
       return view.exit_status;
     }
-    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json);
+    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue);
   });
 }
 

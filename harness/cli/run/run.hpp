@@ -24,7 +24,9 @@ struct RunOptions {
 /// Runs and reports. Returns an Exit.
 int run_suite(const catalogue::Catalogue& catalogue, RunOptions options);
 
-/// Reports of a run directory to standard output: a summary, or results.json. Returns the run's Exit.
-int print_run(const std::filesystem::path& directory, const std::string& out, bool json);
+/// Reports of a run directory: to standard output a summary, or results.json; or into the folder `out` all files. Returns the run's
+/// Exit. `compatibility`: writes compatibility.md and .html instead (into `out`, else beside the run) and returns 0. `catalogue` may be
+/// null: then the page's filter knows axes but not the facts behind their values.
+int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out, bool compatibility, bool json);
 
 }  // namespace kvcts::cli

@@ -1,17 +1,38 @@
 // kvcts report: the reports of a run, from its store.
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "cli/run/run.hpp"
 #include "cli/verbs/verbs.hpp"
 
 namespace kvcts::cli {
+namespace {
+
+/// A report is also wanted on a machine without the case data; it says less then.
+std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals) {
+  try {
+    return std::make_unique<catalogue::Catalogue>(catalogue::find_cases(globals.cases));
+  } catch (const catalogue::Error& e) {
+    if (!globals.cases.empty()) throw;
+    fmt::print(stderr, "kvcts report: without the case data the page's filter knows axes, but no facts like dtype.family ({})\n", e.what());
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 Action declare_report(CLI::App& app, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
+  auto compatibility = std::make_shared<bool>(false);
   app.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)")->required();
   app.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder")->type_name("DIR");
-  return [=, &globals] { return print_run(*directory, *out, globals.json); };
+  app.add_flag("--compat", *compatibility, "Write compatibility.md and compatibility.html instead: which producer goes with which consumer");
+  return [=, &globals] {
+    const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals);
+    return print_run(cat.get(), *directory, *out, *compatibility, globals.json);
+  };
 }
 
 }  // namespace kvcts::cli
