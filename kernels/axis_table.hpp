@@ -49,9 +49,13 @@ class BlockPlaces {
       for (const AxisEntry& entry : table_->within(block, block + 1)) found(entry.bit);
       return;
     }
-    const std::int64_t from_first = block - first_;
-    if (from_first < 0 || from_first % mode_.step != 0 || from_first / mode_.step >= mode_.extent) return;
-    found(from_first / mode_.step * mode_.stride);
+    std::int64_t digit = block - first_;
+    if (digit < 0) return;
+    if (mode_.step != 1) {
+      if (digit % mode_.step != 0) return;
+      digit /= mode_.step;
+    }
+    if (digit < mode_.extent) found(digit * mode_.stride);
   }
   /// Smallest distance between neighbours; 0 for a single block.
   std::int64_t pitch() const;

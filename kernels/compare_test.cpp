@@ -155,6 +155,25 @@ TEST(Isa, AllAgree) {
       }
     }
   }
+  // Pieces in two loops, and each byte of them different once.
+  for (const std::size_t bytes : {1, 4, 7, 64, 100}) {
+    const Pieces pieces{0, bytes, 3, static_cast<std::int64_t>(bytes) + 5, 2, 3 * static_cast<std::int64_t>(bytes) + 20};
+    auto memory = noise(800);
+    std::vector<std::uint8_t> tile;
+    std::vector<std::size_t> places;
+    each_piece(pieces, [&](std::int64_t at) {
+      for (std::size_t b = 0; b < bytes; ++b) places.push_back(static_cast<std::size_t>(at) + b);
+    });
+    for (const std::size_t place : places) tile.push_back(memory[place]);
+    for (const Isa& isa : isas) ASSERT_TRUE(isa.equal(memory.data(), tile.data(), pieces)) << isa.name << " " << bytes;
+    for (const std::size_t place : places) {
+      memory[place] ^= 0x40;
+      for (const Isa& isa : isas) ASSERT_FALSE(isa.equal(memory.data(), tile.data(), pieces)) << isa.name << " " << bytes;
+      memory[place] ^= 0x40;
+    }
+    memory[places.back() + 1] ^= 1;  // beside the last piece
+    for (const Isa& isa : isas) ASSERT_TRUE(isa.equal(memory.data(), tile.data(), pieces)) << isa.name << " " << bytes;
+  }
   const auto all = noise(70000);
   auto inverted = all;
   for (auto& byte : inverted) byte ^= 0xff;

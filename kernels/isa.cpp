@@ -27,6 +27,9 @@ struct Baseline {
     loops::keys(states, n, low, high);
   }
   static std::size_t count(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) { return loops::count(a, b, n); }
+  static bool equal(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces) {
+    return loops::equal(seen, tile, pieces);
+  }
 #if defined(__x86_64__)
   static void stream(std::uint8_t* to, const std::uint8_t* from, std::size_t n) {
     std::size_t k = std::min(n, (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16);
@@ -60,6 +63,9 @@ struct Avx2 {
   [[gnu::target("avx2,bmi2")]] static std::size_t count(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
     return loops::count(a, b, n);
   }
+  [[gnu::target("avx2,bmi2")]] static bool equal(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces) {
+    return loops::equal(seen, tile, pieces);
+  }
   static void stream(std::uint8_t* to, const std::uint8_t* from, std::size_t n) { Baseline::stream(to, from, n); }
   static void drain() { Baseline::drain(); }
 };
@@ -74,6 +80,7 @@ constexpr Isa isa(std::string_view name) {
            &Set::template columns<LaneKind::digit16>, &Set::template columns<LaneKind::digit32>},
           &Set::keys,
           &Set::count,
+          &Set::equal,
           &Set::stream,
           &Set::drain};
 }

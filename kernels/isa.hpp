@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/pieces.hpp"
+
 namespace kvcts::kernels {
 
 /// Rows of channels, their keys in halves side by side. The OR mask carries a scale's digits, too.
@@ -58,6 +60,8 @@ struct Isa {
   void (*keys)(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high){};
   /// How many of n bytes differ.
   std::size_t (*count)(const std::uint8_t*, const std::uint8_t*, std::size_t n){};
+  /// Is a tile what lies at `seen` (where its first piece is)?
+  bool (*equal)(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces){};
   /// memcpy past the caches, for what nobody reads soon. Ordinary stores of other threads see it after drain().
   void (*stream)(std::uint8_t* to, const std::uint8_t* from, std::size_t n){};
   void (*drain)(){};

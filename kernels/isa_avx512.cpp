@@ -113,26 +113,25 @@ KVCTS_AVX512_INLINE void short_rows(const RowKeys& keys, const RowShape& shape, 
   }
 }
 
-using Bytes64 = std::array<std::uint8_t, 64>;
-
-/// Where byte c of all sixteen words goes: [4][16].
-constexpr Bytes64 bytes_apart = [] {
-  Bytes64 out{};
-  for (std::size_t c = 0; c < 4; ++c) {
-    for (std::size_t r = 0; r < lanes; ++r) out[c * lanes + r] = static_cast<std::uint8_t>(r * 4 + c);
-  }
-  return out;
-}();
-
 /// nibble_pairs() leaves channel c of a pair of rows in byte `place` of eight.
 constexpr std::size_t place(std::size_t c) { return c % 2 * 4 + c / 2; }
-constexpr Bytes64 nibbles_apart = [] {
-  Bytes64 out{};
-  for (std::size_t c = 0; c < 8; ++c) {
-    for (std::size_t p = 0; p < 8; ++p) out[c * 8 + p] = static_cast<std::uint8_t>(p * 8 + place(c));
+
+/// From sixteen words, of which lane k is word k / rows of row k % rows, to codes channel by channel: where each comes from, in
+/// units of 16 bits, of 8 bits, or of the bytes that nibble_pairs() makes.
+template <int width, std::size_t rows>
+struct Apart {
+  std::uint16_t halves[32]{};
+  std::uint8_t bytes[64]{};
+  constexpr Apart() {
+    constexpr std::size_t codes = 32 / width;
+    for (std::size_t k = 0; k < lanes * codes; ++k) {
+      const std::size_t channel = k / rows, row = k % rows, lane = channel / codes * rows + row;
+      if constexpr (width == 16) halves[k] = static_cast<std::uint16_t>(lane * 2 + channel % codes);
+      if constexpr (width == 8) bytes[k] = static_cast<std::uint8_t>(lane * 4 + channel % codes);
+      if constexpr (width == 4) bytes[k / 2] = static_cast<std::uint8_t>(lane / 2 * 8 + place(channel % codes));
+    }
   }
-  return out;
-}();
+};
 
 /// Eight channels of rows 2p and 2p + 1 (a 64-bit lane) become eight bytes, each both rows' nibbles of one channel.
 KVCTS_AVX512_INLINE __m512i nibble_pairs(__m512i x, bool high_first) {
@@ -145,23 +144,13 @@ KVCTS_AVX512_INLINE __m512i nibble_pairs(__m512i x, bool high_first) {
   return _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi64(odd, 32));
 }
 
-/// Where half c of all sixteen words goes: [2][16].
-constexpr std::array<std::uint16_t, 32> halves_apart = [] {
-  std::array<std::uint16_t, 32> out{};
-  for (std::size_t c = 0; c < 2; ++c) {
-    for (std::size_t r = 0; r < lanes; ++r) out[c * lanes + r] = static_cast<std::uint16_t>(r * 2 + c);
-  }
-  return out;
-}();
-
-/// The codes of sixteen rows (one word x of each), channel by channel of the word.
-template <int width>
+/// The codes of sixteen words (16 / rows words of each row, word by word), channel by channel.
+template <int width, std::size_t rows>
 KVCTS_AVX512_INLINE __m512i apart(__m512i x, bool high_first) {
-  if constexpr (width == 16) return _mm512_permutexvar_epi16(_mm512_loadu_si512(halves_apart.data()), x);
-  if constexpr (width == 8) return _mm512_permutexvar_epi8(_mm512_loadu_si512(bytes_apart.data()), x);
-  if constexpr (width == 4) {
-    return _mm512_permutexvar_epi8(_mm512_loadu_si512(nibbles_apart.data()), nibble_pairs(x, high_first));
-  }
+  static constexpr Apart<width, rows> from;
+  if constexpr (width == 16) return _mm512_permutexvar_epi16(_mm512_loadu_si512(from.halves), x);
+  if constexpr (width == 8) return _mm512_permutexvar_epi8(_mm512_loadu_si512(from.bytes), x);
+  if constexpr (width == 4) return _mm512_permutexvar_epi8(_mm512_loadu_si512(from.bytes), nibble_pairs(x, high_first));
   return x;
 }
 
@@ -192,28 +181,59 @@ KVCTS_AVX512_INLINE void store_apart(__m512i x, std::size_t n, std::uint8_t* out
   }
 }
 
+/// Any number of rows, sixteen at a time.
 template <LaneKind kind, int width>
-KVCTS_AVX512_INLINE void columns_of(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
+KVCTS_AVX512_INLINE void many_columns(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
   const std::size_t column = keys.rows * width / 8, a_word = 32 / width * column;
   const __m512i and_mask = set1(shape.and_mask), step = set1(counter_step), one = set1(1);
   for (std::size_t r = 0; r < keys.rows; r += lanes) {
     const std::size_t n = std::min(lanes, keys.rows - r);
     const auto there = static_cast<__mmask16>((1u << n) - 1);
-    const __m512i high = _mm512_maskz_loadu_epi32(there, keys.high + r), or_mask = _mm512_maskz_loadu_epi32(there, keys.or_mask + r);
+    const __m512i high = _mm512_maskz_loadu_epi32(there, keys.high + r);
+    const __m512i or_mask = _mm512_maskz_loadu_epi32(there, keys.or_mask + r);
     __m512i counter = _mm512_add_epi32(_mm512_maskz_loadu_epi32(there, keys.low + r), set1(shape.first_word * counter_step));
     __m512i i = set1(shape.first_word);
     std::uint8_t* to = out + r * width / 8;
     for (std::size_t w = 0; w < shape.words; ++w, to += a_word) {
-      const __m512i x = apart<width>(lane<kind>(counter, high, i, and_mask, or_mask), shape.high_nibble_first);
-      if (keys.rows == lanes) {
-        _mm512_storeu_si512(to, x);
-      } else {
-        store_apart<32 / width>(x, n * width / 8, to, column);
-      }
+      const __m512i x = apart<width, lanes>(lane<kind>(counter, high, i, and_mask, or_mask), shape.high_nibble_first);
+      store_apart<32 / width>(x, n * width / 8, to, column);
       counter = _mm512_add_epi32(counter, step);
       i = _mm512_add_epi32(i, one);
     }
   }
+}
+
+/// Exactly 16, 8 or 4 rows: whole vectors of 1, 2 or 4 words of each.
+template <LaneKind kind, int width, std::size_t rows>
+KVCTS_AVX512_INLINE void few_columns(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
+  constexpr std::size_t words = lanes / rows;
+  alignas(64) std::uint32_t row[lanes], word[lanes];
+  for (std::uint32_t k = 0; k < lanes; ++k) row[k] = k % rows, word[k] = k / rows;
+  const __m512i of_row = _mm512_load_si512(row), and_mask = set1(shape.and_mask);
+  const auto there = static_cast<__mmask16>((1u << rows) - 1);
+  const __m512i high = spread(keys.high, there, of_row), or_mask = spread(keys.or_mask, there, of_row);
+  __m512i i = _mm512_add_epi32(_mm512_load_si512(word), set1(shape.first_word));
+  __m512i counter = _mm512_add_epi32(spread(keys.low, there, of_row), _mm512_mullo_epi32(i, set1(counter_step)));
+  const __m512i step = set1(static_cast<std::uint32_t>(words) * counter_step), some = set1(words);
+  for (std::size_t w = 0; w < shape.words; w += words, out += 64) {
+    const __m512i x = apart<width, rows>(lane<kind>(counter, high, i, and_mask, or_mask), shape.high_nibble_first);
+    const std::size_t left = (shape.words - w) * rows;
+    if (left >= lanes) {
+      _mm512_storeu_si512(out, x);
+    } else {
+      _mm512_mask_storeu_epi32(out, static_cast<__mmask16>((1u << left) - 1), x);
+    }
+    counter = _mm512_add_epi32(counter, step);
+    i = _mm512_add_epi32(i, some);
+  }
+}
+
+template <LaneKind kind, int width>
+KVCTS_AVX512_INLINE void columns_of(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out) {
+  if (keys.rows == 16) return few_columns<kind, width, 16>(keys, shape, out);
+  if (keys.rows == 8) return few_columns<kind, width, 8>(keys, shape, out);
+  if (keys.rows == 4) return few_columns<kind, width, 4>(keys, shape, out);
+  many_columns<kind, width>(keys, shape, out);
 }
 
 }  // namespace
@@ -246,6 +266,26 @@ KVCTS_AVX512 void Avx512::keys(const std::uint64_t* states, std::size_t n, std::
 
 KVCTS_AVX512 std::size_t Avx512::count(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
   return loops::count(a, b, n);
+}
+
+KVCTS_AVX512 bool Avx512::equal(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces) {
+  const std::size_t whole = pieces.bytes / 64 * 64, rest = pieces.bytes % 64;
+  const __mmask64 tail = rest == 0 ? 0 : ~std::uint64_t{0} >> (64 - rest);
+  __m512i different = _mm512_setzero_si512();
+  for (std::size_t o = 0; o < pieces.outer; ++o) {
+    const std::uint8_t* at = seen + static_cast<std::int64_t>(o) * pieces.outer_pitch;
+    for (std::size_t k = 0; k < pieces.count; ++k, at += pieces.pitch, tile += pieces.bytes) {
+      for (std::size_t b = 0; b < whole; b += 64) {
+        const __m512i apart = _mm512_xor_si512(_mm512_loadu_si512(at + b), _mm512_loadu_si512(tile + b));
+        different = _mm512_or_si512(different, apart);
+      }
+      if (tail != 0) {
+        const __m512i apart = _mm512_xor_si512(_mm512_maskz_loadu_epi8(tail, at + whole), _mm512_maskz_loadu_epi8(tail, tile + whole));
+        different = _mm512_or_si512(different, apart);
+      }
+    }
+  }
+  return _mm512_test_epi64_mask(different, different) == 0;
 }
 
 KVCTS_AVX512 void Avx512::stream(std::uint8_t* to, const std::uint8_t* from, std::size_t n) {

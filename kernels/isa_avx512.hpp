@@ -15,6 +15,7 @@ struct Avx512 {
   static void columns(const RowKeys& keys, const ColumnShape& shape, std::uint8_t* out);
   static void keys(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high);
   static std::size_t count(const std::uint8_t* a, const std::uint8_t* b, std::size_t n);
+  static bool equal(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces);
   static void stream(std::uint8_t* to, const std::uint8_t* from, std::size_t n);
   static void drain();
 };

@@ -11,38 +11,9 @@
 #include "kernels/generate.hpp"
 #include "kernels/intervals.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/pieces.hpp"
 
 namespace kvcts::kernels {
-
-/// Where the bytes of a tile belong, as equal pieces in two loops: piece (o, k) at at + o * outer_pitch + k * pitch.
-struct Pieces {
-  std::int64_t at{0};
-  std::size_t bytes{0};
-  std::size_t count{1};
-  std::int64_t pitch{0};
-  std::size_t outer{1};
-  std::int64_t outer_pitch{0};
-
-  /// The same with pieces that follow each other made one.
-  Pieces joined() const {
-    Pieces out = *this;
-    if (out.count == 1 || out.pitch == static_cast<std::int64_t>(out.bytes)) out.bytes *= out.count, out.count = 1;
-    if (out.count == 1 && (out.outer == 1 || out.outer_pitch == static_cast<std::int64_t>(out.bytes))) {
-      out.bytes *= out.outer, out.outer = 1;
-    }
-    return out;
-  }
-  bool one() const { return count == 1 && outer == 1; }
-};
-
-template <typename Each>
-void each_piece(const Pieces& pieces, Each each) {
-  std::int64_t row = pieces.at;
-  for (std::size_t o = 0; o < pieces.outer; ++o, row += pieces.outer_pitch) {
-    std::int64_t at = row;
-    for (std::size_t k = 0; k < pieces.count; ++k, at += pieces.pitch) each(at);
-  }
-}
 
 /// Is this more than anybody reads again from the caches? Then it is written past them, which spares reading it first.
 inline bool past_caches(std::size_t bytes) { return bytes >= std::size_t{32} << 20; }
@@ -163,38 +134,24 @@ class Check {
     });
   }
   void take(const Pieces& pieces, const std::uint8_t* tile) {
-    switch (pieces.bytes) {
-      case 1:
-        return compare<1>(pieces, tile);
-      case 2:
-        return compare<2>(pieces, tile);
-      case 4:
-        return compare<4>(pieces, tile);
-      case 8:
-        return compare<8>(pieces, tile);
-      case 16:
-        return compare<16>(pieces, tile);
-      default:
-        compare<0>(pieces, tile);
+    if (!isa_.equal(memory_ + pieces.at, tile, pieces)) {
+      const std::uint8_t* of_piece = tile;
+      each_piece(pieces, [&](std::int64_t at) {
+        if (std::memcmp(memory_ + at, of_piece, pieces.bytes) != 0) differences_.count(memory_ + at, of_piece, pieces.bytes, at);
+        of_piece += pieces.bytes;
+      });
     }
+    if (covered_ == nullptr) return;
+    each_piece(pieces, [&](std::int64_t at) { covered_->add(at, at + static_cast<std::int64_t>(pieces.bytes)); });
   }
   void finish() {}
   const Differences& differences() const { return differences_; }
 
  private:
-  template <std::size_t fixed>
-  void compare(const Pieces& pieces, const std::uint8_t* tile) {
-    const std::size_t bytes = fixed == 0 ? pieces.bytes : fixed;
-    each_piece(pieces, [&](std::int64_t at) {
-      if (std::memcmp(memory_ + at, tile, bytes) != 0) differences_.count(memory_ + at, tile, bytes, at);
-      tile += bytes;
-      if (covered_ != nullptr) covered_->add(at, at + static_cast<std::int64_t>(bytes));
-    });
-  }
-
   const std::uint8_t* memory_;
   Differences differences_;
   Intervals* covered_;
+  const Isa& isa_{best_isa()};
 };
 
 }  // namespace kvcts::kernels

@@ -94,17 +94,19 @@ class Walk {
     if (rows_.rows() >= batch) flush();
   }
 
-  /// Blocks are mostly full; of others, the last kind is kept.
+  /// Blocks are mostly full, and mostly as the one before; of others, the last few kinds are kept.
   const RowPattern& pattern(std::int64_t first_slot, std::int64_t tokens) {
-    for (const auto& known : patterns_) {
-      if (known && known->first_slot == first_slot && known->tokens == tokens) return *known;
+    const auto is_it = [&](const RowPattern& known) { return known.first_slot == first_slot && known.tokens == tokens; };
+    if (latest_ != nullptr && is_it(*latest_)) return *latest_;
+    for (auto& known : patterns_) {
+      if (known && is_it(*known)) return *(latest_ = &*known);
     }
     auto& place = patterns_[next_];
     next_ = next_ + 1 == std::size(patterns_) ? 1 : next_ + 1;  // the first one seen stays: usually the full block
     place.emplace(map_.heads, map_.slots.within(first_slot, first_slot + tokens), map_.writer);
     place->first_slot = first_slot;
     place->tokens = tokens;
-    return *place;
+    return *(latest_ = &*place);
   }
 
   void flush() {
@@ -123,6 +125,7 @@ class Walk {
   RowBatch rows_;
   std::optional<RowPattern> patterns_[4];
   std::size_t next_{0};
+  const RowPattern* latest_{nullptr};
   bool all_{true};
 };
 
