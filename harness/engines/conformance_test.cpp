@@ -29,6 +29,12 @@ using transport::TransportError;
 const std::map<std::string, std::string> quiet_ucx{
     {"UCX_MEM_MMAP_HOOK_MODE", "none"}, {"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_LEVEL", "fatal"}};
 
+/// The stand-in driver, unless the environment names a real one.
+std::map<std::string, std::string> cuda() {
+  const char* real = std::getenv("KVCTS_CUDA_DRIVER");
+  return {{"KVCTS_CUDA_DRIVER", real != nullptr ? real : KVCTS_FAKE_CUDA}, {"KVCTS_FAKE_DEVICES", "2"}};
+}
+
 std::map<std::string, std::string> ucx(std::map<std::string, std::string> environment) {
   environment.insert(quiet_ucx.begin(), quiet_ucx.end());
   return environment;
@@ -45,6 +51,11 @@ std::vector<Placement> placements() {
       {"shm", "kvcts_engine_shm", 2, {}, {}},
       {"fixture", "kvcts_engine_fixture", 2, {}, {}},
       {"fixture_one_process", "kvcts_engine_fixture", 1, {}, {}},
+      {"cuda", "kvcts_engine_cuda", 1, {}, cuda()},
+      {"cuda_staged", "kvcts_engine_cuda", 1, {{"path", "staged"}, {"memory", "pool"}}, cuda()},
+      {"cuda_vmm", "kvcts_engine_cuda", 1, {{"memory", "vmm"}}, cuda()},
+      {"cuda_peer", "kvcts_engine_cuda", 1, {{"path", "peer"}}, cuda()},
+      {"cuda_ipc", "kvcts_engine_cuda", 2, {}, cuda()},
       {"ucx_shm", "kvcts_engine_ucx", 2, {{"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,sysv,cma,self"}})},
       {"ucx_posix", "kvcts_engine_ucx", 2, {{"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,self"}})},
       {"ucx_tcp", "kvcts_engine_ucx", 2, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},

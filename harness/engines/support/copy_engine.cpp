@@ -38,11 +38,15 @@ void CopyEngine::claims(kvcts_claims& claims) const {
   claims.peer_death = KVCTS_DEATH_AT_POST;
 }
 
-std::uint64_t CopyEngine::register_region(const kvcts_region& region) {
-  at(Stage::registration);
+void CopyEngine::accept(const kvcts_region& region) const {
   if (region.kind != KVCTS_KIND_MEMORY || region.memory != KVCTS_MEMORY_HOST) {
     throw Failure{KVCTS_E_NOT_SUPPORTED, engine_ + " moves host memory only"};
   }
+}
+
+std::uint64_t CopyEngine::register_region(const kvcts_region& region) {
+  at(Stage::registration);
+  accept(region);
   if (region.address == nullptr && region.bytes > 0) throw Failure{KVCTS_E_INVALID, "the region's address is NULL"};
   const auto start = reinterpret_cast<std::uintptr_t>(region.address);
   if (region.bytes > UINTPTR_MAX - start)
@@ -188,6 +192,13 @@ std::int32_t CopyEngine::post(std::uint64_t handle) {
   request.state = State::active;
   request.next = 0;
   request.within = request.moved = 0;
+  try {
+    request.by_engine = moves_by_itself(request.moves);
+  } catch (const Failure& failure) {
+    request.state = State::failed;
+    request.failure = failure;
+    throw;
+  }
   return advance(request);
 }
 
@@ -212,7 +223,7 @@ std::int32_t CopyEngine::poll(std::uint64_t handle, kvcts_progress& progress) {
 
 std::int32_t CopyEngine::advance(Request& request) {
   std::uint64_t budget = bytes_a_round;
-  while (request.next < request.moves.size()) {
+  while (!request.by_engine && request.next < request.moves.size()) {
     if (request.next == request.moves.size() / 2 && request.within == 0) at(Stage::midway);
     const Move& move = request.moves[request.next];
     const std::uint64_t part = std::min(budget, move.bytes - request.within);
@@ -224,9 +235,10 @@ std::int32_t CopyEngine::advance(Request& request) {
     request.within = 0;
     ++request.next;
   }
-  if (request.next < request.moves.size()) return KVCTS_IN_PROGRESS;
+  if (!request.by_engine && request.next < request.moves.size()) return KVCTS_IN_PROGRESS;
   at(Stage::complete);
-  if (!may_complete(request.moves)) return KVCTS_IN_PROGRESS;
+  if (!completed(request)) return KVCTS_IN_PROGRESS;
+  if (request.by_engine) request.moved = request.planned_bytes;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   request.state = State::done;
   (request.writes ? bytes_written_ : bytes_read_) += request.moved;
@@ -236,7 +248,22 @@ std::int32_t CopyEngine::advance(Request& request) {
   return KVCTS_OK;
 }
 
-void CopyEngine::release(std::uint64_t handle) { requests_.take(handle); }
+/// may_complete(); what it throws is how the request ends.
+bool CopyEngine::completed(Request& request) {
+  try {
+    return may_complete(request.moves);
+  } catch (const Failure& failure) {
+    request.state = State::failed;
+    request.failure = failure;
+    throw;
+  }
+}
+
+void CopyEngine::release(std::uint64_t handle) {
+  const Request& request = requests_.at(handle);
+  if (request.state == State::active && request.by_engine) abandon(request.moves);
+  requests_.take(handle);
+}
 
 std::int32_t CopyEngine::descriptor_status(std::uint64_t handle, std::uint64_t index) {
   const Request& request = requests_.at(handle);
@@ -251,6 +278,7 @@ std::int32_t CopyEngine::cancel(std::uint64_t handle) {
   Request& request = requests_.at(handle);
   if (request.state == State::prepared) throw Failure{KVCTS_E_NOT_POSTED, "the request was not posted"};
   if (request.state == State::active) {
+    if (request.by_engine) abandon(request.moves);
     request.state = State::failed;
     request.failure = {KVCTS_E_CANCELED, "cancelled after " + std::to_string(request.moved) + " bytes"};
   }

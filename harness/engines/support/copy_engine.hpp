@@ -80,6 +80,13 @@ class CopyEngine {
   virtual void edit(std::vector<Move>&) {}
   /// All moves are made. False: do not report it yet.
   virtual bool may_complete(std::span<const Move>) { return true; }
+  /// Throws Failure unless the engine can use this region at all.
+  virtual void accept(const kvcts_region& region) const;
+  /// A request begins. True: the engine moves the list by itself, and may_complete() says when it is done. The list keeps its place in
+  /// memory until the request is released.
+  virtual bool moves_by_itself(std::span<const Move>) { return false; }
+  /// An active request is cancelled or released.
+  virtual void abandon(std::span<const Move>) {}
 
   /// Checks and keeps what the engine needs of a region (region.extra).
   virtual void keep(const kvcts_region& region, LocalRegion& local) = 0;
@@ -107,12 +114,14 @@ class CopyEngine {
     bool writes{true};
     std::string notification;
     State state{State::prepared};
+    bool by_engine{false};  ///< moves_by_itself()
     Failure failure;
     std::size_t next{0};                ///< move to go on with
     std::uint64_t within{0}, moved{0};  ///< bytes of that move, and of all, already moved
   };
   void check(Request& request);
   std::int32_t advance(Request& request);
+  bool completed(Request& request);
 
   std::string engine_;
   Handles<LocalRegion> regions_{"region"};
