@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/convert/lanes.hpp"
+#include "kernels/convert/nvfp4_short.hpp"
 #include "kernels/parallel.hpp"
 #include "layout/layout.hpp"
 
@@ -20,6 +21,9 @@ using layout::Error;
 constexpr std::size_t chunk = 2048;
 /// Outputs from here on do not fit into caches anyway: they are written past them.
 constexpr std::size_t stream_from = std::size_t{8} << 20;
+
+/// Blocks that are worth the half millisecond which the tables of nvfp4 take.
+constexpr std::int64_t tables_from = 1 << 16;
 
 std::size_t index(Dtype dtype) { return static_cast<std::size_t>(dtype); }
 std::size_t bytes_of(Dtype dtype, std::size_t n) { return static_cast<std::size_t>(packed_bytes(dtype, static_cast<std::int64_t>(n))); }
@@ -185,39 +189,69 @@ std::size_t blocks_at_once(const BlockRule& rule) {
   return std::max<std::size_t>(1, chunk / static_cast<std::size_t>(rule.block));
 }
 
-void quantise_range(const BlockRule& rule, Kind kind, Dtype from, std::span<const std::uint8_t> in, std::span<std::uint8_t> codes,
-                    std::span<std::uint8_t> scales, const Options& options, std::size_t begin, std::size_t end) {
-  const Lanes& lanes = best_lanes();
-  const auto block = static_cast<std::size_t>(rule.block);
-  const std::size_t batch = blocks_at_once(rule);
-  Source source(from, in, false);
-  Sink sink(rule.element, codes, options.to_high_nibble_first);
-  std::vector<std::uint32_t> words(batch * block), maxima(batch);
-  std::vector<float> factors(batch);
-  for (std::size_t at = begin; at < end; at += batch) {
-    const std::size_t count = std::min(batch, end - at);
-    lanes.decode[index(from)](source.codes(at * block, count * block), words.data(), count * block);
-    lanes.maxima(words.data(), block, count, maxima.data());
-    if (kind == Kind::nvfp4) {
-      lanes.nvfp4_scales(maxima.data(), rule.global, count, scales.data() + at, factors.data());
-    } else {
-      for (std::size_t b = 0; b < count; ++b) {
-        const BlockScale scale =
-            kind == Kind::mx ? mx_scale(maxima[b], rule.element, rule.rounding) : row_scale(maxima[b], rule.element);
-        put_scale(rule, scales, at + b, scale.code);
-        factors[b] = scale.factor;
+/// Blocks of one thread, batch by batch, with what a batch needs.
+class Quantiser {
+ public:
+  Quantiser(const BlockRule& rule, Kind kind, Dtype from, std::span<const std::uint8_t> in, std::span<std::uint8_t> codes,
+            std::span<std::uint8_t> scales, const Options& options)
+      : rule_(rule),
+        kind_(kind),
+        from_(from),
+        block_(static_cast<std::size_t>(rule.block)),
+        batch_(blocks_at_once(rule)),
+        in_(in),
+        scales_(scales),
+        sink_(rule.element, codes, options.to_high_nibble_first),
+        words_(batch_ * block_),
+        maxima_(batch_),
+        factors_(batch_) {}
+
+  void run(std::size_t begin, std::size_t end, const ShortTables* tables) {
+    for (std::size_t at = begin; at < end; at += batch_) {
+      const std::size_t count = std::min(batch_, end - at);
+      std::uint8_t* out = sink_.begin(at * block_, count * block_);
+      std::size_t done = 0;
+      for (; tables != nullptr && done + short_blocks <= count; done += short_blocks) {
+        std::uint8_t* to = out + bytes_of(rule_.element, done * block_);
+        if (!quantise_short(*tables, source(at + done), to, scales_.data() + at + done)) blocks(at + done, short_blocks, to);
       }
+      if (done < count) blocks(at + done, count - done, out + bytes_of(rule_.element, done * block_));
+      sink_.put();
     }
-    std::uint8_t* out = sink.begin(at * block, count * block);
-    if (kind == Kind::nvfp4) {
-      lanes.nvfp4(words.data(), factors.data(), count, out);
-    } else {
-      lanes.scale_values(words.data(), factors.data(), block, count);
-      encode_words(rule.element, {}, words.data(), out, count * block);
-    }
-    sink.put();
   }
-}
+
+ private:
+  const std::uint8_t* source(std::size_t block) const { return in_.data() + bytes_of(from_, block * block_); }
+
+  void blocks(std::size_t at, std::size_t count, std::uint8_t* out) {
+    const Lanes& lanes = best_lanes();
+    lanes.decode[index(from_)](source(at), words_.data(), count * block_);
+    lanes.maxima(words_.data(), block_, count, maxima_.data());
+    if (kind_ == Kind::nvfp4) {
+      lanes.nvfp4_scales(maxima_.data(), rule_.global, count, scales_.data() + at, factors_.data());
+      lanes.nvfp4(words_.data(), factors_.data(), count, out);
+      return;
+    }
+    for (std::size_t b = 0; b < count; ++b) {
+      const BlockScale scale =
+          kind_ == Kind::mx ? mx_scale(maxima_[b], rule_.element, rule_.rounding) : row_scale(maxima_[b], rule_.element);
+      put_scale(rule_, scales_, at + b, scale.code);
+      factors_[b] = scale.factor;
+    }
+    lanes.scale_values(words_.data(), factors_.data(), block_, count);
+    encode_words(rule_.element, {}, words_.data(), out, count * block_);
+  }
+
+  const BlockRule& rule_;
+  Kind kind_;
+  Dtype from_;
+  std::size_t block_, batch_;
+  std::span<const std::uint8_t> in_;
+  std::span<std::uint8_t> scales_;
+  Sink sink_;
+  std::vector<std::uint32_t> words_, maxima_;
+  std::vector<float> factors_;
+};
 
 float factor_of(const BlockRule& rule, Kind kind, std::span<const std::uint8_t> scales, std::size_t block) {
   if (kind == Kind::row) {
@@ -282,8 +316,9 @@ void quantise(const BlockRule& rule, Dtype from, std::span<const std::uint8_t> i
               std::span<std::uint8_t> scales, std::int64_t blocks, const Options& options) {
   const Kind kind = kind_of(rule);
   check_blocks(rule, kind, from, in.size(), codes.size(), scales.size(), blocks);
+  const auto tables = kind == Kind::nvfp4 && blocks >= tables_from ? short_tables(from, rule.global) : nullptr;
   parallel_ranges(options.threads, static_cast<std::size_t>(blocks), blocks_at_once(rule), [&](std::size_t begin, std::size_t end) {
-    quantise_range(rule, kind, from, in, codes, scales, options, begin, end);
+    Quantiser(rule, kind, from, in, codes, scales, options).run(begin, end, tables.get());
   });
 }
 

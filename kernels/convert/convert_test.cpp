@@ -360,6 +360,37 @@ TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
   }
 }
 
+TEST(Quantise, LargeTensorsTakeTheShortWayWithTheSameCodes) {
+  // From 2^16 blocks on NVFP4 is tabulated. Every magnitude of the source is an amax and an element here, and there are NaNs.
+  const std::size_t blocks = (std::size_t{1} << 16) + 21;
+  for (const Dtype from : {Dtype::fp16, Dtype::bf16}) {
+    std::mt19937 noise(9);
+    Bytes in(blocks * 32);
+    for (std::size_t i = 0; i < blocks * 16; ++i) {
+      const auto amax = static_cast<std::uint32_t>(i / 16 % 0x8000);
+      const bool nan = amax > format_of(from).infinity();
+      std::uint32_t code = i % 16 == i / 16 % 16 ? amax : static_cast<std::uint32_t>(noise() % (amax + 1));
+      if (nan && i / 16 % 64 != 0) code %= 0x3c00;  // few NaNs: most rounds of 16 blocks are to be without one
+      code |= static_cast<std::uint32_t>(noise()) & 0x8000u;
+      std::memcpy(in.data() + 2 * i, &code, 2);
+    }
+    for (const float global : {0.01F, 1.0F, 1e-38F, 3e35F}) {
+      Bytes codes(blocks * 8), scales(blocks);
+      quantise(nvfp4(global), from, in, codes, scales, static_cast<std::int64_t>(blocks), {.threads = 2});
+      for (std::size_t b = 0; b < blocks; ++b) {
+        std::uint32_t most = 0;
+        for (std::size_t i = 16 * b; i < 16 * b + 16; ++i) most = std::max(most, decode(from, code_at(from, in, i)) & ~fp32_sign);
+        const BlockScale one = nvfp4_scale(most, global);
+        ASSERT_EQ(scales[b], one.code) << b;
+        for (std::size_t i = 16 * b; i < 16 * b + 16; ++i) {
+          ASSERT_EQ(code_at(Dtype::e2m1, codes, i), encode_scaled(Dtype::e2m1, decode(from, code_at(from, in, i)), one.factor))
+              << layout::name(from) << ' ' << i << ' ' << global;
+        }
+      }
+    }
+  }
+}
+
 TEST(Quantise, SchemesOfTheCatalogueHaveTheirRule) {
   EXPECT_EQ(rule_of({"nvfp4", Dtype::e2m1, layout::ScaleSpec{Dtype::e4m3fn, 16}, Dtype::fp32}, 128, 0.5F).global, 0.5F);
   EXPECT_EQ(rule_of({"mxfp8", Dtype::e4m3fn, layout::ScaleSpec{Dtype::e8m0, 32}, {}}, 128).block, 32);

@@ -292,6 +292,7 @@ KVCTS_BODY void narrow_codes(const u8* in, u8* out, std::size_t n) {
   std::size_t i = 0;
   for (; i + 32 <= n; i += 32) {
     V h;
+    __builtin_prefetch(in + 2 * i + prefetch_ahead);
     std::memcpy(&h, in + 2 * i, 64);
     const B codes = __builtin_convertvector(narrow<from, to, overflow>(h), B);
     std::memcpy(out + i, &codes, 32);

@@ -12,6 +12,8 @@
 namespace kvcts::kernels::convert {
 
 inline constexpr std::size_t dtype_count = 12;
+/// How far ahead of a read its line is asked for: over the ends of pages, at which processors stop looking ahead.
+inline constexpr std::size_t prefetch_ahead = 4096;
 
 /// n packed codes (low nibble first) -> n fp32 words.
 using DecodeCodes = void (*)(const std::uint8_t* codes, std::uint32_t* out, std::size_t n);
