@@ -18,15 +18,23 @@ std::int64_t in_file(const Backing& backing, std::int64_t offset) { return offse
 
 }  // namespace
 
-Bytes::Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass) : backings_(&backings), stores_(backings.size()) {
-  for (const Backing& backing : backings) {
-    poison_.push_back(poison_of(backing, seed, pass));
-    if (backing.sparse) continue;
-    auto& bytes = stores_[static_cast<std::size_t>(backing.ordinal)].dense;
-    bytes.resize(static_cast<std::size_t>(backing.guard_below + backing.bytes + backing.guard_above));
-    kernels::fill_poison(poison_.back(), 0, bytes);
-    if (backing.zeroed) std::fill_n(bytes.begin() + backing.guard_below, backing.bytes, std::uint8_t{0});
-  }
+Bytes::Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass) : backings_(&backings) {
+  for (const Backing& backing : backings) add(backing, seed, pass);
+}
+
+Bytes::Bytes(const Bytes& begin, const std::vector<Backing>& backings, std::uint64_t seed, int pass) : Bytes(begin) {
+  backings_ = &backings;
+  for (std::size_t i = stores_.size(); i < backings.size(); ++i) add(backings[i], seed, pass);
+}
+
+void Bytes::add(const Backing& backing, std::uint64_t seed, int pass) {
+  stores_.emplace_back();
+  poison_.push_back(poison_of(backing, seed, pass));
+  if (backing.sparse) return;
+  auto& bytes = stores_.back().dense;
+  bytes.resize(static_cast<std::size_t>(backing.guard_below + backing.bytes + backing.guard_above));
+  kernels::fill_poison(poison_.back(), 0, bytes);
+  if (backing.zeroed) std::fill_n(bytes.begin() + backing.guard_below, backing.bytes, std::uint8_t{0});
 }
 
 bool Bytes::mapped(int backing, std::int64_t offset, std::int64_t size) const {
@@ -36,8 +44,11 @@ bool Bytes::mapped(int backing, std::int64_t offset, std::int64_t size) const {
 
 std::uint8_t Bytes::fresh(int backing, std::int64_t offset) const {
   const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
-  if (b.zeroed && offset >= 0 && offset < b.bytes) return 0;
-  return kernels::poison_byte(poison_[static_cast<std::size_t>(backing)], in_file(b, offset));
+  return b.zeroed && offset >= 0 && offset < b.bytes ? std::uint8_t{0} : poison(backing, offset);
+}
+
+std::uint8_t Bytes::poison(int backing, std::int64_t offset) const {
+  return kernels::poison_byte(poison_[static_cast<std::size_t>(backing)], in_file((*backings_)[static_cast<std::size_t>(backing)], offset));
 }
 
 std::vector<std::uint8_t>& Bytes::page_for(int backing, std::int64_t number) {

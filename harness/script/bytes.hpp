@@ -15,6 +15,8 @@ class Bytes {
   static constexpr std::int64_t page = 4096;
 
   Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass);
+  /// As `begin`, with those of `backings` that it lacks behind.
+  Bytes(const Bytes& begin, const std::vector<Backing>& backings, std::uint64_t seed, int pass);
 
   /// Whether [offset, offset + size) is mapped: region and guards.
   bool mapped(int backing, std::int64_t offset, std::int64_t size) const;
@@ -29,12 +31,15 @@ class Bytes {
   std::vector<std::int64_t> pages(int backing) const;
   /// What a byte holds before anybody writes it.
   std::uint8_t fresh(int backing, std::int64_t offset) const;
+  /// The poison of a byte, whatever it holds at first.
+  std::uint8_t poison(int backing, std::int64_t offset) const;
 
  private:
   struct Store {
     std::vector<std::uint8_t> dense;
     std::map<std::int64_t, std::shared_ptr<std::vector<std::uint8_t>>> sparse;  ///< copied on write: snapshots are cheap
   };
+  void add(const Backing& backing, std::uint64_t seed, int pass);
   std::vector<std::uint8_t>& page_for(int backing, std::int64_t number);
   const std::vector<Backing>* backings_;
   std::vector<std::uint64_t> poison_;

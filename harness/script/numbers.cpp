@@ -107,7 +107,8 @@ std::uint32_t nearest_code(Dtype dtype, float number) {
     const auto below = std::prev(above);
     // Exact in double: both neighbours and the number are floats close to each other.
     const double up = double{above->first} - wanted, down = double{wanted} - below->first;
-    if (down < up || (down == up && below->second % 2 == 0)) code = below->second;
+    // e8m0 has no bit of a significand that could be even: 1.5 rounds to 2.
+    if (down < up || (down == up && below->second % 2 == 0 && dtype != Dtype::e8m0)) code = below->second;
   }
   if (integer || dtype == Dtype::e8m0 || !std::signbit(number)) return code;
   if (is_fnuz(dtype) && code == 0) return code;

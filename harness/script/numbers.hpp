@@ -10,7 +10,8 @@ namespace kvcts::script {
 
 /// Every NaN is 0x7fffffff.
 float number_of(layout::Dtype dtype, std::uint32_t code);
-/// Nearest, ties to the even code, saturating. The sign of zero is kept where there is a -0. e8m0: of the magnitude. `number` is finite.
+/// Nearest, ties to the even code, saturating. The sign of zero is kept where there is a -0. e8m0: of the magnitude,
+/// ties up (as ml_dtypes does). `number` is finite.
 std::uint32_t nearest_code(layout::Dtype dtype, float number);
 
 }  // namespace kvcts::script

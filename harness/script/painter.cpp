@@ -369,7 +369,7 @@ void Painter::fill() {
     const std::int64_t at = (stop.channel - first_channel) * stop.width;
     if (stop.width == 4) {
       const bool high = stop.bit % 8 != 0;
-      const Nibble half = names_.nibble(name_of(stop.backing, stop.bit / 8, static_cast<std::size_t>(at / 8)), pattern.empty() ? high : at % 8 != 0);
+      const Nibble half = names_.nibble(name_of(stop.backing, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
       put_code(stop.backing, stop.bit, {.width = 4, .dtype = stop.dtype, .bytes = {half.byte, 0, 0, 0}, .high = half.high});
       return;
     }

@@ -1,4 +1,5 @@
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -46,7 +47,7 @@ std::uint32_t code_of(const RowOp& op, const kernels::RowId& row, std::uint64_t 
   if (op.content == "codes") return static_cast<std::uint32_t>(key + static_cast<std::uint64_t>(channel)) & code_mask(op.dtype);
   if (op.content == "values") {
     const std::uint32_t number = kernels::tag_code(key, row, layout::Dtype::bf16, channel) << 16;
-    return convert::encode(op.dtype, number, convert::Overflow::saturate);
+    return convert::encode(op.dtype, number, convert::Overflow::saturate, convert::Rounding::nearest);
   }
   return kernels::tag_code(key, row, op.dtype, channel);
 }
@@ -89,7 +90,7 @@ void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const st
         scratch.resize(static_cast<std::size_t>(op.n));
         for (std::int64_t i = 0; i < op.n; ++i) {
           scratch[static_cast<std::size_t>(i)] =
-              pattern.empty() ? bytes.fresh(op.dst_backing, op.dst + i) : pattern[static_cast<std::size_t>(i) % pattern.size()];
+              pattern.empty() ? bytes.poison(op.dst_backing, op.dst + i) : pattern[static_cast<std::size_t>(i) % pattern.size()];
         }
         bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
         break;
@@ -102,7 +103,7 @@ void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const st
           if (d.global_scale.backing >= 0) value *= number_of(bytes, d.global_scale);
         }
         std::uint8_t out[4];
-        const auto bits = std::bit_cast<std::uint32_t>(value);
+        const auto bits = std::isnan(value) ? convert::fp32_nan : std::bit_cast<std::uint32_t>(value);
         std::memcpy(out, &bits, 4);
         bytes.write(op.dst_backing, op.dst, 4, out);
         break;

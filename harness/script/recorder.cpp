@@ -302,7 +302,7 @@ void Recorder::move(const Play& play) {
   const bool stopped = stopped_by(play, against, true);
   event(play, {{"bytes_moved", stopped ? 0 : bits / 8}, {"moved", !stopped}});
   if (stopped && tape_.ending.kind != "completed") return;
-  if (!stopped) emit(runs);
+  if (!stopped) emit_at_once(std::move(runs));
 }
 
 void Recorder::fill(const Play& play) {

@@ -102,6 +102,8 @@ class Recorder {
   /// Applies registrations and boundaries: runs as they reach memory, and what stands against them.
   std::vector<Violation> post(std::vector<Run>& runs, bool splits) const;
   void emit(const std::vector<Run>& runs);
+  /// The same, all at once: where a run would read what another has written, all go through a buffer.
+  void emit_at_once(std::vector<Run> runs);
   bool inside(int backing, std::int64_t offset, std::int64_t bytes) const;
 
   const Script& script_;

@@ -153,6 +153,38 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
   return against;
 }
 
+void Recorder::emit_at_once(std::vector<Run> runs) {
+  std::map<std::pair<int, std::int64_t>, std::int64_t> written;  // (backing, begin) -> end, in bits, apart or not
+  std::int64_t longest = 0;
+  for (const Run& run : runs) {
+    auto& end = written[{run.dst_backing, run.dst}];
+    end = std::max(end, run.dst + run.n);
+    longest = std::max(longest, run.n);
+  }
+  const bool clash = std::any_of(runs.begin(), runs.end(), [&](const Run& run) {
+    for (auto w = written.lower_bound({run.src_backing, run.src - longest}); w != written.end(); ++w) {
+      if (w->first.first != run.src_backing || w->first.second >= run.src + run.n) return false;
+      if (w->second > run.src) return true;
+    }
+    return false;
+  });
+  if (clash) {
+    const int buffer = temporary(0);
+    std::int64_t at = 0;
+    std::vector<Run> in = runs;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      // As far into its byte as before, so that whole bytes stay whole.
+      at += runs[i].src - floor_div(runs[i].src, 8) * 8;
+      in[i].dst_backing = runs[i].src_backing = buffer;
+      in[i].dst = runs[i].src = at;
+      at = ceil_div(at + runs[i].n, 8) * 8;
+    }
+    tape_.backings[static_cast<std::size_t>(buffer)].bytes = at / 8;
+    emit(in);
+  }
+  emit(runs);
+}
+
 void Recorder::emit(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     if (run.src % 8 == 0 && run.dst % 8 == 0 && run.n % 8 == 0) {
