@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <stdexcept>
+#include <unordered_map>
 
 #include "kernels/poison.hpp"
 
@@ -25,9 +26,13 @@ std::vector<const Action*> all_reads(const Script& script) {
 
 }  // namespace
 
+// Views are asked for again and again; their texts are few.
 layout::Cache cache_of(const View& view) {
   if (view.cache.empty()) return {};
-  return layout::cache_from_text(view.cache);
+  thread_local std::unordered_map<std::string, layout::Cache> known;
+  if (const auto found = known.find(view.cache); found != known.end()) return found->second;
+  if (known.size() > 4096) known.clear();
+  return known.emplace(view.cache, layout::cache_from_text(view.cache)).first->second;
 }
 
 std::string Arena::memory_of(const View& view) { return view.of.substr(0, view.of.find('/')); }

@@ -19,6 +19,7 @@ struct Evidence {
   const Truth& truth;
   Observation& observation;
   const Mismatch& mismatch;
+  const Clues& clues;
   Expectation& expectation;
   Names& names;
   std::uint64_t seed{1};

@@ -342,7 +342,15 @@ void propose_arithmetic(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
+    // Only where addresses are large enough for it to matter.
+    std::int64_t reach = 0;
+    for (const auto* views : {&a.from, &a.to}) {
+      for (const View& view : *views) {
+        for (const auto& allocation : cache_of(view).allocations) reach = std::max(reach, allocation.bytes);
+      }
+    }
     for (const std::int64_t bits : {32, 31, 33, 16, 24, 8}) {
+      if (reach < (std::int64_t{1} << (bits - 2))) continue;
       for (const bool is_signed : {true, false}) {
         for (const char* unit : {"elements", "bytes"}) {
           for (const char* of : {"product", "sum"}) {

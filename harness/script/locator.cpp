@@ -72,4 +72,13 @@ ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(Arena::
   }
 }
 
+const ViewLocator& Locators::of(const View& view) {
+  const std::string key = view.of + "\n" + view.cache + "\n" + std::to_string(view.offset) + " " + std::to_string(view.scale_offset) + " " +
+                          std::to_string(view.align) + " " + std::to_string(view.arithmetic.bits) + (view.arithmetic.is_signed ? "s" : "u") +
+                          view.arithmetic.unit + view.arithmetic.of;
+  auto& slot = known_[key];
+  if (!slot) slot = std::make_unique<ViewLocator>(view, arena_);
+  return *slot;
+}
+
 }  // namespace kvcts::script

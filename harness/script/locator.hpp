@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -59,6 +60,17 @@ class ViewLocator {
   std::vector<PlaneLocator> planes_;
   std::string memory_;
   std::int64_t align_{1}, block_size_{1}, blocks_{1};
+};
+
+/// Views that were asked for, kept by what they say. For one arena.
+class Locators {
+ public:
+  explicit Locators(const Arena& arena) : arena_(arena) {}
+  const ViewLocator& of(const View& view);
+
+ private:
+  const Arena& arena_;
+  std::unordered_map<std::string, std::unique_ptr<ViewLocator>> known_;
 };
 
 }  // namespace kvcts::script

@@ -54,7 +54,8 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
 
 }  // namespace
 
-Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape) : script_(script), arena_(arena), tape_(tape) {
+Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators)
+    : script_(script), arena_(arena), tape_(tape), locators_(locators) {
   tape_.backings = arena.backings();
   tape_.own = tape_.backings.size();
   for (const auto& [name, request] : script.requests) {
@@ -517,8 +518,13 @@ void Recorder::get(const Play& play) {
 }
 
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence) {
+  Locators locators(arena);
+  return record(script, arena, sequence, locators);
+}
+
+Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators) {
   Tape tape;
-  Recorder(script, arena, tape).run(sequence);
+  Recorder(script, arena, tape, locators).run(sequence);
   return tape;
 }
 

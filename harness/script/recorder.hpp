@@ -52,7 +52,7 @@ struct Violation {
 
 class Recorder {
  public:
-  Recorder(const Script& script, const Arena& arena, Tape& tape);
+  Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators);
   void run(const Sequence& sequence);
 
  private:
@@ -110,7 +110,7 @@ class Recorder {
   const Arena& arena_;
   Tape& tape_;
   std::map<std::string, RequestNow> requests_;
-  std::map<std::string, std::unique_ptr<ViewLocator>> locators_;
+  Locators& locators_;
   std::map<int, std::vector<Range>> registered_;   ///< backing -> ranges; only backings that are under registration
   std::set<int> needs_registration_;
   std::map<std::string, std::map<std::string, Blob>> stores_;

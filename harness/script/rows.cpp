@@ -21,14 +21,7 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b !
 
 }  // namespace
 
-const ViewLocator& Recorder::locator(const View& view) {
-  const std::string key = view.of + "\n" + view.cache + "\n" + std::to_string(view.offset) + " " + std::to_string(view.scale_offset) + " " +
-                          std::to_string(view.align) + " " + std::to_string(view.arithmetic.bits) + (view.arithmetic.is_signed ? "s" : "u") +
-                          view.arithmetic.unit + view.arithmetic.of;
-  auto& slot = locators_[key];
-  if (!slot) slot = std::make_unique<ViewLocator>(view, arena_);
-  return *slot;
-}
+const ViewLocator& Recorder::locator(const View& view) { return locators_.of(view); }
 
 RequestNow& Recorder::request(const std::string& name) { return requests_.at(name); }
 

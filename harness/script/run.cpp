@@ -129,7 +129,7 @@ json run_script(const Script& script, std::uint64_t seed) {
   mismatch = compare(seen, truth, expectation, arena);
   reply["wrong_bytes"] = mismatch.wrong_bytes;
   const Clues clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
-  const Explanation why = explain({without_faults(script), arena, truth, seen, mismatch, expectation, names, seed});
+  const Explanation why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});
   reply["class"] = why.fault_class;
   if (kind == "hung") reply["hang"] = "stalled";
   if (kind == "crashed") reply["signal"] = seen.ending.signal;

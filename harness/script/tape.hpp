@@ -62,9 +62,11 @@ struct Tape {
   std::vector<nlohmann::json> events;
 };
 
-/// Never fails on what a sequence asks for: what cannot be done is an event, or how it ends. `registered`: memories in which only
-/// registered ranges may move.
+class Locators;
+
+/// Never fails on what a sequence asks for: what cannot be done is an event, or how it ends.
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence);
+Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators);
 
 /// Plays a tape in one pass; `on_check` is called with the index of each check.
 void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check);

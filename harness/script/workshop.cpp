@@ -28,16 +28,10 @@ json outcome_of(const Ending& ending, const std::vector<json>& events) {
 
 }  // namespace
 
-Workshop::Workshop(Evidence& evidence) : evidence_(evidence) {
+Workshop::Workshop(Evidence& evidence) : evidence_(evidence), locators_(evidence.arena) {
   for (const Step& step : evidence.intended.steps) base_.push_back({step.intended});
 }
 
-const Clues& Workshop::clues() {
-  if (!clues_) {
-    clues_ = find_clues(evidence_.observation, evidence_.mismatch, evidence_.truth, evidence_.expectation, evidence_.arena, evidence_.names, evidence_.seed);
-  }
-  return *clues_;
-}
 
 const Whereabouts& Workshop::whereabouts() {
   if (!whereabouts_) {
@@ -63,7 +57,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
   Tape tape;
   try {
-    tape = record(script(), evidence_.arena, sequence_of(script(), bodies));
+    tape = record(script(), evidence_.arena, sequence_of(script(), bodies), locators_);
   } catch (const std::exception&) {
     return 0;  // what is proposed cannot be: a name or a range that does not exist
   }
@@ -73,7 +67,8 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   if (tape.checks != o.checks) return 0;
   std::int64_t misses = 0;
   const auto differs = [&](int pass, bool count) {
-    Bytes bytes(tape.backings, evidence_.seed, pass);
+    while (begin_.size() <= static_cast<std::size_t>(pass)) begin_.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(begin_.size()));
+    Bytes bytes(begin_[static_cast<std::size_t>(pass)], tape.backings, evidence_.seed, pass);
     bool any = false;
     play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
       if (any && !count) return;
@@ -151,8 +146,73 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body) {
   Bodies changed = base_;
   if (changed[step].size() == 1 && changed[step][0] == body) return false;
+  if (!plausible(step, body)) return false;
   changed[step] = {body};
   return attempt(fault_class, words, std::move(changed));
+}
+
+bool Workshop::plausible(std::size_t step, const Action& body) {
+  if (body.op != "move" || !prefix_words_.empty() || !body.after.empty() || !body.before.empty()) return true;
+  // What is at the source now was there when it was moved, unless somebody wrote there later.
+  const auto memories = [](const std::vector<View>& views) {
+    std::set<std::string> out;
+    for (const View& view : views) out.insert(Arena::memory_of(view));
+    return out;
+  };
+  const std::set<std::string> sources = memories(body.from);
+  for (const std::string& memory : memories(action(step).to)) {
+    if (sources.contains(memory)) return true;
+  }
+  for (std::size_t i = 0; i < script().steps.size(); ++i) {
+    if (i == step) continue;
+    const Action& other = action(i);
+    if (other.op == "assign" || other.op == "check" || other.op == "register") return true;
+    if (i < step) continue;
+    for (const std::string& memory : memories(other.to)) {
+      if (sources.contains(memory) || memories(body.to).contains(memory)) return true;
+    }
+  }
+  Action part = body;
+  const Clue *first = nullptr, *last = nullptr;
+  for (const Clue& clue : clues().all) {
+    if (!clue.wrong || clue.must.kind != Who::Kind::tag || clue.must.component != layout::Component::data) continue;
+    if (!first) first = &clue;
+    last = &clue;
+  }
+  if (!first) return true;
+  const auto narrow = [&](Picks& pick, const Picks& to, std::int64_t a, std::int64_t b) {
+    if (!pick && !to) pick = a == b ? std::vector<std::int64_t>{a} : std::vector<std::int64_t>{a, b};
+  };
+  narrow(part.pick.layers, part.pick_to.layers, first->must.layer, last->must.layer);
+  narrow(part.pick.tokens, part.pick_to.tokens, first->must.token, last->must.token);
+  narrow(part.pick.heads, part.pick_to.heads, first->must.head, last->must.head);
+  Tape tape;
+  try {
+    tape = record(script(), evidence_.arena, {Play{script().steps[step].name, part}}, locators_);
+  } catch (const std::exception&) {
+    return true;
+  }
+  if (tape.ending.kind != "completed") return true;
+  const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
+  const auto spot = [](int backing, std::int64_t offset) { return offset * 256 + backing; };
+  if (clue_at_.empty()) {
+    for (std::size_t i = 0; i < clues().all.size(); ++i) clue_at_.emplace(spot(clues().all[i].backing, clues().all[i].offset), i);
+  }
+  int probes = 0, agree = 0;
+  const std::size_t stride = std::max<std::size_t>(1, tape.ops.size() / 12);
+  for (std::size_t i = 0; i < tape.ops.size() && probes < 16; i += stride) {
+    const Op& op = tape.ops[i];
+    if (op.kind != Op::Kind::copy) continue;
+    if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own)) return true;  // by way of a copy
+    for (const std::int64_t at : {std::int64_t{0}, op.n - 1}) {
+      const Who source = evidence_.names.at(evidence_.expectation.id(check, op.src_backing, op.src + at, evidence_.names));
+      const auto seen = clue_at_.find(spot(op.dst_backing, op.dst + at));
+      const Who there = seen != clue_at_.end() ? clues().all[seen->second].is : evidence_.names.at(evidence_.expectation.id(check, op.dst_backing, op.dst + at, evidence_.names));
+      ++probes;
+      agree += source == there;
+    }
+  }
+  return probes < 4 || agree > 0;
 }
 
 bool Workshop::attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps) {

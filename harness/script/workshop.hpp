@@ -5,9 +5,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "script/explain.hpp"
+#include "script/locator.hpp"
 #include "script/variants.hpp"
 
 namespace kvcts::script {
@@ -25,7 +27,7 @@ class Workshop {
 
   const Script& script() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
-  const Clues& clues();
+  const Clues& clues() const { return evidence_.clues; }
   const Whereabouts& whereabouts();
   Bodies bodies() const { return base_; }
   const Action& action(std::size_t step) const { return script().steps[step].intended; }
@@ -52,12 +54,16 @@ class Workshop {
   void build_on(const Hypothesis& first);
 
  private:
+  /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in doubt.
+  bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
   Evidence& evidence_;
+  Locators locators_;
+  std::vector<Bytes> begin_;           ///< of each pass, before the first step
   Bodies base_;
   std::string prefix_class_, prefix_words_;
-  std::optional<Clues> clues_;
   std::optional<Whereabouts> whereabouts_;
+  std::unordered_map<std::int64_t, std::size_t> clue_at_;   ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
   std::optional<Hypothesis> best_, second_;
   double best_share_{0};
