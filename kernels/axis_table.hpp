@@ -59,6 +59,8 @@ class BlockPlaces {
   }
   /// Smallest distance between neighbours; 0 for a single block.
   std::int64_t pitch() const;
+  /// Every block lies as far from the first one as in `other`, which has the same blocks: no table is needed to say so.
+  bool as(const BlockPlaces& other) const { return !table_ && !other.table_ && first_ == other.first_ && mode_ == other.mode_; }
 
  private:
   std::int64_t first_;

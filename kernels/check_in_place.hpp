@@ -11,9 +11,9 @@
 
 namespace kvcts::kernels {
 
-/// nullopt where the plane's codes cannot be looked at byte by byte (see check()). `covered`: gets the bytes that were looked at,
+/// Planes that share no byte. nullopt where a plane's codes cannot be looked at byte by byte (see check()). `covered`: gets the bytes that were looked at,
 /// or null.
-std::optional<Differences> check_in_place(std::span<const std::uint8_t> allocation, const Tagged& tagged, std::size_t limit,
-                                          int threads, Intervals* covered);
+std::optional<Differences> check_in_place(std::span<const std::uint8_t> allocation, std::span<const Tagged> tagged,
+                                          std::size_t limit, int threads, Intervals* covered);
 
 }  // namespace kvcts::kernels

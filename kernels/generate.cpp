@@ -21,10 +21,12 @@ void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, st
     }
     return;
   }
-  const Parts parts(map, content, threads);
-  parallel(threads, parts.all().size(), [&](std::size_t k) {
+  const Map* const maps[]{&map};
+  const Cuts cuts(maps, content, threads);
+  const auto work = parts(map, cuts);
+  parallel(threads, work.size(), [&](std::size_t k) {
     Write sink(allocation, large);
-    Walk(map, sink).blocks(parts.all()[k].layer_kvs, parts.all()[k].content);
+    Walk(map, sink).blocks(work[k].layer_kvs, work[k].content);
   });
 }
 

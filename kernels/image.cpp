@@ -20,28 +20,24 @@ void require_inside(const Image& image, std::size_t file_bytes) {
 /// The differences of tags and of the poison around them, or nothing where they cannot be told apart byte by byte.
 std::optional<Difference> in_place(const Image& image, std::span<const std::uint8_t> file, std::size_t limit, int threads) {
   const auto allocation = file.subspan(static_cast<std::size_t>(image.base), static_cast<std::size_t>(image.bytes));
-  Differences tags(limit);
   Intervals covered;
-  for (const Tagged& tagged : image.tags) {
-    const auto found = check_in_place(allocation, tagged, limit, threads, &covered);
-    if (!found) return std::nullopt;
-    tags.add(*found);
-  }
-  std::vector<Intervals::Interval> holes;
-  if (!covered.holes(image.bytes, holes)) return std::nullopt;
+  const auto found_tags = check_in_place(allocation, image.tags, limit, threads, &covered);
+  if (!found_tags) return std::nullopt;
+  if (!covered.settle()) return std::nullopt;
+  auto holes = covered.holes(image.bytes);
   for (auto& hole : holes) hole.begin += image.base, hole.end += image.base;
   Differences all(limit);
-  all.add(tags.result(), image.base);
-  // Guards, then what no tag lies on; short holes come in great numbers, so several go to a thread at once.
+  all.add(found_tags->result(), image.base);
+  // Guards, then what no tag lies on: threads share the bytes of a few holes, or many holes as they are.
   holes.insert(holes.begin(), {0, image.base});
   holes.push_back({image.base + image.bytes, static_cast<std::int64_t>(file.size())});
-  const std::size_t pieces = threads == 1 ? 1 : std::min<std::size_t>(holes.size(), 64);
-  std::vector<Differences> found(pieces, Differences(limit));
-  parallel(threads, pieces, [&](std::size_t k) {
-    for (std::size_t h = k * holes.size() / pieces; h < (k + 1) * holes.size() / pieces; ++h) {
+  constexpr std::size_t many = 64;
+  const bool few = holes.size() < many;
+  std::vector<Differences> found(few ? 1 : many, Differences(limit));
+  parallel(few ? 1 : threads, found.size(), [&](std::size_t k) {
+    for (std::size_t h = k * holes.size() / found.size(); h < (k + 1) * holes.size() / found.size(); ++h) {
       const auto begin = static_cast<std::size_t>(holes[h].begin), n = static_cast<std::size_t>(holes[h].end) - begin;
-      const Difference wrong = check_poison(image.poison, holes[h].begin, file.subspan(begin, n), limit, threads);
-      found[k].add(wrong, holes[h].begin);
+      found[k].add(check_poison(image.poison, holes[h].begin, file.subspan(begin, n), limit, few ? threads : 1), holes[h].begin);
     }
   });
   for (const Differences& part : found) all.add(part);

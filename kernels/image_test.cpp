@@ -93,18 +93,17 @@ TEST(Image, AnAllocationBeyondItsFileIsAnError) {
 
 TEST(Intervals, HolesAreWhatIsLeft) {
   Intervals intervals;
+  EXPECT_EQ(intervals.holes(3), (std::vector<Interval>{{0, 3}}));
   intervals.add(4, 6);
-  intervals.add(6, 9);
+  intervals.add(6, 8);
   intervals.add(0, 2);
-  std::vector<Intervals::Interval> holes;
-  ASSERT_TRUE(intervals.holes(12, holes));
-  ASSERT_EQ(holes.size(), 2u);
-  EXPECT_EQ(holes[0].begin, 2);
-  EXPECT_EQ(holes[0].end, 4);
-  EXPECT_EQ(holes[1].begin, 9);
-  EXPECT_EQ(holes[1].end, 12);
+  intervals.add(8, 9);
+  ASSERT_TRUE(intervals.settle());
+  EXPECT_EQ(intervals.all(), (std::vector<Interval>{{0, 2}, {4, 9}}));
+  EXPECT_EQ(intervals.holes(12), (std::vector<Interval>{{2, 4}, {9, 12}}));
+  EXPECT_EQ(intervals.holes(9), (std::vector<Interval>{{2, 4}}));
   intervals.add(8, 10);
-  EXPECT_FALSE(intervals.holes(12, holes));
+  EXPECT_FALSE(intervals.settle());
 }
 
 TEST(Parallel, EveryPieceOnceAndExceptionsComeOut) {

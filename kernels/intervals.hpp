@@ -7,13 +7,14 @@
 
 namespace kvcts::kernels {
 
+struct Interval {
+  std::int64_t begin{0}, end{0};
+  bool operator==(const Interval&) const = default;
+};
+
 class Intervals {
  public:
-  struct Interval {
-    std::int64_t begin{0}, end{0};
-  };
-
-  /// Bytes [begin, end). In memory's order it costs next to nothing.
+  /// Bytes [begin, end). In memory's order, neighbours become one.
   void add(std::int64_t begin, std::int64_t end) {
     if (!all_.empty() && all_.back().end == begin) {
       all_.back().end = end;
@@ -21,24 +22,39 @@ class Intervals {
       all_.push_back({begin, end});
     }
   }
-  void add(const Intervals& other) { all_.insert(all_.end(), other.all_.begin(), other.all_.end()); }
+  void add(const Intervals& other, std::int64_t shift = 0) {
+    for (const Interval& interval : other.all_) add(interval.begin + shift, interval.end + shift);
+  }
 
-  /// What is left of [0, size), ascending. False, and nothing in `out`, when two intervals overlap.
-  bool holes(std::int64_t size, std::vector<Interval>& out) {
+  /// Ascending, neighbours made one. False when two overlap.
+  bool settle() {
     const auto before = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
     if (!std::is_sorted(all_.begin(), all_.end(), before)) std::sort(all_.begin(), all_.end(), before);
-    out.clear();
+    std::size_t last = 0;
+    for (std::size_t k = 1; k < all_.size(); ++k) {
+      if (all_[k].begin < all_[last].end) return false;
+      if (all_[k].begin == all_[last].end) {
+        all_[last].end = all_[k].end;
+      } else {
+        all_[++last] = all_[k];
+      }
+    }
+    if (!all_.empty()) all_.resize(last + 1);
+    return true;
+  }
+
+  const std::vector<Interval>& all() const { return all_; }
+
+  /// What is left of [0, size), ascending. Needs settle().
+  std::vector<Interval> holes(std::int64_t size) const {
+    std::vector<Interval> out;
     std::int64_t at = 0;
     for (const Interval& interval : all_) {
-      if (interval.begin < at) {
-        out.clear();
-        return false;
-      }
       if (interval.begin > at) out.push_back({at, interval.begin});
       at = interval.end;
     }
     if (at < size) out.push_back({at, size});
-    return true;
+    return out;
   }
 
  private:

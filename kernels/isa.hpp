@@ -18,7 +18,10 @@ struct RowKeys {
   const std::uint32_t* or_mask{nullptr};
   std::size_t rows{0};
 
-  RowKeys part(std::size_t first, std::size_t count) const { return {low + first, high + first, or_mask + first, count}; }
+  /// Without keys, only the number of rows.
+  RowKeys part(std::size_t first, std::size_t count) const {
+    return low == nullptr ? RowKeys{nullptr, nullptr, nullptr, count} : RowKeys{low + first, high + first, or_mask + first, count};
+  }
 };
 
 /// Rows as they lie in memory: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r at

@@ -81,7 +81,7 @@ Difference check_poison(std::uint64_t key, std::int64_t offset, std::span<const 
   Differences all(limit);
   std::mutex guard;
   parallel_ranges(threads, bytes.size(), grain, [&](std::size_t begin, std::size_t end) {
-    Check sink(bytes, limit, nullptr);
+    Check sink(bytes, limit);
     tiles(key, offset, begin, end, sink);
     const std::lock_guard lock(guard);
     all.add(sink.differences());

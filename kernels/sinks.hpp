@@ -120,11 +120,10 @@ class Differences {
   std::vector<std::int64_t> first_;
 };
 
-/// Compares tiles with what lies in memory. `covered`: where to note what was compared, or null.
+/// Compares tiles with what lies in memory.
 class Check {
  public:
-  Check(std::span<const std::uint8_t> memory, std::size_t limit, Intervals* covered)
-      : memory_(memory.data()), differences_(limit), covered_(covered) {}
+  Check(std::span<const std::uint8_t> memory, std::size_t limit) : memory_(memory.data()), differences_(limit) {}
 
   std::uint8_t* direct(std::int64_t) { return nullptr; }
   /// Memory is fetched while the tile is made.
@@ -134,15 +133,11 @@ class Check {
     });
   }
   void take(const Pieces& pieces, const std::uint8_t* tile) {
-    if (!isa_.equal(memory_ + pieces.at, tile, pieces)) {
-      const std::uint8_t* of_piece = tile;
-      each_piece(pieces, [&](std::int64_t at) {
-        if (std::memcmp(memory_ + at, of_piece, pieces.bytes) != 0) differences_.count(memory_ + at, of_piece, pieces.bytes, at);
-        of_piece += pieces.bytes;
-      });
-    }
-    if (covered_ == nullptr) return;
-    each_piece(pieces, [&](std::int64_t at) { covered_->add(at, at + static_cast<std::int64_t>(pieces.bytes)); });
+    if (isa_.equal(memory_ + pieces.at, tile, pieces)) return;
+    each_piece(pieces, [&](std::int64_t at) {
+      if (std::memcmp(memory_ + at, tile, pieces.bytes) != 0) differences_.count(memory_ + at, tile, pieces.bytes, at);
+      tile += pieces.bytes;
+    });
   }
   void finish() {}
   const Differences& differences() const { return differences_; }
@@ -150,8 +145,24 @@ class Check {
  private:
   const std::uint8_t* memory_;
   Differences differences_;
-  Intervals* covered_;
   const Isa& isa_{best_isa()};
+};
+
+/// Notes where tiles belong, and has no use for their bytes.
+class Cover {
+ public:
+  static constexpr bool places_only = true;
+  explicit Cover(Intervals& covered) : covered_(covered) {}
+
+  std::uint8_t* direct(std::int64_t) { return nullptr; }
+  void expect(const Pieces&) {}
+  void take(const Pieces& pieces, const std::uint8_t*) {
+    each_piece(pieces, [&](std::int64_t at) { covered_.add(at, at + static_cast<std::int64_t>(pieces.bytes)); });
+  }
+  void finish() {}
+
+ private:
+  Intervals& covered_;
 };
 
 }  // namespace kvcts::kernels

@@ -26,7 +26,7 @@ class Tiler {
 
   /// False, where rows do not end at whole bytes, for a sink that cannot put single bits; then nothing is said of these rows.
   bool rows(RowBatch& batch) {
-    const RowKeys keys = batch.keys();
+    const RowKeys keys = makes_bytes ? batch.keys() : RowKeys{nullptr, nullptr, nullptr, batch.rows()};
     bool all = true;
     for (const RowGroup& group : batch.groups()) {
       const RowKeys of_group = keys.part(group.first, group.count);
@@ -53,6 +53,8 @@ class Tiler {
   }
 
  private:
+  static constexpr bool makes_bytes = !requires { Sink::places_only; };
+
   static std::int64_t bit_of(const RowGroup& group, std::size_t row) {
     return group.bit + static_cast<std::int64_t>(row) * group.pitch;
   }
@@ -98,7 +100,7 @@ class Tiler {
     sink_.expect(pieces);
     shape.pitch = static_cast<std::ptrdiff_t>(bytes);
     shape.run_pitch = static_cast<std::ptrdiff_t>(bytes * keys.rows);
-    writer_.rows(keys, shape, tile_);
+    if constexpr (makes_bytes) writer_.rows(keys, shape, tile_);
     sink_.take(pieces, tile_);
   }
 
@@ -132,14 +134,15 @@ class Tiler {
       sink_.expect(pieces);
       to = tile_;
     }
-    writer_.columns(keys, static_cast<std::uint32_t>(word), static_cast<std::size_t>(words), to);
+    if constexpr (makes_bytes) writer_.columns(keys, static_cast<std::uint32_t>(word), static_cast<std::size_t>(words), to);
     if (!in_place) sink_.take(pieces, tile_ + static_cast<std::size_t>(before) * column);
   }
 
   void buffered(const RowKeys& key, std::int64_t bit) {
     const std::int64_t width = writer_.width();
-    writer_.rows(key, static_cast<std::uint32_t>(first_word_), row_.size(), static_cast<std::ptrdiff_t>(row_.size()),
-                 row_.data());
+    if constexpr (makes_bytes) {
+      writer_.rows(key, static_cast<std::uint32_t>(first_word_), row_.size(), static_cast<std::ptrdiff_t>(row_.size()), row_.data());
+    }
     for (const Runs& runs : shape_.runs) {
       const std::uint8_t* from = row_.data() + (runs.first * width / 8 - first_word_ * 4);
       sink_.take(Pieces{(bit + runs.bit) / 8, static_cast<std::size_t>(runs.channels * width / 8),

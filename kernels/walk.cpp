@@ -94,31 +94,48 @@ Map::Map(std::size_t allocation_bytes, const layout::Plane& p, std::span<const B
       for (const AxisEntry& layer : layers.entries()) add(layer, kv);
     }
   }
-  // Memory is walked from its outer to its inner axes; an axis of one coordinate has no distance.
-  const auto inner = [](const AxisTable& table) { return table.entries().size() > 1 ? table.pitch() : 0; };
-  blocks_outermost = blocks.pitch() > std::max(inner(layers), inner(kvs));
+  const auto distance = [](const AxisTable& table) { return table.entries().size() > 1 ? table.pitch() : 0; };
+  const std::int64_t further = std::min(distance(layers), distance(kvs)), nearer = std::max(distance(layers), distance(kvs));
+  if (nearer < blocks.pitch()) {
+    inside_block = layer_kvs.size();
+  } else if (further < blocks.pitch()) {
+    inside_block = (layers.pitch() >= kvs.pitch() ? kvs : layers).entries().size();
+  }
   blocked = std::any_of(p.modes.begin(), p.modes.end(),
                         [](const layout::Mode& mode) { return mode.axis == Axis::block || mode.axis == Axis::slot; });
+  std::int64_t bits = writer.width() * static_cast<std::int64_t>(layer_kvs.size());
+  for (const layout::Mode& mode : p.modes) {
+    if (mode.axis == Axis::slot || mode.axis == Axis::head || mode.axis == Axis::channel) bits *= mode.extent;
   }
+  block_bytes = bits / 8;
+}
 
-Parts::Parts(const Map& map, std::span<const BlockContent> content, int threads) : content_(by_block(short_blocks(content))) {
+Cuts::Cuts(std::span<const Map* const> maps, std::span<const BlockContent> content, int threads)
+    : content_(by_block(short_blocks(content))) {
   // A slot that is named twice keeps its order, and two slots may share a byte; else a long block may be cut, too.
-  const bool anywhere = !any_twice(content) && (map.writer.width() >= 8 || map.shape.way == Way::rows);
+  const bool anywhere = !any_twice(content) && std::all_of(maps.begin(), maps.end(), [](const Map* map) {
+    return map->writer.width() >= 8 || map->shape.way == Way::rows;
+  });
   const std::size_t wanted = static_cast<std::size_t>(threads) * 8;
   const std::span<const BlockContent> ordered(content_);
-  std::vector<std::span<const BlockContent>> cuts;
   const std::size_t each = std::max<std::size_t>(1, (ordered.size() + wanted - 1) / wanted);
   for (std::size_t begin = 0; begin < ordered.size();) {
     std::size_t end = std::min(ordered.size(), begin + each);
     while (!anywhere && end < ordered.size() && ordered[end].block == ordered[end - 1].block) ++end;
-    cuts.push_back(ordered.subspan(begin, end - begin));
+    cuts_.push_back(ordered.subspan(begin, end - begin));
     begin = end;
   }
-  const std::span<const LayerKv> layers(map.layer_kvs);
-  const std::size_t layers_a_part = map.blocks_outermost && cuts.size() >= wanted ? layers.size() : 1;
-  for (std::size_t k = 0; k < layers.size(); k += layers_a_part) {
-    for (const auto& cut : cuts) parts_.push_back({layers.subspan(k, std::min(layers_a_part, layers.size() - k)), cut});
+}
+
+std::vector<Part> parts(const Map& map, const Cuts& cuts) {
+  constexpr std::size_t enough = 16;
+  std::vector<Part> out;
+  const std::span<const LayerKv> all(map.layer_kvs);
+  const std::size_t each = cuts.all().size() >= enough ? all.size() : map.inside_block;
+  for (std::size_t k = 0; k < all.size(); k += each) {
+    for (const auto& cut : cuts.all()) out.push_back({all.subspan(k, std::min(each, all.size() - k)), cut});
   }
+  return out;
 }
 
 bool any_twice(std::span<const BlockContent> content) {

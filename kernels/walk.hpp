@@ -1,6 +1,7 @@
 // The walk over a plane that generate() and check() share: layers, K and V, and blocks, in batches of rows.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -36,9 +37,10 @@ struct Map {
   BlockPlaces blocks;
   AxisTable slots, heads;
   PlaneShape shape;
-  std::vector<LayerKv> layer_kvs;
-  bool blocks_outermost{false};
-  bool blocked{true};  ///< has a block or slot axis
+  std::vector<LayerKv> layer_kvs;  ///< outer axis first
+  std::size_t inside_block{1};     ///< so many of them in a row lie further in than the block axis
+  bool blocked{true};              ///< has a block or slot axis
+  std::int64_t block_bytes{0};     ///< of codes in one full block, over all layer_kvs
 };
 
 /// One thread's walk over a part of a plane.
@@ -49,14 +51,13 @@ class Walk {
 
   /// Returns false where the sink could not take some rows (Tiler::rows).
   bool blocks(std::span<const LayerKv> layer_kvs, std::span<const BlockContent> content) {
-    if (map_.blocks_outermost) {
+    // Memory is walked from its outer to its inner axes.
+    for (std::size_t k = 0; k < layer_kvs.size(); k += map_.inside_block) {
+      const auto inner = layer_kvs.subspan(k, std::min(map_.inside_block, layer_kvs.size() - k));
+      prefixes_.clear();
+      for (const LayerKv& at : inner) prefixes_.push_back(map_.prefix(at));
       for (const BlockContent& block : content) {
-        for (const LayerKv& at : layer_kvs) one(at, map_.prefix(at), block);
-      }
-    } else {
-      for (const LayerKv& at : layer_kvs) {
-        const std::uint64_t prefix = map_.prefix(at);
-        for (const BlockContent& block : content) one(at, prefix, block);
+        for (std::size_t n = 0; n < inner.size(); ++n) one(inner[n], prefixes_[n], block);
       }
     }
     return finish();
@@ -123,28 +124,32 @@ class Walk {
   Tiler<Sink> tiler_;
   Sink& sink_;
   RowBatch rows_;
+  std::vector<std::uint64_t> prefixes_;
   std::optional<RowPattern> patterns_[4];
   std::size_t next_{0};
   const RowPattern* latest_{nullptr};
   bool all_{true};
 };
 
-/// Work of one thread at a time. Parts of a plane that is one-to-one share no byte, unless it is bitwise.
+/// Blocks' content, cut for threads. Parts of planes that are one-to-one share no byte, unless they are bitwise.
+class Cuts {
+ public:
+  Cuts(std::span<const Map* const> maps, std::span<const BlockContent> content, int threads);
+  const std::vector<std::span<const BlockContent>>& all() const { return cuts_; }
+
+ private:
+  std::vector<BlockContent> content_;
+  std::vector<std::span<const BlockContent>> cuts_;
+};
+
+/// Work of one thread at a time.
 struct Part {
   std::span<const LayerKv> layer_kvs;
   std::span<const BlockContent> content;
 };
 
-/// A plane's work for threads, cut between blocks, and where there are few, between layers, too.
-class Parts {
- public:
-  Parts(const Map& map, std::span<const BlockContent> content, int threads);
-  const std::vector<Part>& all() const { return parts_; }
-
- private:
-  std::vector<BlockContent> content_;
-  std::vector<Part> parts_;
-};
+/// A plane's work: the cuts, and where these are few, layer by layer.
+std::vector<Part> parts(const Map& map, const Cuts& cuts);
 
 /// Do two entries name the same slot of a block?
 bool any_twice(std::span<const BlockContent> content);
