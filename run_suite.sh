@@ -13,10 +13,12 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
        ./run_suite.sh [OPTION...] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
   --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
+  --browser      also install chromium-headless-shell (100 MB, 306 MB installed), for the self-test's tests of the HTML report; without any
+                 Chromium they are skipped
   --jobs N       parallel compilers and cases (default: as many as processors and memory allow, 2 GiB each)
 What is installed: system packages with apt-get, only those missing (as root, or with sudo where it asks no password), and pinned
 Python packages in .venv inside the checkout; where no nvcc is found, also a pinned one (104 MB). Tried on Debian 12; on Ubuntu 24.04 the
-package names are the same, but untried.
+package names are the same, but untried (--browser is for Debian: Ubuntu has Chromium as a snap only; $KVCTS_BROWSER names any other one).
 TEXT
 }
 
@@ -206,6 +208,7 @@ while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
     --no-install) install=0; shift ;;
+    --browser) packages+=$'\nchromium-headless-shell'; shift ;;
     --no-cuda) cuda=0; export KVCTS_NO_CUDA=1; shift ;;
     --jobs) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }; jobs=$2; shift 2 ;;
     -*) status=2 die "unknown option '$1'; --help lists the options" ;;

@@ -174,16 +174,6 @@ class Moves {
   std::vector<RegionRef> from_, to_;
 };
 
-json evidence_plan(CaseResult& result) {
-  json plan;
-  std::erase_if(result.evidence_files, [&](const EvidenceFile& file) {
-    if (file.kind != "plan") return false;
-    if (plan.is_null()) plan = json::parse(file.text, nullptr, false);
-    return true;
-  });
-  return plan.is_object() ? plan : json();
-}
-
 }  // namespace
 
 json picture(const ResolvedCase& resolved, const json& plan) {
@@ -201,12 +191,21 @@ json picture(const ResolvedCase& resolved, const json& plan) {
   return out;
 }
 
+json take_plan(CaseResult& result) {
+  json plan;
+  std::erase_if(result.evidence_files, [&](const EvidenceFile& file) {
+    if (file.kind != "plan") return false;
+    if (plan.is_null()) plan = json::parse(file.text, nullptr, false);
+    return true;
+  });
+  return plan.is_object() ? plan : json();
+}
+
 bool has_picture(Outcome outcome) {
   return outcome == Outcome::fail || outcome == Outcome::refused || outcome == Outcome::hang || outcome == Outcome::crash;
 }
 
-void add_picture(const ResolvedCase& resolved, CaseResult& result) {
-  const json plan = evidence_plan(result);
+void add_picture(const ResolvedCase& resolved, const json& plan, CaseResult& result) {
   if (!has_picture(result.outcome)) return;
   try {
     json drawn = picture(resolved, plan);

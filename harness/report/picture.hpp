@@ -17,8 +17,11 @@ nlohmann::json picture(const ResolvedCase& resolved, const nlohmann::json& plan)
 /// FAIL, REFUSED, HANG and CRASH have one.
 bool has_picture(Outcome outcome);
 
-/// Puts the picture into a result that has one. Its plan comes from the evidence of kind "plan", which is taken out: the picture
-/// says the same. A picture that is there stays (a diagnosis knows more than a plan); moves that it lacks are added.
-void add_picture(const ResolvedCase& resolved, CaseResult& result);
+/// Takes the evidence of kind "plan" out of a result: what of it people look at is in the picture. Null when there is none.
+nlohmann::json take_plan(CaseResult& result);
+
+/// Puts the picture into a result that has one. A picture that is there stays (a diagnosis knows more than a plan); what it lacks is
+/// added.
+void add_picture(const ResolvedCase& resolved, const nlohmann::json& plan, CaseResult& result);
 
 }  // namespace kvcts::report

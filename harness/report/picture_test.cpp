@@ -85,13 +85,15 @@ TEST(Picture, IsPutIntoWhatFailedAndTakesThePlanOut) {
   r.outcome = Outcome::fail;
   r.evidence_files = {{"plan", plan_of(0, 0, 128).dump()}, {"stdout", "x"}};
   r.picture = {{"moves_from", "bytes"}};
-  add_picture(c, r);
+  const json plan = take_plan(r);
   EXPECT_EQ(r.evidence_files.size(), 1u);
+  EXPECT_TRUE(take_plan(r).is_null());
+  add_picture(c, plan, r);
   EXPECT_EQ(r.picture.at("moves").size(), 1u);
   EXPECT_EQ(r.picture.at("moves_from"), "bytes") << "what was there stays";
   CaseResult passed;
   passed.outcome = Outcome::pass;
-  add_picture(c, passed);
+  add_picture(c, plan, passed);
   EXPECT_TRUE(passed.picture.is_null());
 }
 

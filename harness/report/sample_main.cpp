@@ -164,6 +164,10 @@ int write(const std::string& directory, std::size_t most) {
   Story story(catalogue, selection);
 
   auto results = store::sample::every_kind();
+  auto hostile = results.at(1);  // the first failure
+  hostile.id = "every/<i>id</i>";
+  hostile.case_digest = hostile.execution = "hostile";
+  results.push_back(hostile);
   auto plan = store::sample::plan_for(results);
   plan.push_back({"every/absent", "d", "x", {}});
   plan.push_back({"every/left out", "d", "y", {Expected{Outcome::not_run, "", std::nullopt, ""}}});

@@ -152,17 +152,21 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.value("kvcts.rows.length"), sum(int(n) for n in re.findall(r"(\d+) [A-Z_]+", first.split(";")[0])))
 
     def test_matrix_never_shows_weaker_evidence_as_stronger(self):
-        self.choose("producer", "arch", "")
         self.filter("arch != cpu")
-        looks = self.value("""[...document.querySelectorAll('.matrix td')].filter(td => td.querySelector('button')).map(td =>
-          [td.className.match(/e-(\\w+)/)[1], td.querySelector('button').title])""")
-        kinds = set()
-        for look, title in looks:
-            ran = [kind for kind in ("modelled", "compiled", "executed") if " " + kind in title.split(";", 1)[1]]
-            self.assertEqual(look, ran[0] if ran else "none", title)
-            kinds.add(look)
+        kinds, mixed = set(), 0
+        for columns in ("arch", "dtype"):
+            self.choose("producer", columns, "")
+            for look, title in self.looks():
+                ran = [kind for kind in ("modelled", "compiled", "executed") if " " + kind in title.split(";", 1)[1]]
+                self.assertEqual(look, ran[0] if ran else "none", title)
+                kinds.add(look)
+                mixed += len(ran) > 1
         self.assertEqual(kinds, {"none", "modelled", "compiled", "executed"})
-        self.choose("producer", "dtype", "")
+        self.assertGreater(mixed, 3, "cells with several kinds")
+
+    def looks(self) -> list:
+        return self.value("""[...document.querySelectorAll('.matrix td')].filter(td => td.querySelector('button')).map(td =>
+          [td.className.match(/e-(\\w+)/)[1], td.querySelector('button').title])""")
 
     def test_matrix_by_any_axes(self):
         for rows, columns, tables in (("pair", "dtype", ""), ("dtype", "arch", "engine"), ("producer.layout", "arch", "")):
@@ -237,7 +241,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.value("navigator.clipboard.readText()"), shown)
 
     def test_what_is_hostile_stays_text(self):
-        self.assertEqual(self.value("document.querySelectorAll('main b:not(.shares b)').length"), 0)
+        self.assertEqual(self.value("document.querySelectorAll('main i, main b:not(.shares b)').length"), 0)
         self.assertIn("<b>not bold</b>", self.page.text())
         self.assertIn("\\x1b[31mred", self.page.text())
 
@@ -306,6 +310,8 @@ class PageTest(unittest.TestCase):
                      "planned, but the run ended without a result for it", "no GPU on this machine", "fp8 conversion needs sm_89", "waiver mooncake-lbhnc", "a CPU of 4 cores", "need scripts"):
             self.assertIn(part, text)
         self.assertNotIn("Clear", text)
+        self.assertIn("every/<i>id</i>", text)
+        self.assertEqual(page.evaluate("document.querySelectorAll('main i, main b:not(.shares b)').length"), 0)
         page.close()
 
     def test_prints(self):

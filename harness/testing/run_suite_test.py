@@ -22,6 +22,9 @@ def main() -> int:
     for argv, says in ((["--bogus"], "--bogus"), (["--jobs", "many"], "many"), (["--jobs"], "--jobs"), (["self-test", "now"], "now")):
         wrong = script(*argv)
         assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
+    # The browser is asked for by name and by nobody else.
+    wanted = script("--no-install", "--browser", "--no-cuda", "install")
+    assert wanted.returncode == 0 or "chromium-headless-shell" in wanted.stderr, wanted
     with tempfile.TemporaryDirectory() as elsewhere:
         begin = time.monotonic()
         done = script("--no-install", "--no-cuda", "install", cwd=elsewhere)

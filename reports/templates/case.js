@@ -31,9 +31,8 @@
       out.push(el('p', {class: 'quiet'}, 'All of this case is in results.json; this page keeps the details of some cases only.'));
       return el('div', {class: 'case'}, out);
     }
-    if (d.picture) out.push(kvcts.movesFigure(d.picture));
-    if (d.wrong) out.push(wrong(d.wrong));
     if (d.picture) out.push(kvcts.picture(d.picture, d.wrong));
+    if (d.wrong) out.push(wrong(d.wrong));
     const more = el('div', {class: 'sides'});
     if (d.phases) more.append(phases(d.phases));
     more.append(terms([['Worker', d.worker ? d.worker + ', its case number ' + d.ordinal : null], ['After', d.after], ['Execution of', d.shared],

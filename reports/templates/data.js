@@ -47,8 +47,8 @@
     return out;
   };
 
-  /** How bad a section is: the worst of a cell is what the cell says. */
-  kvcts.severity = ['fine', 'unsupported', 'notrun', 'skipped', 'xpass', 'waived', 'error', 'failed'];
+  /** Of the sections in a cell of the matrix, the last is what the cell says: what ran says more than what did not, and the worst of it most. */
+  kvcts.severity = ['unsupported', 'notrun', 'skipped', 'fine', 'xpass', 'waived', 'error', 'failed'];
   kvcts.sectionWords = {
     fine: 'as expected', failed: 'not as expected', error: 'error of the suite', xpass: 'passed against a waiver', waived: 'waived',
     skipped: 'skipped', notrun: 'not run', unsupported: 'unsupported, as declared',

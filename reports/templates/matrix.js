@@ -40,22 +40,23 @@
     }
     sum(run) {
       const outcomes = new Map(), evidence = new Map();
-      let section = 'fine', outcome = '', weakest = '';
+      let section = kvcts.severity[0], outcome = '', weakest = '', idle = 0;
       for (const i of this.rows) {
         const o = run.outcome.of(i), s = run.section.of(i), e = run.evidence.of(i);
         outcomes.set(o, (outcomes.get(o) || 0) + 1);
         if (e) evidence.set(e, (evidence.get(e) || 0) + 1);
+        else ++idle;
         if (e && (weakness[e] > (weakness[weakest] || 0))) weakest = e;
         const worse = kvcts.severity.indexOf(s) - kvcts.severity.indexOf(section);
         if (outcome === '' || worse > 0 || (worse === 0 && outcomeOrder.indexOf(o) > outcomeOrder.indexOf(outcome))) section = s, outcome = o;
       }
       const ran = [...evidence].map(([e, n]) => thousands(n) + ' ' + e).join(', ');
-      return {section, outcome, weakest, words: outcomeOrder.filter(o => outcomes.has(o)).map(o => thousands(outcomes.get(o)) + ' ' + o).join(', ') + '; ' + kvcts.sectionWords[section] + (ran ? '; ' + ran : '')};
+      return {section, outcome, weakest, partly: idle > 0 && idle < this.n, words: outcomeOrder.filter(o => outcomes.has(o)).map(o => thousands(outcomes.get(o)) + ' ' + o).join(', ') + '; ' + kvcts.sectionWords[section] + (ran ? '; ' + ran : '')};
     }
   }
 
   // What the cell looks like: colour by verdict, pattern by evidence.
-  const look = sum => 'v-' + (sum.section === 'fine' ? (sum.outcome === 'PASS' ? 'pass' : 'known') : sum.section) + ' e-' + (sum.weakest || 'none');
+  const look = sum => 'v-' + (sum.section === 'fine' ? (sum.outcome === 'PASS' ? 'pass' : 'known') : sum.section) + ' e-' + (sum.weakest || 'none') + (sum.partly ? ' partly' : '');
 
   const table = (run, rows, rowAxis, columnAxis, caption, narrow, from) => {
     const cells = new Map(), columns = new Map(), lines = new Map();
@@ -127,8 +128,8 @@
     return el('div', {class: 'legends'},
       el('ul', {'aria-label': 'Colours'}, item('v-pass e-executed', 'P', 'PASS as expected'), item('v-known e-executed', 'F', 'another outcome, as expected'), item('v-failed e-executed', 'F', 'not as expected'),
         item('v-waived e-executed', 'F', 'waived, or passed against a waiver'), item('v-error e-executed', 'E', 'error of the suite'), item('v-skipped e-none', 'S', 'did not run')),
-      el('ul', {'aria-label': 'Patterns'}, item('v-pass e-executed', '', 'executed on that architecture'), item('v-pass e-compiled', '', 'compiled for it'), item('v-pass e-modelled', '', 'modelled on the CPU')),
-      el('p', {class: 'quiet'}, 'Letters: ', Object.entries(letters).map(([word, letter]) => letter + ' ' + word).join(', ') + '. A cell shows the worst of its cases and the weakest evidence.'));
+      el('ul', {'aria-label': 'Patterns'}, item('v-pass e-executed', '', 'executed on that architecture'), item('v-pass e-compiled', '', 'compiled for it'), item('v-pass e-modelled', '', 'modelled on the CPU'), item('v-pass e-modelled partly', 'P', 'some of its cases did not run')),
+      el('p', {class: 'quiet'}, 'Letters: ', Object.entries(letters).map(([word, letter]) => letter + ' ' + word).join(', ') + '. A cell shows the worst of its cases that ran and the weakest evidence; its label has the counts.'));
   };
 
   /** Fills #matrix-view and returns update(rows). `narrow(conditions)` adds to the filter. */

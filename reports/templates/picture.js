@@ -65,7 +65,7 @@
         parts.push(svg('rect', {x, y, width: Math.max(1, cell * fill), height: high, class: 'axis-' + axis + (k === 0 ? ' first' : '')}));
         if (cell > 15) parts.push(text(x + cell * fill / 2, y + 15, digitText(axis, value * unit), {class: 'cell'}));
       }
-      if (shown < extent) parts.push(text(8.5 * cell, y + 15, '…', {class: 'cell'}));
+      if (shown < extent) parts.push(text(8.5 * cell, y + 15, '…', {class: 'cell more-cells'}));
       const below = y + step - 14;
       const inner = cell * fill;
       parts.push(svg('path', {d: `M0 ${y + high} L${inner} ${y + high} L${i + 1 < rows ? width : 120} ${below - 2} L0 ${below - 2} Z`, class: 'zoom'}));
@@ -227,7 +227,7 @@
     return el('label', {class: 'chooser'}, label + ' ', select);
   };
 
-  kvcts.movesFigure = picture => {
+  const movesFigure = picture => {
     const moves = picture.moves || [];
     if (moves.length === 0) return null;
     const wrong = moves.filter(m => !samePlace(m.should, m.did));
@@ -269,6 +269,7 @@
     });
     const redraw = axis => sides.forEach(side => side.draw(axis));
     return el('div', {class: 'picture'},
+      movesFigure(picture),
       el('h4', {}, 'Bytes of one block, in the order of memory'),
       el('p', {class: 'quiet'}, at ? 'Producer block ' + at.from + ', consumer block ' + at.to + ': each cell is a run of neighbouring bytes, 128 runs from the block’s first byte.' + (offsets.length ? ' A frame marks where the first wrong bytes are.' : '') : ''),
       chooser('Number and colour:', letters.slice(1).map(axis => [axis, axisWords[axis]]), telling, redraw),

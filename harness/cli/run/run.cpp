@@ -15,6 +15,7 @@
 #include "report/console.hpp"
 #include "report/picture.hpp"
 #include "report/summary.hpp"
+#include "report/text.hpp"
 #include "report/write.hpp"
 #include "store/store.hpp"
 #include "supervisor/supervisor.hpp"
@@ -149,7 +150,7 @@ class Run {
   void take(CaseResult result, const std::vector<std::size_t>& members) {
     // Not begun: the store has no result of it, so that --resume goes on with it.
     if (result.outcome == Outcome::not_run) return;
-    if (report::has_picture(result.outcome)) guarded([&] { report::add_picture(plan_.resolve(members.front()), result); });
+    draw(result, members.front());
     for (const std::size_t member : members) {
       const Item& item = plan_.items()[member];
       CaseResult own = as_member(result, item, plan_);
@@ -157,6 +158,14 @@ class Run {
       guarded([&] { store_.record(own); });
       console_.finished(own);
     }
+  }
+
+  /// A drawing for a failure, but not for the thousandth of its kind: nobody looks at that, and drawings take more room than results.
+  void draw(CaseResult& result, std::size_t item) {
+    constexpr int most = 50;
+    const auto plan = report::take_plan(result);
+    if (!report::has_picture(result.outcome) || ++drawn_[report::ending_words(result)] > most) return;
+    guarded([&] { report::add_picture(plan_.resolve(item), plan, result); });
   }
 
   /// The supervisor's loop is no place for exceptions: the first is kept, the run stops, and it is thrown at the end.
@@ -178,6 +187,7 @@ class Run {
   report::Terminal terminal_;
   report::ConsoleReporter console_;
   std::set<std::string> started_;
+  std::unordered_map<std::string, int> drawn_;  ///< by how it ended
   std::exception_ptr failure_;
   bool out_of_time_{false};
 };
