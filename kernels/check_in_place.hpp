@@ -1,4 +1,4 @@
-// check() without its way out.
+// What check() of an image is made of.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,8 @@ namespace kvcts::kernels {
 /// or null.
 std::optional<Differences> check_in_place(std::span<const std::uint8_t> allocation, std::span<const Tagged> tagged,
                                           std::size_t limit, int threads, Intervals* covered);
+
+/// Poison in many places of a whole memory file.
+Differences check_poison(std::uint64_t key, std::span<const std::uint8_t> file, std::span<const Interval> places, std::size_t limit);
 
 }  // namespace kvcts::kernels

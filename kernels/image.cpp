@@ -28,17 +28,21 @@ std::optional<Difference> in_place(const Image& image, std::span<const std::uint
   for (auto& hole : holes) hole.begin += image.base, hole.end += image.base;
   Differences all(limit);
   all.add(found_tags->result(), image.base);
-  // Guards, then what no tag lies on: threads share the bytes of a few holes, or many holes as they are.
   holes.insert(holes.begin(), {0, image.base});
   holes.push_back({image.base + image.bytes, static_cast<std::int64_t>(file.size())});
-  constexpr std::size_t many = 64;
-  const bool few = holes.size() < many;
-  std::vector<Differences> found(few ? 1 : many, Differences(limit));
-  parallel(few ? 1 : threads, found.size(), [&](std::size_t k) {
-    for (std::size_t h = k * holes.size() / found.size(); h < (k + 1) * holes.size() / found.size(); ++h) {
-      const auto begin = static_cast<std::size_t>(holes[h].begin), n = static_cast<std::size_t>(holes[h].end) - begin;
-      found[k].add(check_poison(image.poison, holes[h].begin, file.subspan(begin, n), limit, few ? threads : 1), holes[h].begin);
-    }
+  // Long holes are shared out byte by byte, the others as they are.
+  constexpr std::int64_t long_hole = 1 << 20;
+  const auto shorter = std::stable_partition(holes.begin(), holes.end(), [](const Interval& hole) { return hole.end - hole.begin >= long_hole; });
+  for (auto hole = holes.begin(); hole != shorter; ++hole) {
+    const auto bytes = file.subspan(static_cast<std::size_t>(hole->begin), static_cast<std::size_t>(hole->end - hole->begin));
+    all.add(check_poison(image.poison, hole->begin, bytes, limit, threads), hole->begin);
+  }
+  const std::span<const Interval> others(shorter, holes.end());
+  constexpr std::size_t shares = 64;
+  std::vector<Differences> found(threads == 1 ? 1 : shares, Differences(limit));
+  parallel(threads, found.size(), [&](std::size_t k) {
+    const std::size_t begin = k * others.size() / found.size(), end = (k + 1) * others.size() / found.size();
+    found[k] = check_poison(image.poison, file, others.subspan(begin, end - begin), limit);
   });
   for (const Differences& part : found) all.add(part);
   return all.result();

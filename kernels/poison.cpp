@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "kernels/check_in_place.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/sinks.hpp"
@@ -45,7 +46,7 @@ void make(std::uint64_t key, std::uint64_t at, std::uint8_t* out, std::size_t n)
   }
 }
 
-/// Hands the bytes [begin, end) of `size` to a sink, tile by tile; tiles end where the memory's do.
+/// Hands the bytes [begin, end) to a sink, tile by tile.
 template <typename Sink>
 void tiles(std::uint64_t key, std::int64_t offset, std::size_t begin, std::size_t end, Sink& sink) {
   alignas(64) std::uint8_t tile[tile_bytes];
@@ -87,6 +88,14 @@ Difference check_poison(std::uint64_t key, std::int64_t offset, std::span<const 
     all.add(sink.differences());
   });
   return all.result();
+}
+
+Differences check_poison(std::uint64_t key, std::span<const std::uint8_t> file, std::span<const Interval> places, std::size_t limit) {
+  Check sink(file, limit);
+  for (const Interval& place : places) {
+    tiles(key, 0, static_cast<std::size_t>(place.begin), static_cast<std::size_t>(place.end), sink);
+  }
+  return sink.differences();
 }
 
 std::uint8_t poison_byte(std::uint64_t key, std::int64_t offset) {

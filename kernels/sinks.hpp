@@ -129,7 +129,7 @@ class Check {
   /// Memory is fetched while the tile is made.
   void expect(const Pieces& pieces) {
     each_piece(pieces, [&](std::int64_t at) {
-      for (std::size_t k = 0; k < pieces.bytes; k += 64) __builtin_prefetch(memory_ + at + k);
+      for (std::size_t k = 0; k < pieces.bytes; k += 64) __builtin_prefetch(memory_ + at + k, 0, 2);
     });
   }
   void take(const Pieces& pieces, const std::uint8_t* tile) {
