@@ -7,14 +7,14 @@ namespace kvcts::script {
 
 namespace {
 
-std::uint64_t mix(std::uint64_t h, std::uint8_t byte) {
-  h = (h ^ byte) * 0x9fb21c651e98df25ull;
-  return h ^ (h >> 32);
-}
-
 bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
 
 }  // namespace
+
+std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
+  const std::uint64_t h = (signature ^ byte) * 0x9fb21c651e98df25ull;
+  return h ^ (h >> 32);
+}
 
 Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed) : observation_(observation), names_(names) {
   // Everybody who was ever meant to be somewhere, and the poison of every byte.
@@ -33,7 +33,7 @@ Namer::Namer(const Observation& observation, Names& names, const Arena& arena, s
   std::vector<std::uint64_t> signatures(ids.size(), 0);
   for (int pass = 0; pass < naming_passes; ++pass) {
     Rendering rendering(names, arena.backings(), seed, pass);
-    for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = mix(signatures[i], rendering.byte(ids[i]));
+    for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], rendering.byte(ids[i]));
   }
   index_.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -44,7 +44,7 @@ Namer::Namer(const Observation& observation, Names& names, const Arena& arena, s
 
 std::uint64_t Namer::signature(std::size_t check, int backing, std::int64_t offset) const {
   std::uint64_t h = 0;
-  for (int pass = 0; pass < naming_passes; ++pass) h = mix(h, observation_.bytes[static_cast<std::size_t>(pass)][check].at(backing, offset));
+  for (int pass = 0; pass < naming_passes; ++pass) h = extend_signature(h, observation_.bytes[static_cast<std::size_t>(pass)][check].at(backing, offset));
   return h;
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/convert/element.hpp"
 #include "kernels/poison.hpp"
 #include "kernels/tag.hpp"
+#include "script/numbers.hpp"
 #include "script/tape.hpp"
 
 namespace kvcts::script {
@@ -13,8 +14,6 @@ namespace kvcts::script {
 namespace {
 
 namespace convert = kernels::convert;
-
-std::uint32_t code_mask(layout::Dtype dtype) { return dtype == layout::Dtype::fp32 ? 0xffffffffu : (1u << layout::bits(dtype)) - 1; }
 
 std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
 
@@ -44,7 +43,7 @@ std::uint32_t get_code(const Bytes& bytes, const DecodeOp::Code& code) {
 
 // Every code of the dtype in turn, from where the row's key says; a number, rounded to the dtype.
 std::uint32_t code_of(const RowOp& op, const kernels::RowId& row, std::uint64_t key, std::int64_t channel) {
-  if (op.content == "codes") return static_cast<std::uint32_t>(key + static_cast<std::uint64_t>(channel)) & code_mask(op.dtype);
+  if (op.content == "codes") return code_in_turn(op.dtype, key + static_cast<std::uint64_t>(channel));
   if (op.content == "values") {
     const std::uint32_t number = kernels::tag_code(key, row, layout::Dtype::bf16, channel) << 16;
     return convert::encode(op.dtype, number, convert::Overflow::saturate, convert::Rounding::nearest);

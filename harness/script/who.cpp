@@ -63,11 +63,7 @@ kernels::RowId row_of(const Who& who) { return {who.component, who.kv, who.layer
 std::uint64_t key_of(const Who& who, std::uint64_t seed, int pass) { return kernels::row_key({pass_seed(seed, pass), 0, 0}, row_of(who)); }
 
 std::uint32_t code_in(const Who& row, std::uint64_t key, std::int64_t channel) {
-  if (row.codes) {
-    const std::uint32_t code = static_cast<std::uint32_t>(key) + static_cast<std::uint32_t>(channel);
-    const int width = layout::bits(row.dtype);
-    return width == 32 ? code : code & ((1u << width) - 1);
-  }
+  if (row.codes) return code_in_turn(row.dtype, key + static_cast<std::uint64_t>(channel));
   if (row.values) {
     const std::uint32_t bf16 = kernels::tag_code(key, row_of(row), layout::Dtype::bf16, channel);
     return nearest_code(row.dtype, number_of(layout::Dtype::bf16, bf16));

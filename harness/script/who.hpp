@@ -133,8 +133,8 @@ class Rendering {
 };
 
 /// The code of an element in a pass, right-aligned: a tag, or what `codes` and `values` say. 4-bit codes: of who.channel alone.
-///   codes   (channel + key of the row) mod 2^bits: along a row every code in turn, from where the row's key says
-///   values  the bf16 tag of the same coordinate as a number, rounded to the dtype (numbers.hpp)
+///   codes   code_in_turn(channel + key of the row): along a row every code in turn, from where the row's key says
+///   values  the bf16 tag of the same coordinate as a number, rounded to the dtype; both in numbers.hpp
 std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass);
 
 /// "K layer 3 token 7 head 1 channel 4, generation 1", "poison of P/kv.L0 + 128", "0x00", "unknown".
