@@ -108,6 +108,11 @@ Map::Map(std::size_t allocation_bytes, const layout::Plane& p, std::span<const B
     if (mode.axis == Axis::slot || mode.axis == Axis::head || mode.axis == Axis::channel) bits *= mode.extent;
   }
   block_bytes = bits / 8;
+  std::int64_t low = p.offset, high = p.offset + writer.width();
+  for (const layout::Mode& mode : p.modes) {
+    if (mode.axis != Axis::block) (mode.stride < 0 ? low : high) += (mode.extent - 1) * mode.stride;
+  }
+  block_span = {low / 8, (high + 7) / 8};
 }
 
 Cuts::Cuts(std::span<const Map* const> maps, std::span<const BlockContent> content, int threads)

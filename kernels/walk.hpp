@@ -8,6 +8,7 @@
 
 #include "kernels/axis_table.hpp"
 #include "kernels/generate.hpp"
+#include "kernels/intervals.hpp"
 #include "kernels/plane_shape.hpp"
 #include "kernels/row_batch.hpp"
 #include "kernels/row_writer.hpp"
@@ -41,6 +42,7 @@ struct Map {
   std::size_t inside_block{1};     ///< so many of them in a row lie further in than the block axis
   bool blocked{true};              ///< has a block or slot axis
   std::int64_t block_bytes{0};     ///< of codes in one full block, over all layer_kvs
+  Interval block_span;             ///< bytes between a block's first and last code, from its place on
 };
 
 /// One thread's walk over a part of a plane.

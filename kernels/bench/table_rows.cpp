@@ -1,11 +1,16 @@
 // --table: every layout of the catalogue with every dtype that it can hold, generated and checked, all planes of all allocations.
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "catalogue/catalogue.hpp"
 #include "kernels/bench/bench.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/image.hpp"
+#include "kernels/plane_shape.hpp"
 #include "kernels/poison.hpp"
 #include "layout/template.hpp"
 
@@ -93,8 +98,36 @@ void check_all(Bench& bench, const Filled& what) {
   }
 }
 
-/// What makes a cache slower than long rows in order, from the plane that costs most.
-std::string reason(const Filled& what);
+/// Where the instructions go that long rows in memory's order do not need. The clauses are what profiles (perf, callgrind) show for
+/// planes of these kinds; the numbers are this cache's.
+std::string reason(const Filled& what) {
+  std::string out;
+  const auto say = [&out](const std::string& clause) { out += (out.empty() ? "" : "; ") + clause; };
+  for (const layout::Plane& plane : what.cache.planes) {
+    if (plane.allocation != 0 || plane.component == layout::Component::global_scale) continue;
+    const int width = layout::bits(plane.dtype);
+    const kernels::PlaneShape shape(plane, kernels::AxisTable(plane, layout::Axis::channel), width);
+    std::int64_t rows = 1, channels = 1, nearest_other = INT64_MAX;
+    for (const layout::Mode& mode : plane.modes) {
+      if (mode.axis == layout::Axis::slot || mode.axis == layout::Axis::head) rows *= mode.extent;
+      if (mode.axis == layout::Axis::channel) channels *= mode.extent;
+      const bool other = mode.axis == layout::Axis::layer || mode.axis == layout::Axis::kv;
+      if (other && mode.extent > 1) nearest_other = std::min(nearest_other, mode.stride);
+    }
+    const std::int64_t bytes = channels * width / 8;
+    const std::string which = plane.component == layout::Component::data ? "" : "scales: ";
+    if (shape.way == kernels::Way::columns) say(which + "channels apart: codes of 16 rows are exchanged in registers, " + std::to_string(rows) + " rows a block");
+    if (shape.way == kernels::Way::buffered || shape.way == kernels::Way::bitwise) say(which + "runs that are no whole words go through a buffer");
+    if (!shape.one_to_one) say("coordinates share bytes: checked through an image");
+    if (shape.way == kernels::Way::rows && bytes <= 96) {
+      say(which + "rows of " + std::to_string(bytes) + " bytes: the key of a row (two 64-bit products) and its ends cost as much as its words");
+    }
+    if (rows <= 16) say(which + std::to_string(rows) + " rows a block: finding the block costs as much as writing it");
+    if (nearest_other < rows * channels * width) say(which + "rows of other layers or of V lie between: memory is not read in order");
+    if (out.size() > 160) break;
+  }
+  return out.empty() ? "rows of a few hundred bytes: tiles end with them, so that fetching and making overlap less" : out;
+}
 
 void add_rows(Bench& bench) {
   static const catalogue::Catalogue catalogue(catalogue::find_cases());
@@ -147,8 +180,6 @@ void add_rows(Bench& bench) {
     }
   }
 }
-
-std::string reason(const Filled&) { return ""; }
 
 const Family table{"table", add_rows, true};
 
