@@ -48,6 +48,16 @@ std::string left_out(const Compatibility& table) {
   return table.written_by_hand == 0 ? "" : fmt::format(" {} written by hand are not counted: they may lie about layouts on purpose.", plural(table.written_by_hand, "case"));
 }
 
+/// An axis value as the id of a matrix case has it; axes at their default are not written.
+std::string axis_in_id(std::string_view id, std::string_view axis) {
+  const std::string key = "/" + std::string(axis) + "=";
+  if (const auto at = id.find(key); at != std::string_view::npos) {
+    const auto begin = at + key.size();
+    return std::string(id.substr(begin, id.find('/', begin) - begin));
+  }
+  return axis == "consumer" ? axis_in_id(id, "producer") : std::string(matrix::find_axis(axis)->fallback);
+}
+
 /// A word in a cell of a Markdown table.
 std::string cell_text(std::string_view text) {
   std::string out;
@@ -81,9 +91,8 @@ Compatibility compatibility(const store::RunReader& reader) {
       return;
     }
     const auto& r = row.result;
-    const auto axes = r.facts.find("axes");
-    const auto axis = [&](const char* name) { return axes == r.facts.end() ? std::string("not stored") : axes->value(name, "not stored"); };
-    auto& cell = table.cells[{axis("engine"), axis("producer"), axis("consumer"), axis("dtype")}];
+    const std::string_view id = row.planned.id;
+    auto& cell = table.cells[{axis_in_id(id, "engine"), axis_in_id(id, "producer"), axis_in_id(id, "consumer"), axis_in_id(id, "dtype")}];
     ++table.cases;
     ++cell.outcome[static_cast<std::size_t>(r.outcome)];
     if (row.decided && !r.phases.empty()) ++cell.evidence[static_cast<std::size_t>(r.evidence)];

@@ -25,7 +25,7 @@ struct Compatibility {
   std::string suite, selection, version, started, headline;
 };
 
-/// Reads the run once. Counts cases of the matrix ("kv/..."), by the axis values stored with them.
+/// Reads the run once. Counts cases of the matrix ("kv/..."), by the axis values of their ids.
 Compatibility compatibility(const store::RunReader& reader);
 
 /// "PASS 3 m", "PASS 2, FAIL 1! m": outcomes with counts, worst last; "!" = not as expected; e, c, m = evidence of those that ran.
