@@ -195,13 +195,14 @@ std::int64_t memory_needed(const ResolvedCase& resolved) {
   total *= 2.5;
   for (const auto& [name, memory] : resolved.script.memories) {
     if (memory.sparse || !memory.view.of.empty()) continue;
-    double bytes = 0;
+    const double guards = static_cast<double>(memory.guard_below) + static_cast<double>(memory.guard_above);
+    double bytes = static_cast<double>(memory.bytes) + guards;
     if (!memory.view.cache.empty()) {
-      for (const auto& a : layout::cache_from_text(memory.view.cache).allocations) {
-        bytes += static_cast<double>(a.bytes) + static_cast<double>(memory.guard_below + memory.guard_above);
-      }
+      double needed = 0;
+      for (const auto& a : layout::cache_from_text(memory.view.cache).allocations) needed += static_cast<double>(a.bytes) + guards;
+      bytes = std::max(bytes, needed);
     }
-    total += 8 * std::max(bytes, static_cast<double>(memory.bytes));
+    total += 8 * bytes;
   }
   return static_cast<std::int64_t>(std::min(total, 9e18));
 }

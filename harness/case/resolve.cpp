@@ -297,7 +297,6 @@ constexpr std::int64_t default_deadline_ms = 60000;
 // A case with memory and steps: no sides, no plan, no engine.
 void resolve_scripted(const CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
   c.script = resolve_script(spec, catalogue);
-  c.passes = deciding_passes(c.script);
   c.settle_ms = 0;
   c.facts = {{"scripted", true}, {"dtype", spec.dtype}, {"geometry", spec.geometry}, {"arch", spec.arch}};
 }

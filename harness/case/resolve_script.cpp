@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "case/model.hpp"
-#include "case/passes.hpp"
 #include "case/script_walk.hpp"
 #include "catalogue/tables.hpp"
 
@@ -442,14 +441,5 @@ class Resolver {
 }  // namespace
 
 Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return Resolver(spec, catalogue).resolve(); }
-
-int deciding_passes(const Script& script) {
-  int passes = 1;
-  std::set<std::string> seen;
-  script::each_view(script, [&](const View& view, const std::string&) {
-    if (!view.cache.empty() && seen.insert(view.cache).second) passes = std::max(passes, deciding_passes(layout::cache_from_text(view.cache)));
-  });
-  return passes;
-}
 
 }  // namespace kvcts

@@ -11,7 +11,4 @@ namespace kvcts {
 /// the pool or too few of them (in what was intended), codes of different widths at the ends of a move, a range without an allocation.
 script::Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue);
 
-/// Deciding passes of a resolved script.
-int deciding_passes(const script::Script& script);
-
 }  // namespace kvcts

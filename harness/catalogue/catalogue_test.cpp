@@ -117,6 +117,19 @@ TEST(Schema, ReferenceHasARowForEveryKey) {
   }
 }
 
+// cases/README.md tells the language of scripted cases with these tables, word for word.
+TEST(Schema, ThePageOfCasesHasEveryTableOfTheLanguage) {
+  const std::string page = read_text_file(cases / "README.md", "README.md");
+  for (const auto& kind : kinds()) {
+    if (!kind.sections) continue;
+    for (const auto& section : kind.sections()) {
+      if (section.rows.empty()) continue;
+      const std::string table = table_text(section.rows);
+      EXPECT_NE(page.find(table), std::string::npos) << section.title << "\n" << table;
+    }
+  }
+}
+
 // Random damage to every committed file, and to hand-written cases: parsed, or one clear error; never anything else.
 TEST(Strictness, MutatedFilesGiveOneClearErrorOrParse) {
   struct Victim {

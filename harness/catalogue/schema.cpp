@@ -24,8 +24,29 @@ Kind kind(std::string name, std::string folder, const Table<T>& (*table)()) {
   return out;
 }
 
+// The rows of a step, its picks as one.
+std::vector<DocRow> step_rows(const Table<script::Action>& table) {
+  std::vector<DocRow> out;
+  const auto keys = [](const std::string& prefix) {
+    std::string all;
+    for (const auto& field : picks_table().fields) all += (all.empty() ? "" : "`, `") + prefix + field.key;
+    return all;
+  };
+  const auto names = keys_of(picks_table()), own = keys_of(table);
+  const bool picks = std::find(own.begin(), own.end(), names.front()) != own.end();
+  for (const auto& row : doc_rows(table)) {
+    const bool placed = row.key.starts_with("to_");
+    if (!picks || std::find(names.begin(), names.end(), placed ? row.key.substr(3) : row.key) == names.end()) {
+      out.push_back(row);
+    } else if (row.key.ends_with(names.front())) {
+      out.push_back({keys(placed ? "to_" : ""), "picks", "", placed ? "where each of those goes, as many; default to itself" : "what it takes; default all"});
+    }
+  }
+  return out;
+}
+
 Kind case_kind() {
-  Kind out = kind("case", "seeds crash", case_table);
+  Kind out = kind("case", "seeds crash faults museum", case_table);
   out.schema = [plain = out.schema] {
     json whole = plain();
     whole["anyOf"] = json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});
@@ -36,8 +57,9 @@ Kind case_kind() {
     std::vector<Section> all{{"memory", "scripted cases: what lies where", doc_rows(memory_table())},
                              {"requests", "scripted cases: tokens and their blocks", doc_rows(script_request_table())},
                              {"views", "what `from` and `to` take instead of the name of a memory", doc_rows(view_table())},
-                             {"arithmetic", "of a view", doc_rows(arithmetic_table())}};
-    for (const Op& op : ops()) all.push_back({"step " + op.name, op.doc, doc_rows(op.intended)});
+                             {"arithmetic", "of a view", doc_rows(arithmetic_table())},
+                             {"picks", "of steps that take part of something", doc_rows(picks_table())}};
+    for (const Op& op : ops()) all.push_back({"step " + op.name, op.doc, step_rows(op.intended)});
     std::vector<DocRow> extra;
     const auto rows = doc_rows(ops().front().actual);
     for (std::size_t i = ops().front().intended.fields.size(); i < rows.size(); ++i) extra.push_back(rows[i]);
@@ -74,8 +96,6 @@ const std::vector<Kind>& kinds() {
 
 std::string schema_text(const Kind& kind) { return kind.schema().dump(2) + "\n"; }
 
-namespace {
-
 std::string table_text(const std::vector<DocRow>& rows) {
   std::string out = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
   for (const auto& row : rows) {
@@ -83,8 +103,6 @@ std::string table_text(const std::vector<DocRow>& rows) {
   }
   return out;
 }
-
-}  // namespace
 
 std::string reference_text(const Kind& kind) {
   std::string out = table_text(kind.rows());

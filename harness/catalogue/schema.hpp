@@ -27,6 +27,7 @@ const std::vector<Kind>& kinds();
 
 /// As committed in cases/schema/<name>.schema.json.
 std::string schema_text(const Kind& kind);
+std::string table_text(const std::vector<DocRow>& rows);
 /// The rows as a Markdown table, then each section under a heading.
 std::string reference_text(const Kind& kind);
 

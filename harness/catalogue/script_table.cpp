@@ -70,6 +70,21 @@ Codec<std::map<std::string, M>> by_reference(Codec<std::map<std::string, M>> cod
   return codec;
 }
 
+Codec<std::int64_t> whole(std::int64_t low, std::string words) {
+  Codec<std::int64_t> out = integer_codec(low, any_bytes);
+  out.words = std::move(words);
+  out.read = [low, words = out.words](const Node& node) {
+    try {
+      return integer_codec(low, any_bytes).read(node);
+    } catch (const Error&) {
+      fail(node, words, "write a whole number without quotes");
+    }
+  };
+  return out;
+}
+Codec<std::int64_t> offset_codec() { return whole(-any_bytes, "bytes, may be negative"); }
+Codec<std::int64_t> bytes_codec(std::int64_t low = 0) { return whole(low, low > 0 ? "bytes, at least 1" : "bytes"); }
+
 void add_picks(const Node& node, bool kv, Ids& out) {
   const std::string words = kv ? "K, V, an index, or a list of those" : "an index, a range \"0..4\" (its end is not in it), or a list of those";
   const std::string advice = kv ? "write K, V or both as [K, V]" : "write e.g. 3, [3, 1] or \"0..4\"";
@@ -116,7 +131,14 @@ Codec<Ids> picks(bool kv) {
 
 Codec<Ids> block_ids() {
   Codec<Ids> out = list_of(integer_codec(-1, many));
+  out.words = "a list of block ids, -1 for none";
   out.schema = [] { return reference("blocks"); };
+  return out;
+}
+
+Codec<std::map<std::string, Ids>> tables(Codec<Ids> ids) {
+  auto out = map_of(std::move(ids));
+  out.words = "memory -> list";
   return out;
 }
 
@@ -233,8 +255,15 @@ const std::vector<std::string>& axis_words() {
   return words;
 }
 
+Codec<std::map<std::string, std::int64_t>> strides_codec() {
+  auto out = map_of(offset_codec(), axis_words());
+  out.words = "layer, kv, block, slot, head, channel -> bytes";
+  return out;
+}
+
 Field<View> view_geometry() {
-  const auto values = map_of(integer_codec(0, many), {"layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "first_layer", "first_head"});
+  auto values = map_of(integer_codec(0, many), {"layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "first_layer", "first_head"});
+  values.words = "layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer, first_head -> number";
   return {"geometry", false, "numbers that replace those of the memory, which replace the case's", values.words, values.schema,
           [values](View& out, const Node& node) {
             out.geometry = json::object();
@@ -251,10 +280,10 @@ std::vector<Field<View>> declared_fields() {
       optional("planes", &View::planes, text(), "planes written out, a line each: data fp16 a0+0 [B=6:512 N=4:128 H=2:64 C=16:2], bytes"),
       view_geometry(),
       optional("dtype", &View::dtype, identifier(), "cache dtype; default the memory's, and then the case's"),
-      optional("offset", &View::offset, integer(-any_bytes, any_bytes), "bytes added to every address"),
-      optional("strides", &View::strides, map_of(integer_codec(-any_bytes, any_bytes), axis_words()), "axis -> bytes: its outermost stride in data planes"),
-      optional("scale_strides", &View::scale_strides, map_of(integer_codec(-any_bytes, any_bytes), axis_words()), "the same in scale planes"),
-      optional("scale_offset", &View::scale_offset, integer(-any_bytes, any_bytes), "bytes added to addresses of scale planes"),
+      optional("offset", &View::offset, offset_codec(), "bytes added to every address"),
+      optional("strides", &View::strides, strides_codec(), "outermost stride of the axis, in data planes"),
+      optional("scale_strides", &View::scale_strides, strides_codec(), "the same in scale planes"),
+      optional("scale_offset", &View::scale_offset, offset_codec(), "bytes added to addresses of scale planes"),
   };
 }
 
@@ -321,8 +350,8 @@ const Fields& placed() {
 Field<Action> of_request() { return required("request", &Action::request, identifier(), "whose bytes"); }
 Field<Action> from_views() { return required("from", &Action::from, one_or_list_of(view()), "where they are read; of several views, the first that holds an element"); }
 Field<Action> to_views() { return required("to", &Action::to, one_or_list_of(view()), "where they are written"); }
-Field<Action> from_ids() { return optional("from_blocks", &Action::from_blocks, block_ids(), "block ids there, instead of the request's; -1 = none"); }
-Field<Action> to_ids() { return optional("to_blocks", &Action::to_blocks, block_ids(), "block ids there, instead of the request's; -1 = none"); }
+Field<Action> from_ids() { return optional("from_blocks", &Action::from_blocks, block_ids(), "there, instead of the request's"); }
+Field<Action> to_ids() { return optional("to_blocks", &Action::to_blocks, block_ids(), "there, instead of the request's"); }
 Field<Action> part() { return optional("parts", &Action::parts, one_of({"all", "data", "scales"}), "data, scales, or both"); }
 Field<Action> splits() { return optional("splits", &Action::splits, boolean(), "copies are cut where a registration or a mapping ends; false: they straddle"); }
 Field<Action> accesses() {
@@ -330,14 +359,14 @@ Field<Action> accesses() {
 }
 Field<Action> words_of(const char* doc) { return optional("text", &Action::text, any_text(), doc); }
 Field<Action> bytes_field(const char* doc, bool needed) {
-  return needed ? required("bytes", &Action::bytes, integer(0, any_bytes), doc) : optional("bytes", &Action::bytes, integer(1, any_bytes), doc);
+  return needed ? required("bytes", &Action::bytes, bytes_codec(), doc) : optional("bytes", &Action::bytes, bytes_codec(1), doc);
 }
-Field<Action> range_offset() { return optional("offset", &Action::to_offset, integer(-any_bytes, any_bytes), "byte at which the range begins; then name one allocation"); }
+Field<Action> range_offset() { return optional("offset", &Action::to_offset, offset_codec(), "byte at which the range begins; then name one allocation"); }
 Field<Action> waiting_in() { return optional("in", &Action::in, one_of({"transfer", "kernel", "handshake"}), "what never ends"); }
 
 // Written wherever there is a second one, also when it is 0.
 Field<Action> step_field(const char* key, std::int64_t Action::*member, const char* doc) {
-  Field<Action> out = optional(key, member, integer(-any_bytes, any_bytes), doc);
+  Field<Action> out = optional(key, member, offset_codec(), doc);
   out.write = [member](const Action& in) { return in.count > 1 ? json(in.*member) : json(nullptr); };
   return out;
 }
@@ -440,13 +469,13 @@ std::vector<Op> make_ops() {
          join<Action>({of_request(), from_views(), to_views()}, join(join(taken(), placed()), {from_ids(), to_ids(), part(), splits(), accesses()})), check_pairs),
       op("copy", "raw bytes",
          join<Action>({required("from", &Action::from, place(), "memory with one allocation, or an allocation"),
-                       optional("from_offset", &Action::from_offset, integer(-any_bytes, any_bytes), "byte there; beyond the ends are the guards"),
+                       optional("from_offset", &Action::from_offset, offset_codec(), "byte there; beyond the ends are the guards"),
                        required("to", &Action::to, place(), "memory with one allocation, or an allocation"),
-                       optional("to_offset", &Action::to_offset, integer(-any_bytes, any_bytes), "byte there"), bytes_field("how many", true), splits(), accesses()},
+                       optional("to_offset", &Action::to_offset, offset_codec(), "byte there"), bytes_field("how many", true), splits(), accesses()},
                       repeated(true)),
          [](const Action& action, const Node& node) { check_repeats(action, node, true); }),
       op("fill", "bytes that are not content",
-         join<Action>({to_views(), optional("to_offset", &Action::to_offset, integer(-any_bytes, any_bytes), "byte at which the range begins"),
+         join<Action>({to_views(), optional("to_offset", &Action::to_offset, offset_codec(), "byte at which the range begins"),
                        bytes_field("how many; default all from to_offset on", false)},
                       join(join(repeated(false), taken()), {to_ids(), part(), accesses(), optional("request", &Action::request, identifier(), "its elements"),
                                                             required("value", &Action::value, pattern(), "what every byte becomes")})),
@@ -456,7 +485,7 @@ std::vector<Op> make_ops() {
              optional("scales", &Action::scales, one_of({"used", "ignored", "twice"}), "of decoded numbers"),
              optional("output", &Action::output, identifier(), "name of the output; default the step's")}))),
       op("register", "from now on only registered bytes of this memory can be moved",
-         join(range, {optional("maps", &Action::maps, integer(-any_bytes, any_bytes), "byte where the registration really begins; default offset")})),
+         join(range, {optional("maps", &Action::maps, offset_codec(), "byte where the registration really begins; default offset")})),
       op("unregister", "takes a registration back", range),
       op("put", "elements of the request into a store, as one object",
          join<Action>({store_name, key, of_request(), from_views()}, join(taken(), {from_ids(), part(), splits(), accesses(),
@@ -465,7 +494,7 @@ std::vector<Op> make_ops() {
          join<Action>({store_name, key, of_request(), to_views()}, join(join(taken(), placed()), {to_ids(), part(), splits(), accesses()})), check_pairs, store),
       op("assign", "the request's blocks, generation or tokens from here on",
          {required("request", &Action::request, identifier(), "which"),
-          optional("blocks", &Action::blocks, map_of(block_ids()), "memory -> block ids; positions there start again at 0, 1, 2, ..."),
+          optional("blocks", &Action::blocks, tables(block_ids()), "memory -> block ids; positions there start again at 0, 1, 2, ..."),
           optional("generation", &Action::generation, generation(), "of what is written from here on"),
           optional("tokens", &Action::tokens, integer(0, many), "how many it has")}),
       op("signal", "an event", {required("event", &Action::event, identifier(), "name"), optional("fields", &Action::fields, anything(), "what it carries")}),
@@ -569,10 +598,27 @@ Node with_whole_views(Node body) {
   return body;
 }
 
+// Where a patch sets keys of a view, "P" is {of: P}.
+Node opened(Node body, const Node& patch) {
+  for (const char* key : {"from", "to"}) {
+    const Node* change = patch.find(key);
+    if (!change || change->kind != Node::Kind::mapping) continue;
+    for (std::size_t i = 0; i < body.keys.size(); ++i) {
+      Node& view = body.items[i];
+      if (body.keys[i] != key || view.kind != Node::Kind::scalar) continue;
+      Node mapping;
+      mapping.kind = Node::Kind::mapping, mapping.file = view.file, mapping.line = view.line;
+      mapping.keys = {"of"}, mapping.key_lines = {view.line}, mapping.items = {view};
+      view = std::move(mapping);
+    }
+  }
+  return body;
+}
+
 std::vector<Action> read_actual(const Op& operation, const Node& intended, const Node& actual) {
   const Node body = with_whole_views(intended);
   if (actual.kind == Node::Kind::scalar && actual.text == "skipped") return {};
-  const auto patched = [&](const Node& patch) { return read(operation.actual, merge_patch(body, patch)); };
+  const auto patched = [&](const Node& patch) { return read(operation.actual, merge_patch(opened(body, patch), patch)); };
   if (actual.kind == Node::Kind::mapping && operation.name != "nothing") return {patched(actual)};
   if (actual.kind != Node::Kind::list || actual.items.empty()) {
     fail(actual, "skipped, keys that differ from what was intended, or a list of steps", "say what the code did instead");
@@ -665,6 +711,8 @@ json one_key_of(const char* suffix) {
 
 }  // namespace
 
+const Table<Selection>& picks_table() { return selection_table(); }
+
 // ---- tables ----------------------------------------------------------------------------------------------------------
 
 const Table<Arithmetic>& arithmetic_table() {
@@ -691,19 +739,19 @@ const Table<View>& view_table() {
 const Table<Memory>& memory_table() {
   static const Table<Memory> table = [] {
     std::vector<Field<Memory>> fields{
-        optional("side", &Memory::side, one_of({"producer", "consumer", "staging", "store"}), "whose it is"),
+        optional("side", &Memory::side, one_of({"producer", "consumer", "staging"}), "whose it is"),
         optional("rank", &Memory::rank, integer(0, 1 << 20), "of which rank"),
     };
     for (const auto& field : declared_fields()) fields.push_back(lift(field, &Memory::view));
     return Table<Memory>{"a memory", join(fields, {
-        optional("bytes", &Memory::bytes, integer(0, any_bytes), "size without a layout, or larger than the layout needs (one allocation)"),
+        optional("bytes", &Memory::bytes, bytes_codec(), "size without a layout, or larger than the layout needs (one allocation)"),
         optional("pool", &Memory::pool, boolean(), "all allocations in one piece, one behind the other; default each by itself, with guards"),
-        optional("gap", &Memory::gap, integer(0, any_bytes), "bytes between them in a pool"),
-        optional("guard_below", &Memory::guard_below, integer(0, any_bytes), "bytes watched in front of each piece"),
-        optional("guard_above", &Memory::guard_above, integer(0, any_bytes), "bytes watched behind each piece"),
+        optional("gap", &Memory::gap, bytes_codec(), "bytes between them in a pool"),
+        optional("guard_below", &Memory::guard_below, bytes_codec(), "bytes watched in front of each piece"),
+        optional("guard_above", &Memory::guard_above, bytes_codec(), "bytes watched behind each piece"),
         optional("sparse", &Memory::sparse, boolean(), "only bytes that somebody touches exist, so that pools of many GiB fit; nothing else is watched"),
-        optional("boundaries", &Memory::boundaries, list_of(integer_codec(1, any_bytes)), "bytes at which one mapping ends and the next begins: no access may straddle one"),
-        optional("base", &Memory::base, integer(0, any_bytes), "address of byte 0; matters for align"),
+        optional("boundaries", &Memory::boundaries, list_of(bytes_codec(1)), "bytes at which one mapping ends and the next begins: no access may straddle one"),
+        optional("base", &Memory::base, bytes_codec(), "address of byte 0; matters for align"),
         optional("holds", &Memory::holds, one_of({"poison", "zero"}), "before the first step"),
       }), check_memory};
   }();
@@ -716,8 +764,8 @@ const Table<script::Request>& script_request_table() {
       required("tokens", &Request::tokens, integer(0, many), "tokens in the cache"),
       optional("generation", &Request::generation, generation(), "which content it holds; equal generations hold equal tokens at equal positions"),
       optional("first_token", &Request::first_token, integer(0, many), "position of its first token in the content"),
-      optional("blocks", &Request::blocks, map_of(block_ids()), "memory -> block ids there, in order of tokens; -1 = none"),
-      optional("positions", &Request::positions, map_of(list_of(integer_codec(0, many))), "memory -> which blocks of the request those are; default 0, 1, 2, ..."),
+      optional("blocks", &Request::blocks, tables(block_ids()), "memory -> its block ids there, in order of tokens"),
+      optional("positions", &Request::positions, tables(list_of(integer_codec(0, many))), "memory -> which blocks of the request those are; default 0, 1, 2, ..."),
     }, [](const Request& request, const Node& node) {
       for (const auto& [memory, positions] : request.positions) {
         const auto ids = request.blocks.find(memory);

@@ -15,6 +15,8 @@ const Table<script::Arithmetic>& arithmetic_table();
 const Table<script::View>& view_table();
 const Table<script::Memory>& memory_table();
 const Table<script::Request>& script_request_table();
+/// layers, kv, tokens, heads, channels: keys of steps that take part of something (with to_ in front: where it goes).
+const Table<script::Selection>& picks_table();
 
 /// What a step can do.
 struct Op {

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "checker/open_case.hpp"
+#include "script/run.hpp"
 
 namespace kvcts::checker {
 
@@ -16,6 +17,13 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
     const auto op = request.at("op").get<std::string>();
     json reply = json::object();
     if (op == "hello") {
+      reply["ok"] = true;
+      return reply;
+    }
+    if (op == "script") {
+      // What the machine runs and the diagnosis sees has no title, no expected outcome and no facts.
+      const ResolvedCase resolved = case_from_json(request.at("case"));
+      reply = script::run_script(resolved.script, resolved.seed);
       reply["ok"] = true;
       return reply;
     }
@@ -38,7 +46,7 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
       } else if (op == "close") {
         cases_.erase(found);
       } else {
-        throw std::runtime_error("expected open, fill, compare, recheck or close, found '" + op + "'");
+        throw std::runtime_error("expected open, fill, compare, recheck, close or script, found '" + op + "'");
       }
     }
     reply["ok"] = true;

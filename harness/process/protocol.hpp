@@ -32,6 +32,8 @@
 //            case ended if not well: {phase, role, refused|raised|hang|crash: {...}}. Never the case's expected outcome.
 //   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   bytes after the last compare?
 //   close    {key}                                         -> ok {}
+//   script   {case}                                        -> ok {as compare, and phase, hang, signal, events}
+//            a scripted case from beginning to end: there is no worker and nothing to keep open
 //
 // Worker (role: "producer" | "consumer" | "both")
 //   hello    {role, name, engine:{name, plugin, options}}  -> ok {pid, engine:{name, version, claims:{...}}, load_ns}  loads the plug-in

@@ -188,6 +188,32 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
   if (result.outcome == Outcome::refused || result.outcome == Outcome::skipped) result.diagnosis = {};
 }
 
+void decide_script(const json& reply, CaseResult& result) {
+  if (const auto error = reply.find("error"); error != reply.end()) {
+    result.outcome = Outcome::error;
+    result.phase = Phase::resolve;
+    result.message = error->value("text", "the checker failed");
+    return;
+  }
+  take_numbers(reply, result);
+  result.outcome = outcome_from_name(reply.value("outcome", "ERROR")).value_or(Outcome::error);
+  result.message = reply.value("message", "");
+  if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
+  if (result.outcome == Outcome::pass) return;
+  result.phase = phase_from_name(reply.value("phase", "")).value_or(Phase::compare);
+  result.diagnosis = diagnosis_of(reply);
+  if (result.outcome == Outcome::hang) {
+    result.hang = hang_from_name(reply.value("hang", "")).value_or(HangKind::stalled);
+    if (result.diagnosis.fault_class.empty()) result.diagnosis = plain(result.phase == Phase::read_back ? "hang-kernel" : "hang-transfer", result.message);
+  }
+  if (result.outcome == Outcome::crash) {
+    result.signal = reply.value("signal", "");
+    if (result.diagnosis.fault_class.empty()) result.diagnosis = plain("crash", result.message);
+  }
+  if (const std::string state = reply.value("state", ""); !state.empty()) result.message = sentence_join(result.message, state);
+  if (result.outcome == Outcome::refused) result.diagnosis = {};
+}
+
 void decide_late_write(const json& rechecked, CaseResult& result) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
   const std::string words =

@@ -33,6 +33,9 @@ nlohmann::json event_of(const Ended& ended);
 /// = there is none (and then nothing is said about the data).
 void decide(const Ended& ended, const nlohmann::json& compared, CaseResult& result);
 
+/// The same for a scripted case. `reply`: the checker's to script.
+void decide_script(const nlohmann::json& reply, CaseResult& result);
+
 /// The case's memory changed after its result was known.
 void decide_late_write(const nlohmann::json& rechecked, CaseResult& result);
 

@@ -45,6 +45,50 @@ TEST(Decide, CompletedIsWhatTheCheckerSays) {
   EXPECT_EQ(result_of({}, {{"outcome", "nonsense"}}).outcome, Outcome::error);
 }
 
+TEST(DecideScript, TheReplySaysHowItEnded) {
+  const auto decided = [](const json& reply) {
+    CaseResult result;
+    decide_script(reply, result);
+    return result;
+  };
+  const CaseResult pass = decided(compared("PASS", 0));
+  EXPECT_EQ(pass.outcome, Outcome::pass);
+  EXPECT_FALSE(pass.phase);
+  EXPECT_EQ(pass.checked_bytes, 1000);
+
+  json reply = compared("FAIL", 5, "stale-block");
+  reply["phase"] = "compare";
+  const CaseResult fail = decided(reply);
+  EXPECT_EQ(fail.outcome, Outcome::fail);
+  EXPECT_EQ(fail.phase, Phase::compare);
+  EXPECT_EQ(fail.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(fail.wrong_bytes, 5);
+  EXPECT_EQ(fail.first_wrong.size(), 1U);
+  EXPECT_EQ(fail.message, "5 wrong bytes; 100 of 600 bytes had arrived");
+
+  reply["outcome"] = "HANG", reply["phase"] = "read back", reply["hang"] = "stalled", reply["diagnosis"] = json::object();
+  const CaseResult hang = decided(reply);
+  EXPECT_EQ(hang.outcome, Outcome::hang);
+  EXPECT_EQ(hang.hang, HangKind::stalled);
+  EXPECT_EQ(hang.diagnosis.fault_class, "hang-kernel");
+
+  reply["outcome"] = "CRASH", reply["phase"] = "transfer", reply["signal"] = "SIGBUS";
+  const CaseResult crash = decided(reply);
+  EXPECT_EQ(crash.outcome, Outcome::crash);
+  EXPECT_EQ(crash.signal, "SIGBUS");
+  EXPECT_EQ(crash.diagnosis.fault_class, "crash");
+
+  reply["outcome"] = "REFUSED";
+  const CaseResult refused = decided(reply);
+  EXPECT_EQ(refused.outcome, Outcome::refused);
+  EXPECT_EQ(refused.diagnosis.fault_class, "");
+
+  const CaseResult error = decided({{"error", {{"text", "checker: step 'move2': too few"}}}});
+  EXPECT_EQ(error.outcome, Outcome::error);
+  EXPECT_EQ(error.message, "checker: step 'move2': too few");
+  EXPECT_EQ(decided({{"outcome", "nonsense"}}).outcome, Outcome::error);
+}
+
 TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
   Ended ended;
   ended.kind = Kind::refused;

@@ -185,6 +185,12 @@ Task<void> Lane::attempt_case(Attempt& a) {
     co_return;
   }
 
+  if (a.resolved.scripted()) {
+    co_await run_script(a);
+    result.wall_ns = now_ns() - begin;
+    run_.emit(a.job, std::move(result));
+    co_return;
+  }
   a.key = run_.next_key++;
   need_checker();
   co_await choose_workers(a.resolved.engine);

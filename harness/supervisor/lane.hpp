@@ -56,7 +56,7 @@ struct Run {
 /// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
 inline constexpr int attempts_allowed = 5;
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), workers.cpp, endings.cpp (hangs, crashes, evidence), watched.cpp
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, endings.cpp (hangs, crashes, evidence), watched.cpp
 /// (checker).
 class Lane {
  public:
@@ -151,6 +151,7 @@ class Lane {
   Task<void> attempt_case(Attempt& a);
   Task<Ended> execute(Attempt& a);
   Task<void> compare(Attempt& a, const Ended& ended);
+  Task<void> run_script(Attempt& a);
   Task<void> choose_workers(const EngineSpec& engine);
   Task<Ended> set_up_workers(Attempt& a);
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);

@@ -32,6 +32,43 @@ TEST(Supervisor, OneCasePassesWithEveryFieldOfItsResult) {
   EXPECT_TRUE(result.facts.contains("engine_version"));
 }
 
+// Between two cases with workers: no worker is started for it, and those that are there stay as they are.
+TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
+  const NothingLeft nothing_left;
+  ResolvedCase scripted;
+  scripted.id = "scripted";
+  scripted.arch = "cpu";
+  scripted.dtype = "bf16";
+  scripted.facts = {{"scripted", true}};
+  script::Memory memory;
+  memory.bytes = 64;
+  scripted.script.memories["P"] = memory;
+  script::Step fill;
+  fill.name = "fill1";
+  fill.intended.op = "fill", fill.intended.value = "a5", fill.intended.bytes = 16;
+  fill.intended.to.emplace_back().of = "P";
+  scripted.script.steps = {fill};
+  ResolvedCase faulty = scripted;
+  faulty.id = "faulty";
+  faulty.script.steps[0].as_intended = false;
+  faulty.script.steps[0].actual = {fill.intended};
+  faulty.script.steps[0].actual[0].bytes = 12;
+
+  const Outcomes outcomes = run({small_case("a"), scripted, small_case("b"), faulty}, quick());
+  EXPECT_EQ(outcomes.of("scripted").outcome, Outcome::pass) << outcomes.of("scripted").message;
+  EXPECT_EQ(outcomes.of("scripted").worker, "");
+  EXPECT_EQ(outcomes.of("scripted").evidence, Evidence::modelled);
+  EXPECT_GT(outcomes.of("scripted").checked_bytes, 64);
+  const CaseResult wrong = outcomes.of("faulty");
+  EXPECT_EQ(wrong.outcome, Outcome::fail) << wrong.message;
+  EXPECT_EQ(wrong.wrong_bytes, 4);
+  EXPECT_EQ(wrong.phase, Phase::compare);
+  EXPECT_EQ(outcomes.of("a").outcome, Outcome::pass);
+  EXPECT_EQ(outcomes.of("b").outcome, Outcome::pass);
+  EXPECT_EQ(outcomes.of("b").ran_before, "a");
+  EXPECT_EQ(outcomes.summary.workers_started, 1U);
+}
+
 TEST(Supervisor, TwoProcessesAndBothDirections) {
   const NothingLeft nothing_left;
   std::vector<ResolvedCase> cases;

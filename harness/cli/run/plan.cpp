@@ -55,7 +55,7 @@ Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& av
       resolved.facts.update(selection_.facts(i));
       item.planned.digest = digest(resolved);
       item.planned.execution = digest(resolved, false);
-      if (const auto& lack = availability.lack(resolved.engine.name)) decide(Outcome::skipped, lack->reason);
+      if (const auto& lack = availability.lack(spec.engine); lack && !resolved.scripted()) decide(Outcome::skipped, lack->reason);
       constexpr double gib = 1024.0 * 1024 * 1024;
       const auto needed = static_cast<double>(memory_needed(resolved)), there = static_cast<double>(availability.memory());
       if (needed > there) {

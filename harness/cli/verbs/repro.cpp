@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/run/plan.hpp"
+#include "cli/script_words.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "report/text.hpp"
 #include "store/reader.hpp"
@@ -58,6 +59,11 @@ void print_case(const ResolvedCase& c) {
   fmt::print("case      {}\n", c.id);
   if (!c.title.empty()) fmt::print("title     {}\n", c.title);
   fmt::print("expected  {}\n", report::expected_words(c.expected));
+  if (c.scripted()) {
+    fmt::print("arch {}, dtype {}, seed {}\n", c.arch, c.dtype, c.seed);
+    for (const auto& line : script_lines(c.script)) fmt::print("{}\n", line);
+    return;
+  }
   fmt::print("arch {}, dtype {}, connector {}, engine {}, op {}, seed {}, {} deciding pass{}\n", c.arch, c.dtype, c.connector.name, c.engine.name, c.op, c.seed,
              c.passes, c.passes == 1 ? "" : "es");
   for (const Group& g : c.groups) {
@@ -98,7 +104,9 @@ void print_result(const CaseResult& r) {
   fmt::print("phases   ");
   for (const PhaseTime& p : r.phases) fmt::print(" {} {}{}", name(p.phase), report::duration(p.ns), &p == &r.phases.back() ? "\n" : ",");
   if (r.phases.empty()) fmt::print(" none\n");
-  if (r.checked_bytes > 0) {
+  if (r.checked_bytes > 0 && r.facts.value("scripted", false)) {
+    fmt::print("bytes     {} checked; moved {}; wrong {}\n", report::thousands(r.checked_bytes), report::thousands(r.moved_bytes), report::thousands(r.wrong_bytes));
+  } else if (r.checked_bytes > 0) {
     fmt::print("bytes     {} checked; planned {}, moved {}, expected {}; wrong {}\n", report::thousands(r.checked_bytes), report::thousands(r.planned_bytes),
                report::thousands(r.moved_bytes), report::thousands(r.expected_bytes), report::thousands(r.wrong_bytes));
   }
