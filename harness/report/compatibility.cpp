@@ -143,7 +143,7 @@ void write_html(const Compatibility& table, std::ostream& out) {
     const std::string anchor = fmt::format("engine-{}", contents.size());
     contents += fmt::format("<li><a href=\"#{}\">{}</a></li>", anchor, escaped(part.engine));
     sections += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">Engine {1}</h2><div class=\"wide\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{0}\">"
-                            "<table><caption>{2} by dtype</caption><thead><tr><th scope=\"col\">Producer</th><th scope=\"col\">Consumer</th>",
+                            "<table class=\"compat\"><caption>{2} by dtype</caption><thead><tr><th scope=\"col\">Producer</th><th scope=\"col\">Consumer</th>",
                             anchor, escaped(part.engine), plural(static_cast<std::int64_t>(part.pairs.size()), "pair"));
     for (const auto& dtype : part.dtypes) sections += "<th scope=\"col\">" + escaped(dtype) + "</th>";
     sections += "</tr></thead><tbody>\n";
