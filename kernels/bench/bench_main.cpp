@@ -14,6 +14,7 @@
 
 #include "kernels/bench/bench.hpp"
 #include "kernels/bench/machine.hpp"
+#include "kernels/bench/tensor.hpp"
 #include "kernels/parallel.hpp"
 
 namespace kvcts::bench {
@@ -25,7 +26,7 @@ struct Options {
   std::vector<std::size_t> mib{256, 4096};
   std::vector<int> threads;
   std::string only = "*";
-  std::string json_file;
+  std::string json_file, tensor;
   double seconds{0.6};
   int least{5};
   bool table{false}, quick{false}, list{false};
@@ -163,6 +164,7 @@ int run(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "time for each row")->capture_default_str();
   app.add_option("--repetitions", options.least, "least repetitions of each row")->capture_default_str()->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json_file, "write all numbers to this file");
+  app.add_option("--tensor", options.tensor, "write a position-coded fp16 tensor of --size to this file, measure nothing");
   app.add_flag("--table", options.table, "every layout of the catalogue with every dtype, instead");
   app.add_flag("--quick", options.quick, "every row once on small buffers: that it runs, not how fast");
   app.add_flag("--list", options.list, "name the rows, measure nothing");
@@ -174,6 +176,10 @@ int run(int argc, char** argv) {
   if (app.count("--size") == 0) {
     if (options.table) options.mib = {256};
     if (options.quick || options.list) options.mib = {4};
+  }
+  if (!options.tensor.empty()) {
+    write_tensor(options.tensor, options.mib.front() << 20);
+    return 0;
   }
   Program(options).run();
   return 0;

@@ -54,6 +54,7 @@ std::vector<Named> pools(std::size_t room) {
     out.push_back({name, std::make_shared<const Pool>(pool(room, dtype, std::move(modes), component))});
   };
   add("bf16 N H C128", Dtype::bf16, {slot, head, channel});
+  add("fp16 N H C128", Dtype::fp16, {slot, head, channel});
   add("bf16 H N C128", Dtype::bf16, {head, slot, channel});
   add("bf16 N64 C576", Dtype::bf16, {{Axis::slot, 64}, {Axis::channel, 576}});
   add("bf16 H C/8 N C%8", Dtype::bf16, {head, {Axis::channel, 16, 0, 8}, slot, {Axis::channel, 8}});
