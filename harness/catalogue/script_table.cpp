@@ -433,8 +433,8 @@ void check_requirement(const Action& action, const Node& node) {
 }
 
 const std::vector<std::string>& subjects() {
-  static const std::vector<std::string> words{"dims", "groups", "heads", "layers", "block_size", "bytes", "stride", "alignment",
-                                              "registration", "dtype", "capability", "tokens", "key"};
+  static const std::vector<std::string> words{"dims", "groups", "heads", "layers", "block_size", "bytes", "stride", "alignment", "registration", "dtype",
+                                              "capability", "tokens", "key", "axes", "kv", "blocks", "scales", "size", "width"};
   return words;
 }
 
