@@ -78,7 +78,8 @@ Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver), facts_(facts_of(d
     if (loaded == status::no_binary_for_gpu) {
       throw Error{loaded, "the device kernels hold no code for " + facts_.arch + " that this driver can load"};
     }
-    check(driver_, loaded, "loading the device kernels");
+    check(driver_, loaded, "loading the device kernels (nvcc 13.0) with a driver for CUDA " + std::to_string(driver.version / 1000) + "." +
+                               std::to_string(driver.version % 1000 / 10));
   } catch (...) {
     driver_.release_context(ordinal);
     throw;

@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "device/fake/state.hpp"
 
@@ -88,6 +90,31 @@ int capability(int part) {
   return part == 0 ? value / 10 : value % 10;
 }
 
+/// A core dump of the pretended GPU is written when somebody asks for it through a pipe, as the real driver does.
+void watch_dump_pipe() {
+  const auto named = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    std::string name = value != nullptr ? value : "";
+    if (const auto at = name.find("%p"); at != std::string::npos) name.replace(at, 2, std::to_string(::getpid()));
+    return name;
+  };
+  const std::string pipe = named("CUDA_COREDUMP_PIPE"), file = named("CUDA_COREDUMP_FILE");
+  if (named("CUDA_ENABLE_USER_TRIGGERED_COREDUMP") != "1" || pipe.empty() || file.empty() || ::mkfifo(pipe.c_str(), 0600) != 0) return;
+  const int descriptor = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+  static std::string left_behind;
+  left_behind = pipe;
+  std::atexit([] { ::unlink(left_behind.c_str()); });
+  std::thread([descriptor, pipe, file] {
+    char byte = 0;
+    if (::read(descriptor, &byte, 1) != 1) return;
+    ::unlink(pipe.c_str());
+    if (std::FILE* out = std::fopen(file.c_str(), "w")) {
+      std::fputs("a stand-in for a GPU core dump\n", out);
+      std::fclose(out);
+    }
+  }).detach();
+}
+
 }  // namespace
 }  // namespace kvcts::device::fake
 
@@ -98,7 +125,7 @@ using namespace kvcts::device::fake;
 extern "C" __attribute__((visibility("default"))) const int kvcts_modelled_driver = 1;
 
 EXPORT cuInit(unsigned) {
-  state().initialised = true;
+  if (!std::exchange(state().initialised, true)) watch_dump_pipe();
   return status::success;
 }
 EXPORT cuDriverGetVersion(int* out) {

@@ -1,0 +1,54 @@
+// What kvcts-gpu-check does on a device, one entry a check.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "device/gpu.hpp"
+#include "layout/layout.hpp"
+
+namespace kvcts::device::checks {
+
+/// What all checks share.
+struct Bench {
+  Gpu& gpu;
+  Stream stream;
+  std::filesystem::path golden;  ///< folder of golden tensors
+  std::uint64_t bytes{0};        ///< of the largest buffer that a check may take
+  nlohmann::json numbers = nlohmann::json::object();  ///< filled by the check that runs
+};
+
+/// Thrown by a check that finds a fault; its words say what was expected and what was found.
+struct Wrong : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+/// Thrown by a check that this device cannot run.
+struct Skip : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Returns one line of what was checked.
+using Run = std::string (*)(Bench&);
+struct Check {
+  const char* name;
+  const char* title;
+  Run run;
+};
+std::span<const Check> all();
+
+std::string canary(Bench&);
+std::string goldens(Bench&);
+std::string memory_kinds(Bench&);
+std::string far_offsets(Bench&);
+std::string conversions(Bench&);
+std::string relayouts(Bench&);
+std::string peers(Bench&);
+std::string speed(Bench&);
+
+/// A packed plane of one layer's K and V: blocks of 16 tokens, `heads` heads of `d` channels, modes in the order of `letters` ("BNHC").
+layout::Plane packed_pool(const char* letters, layout::Dtype dtype, std::int64_t blocks, std::int64_t heads, std::int64_t d);
+
+}  // namespace kvcts::device::checks
