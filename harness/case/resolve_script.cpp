@@ -307,6 +307,9 @@ class Resolver {
         }
       }
       if (raw_fill && action.bytes == 0 && has_memory(action.to.front().of)) action.bytes = bytes_of(action.to.front().of) - action.to_offset;
+      for (const auto* views : {&action.from, &action.to}) {
+        for (const auto& view : *views) expect_fits(view.of, action.bytes, action.count);
+      }
       return;
     }
     for (auto* views : {&action.from, &action.to}) {
@@ -317,11 +320,28 @@ class Resolver {
     }
     if (!action.memory.empty() && has_memory(action.memory)) settle_memory(action);
     if (action.op == "require") take_facts(action);
+    if (action.op == "read") expect_readable(action);
     if (action.op == "move") expect_widths(action);
     if (intended && !action.request.empty()) {
       for (const auto& view : action.from) expect_table(action, view, action.from_blocks);
       for (const auto& view : action.to) expect_table(action, view, action.to_blocks);
     }
+  }
+
+  // A sparse memory is as large as what is touched of it.
+  void expect_fits(const std::string& place, std::int64_t bytes, std::int64_t count) const {
+    constexpr double most = 1 << 28;
+    if (!has_memory(place) || static_cast<double>(bytes) * static_cast<double>(count) <= most) return;
+    const auto* memory = &script_.memories.at(script::memory_of(place));
+    while (!memory->view.of.empty()) memory = &script_.memories.at(script::memory_of(memory->view.of));
+    if (memory->sparse) fail("'" + place + "' is sparse, and exists only where it is touched: expected at most 2^28 bytes, found " + number(bytes) + " x " + number(count));
+  }
+
+  void expect_readable(const Action& action) const {
+    constexpr std::int64_t most = 1 << 22;
+    const auto request = script_.requests.find(action.request);
+    const std::int64_t tokens = action.pick.tokens ? static_cast<std::int64_t>(action.pick.tokens->size()) : request == script_.requests.end() ? 0 : request->second.tokens;
+    if (tokens > most) fail("an output of " + number(tokens) + " tokens: expected at most " + number(most) + "; pick some");
   }
 
   void settle_memory(Action& action) {

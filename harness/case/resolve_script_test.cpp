@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <random>
+#include <sstream>
+
 #include "case/resolve.hpp"
 #include "catalogue/case_file.hpp"
 
@@ -21,8 +25,10 @@ memory:
   P: {side: producer, layout: vllm-fa-nhd}
   C: {layout: vllm-fa-hnd, geometry: {block_size: 8, blocks: 3}}
   S: {side: staging, bytes: 4096}
+  B: {side: staging, bytes: 0x200000000, sparse: true}
 requests:
   A: {tokens: 8, blocks: {P: [3, 0], C: [1]}}
+  H: {tokens: 5000000}
   W: {tokens: 16, blocks: {P: [3, 0]}, positions: {P: [0, 3]}}
 steps:
 )";
@@ -105,6 +111,13 @@ TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
   EXPECT_EQ(error_of("  - move: {request: A, from: P, to: C, actually: {to_blocks: [77]}}\n"), "");  // data under test
 }
 
+TEST(ResolveScript, WhatWouldNotFitIsRefused) {
+  EXPECT_EQ(error_of("  - read: {request: W, from: P, tokens: 0}\n"), "");
+  EXPECT_NE(error_of("  - read: {request: H, from: P, from_blocks: [0]}\n").find("at most 4194304"), std::string::npos);
+  EXPECT_NE(error_of("  - fill: {to: B, value: zero}\n").find("'B' is sparse, and exists only where it is touched"), std::string::npos);
+  EXPECT_EQ(error_of("  - fill: {to: B, to_offset: 0x100000000, bytes: 64, value: zero}\n"), "");
+}
+
 TEST(ResolveScript, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
   const auto c = resolved(
       "  - require: {about: capability, needs: {cc: 89, bf16: true}}\n"
@@ -133,6 +146,49 @@ TEST(ResolveScript, TravelsAndIsPartOfTheDigest) {
   changed.script.steps[1].actual[0].to_blocks->at(0) = 0;
   EXPECT_NE(digest(changed), digest(c));
   EXPECT_FALSE(worker_view(c).contains("script"));
+}
+
+// Damage to scripts that are written out: a case, or one clear error; and what is a case travels whole.
+TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
+  std::vector<std::string> texts{std::string(head) + "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: {block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};
+  for (const char* file : {"content", "layout", "time"}) {
+    std::ifstream in(std::string(KVCTS_SOURCE_DIR) + "/cases/faults/" + file + ".yaml");
+    std::ostringstream text;
+    text << in.rdbuf();
+    ASSERT_FALSE(text.str().empty()) << file;
+    texts.push_back(text.str());
+  }
+  std::mt19937 rng(7);
+  const auto any = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(rng); };
+  const std::vector<std::string> odd{"-1", "0", "4611686018427387904", "{", "]", "P", "\"0..9\"", "null", "99999999", "actually: skipped", ": ", "K"};
+  int resolved_cases = 0, refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::string text = texts[any(texts.size())];
+    for (std::size_t k = 0; k <= any(3); ++k) {
+      const std::size_t at = any(text.size());
+      const std::size_t digit = text.find_first_of("0123456789", at);
+      switch (any(4)) {
+        case 0: text.erase(at, any(8) + 1); break;
+        case 1: text.insert(at, odd[any(odd.size())]); break;
+        default:
+          if (digit != std::string::npos) text.replace(digit, 1, odd[any(odd.size())]);
+      }
+    }
+    try {
+      for (const auto& spec : catalogue::parse_cases(text, "f.yaml", &catalogue())) {
+        const auto c = resolve(spec, catalogue());
+        ASSERT_EQ(case_from_json(nlohmann::json::parse(to_json(c).dump())).script, c.script);
+        ++resolved_cases;
+      }
+    } catch (const std::exception& e) {
+      ++refused;
+      const std::string what = e.what();
+      ASSERT_FALSE(what.empty());
+      ASSERT_EQ(what.find('\n'), std::string::npos) << what;
+    }
+  }
+  EXPECT_GT(resolved_cases, 20);
+  EXPECT_GT(refused, 20);
 }
 
 }  // namespace

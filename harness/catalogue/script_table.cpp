@@ -372,7 +372,7 @@ Field<Action> step_field(const char* key, std::int64_t Action::*member, const ch
 }
 
 Fields repeated(bool from) {
-  Fields out{optional("count", &Action::count, integer(1, many), "how many times")};
+  Fields out{optional("count", &Action::count, integer(1, 1 << 20), "how many times")};
   if (from) out.push_back(step_field("from_step", &Action::from_step, "bytes from one to the next at the source; needed with count > 1"));
   out.push_back(step_field("to_step", &Action::to_step, "bytes from one to the next at the destination; needed with count > 1"));
   return out;

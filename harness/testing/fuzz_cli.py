@@ -87,7 +87,7 @@ class Fuzzer:
     def __init__(self, work: Path, rng: random.Random):
         self.work, self.rng, self.count = work, rng, 0
         self.cases = ROOT / "cases"
-        self.case_files = sorted(p for kind in ("seeds", "crash") for p in (self.cases / kind).glob("*.yaml"))
+        self.case_files = sorted(p for kind in ("seeds", "crash", "faults") for p in (self.cases / kind).glob("*.yaml"))
         self.catalogue_files = sorted(p for p in self.cases.glob("*/*.yaml") if p not in self.case_files)
         self.layouts = [e["template"] for e in self.json("layouts")]
         self.ids = [c["id"] for c in self.json("list", "--suite", "smoke")["cases"]]
