@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <numeric>
 
 #include "kernels/parallel.hpp"
@@ -379,6 +380,73 @@ void run_nibbles(const Shape& shape, bool from_high, bool to_high, const std::ui
   }
 }
 
+/// Codes of 4 bits, a byte each, so that they can be moved as bytes are; back to nibbles where they go.
+void unpack_nibbles(std::vector<std::uint8_t>& out, const std::uint8_t* from, bool high) {
+  for (std::size_t i = 0; i < out.size() / 2; ++i) {
+    out[2 * i] = static_cast<std::uint8_t>(high ? from[i] >> 4 : from[i] & 0xf);
+    out[2 * i + 1] = static_cast<std::uint8_t>(high ? from[i] & 0xf : from[i] >> 4);
+  }
+}
+void pack_nibbles(std::uint8_t* to, const std::vector<std::uint8_t>& codes, bool high) {
+  for (std::size_t i = 0; i < codes.size() / 2; ++i) {
+    to[i] = static_cast<std::uint8_t>(high ? codes[2 * i] << 4 | codes[2 * i + 1] : codes[2 * i + 1] << 4 | codes[2 * i]);
+  }
+}
+
+/// A stretch of a side that the inner loops reach, in whole bytes around the first bit's place.
+struct Reach {
+  std::int64_t before{0}, bits{0};  ///< of the first bit within the stretch; length
+};
+Reach reach(const std::vector<Loop>& loops, std::int64_t run, std::int64_t first, std::int64_t Loop::*side) {
+  std::int64_t low = 0, high = run;
+  for (const Loop& loop : loops) {
+    const std::int64_t far = (loop.count - 1) * loop.*side;
+    (far < 0 ? low : high) += far;
+  }
+  const std::int64_t begin = first + low, aligned = begin - ((begin % 8) + 8) % 8;
+  return {first - aligned, (first + high - aligned + 7) / 8 * 8};
+}
+
+/// Nibbles by way of bytes: the loops whose steps are no whole bytes, and those within them, are moved in a stage of one byte a
+/// code. False, and nothing done, where these reach too far or leave too much between.
+bool run_staged_nibbles(Shape shape, bool from_high, bool to_high, const std::uint8_t* from, std::uint8_t* to) {
+  constexpr std::int64_t reach_limit = std::int64_t{1} << 20;  // bits a side
+  const auto whole = [](std::int64_t bit) { return bit % 8 == 0; };
+  for (const Loop& list : shape.lists) {
+    if (!std::all_of(list.list.from.begin(), list.list.from.end(), whole) || !std::all_of(list.list.to.begin(), list.list.to.end(), whole)) return false;
+  }
+  std::size_t inner = 0;
+  for (std::size_t i = 0; i < shape.loops.size(); ++i) {
+    if (!whole(shape.loops[i].from) || !whole(shape.loops[i].to)) inner = i + 1;
+  }
+  const auto cut = shape.loops.begin() + static_cast<std::ptrdiff_t>(inner);
+  std::vector<Loop> outer = shape.lists;
+  outer.insert(outer.end(), std::make_reverse_iterator(shape.loops.end()), std::make_reverse_iterator(cut));
+  shape.loops.erase(cut, shape.loops.end());
+  shape.lists.clear();
+  const Reach source = reach(shape.loops, shape.run, shape.from, &Loop::from), target = reach(shape.loops, shape.run, shape.to, &Loop::to);
+  const std::int64_t moved = shape.run * product(shape.loops);
+  if (std::max(source.bits, target.bits) > std::min(reach_limit, 16 * moved)) return false;
+  const std::int64_t from_byte = (shape.from - source.before) / 8, to_byte = (shape.to - target.before) / 8;
+  std::vector<std::uint8_t> read(static_cast<std::size_t>(source.bits / 4)), written(static_cast<std::size_t>(target.bits / 4));
+  // A nibble is a byte here: distances in bits are doubled, then counted in bytes.
+  shape.run *= 2, shape.from = source.before * 2, shape.to = target.before * 2;
+  for (Loop& loop : shape.loops) loop.from *= 2, loop.to *= 2;
+  shape.to_bytes();
+  const std::int64_t first_read = shape.from, first_written = shape.to;
+  const Plan plan = Planner(std::move(shape), false).plan();
+  const std::int64_t inner_steps = product(plan.outer), steps = product(outer);
+  Odometer place(outer, 0);
+  for (std::int64_t step = 0; step < steps; ++step, place.next()) {
+    std::uint8_t* at = to + to_byte + place.to() / 8;
+    unpack_nibbles(read, from + from_byte + place.from() / 8, from_high);
+    unpack_nibbles(written, at, to_high);  // what is not moved stays as it was
+    run_plan(plan, read.data() + first_read, written.data() + first_written, 0, inner_steps);
+    pack_nibbles(at, written, to_high);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<Loop> loops_of(const Pairs& pairs) {
@@ -426,7 +494,10 @@ std::int64_t Nest::moves() const {
 
 void Nest::run(std::span<const std::uint8_t> from, std::span<std::uint8_t> to, int threads) const {
   Shape shape(loops_, width_, from_, to_);
-  if (!shape.whole_bytes()) return run_nibbles(shape, from_high_, to_high_, from.data(), to.data());
+  if (!shape.whole_bytes()) {
+    if (run_staged_nibbles(shape, from_high_, to_high_, from.data(), to.data())) return;
+    return run_nibbles(shape, from_high_, to_high_, from.data(), to.data());
+  }
   shape.to_bytes();
   const std::uint8_t* source = from.data() + shape.from;
   std::uint8_t* target = to.data() + shape.to;

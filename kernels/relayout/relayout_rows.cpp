@@ -39,6 +39,8 @@ constexpr Pair pairs[]{
     {"e4m3fn NHD to slots innermost", Dtype::e4m3fn, 128, "K B N H C", "K B H C N", 0.5},
     {"fp32 NHD to slots innermost", Dtype::fp32, 128, "K B N H C", "K B H C N", 0.5},
     {"bf16 HND to slots innermost", Dtype::bf16, 128, "K B H N C", "K B H C N", 0.5},
+    {"int4 NHD to HND", Dtype::int4, 128, "K B N H C", "K B H N C", 0.8},
+    {"int4 NHD to slots innermost", Dtype::int4, 128, "K B N H C", "K B H C N", 0},  // nibbles change bytes: no target
     {"bf16 same layout", Dtype::bf16, 128, "K B N H C", "K B N H C", 0.8},
 };
 
