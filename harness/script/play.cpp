@@ -91,6 +91,10 @@ void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const st
           scratch[static_cast<std::size_t>(i)] =
               pattern.empty() ? bytes.poison(op.dst_backing, op.dst + i) : pattern[static_cast<std::size_t>(i) % pattern.size()];
         }
+        if (op.src != 0) {
+          const std::uint8_t mask = op.src == 1 ? 0x0f : 0xf0;
+          scratch[0] = static_cast<std::uint8_t>((scratch[0] & mask) | (bytes.at(op.dst_backing, op.dst) & ~mask));
+        }
         bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
         break;
       }

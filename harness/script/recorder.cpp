@@ -343,8 +343,14 @@ void Recorder::fill(const Play& play) {
   tape_.patterns.push_back(pattern);
   for (const Run& run : runs) {
     const std::int64_t offset = floor_div(run.dst, 8), bytes = (run.n + 7) / 8;
-    if (inside(run.dst_backing, offset, bytes)) {
+    if (!inside(run.dst_backing, offset, bytes)) continue;
+    if (run.dst % 8 == 0 && run.n % 8 == 0) {
       tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_backing, 0, offset, bytes, tape_.patterns.size() - 1});
+      continue;
+    }
+    for (std::int64_t bit = run.dst; bit < run.dst + run.n; bit += 4) {
+      const std::int64_t byte = floor_div(bit, 8), half = bit == byte * 8 ? 1 : 2;
+      tape_.ops.push_back({Op::Kind::pattern, -1, run.dst_backing, half, byte, 1, tape_.patterns.size() - 1});
     }
   }
 }
@@ -384,14 +390,19 @@ void Recorder::read(const Play& play) {
             found = find_rows(*source, now, table, component, kv, layer, token, head);
             if (found.empty()) continue;
             if (a.decode && a.scales != "ignored") {
-              scales = find_rows(*source, now, table, Component::scale, kv, layer, token, head);
-              globals = find_rows(*source, now, table, Component::global_scale, kv, layer, 0, 0);
+              scales = find_scales(*source, now, table, Component::scale, kv, layer, token, head);
+              globals = find_scales(*source, now, table, Component::global_scale, kv, layer, token, head);
             }
             break;
           }
+          // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
           std::int64_t groups = 0, width = 0;
+          const auto narrow = [](const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; };
+          const bool any_narrow = std::any_of(found.begin(), found.end(), narrow);
           for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
-          for (const Row& row : found) width = std::max(width, row.plane->domain().hi[Axis::channel]);
+          for (const Row& row : found) {
+            if (narrow(row) == any_narrow) width = std::max(width, row.plane->domain().hi[Axis::channel]);
+          }
           for (std::size_t i = 0; i < shape.channels.size() && !found.empty(); ++i) {
             const std::int64_t channel = shape.channels[i];
             const std::int64_t to = begin + static_cast<std::int64_t>(i) * shape.width;
@@ -399,8 +410,9 @@ void Recorder::read(const Play& play) {
               DecodeOp op;
               op.code = code(found, channel);
               if (op.code.backing < 0) continue;
-              if (groups > 0) op.scale = code(scales, channel * groups / width);
-              if (!globals.empty()) op.global_scale = code(globals, globals.front().plane->domain().lo[Axis::channel]);
+              const bool scaled = !any_narrow || layout::bits(op.code.dtype) <= 8;
+              if (scaled && groups > 0) op.scale = code(scales, channel * groups / width);
+              if (scaled && !globals.empty()) op.global_scale = code(globals, globals.front().plane->domain().lo[Axis::channel]);
               op.power = a.scales == "twice" ? 2 : a.scales == "ignored" ? 0 : 1;
               decodes.emplace_back(op, to / 8);
               continue;

@@ -93,6 +93,10 @@ class Recorder {
   /// The row of `view` for a coordinate; planes that hold it, best first.
   std::vector<Row> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table, layout::Component component,
                              std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const;
+  /// Rows of the scales that apply to an element. An axis along which the view has one scale is that one's; one for several tokens of a
+  /// block stands at the first of them.
+  std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table, layout::Component component,
+                               std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const;
   std::optional<Spot> spot(const Row& row, std::int64_t channel) const;
   void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
 

@@ -106,6 +106,29 @@ std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& 
   return out;
 }
 
+std::vector<Row> Recorder::find_scales(const ViewLocator& view, const RequestNow& request, const Table& table, Component component,
+                                       std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const {
+  const auto& planes = view.planes();
+  if (std::none_of(planes.begin(), planes.end(), [&](const PlaneLocator& p) { return p.plane().component == component; })) return {};
+  const auto only = [&](Axis axis, std::int64_t coordinate) {
+    std::optional<std::int64_t> lo, hi;
+    for (const PlaneLocator& plane : view.planes()) {
+      if (plane.plane().component != component) continue;
+      const layout::Box& box = plane.domain();
+      lo = std::min(lo.value_or(box.lo[axis]), box.lo[axis]);
+      hi = std::max(hi.value_or(box.hi[axis]), box.hi[axis]);
+    }
+    return lo && *hi == *lo + 1 ? *lo : coordinate;
+  };
+  kv = only(Axis::kv, kv), layer = only(Axis::layer, layer), head = only(Axis::head, head);
+  const std::int64_t n = view.block_size(), first = request.first_token + floor_div(token - request.first_token, n) * n;
+  for (std::int64_t at = token; at >= first; --at) {
+    auto found = find_rows(view, request, table, component, kv, layer, at, head);
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
 // Code that rounds addresses down does so where a row begins; what is inside the row keeps its distance.
 void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) const {
   if (view.align() <= 1) return;

@@ -21,7 +21,7 @@ struct Op {
   enum class Kind : std::uint8_t { copy, nibble, row, pattern, decode, check };
   Kind kind{Kind::copy};
   int src_backing{-1}, dst_backing{-1};
-  std::int64_t src{0}, dst{0};         ///< bytes; nibble: bits
+  std::int64_t src{0}, dst{0};         ///< bytes; nibble: bits; pattern: src 1, 2 = of one byte the low, the high half only
   std::int64_t n{0};                   ///< bytes
   std::size_t extra{0};                ///< index into rows, patterns, decodes, checks
 };

@@ -269,9 +269,11 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
       {plain(Dtype::bf16), plain_templates},
       {plain(Dtype::e4m3fn), plain_templates},
-      {plain(Dtype::int4), {"L x K B N H C", "L x B H K N C", "L x K B H N C :int4.hi", "B L H N K C"}},
+      {plain(Dtype::int4), {"L x K B N H C", "L x K B H C N", "L x B H K N C", "L x K B H N C :int4.hi", "B L H N K C"}},
       {{"rows", Dtype::int8, layout::ScaleSpec{Dtype::fp32, 0}, {}}, plain_templates},
       {{"mx", Dtype::e5m2, layout::ScaleSpec{Dtype::e8m0, 4}, {}}, {"L x K B N H C", "L x B H K N C", "L x B { K N H C ; scale K N H C }"}},
+      {{"mixed", Dtype::e4m3fn, layout::ScaleSpec{Dtype::e8m0, 4}, {}},
+       {"L x B K N H { C=0..4 :e4m3fn ; C=4..8 :bf16 ; scale C=0..1 }", "L x K H B { N { C=4..8 :bf16 ; C=0..4 :e4m3fn } ; scale N C=0..1 }"}},
       {{"nv", Dtype::e2m1, layout::ScaleSpec{Dtype::e4m3fn, 4}, Dtype::fp32}, {"L x K B N H C", "L x B K H N C"}},
   };
   return all;
