@@ -58,6 +58,11 @@ def test_the_page_ranks_by_ratio_and_says_what_was_not_measured(measured):
     assert len(rows) >= 5 and all("not measured here" in row for row in rows)
 
 
+def test_a_busy_machine_is_admitted():
+    assert "busy with other work (load 9 on 2" in write_page.trust({"load": 9.1, "processors": 2})
+    assert "busy" not in write_page.trust({"load": 0.4, "processors": 2})
+
+
 def test_a_glob_that_matches_nothing_is_an_error():
     ended = subprocess.run([PROGRAM, "--cases", ROOT / "cases", "--layouts", "nosuch*"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "no layout matches 'nosuch*'" in ended.stderr

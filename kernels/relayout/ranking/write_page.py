@@ -90,6 +90,15 @@ def descriptor_section(result: dict) -> list[str]:
     return lines
 
 
+def trust(machine: dict) -> str:
+    """How far the ranks can be believed: a machine that does other work besides moves single figures."""
+    if machine["load"] <= machine["processors"] / 2:
+        return "Differences below 0.1 say nothing."
+    return (f"This machine was busy with other work (load {machine['load']:.0f} on {machine['processors']} processors): on it single figures moved by a factor of up to 2 from run "
+            "to run, so neighbours in a table may well change places. Top and bottom of each table stay. Measure again on a quiet machine before you decide on "
+            "less than that; pieces in a transfer are counted and exact.")
+
+
 def page(result: dict) -> str:
     machine = result["machine"]
     threads = f"{result['threads']} thread" + ("s" if result["threads"] != 1 else "")
@@ -102,7 +111,7 @@ def page(result: dict) -> str:
         f"Executed on the CPU: {machine['cpu']}, {threads}, {machine.get('isa', '')}, {machine['date'][:10]}. {result['tokens']:,} tokens in {result['layers']} layers; 8 heads of "
         "128 channels, blocks of 16 tokens and bf16 where the layout does not demand others. GPU: not measured here.", "",
         "*of memcpy* is the speed beside memcpy of as many bytes, the best of several turns each; 1.00 is as fast as memory is copied. Compare these ratios, not the "
-        "GB/s: the machine was shared, and its speed changed from minute to minute. Differences below about 0.1 say nothing.", "",
+        "GB/s. " + trust(machine), "",
         *summary(result),
         "To rank some of them on your machine (without `--quick`, which only shows that it runs):", "",
         "```console", "$ build/bin/kvcts_layout_ranking --layouts 'vllm-fa-*' --quick --rows 1 --json ranking.json", "2 layouts, 2 distinct orders of bytes; executed on the CPU, 1 thread; GPU: not measured here",
