@@ -21,6 +21,9 @@ class Tags final : public Content {
   void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const override {
     oracle::write_expected(case_, region, pass, file);
   }
+  bool holds_expected(const RegionRef& region, int pass, std::span<const std::uint8_t> file) const override {
+    return oracle::holds_expected(case_, region, pass, file);
+  }
   bool tail_is_free() const override { return true; }
 
  private:

@@ -15,6 +15,8 @@ class Content {
   /// Whole memory files, guards included.
   virtual void write_initial(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
   virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
+  /// True when the file holds what write_expected() would write. False says nothing where that takes an image to find out.
+  virtual bool holds_expected(const RegionRef&, int, std::span<const std::uint8_t>) const { return false; }
   /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle::write_whole_block_alternative).
   virtual bool tail_is_free() const = 0;
 };

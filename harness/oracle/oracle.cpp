@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/image.hpp"
+
 namespace kvcts::oracle {
 
 using layout::Axis;
@@ -104,6 +106,18 @@ void write_initial(const ResolvedCase& c, const RegionRef& region, int pass, std
 void write_expected(const ResolvedCase& c, const RegionRef& region, int pass, std::span<std::uint8_t> file) {
   kernels::fill_poison(region_key(c, region), 0, file);
   write_tags(c, region, pass, region.side == Side::consumer, file);
+}
+
+bool holds_expected(const ResolvedCase& c, const RegionRef& region, int pass, std::span<const std::uint8_t> file) {
+  const auto shape = file_shape(c, region.bytes);
+  const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
+  const auto blocks = content(group, region.side, region.side == Side::consumer);
+  kernels::Image image{region_key(c, region), shape.base, shape.bytes, {}};
+  for (const Plane& plane : rank_of(c, region).truth.planes) {
+    if (plane.allocation != region.allocation || blocks.empty()) continue;
+    image.tags.push_back({&plane, blocks, tag_key(c, pass), unblocked_generation(group)});
+  }
+  return kernels::check(image, file, 0).wrong_bytes == 0;
 }
 
 bool write_whole_block_alternative(const ResolvedCase& c, const RegionRef& region,

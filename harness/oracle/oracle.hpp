@@ -33,6 +33,9 @@ void write_initial(const ResolvedCase& resolved, const RegionRef& region, int pa
 /// Writes the state that must be there after a right transfer.
 void write_expected(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<std::uint8_t> file);
 
+/// Does the file hold exactly that? Looked at in place: no image is made.
+bool holds_expected(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<const std::uint8_t> file);
+
 /// Slots of a consumer's last block beyond the request's tokens: nobody's content, so a connector that moves whole blocks may
 /// leave the producer's bytes of the same slots there (all of them: part of a tail is an overrun). Overwrites just those bits in `file` (which holds the expected state) with
 /// the producer's. `producer_files` are whole files in the order of regions(producer). Returns whether there is any such slot.

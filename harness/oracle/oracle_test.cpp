@@ -75,6 +75,13 @@ TEST(Oracle, EqualsBruteForceOnEverySideAndDtype) {
           Bytes file(static_cast<std::size_t>(file_shape(c, region.bytes).size));
           write_expected(c, region, 0, file);
           EXPECT_EQ(file, brute_force(c, region, side == Side::consumer)) << text << " " << region.name;
+          EXPECT_TRUE(holds_expected(c, region, 0, file)) << text << " " << region.name;
+          EXPECT_FALSE(holds_expected(c, region, 1, file)) << text << " " << region.name;
+          for (std::size_t at = 0; at < file.size(); at += 997) {
+            file[at] ^= 0x11;
+            EXPECT_FALSE(holds_expected(c, region, 0, file)) << text << " " << region.name << " " << at;
+            file[at] ^= 0x11;
+          }
         }
       }
     }
