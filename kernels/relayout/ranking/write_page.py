@@ -94,9 +94,9 @@ def trust(machine: dict) -> str:
     """How far the ranks can be believed: a machine that does other work besides moves single figures."""
     if machine["load"] <= machine["processors"] / 2:
         return "Differences below 0.1 say nothing."
-    return (f"This machine was busy with other work (load {machine['load']:.0f} on {machine['processors']} processors): on it single figures moved by a factor of up to 2 from run "
-            "to run, so neighbours in a table may well change places. Top and bottom of each table stay. Measure again on a quiet machine before you decide on "
-            "less than that; pieces in a transfer are counted and exact.")
+    return (f"This machine was busy with other work (load {machine['load']:.0f} on {machine['processors']} processors): between two such runs single figures "
+            "moved by a factor of about 2, and first places changed hands. Read the tables as groups - near memcpy, half of it, a tenth of it - not as places, and "
+            "measure again on a quiet machine before you decide on less. Pieces in a transfer are counted, and exact.")
 
 
 def page(result: dict) -> str:
