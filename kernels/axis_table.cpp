@@ -79,6 +79,8 @@ AxisTable::AxisTable(const layout::Plane& plane, layout::Axis axis) : entries_{{
   if (!std::is_sorted(entries_.begin(), entries_.end(), before)) std::sort(entries_.begin(), entries_.end(), before);
   gapless_ = true;
   for (std::size_t k = 1; k < entries_.size(); ++k) gapless_ = gapless_ && entries_[k].coord == entries_[k - 1].coord + 1;
+  even_ = gapless_;
+  for (std::size_t k = 1; k < entries_.size(); ++k) even_ = even_ && entries_[k].bit - entries_[k - 1].bit == stride();
 }
 
 BlockPlaces::BlockPlaces(const layout::Plane& plane) : first_(plane.origin[layout::Axis::block]) {

@@ -24,6 +24,11 @@ class AxisTable {
   bool has_modes() const { return has_modes_; }
   /// All entries, by coordinate, then by bit.
   const std::vector<AxisEntry>& entries() const { return entries_; }
+  /// Whether [lo, hi) is all there, each coordinate as far from the next: then that distance is stride().
+  bool even(std::int64_t lo, std::int64_t hi) const {
+    return even_ && lo >= entries_.front().coord && hi <= entries_.back().coord + 1;
+  }
+  std::int64_t stride() const { return entries_.size() > 1 ? entries_[1].bit - entries_[0].bit : 0; }
   /// The entries with lo <= coord < hi.
   std::span<const AxisEntry> within(std::int64_t lo, std::int64_t hi) const;
   /// Smallest distance between neighbours: how inner the axis is. Largest for an axis of one coordinate.
@@ -33,6 +38,7 @@ class AxisTable {
   std::vector<AxisEntry> entries_;
   std::int64_t pitch_{INT64_MAX};
   bool has_modes_{false};
+  bool even_{false};     ///< gapless, and at equal distances
   bool gapless_{false};  ///< one entry for each coordinate from the first to the last
 };
 

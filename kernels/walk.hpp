@@ -84,8 +84,11 @@ class Walk {
       const std::int64_t slot = block.first_slot + from;
       const RowPattern& rows = pattern(slot, std::min(most_tokens, block.tokens - from));
       if (rows.rows() == 0) continue;
-      const auto shift = static_cast<std::uint64_t>(block.first_token - block.first_slot);
-      map_.blocks.each(block.block, [&](std::int64_t bit) { add(rows, at, base, shift, map_.plane.offset + at.bit + bit); });
+      // Where slots lie evenly, the rows of other slots are the same ones, moved.
+      const std::int64_t moved = slot - rows.first_slot;
+      const auto shift = static_cast<std::uint64_t>(block.first_token - block.first_slot + moved);
+      const std::int64_t place = map_.plane.offset + at.bit + moved * map_.slots.stride();
+      map_.blocks.each(block.block, [&](std::int64_t bit) { add(rows, at, base, shift, place + bit); });
     }
   }
 
@@ -99,7 +102,10 @@ class Walk {
 
   /// Blocks are mostly full, and mostly as the one before; of others, the last few kinds are kept.
   const RowPattern& pattern(std::int64_t first_slot, std::int64_t tokens) {
-    const auto is_it = [&](const RowPattern& known) { return known.first_slot == first_slot && known.tokens == tokens; };
+    const bool even = map_.slots.even(first_slot, first_slot + tokens);
+    const auto is_it = [&](const RowPattern& known) {
+      return known.tokens == tokens && (known.first_slot == first_slot || (even && map_.slots.even(known.first_slot, known.first_slot + tokens)));
+    };
     if (latest_ != nullptr && is_it(*latest_)) return *latest_;
     for (auto& known : patterns_) {
       if (known && is_it(*known)) return *(latest_ = &*known);
