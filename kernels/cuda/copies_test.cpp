@@ -153,23 +153,25 @@ TEST(DeviceScatterAndGather, FollowSlotMappingAndBlockTable) {
     launch("kvcts_scatter", scatter, 3);
     ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), cache.data())) << x;
 
-    // Two requests of 13 and 7 tokens, tables of different length.
-    const std::vector<std::int32_t> table{8, 0, -1, 3, 7, -1};
-    const std::vector<u64> first{0, 13, 20};
-    Memory out(20 * heads * row, 0x11);
+    // Requests of 13, 7 and 4 tokens; the last one has no block: its rows are not written.
+    const std::vector<std::int32_t> table{8, 0, -1, 3, 7, -1, -1, 2, 2};
+    const std::vector<u64> first{0, 13, 20, 24};
+    Memory out(24 * heads * row, 0x11);
     GatherArgs gather;
     gather.cache = cache.data();
     gather.rows = out.data();
     gather.block_table = table.data();
     gather.first_token = first.data();
-    gather.requests = 2;
+    gather.requests = 3;
     gather.table_stride = 3;
-    gather.tokens = 20;
-    gather.heads = divider(heads, 20 * heads);
-    gather.block_size = divider(n, 20);
+    gather.tokens = 24;
+    gather.heads = divider(heads, 24 * heads);
+    gather.block_size = divider(n, 24);
     gather.paged = paged;
     shape_copy(gather, run_bytes, static_cast<u64>(runs), strides);
     launch("kvcts_gather", gather, 3);
+    const auto rest = out.bytes().subspan(20 * heads * row);
+    EXPECT_TRUE(std::all_of(rest.begin(), rest.end(), [](u8 byte) { return byte == 0x11; }));
     for (i64 t = 0; t < 20; ++t) {
       const i64 request = t < 13 ? 0 : 1, position = t - (t < 13 ? 0 : 13);
       const i64 block = table[static_cast<std::size_t>(request * 3 + position / n)], slot = position % n;
