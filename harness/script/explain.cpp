@@ -1,6 +1,8 @@
 #include "script/explain.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "script/workshop.hpp"
 
@@ -22,27 +24,127 @@ std::string class_of_quantity(const std::string& about) {
   return found == classes.end() ? "" : found->second;
 }
 
-// Answers that need no search.
-Explanation from_ending(const Evidence& e) {
+// A number that is another one cut to 8, 16, 32 or 64 bits, or below zero.
+bool wrapped(const nlohmann::json& expected, const nlohmann::json& found) {
+  if (!expected.is_number() || !found.is_number() || expected == found) return false;
+  if (found.is_number_unsigned() && found.get<std::uint64_t>() >= std::uint64_t{1} << 63) return true;
+  const auto e = expected.get<std::int64_t>(), f = found.get<std::int64_t>();
+  if (f < 0 && e >= 0) return true;
+  for (const int bits : {8, 16, 32}) {
+    if ((e - f) % (std::int64_t{1} << bits) == 0 && (e >> bits) != 0) return true;
+  }
+  return false;
+}
+
+Explanation certain(const std::string& fault_class, const std::string& words) {
   Explanation out;
-  const Ending& end = e.observation.ending;
-  if (end.kind == "completed" || end.kind == e.truth.ending.kind) return out;
-  for (const nlohmann::json& event : e.observation.events) {
-    if (event.contains("violation")) return out;  // an address: hypotheses say whose
-  }
-  out.words = end.text;
-  out.exact = true;
-  out.share = 1;
-  if (end.kind == "hung") {
-    out.fault_class = end.in == "kernel" ? "hang-kernel" : "hang-transfer";
-    return out;
-  }
-  out.fault_class = class_of_quantity(end.about);
-  for (const nlohmann::json& event : e.observation.events) {
-    if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty()) out.fault_class = "capability-mismatch";
-  }
-  if (out.fault_class.empty()) out.fault_class = "crash";
+  out.fault_class = fault_class, out.words = words;
+  out.exact = true, out.share = 1;
   return out;
+}
+
+// A comparison that should have held and did not, or the reverse: the quantity that was compared names the class.
+Explanation from_requirements(const Evidence& e) {
+  for (const nlohmann::json& seen : e.observation.events) {
+    if (!seen.contains("good") || seen["good"]) continue;
+    for (const nlohmann::json& meant : e.truth.events) {
+      if (meant.value("step", "") != seen.value("step", "") || !meant.value("good", false)) continue;
+      if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
+        return certain("int32-overflow", "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
+      }
+    }
+    bool meant_good = false;
+    for (const Step& step : e.intended.steps) {
+      if (step.name != seen.value("step", "")) continue;
+      const Action& a = step.intended;
+      meant_good = (a.op == "require" && a.expects == a.found && a.needs.empty()) || (a.op == "unpack" && a.expects.size() == a.found.size());
+    }
+    if (!meant_good) continue;
+    if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
+      return certain("int32-overflow", "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
+    }
+    const std::string fault_class = class_of_quantity(seen.value("about", ""));
+    const std::string words = e.observation.ending.step == seen.value("step", "") && !e.observation.ending.text.empty()
+                                  ? e.observation.ending.text
+                                  : seen.value("about", "") + ": expected " + seen["expects"].dump() + ", found " + seen["found"].dump();
+    if (!fault_class.empty()) return certain(fault_class, words);
+  }
+  // What had to be refused was not.
+  if (e.truth.ending.kind == "refused" && e.observation.ending.kind != "refused") {
+    std::string fault_class = class_of_quantity(e.truth.ending.about);
+    for (const Step& step : e.intended.steps) {
+      if (step.name == e.truth.ending.step && !step.intended.needs.empty()) fault_class = "capability-mismatch";
+    }
+    if (fault_class.empty()) fault_class = "capability-mismatch";
+    return certain(fault_class, "not refused: " + e.truth.ending.text);
+  }
+  return {};
+}
+
+// Bytes are right, what was said of them is not.
+Explanation from_reports(const Evidence& e) {
+  if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ) return {};
+  const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
+  const auto status = [](const nlohmann::json& report) { return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done"); };
+  const auto count = [](const std::vector<nlohmann::json>& all, const char* op) {
+    return std::count_if(all.begin(), all.end(), [&](const auto& r) { return r["op"] == op; });
+  };
+  for (const auto& m : meant) {
+    for (const auto& s : seen) {
+      if (m["op"] != "complete" || s["op"] != "complete" || m["request"] != s["request"] || !m.contains("fields") || !s.contains("fields")) continue;
+      for (const auto& [field, value] : m["fields"].items()) {
+        if (s["fields"].contains(field) && wrapped(value, s["fields"][field])) {
+          return certain("int32-overflow", field + " was reported as " + s["fields"][field].dump() + " instead of " + value.dump());
+        }
+      }
+    }
+  }
+  const bool done = std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && status(r) == "done"; });
+  if (count(meant, "fail") > count(seen, "fail") && done) return certain("false-success", "a failure was reported as done");
+  if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was reported to nobody");
+  if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) && count(meant, "complete") == count(seen, "complete") &&
+      std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
+    return {};  // keys: a search finds out which
+  }
+  return certain("false-success", "what was reported is not what happened");
+}
+
+// Classes that are consequences of whatever stopped the sequence.
+bool consequence(const std::string& fault_class) {
+  static const std::set<std::string> of_an_end{"silently-skipped", "false-success", "truncated", "read-before-ready", ""};
+  return of_an_end.contains(fault_class);
+}
+
+// How it ended, when nothing else says more.
+Explanation from_ending(const Evidence& e) {
+  const Ending& end = e.observation.ending;
+  if (end.kind == "completed" || end.kind == e.truth.ending.kind) return {};
+  for (const nlohmann::json& event : e.observation.events) {
+    if (event.contains("violation")) return {};  // an address: hypotheses say whose
+  }
+  if (end.kind == "hung") return certain(end.in == "kernel" ? "hang-kernel" : "hang-transfer", end.text);
+  std::string fault_class = class_of_quantity(end.about);
+  for (const nlohmann::json& event : e.observation.events) {
+    if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty()) fault_class = "capability-mismatch";
+  }
+  return certain(fault_class.empty() ? "crash" : fault_class, end.text);
+}
+
+// Wrong bytes that no transformation of the map makes, but that are all of one kind.
+Explanation from_kinds(const Evidence& e) {
+  bool only_scales = true, constant = true, any = false;
+  std::optional<std::uint8_t> value;
+  for (const Clue& clue : e.clues.all) {
+    if (!clue.wrong) continue;
+    any = true;
+    only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Who::Kind::tag;
+    constant = constant && clue.is.kind == Who::Kind::constant;
+    if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
+  }
+  if (!any) return {};
+  if (only_scales) return certain("scale-lost", "the scales are not those of the data");
+  if (constant && value && *value != 0) return certain("scale-lost", "content is saturated: codes are all alike");
+  return {};
 }
 
 }  // namespace
@@ -57,10 +159,15 @@ Script without_faults(const Script& script) {
 }
 
 Explanation explain(Evidence evidence) {
-  Explanation out = from_ending(evidence);
+  Explanation out = from_requirements(evidence);
   if (!out.fault_class.empty()) return out;
+  out = from_reports(evidence);
+  if (!out.fault_class.empty()) return out;
+  const Explanation ended = from_ending(evidence);
+  if (!ended.fault_class.empty() && evidence.mismatch.wrong_bytes == 0) return ended;
 
   Workshop workshop(evidence);
+  if (!ended.fault_class.empty() && workshop.as_it_ended()) return ended;
   const auto finish = [&] {
     const Hypothesis& first = workshop.found() ? workshop.exact().front() : *workshop.second();
     out.fault_class = first.fault_class;
@@ -73,6 +180,10 @@ Explanation explain(Evidence evidence) {
       if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
     }
     out.tried = workshop.tried();
+    if (!ended.fault_class.empty() && consequence(out.fault_class)) {
+      out.others.insert(out.others.begin(), out.fault_class + ": " + out.words);
+      out.fault_class = ended.fault_class, out.words = ended.words;
+    }
     return out;
   };
   for (const Family& family : families()) {
@@ -81,6 +192,8 @@ Explanation explain(Evidence evidence) {
     if (workshop.spent()) break;
   }
   if (workshop.second()) return finish();
+  if (!ended.fault_class.empty()) return ended;
+  if (const Explanation kinds = from_kinds(evidence); !kinds.fault_class.empty()) return kinds;
   // Two causes at once: the best single one, and one more.
   if (workshop.best() && workshop.best_share() > 0.05) {
     const Hypothesis first = *workshop.best();

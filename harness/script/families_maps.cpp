@@ -25,12 +25,13 @@ bool through_views(const Action& a) { return a.op == "move" || a.op == "read" ||
 // Clues about one step: content that should be where it puts it, of its request.
 std::vector<const Clue*> clues_of(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
-  const std::string memory = a.op == "read" ? a.output : memory_of(a.to);
+  std::set<std::string> memories{a.output};
+  for (const View& view : a.to) memories.insert(Arena::memory_of(view));
   const auto request = w.script().requests.find(a.request);
   std::vector<const Clue*> out;
   for (const Clue& clue : w.clues().all) {
     if ((clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number) || clue.must.byte != 0) continue;
-    if (a.op != "put" && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory != memory) continue;
+    if (a.op != "put" && !memories.contains(w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory)) continue;
     if (request != w.script().requests.end() && a.op != "write" && clue.must.generation != request->second.generation) continue;
     out.push_back(&clue);
   }
@@ -71,6 +72,38 @@ const char* end_words(const Action& a, int ends) {
   if (a.op == "write" || a.op == "get") return "written";
   if (a.op == "read" || a.op == "put") return "read";
   return ends == 1 ? "read from the source" : ends == 2 ? "written to the destination" : "moved at both ends";
+}
+
+// One belief about a memory, in every step that touches it; or about all memories that are declared alike.
+void propose_beliefs(Workshop& w, const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
+  std::set<std::string> tried;
+  for (const auto& [name, memory] : w.script().memories) {
+    if (memory.view.cache.empty() || w.spent()) continue;
+    for (const bool alike : {false, true}) {
+      if (alike && !tried.insert(memory.view.cache).second) continue;
+      for (const Variant& variant : variants(cache_of(memory.view), 0)) {
+        const std::string now = layout::to_text(variant.cache);
+        Bodies bodies = w.bodies();
+        int steps = 0;
+        for (auto& body : bodies) {
+          for (Action& a : body) {
+            if (!through_views(a)) continue;
+            bool changed = false;
+            for (auto* views : {&a.from, &a.to}) {
+              for (View& view : *views) {
+                if (view.cache != memory.view.cache || (!alike && Arena::memory_of(view) != name)) continue;
+                view.cache = now;
+                changed = true;
+              }
+            }
+            steps += changed;
+          }
+        }
+        if (steps > 1) w.attempt(variant.fault_class, (alike ? "everywhere: " : "wherever " + name + " is used: ") + variant.words, std::move(bodies));
+        if (w.spent()) return;
+      }
+    }
+  }
 }
 
 // Variants of the layouts at the ends of a step.
@@ -260,6 +293,36 @@ void propose_lists(Workshop& w) {
         }
       }
     }
+    if (a.op == "move" && !a.from.empty() && !a.to.empty()) {
+      const auto& tables = w.script().requests.at(a.request).blocks;
+      for (const auto& [p, from] : tables) {
+        for (const auto& [q, to] : tables) {
+          if (p == memory_of(a.from) || q == memory_of(a.to) || p == q) continue;
+          Action body = a;
+          body.from_blocks = from, body.to_blocks = to;
+          w.attempt("wrong-block-id", "blocks of " + p + " and " + q + " in " + name_of(w, i), i, body);
+        }
+      }
+    }
+    if (const auto r = w.script().requests.find(a.request); r != w.script().requests.end() && (a.op == "move" || a.op == "read")) {
+      // 64-bit entries read as 32-bit ones: every second one is 0.
+      std::vector<std::int64_t> to, from;
+      for (std::int64_t t = 0; t < r->second.tokens; ++t) to.push_back(r->second.first_token + t), from.push_back(t % 2 ? 0 : r->second.first_token + t / 2);
+      Action body = a;
+      body.pick.tokens = from;
+      if (a.op == "move") body.pick_to.tokens = to;
+      w.attempt("dtype-reinterpreted", "positions of 64 bits read as positions of 32 in " + name_of(w, i), i, body);
+      for (const bool at_source : {true, false}) {
+        const auto& views = at_source ? a.from : a.to;
+        const auto* table = views.empty() ? nullptr : table_of(w, a.request, memory_of(views));
+        if (!table) continue;
+        std::vector<std::int64_t> ids;
+        for (std::size_t k = 0; k < table->size(); ++k) ids.push_back(k % 2 ? 0 : (*table)[k / 2]);
+        body = a;
+        (at_source ? body.from_blocks : body.to_blocks) = ids;
+        w.attempt("dtype-reinterpreted", "block ids of 64 bits read as ids of 32 in " + name_of(w, i), i, body);
+      }
+    }
     if (a.op == "move" || a.op == "read") {
       try_axis(&Who::token, &Selection::tokens, "tokens", [&](const Mapping& m) {
         const std::int64_t n = std::min(a.from.empty() ? 1 : slots_of(a.from.front()), a.to.empty() ? 1 : slots_of(a.to.front()));
@@ -274,6 +337,20 @@ void propose_memories(Workshop& w) {
   const auto class_of = [&](const std::string& was, const std::string& now) -> std::string {
     const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
     if (p == w.script().memories.end() || q == w.script().memories.end()) return "region-aliasing";
+    const auto begin = [&](const std::string& name) {
+      View whole;
+      whole.of = name;
+      const auto places = w.evidence().arena.places(whole, cache_of(w.script().memories.at(name).view));
+      return places.empty() ? Place{} : places.front();
+    };
+    const Place here = begin(was), there = begin(now);
+    if (here == there) return "wrong-block-id";                    // the same bytes, under another table
+    if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) return "wrong-stride";  // another base in one pool
+    const auto width = [](const Memory& memory) {
+      const layout::Cache cache = cache_of(memory.view);
+      return cache.planes.empty() ? layout::Dtype::fp32 : cache.planes.front().dtype;
+    };
+    if (width(p->second) != width(q->second)) return "region-aliasing";
     const auto domain = [](const Memory& memory, Axis axis) {
       std::pair<std::int64_t, std::int64_t> out{INT64_MAX, INT64_MIN};
       for (const auto& plane : cache_of(memory.view).planes) {
@@ -282,6 +359,12 @@ void propose_memories(Workshop& w) {
       }
       return out;
     };
+    const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) && domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
+    if (same_content && p->second.rank != q->second.rank) {
+      for (const auto& [name, request] : w.script().requests) {
+        if (request.positions.contains(was) || request.positions.contains(now)) return "wrong-block-id";  // ranks that hold other tokens
+      }
+    }
     if (p->second.rank != q->second.rank || domain(p->second, Axis::head) != domain(q->second, Axis::head)) return "head-shard-mapping";
     if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return "layer-misrouted";
     return "region-aliasing";
@@ -303,6 +386,14 @@ void propose_memories(Workshop& w) {
           view = memory.view;
           view.of = name;
           w.attempt(class_of(was, name), words, i, body);
+          if (a.op == "move") {
+            if (const auto layers = mapping_of(clues_of(w, i), &Who::layer); layers && !layers->empty() && !is_identity(*layers)) {
+              Action mapped = body;
+              mapped.pick.layers.emplace(), mapped.pick_to.layers.emplace();
+              for (const auto& [to, from] : *layers) mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
+              w.attempt("layer-misrouted", words + ", other layers", i, mapped);
+            }
+          }
           const auto* ids = table_of(w, a.request, was);
           if (ids && !table_of(w, a.request, name)) {
             (at_source ? body.from_blocks : body.to_blocks) = *ids;
@@ -349,7 +440,7 @@ void propose_arithmetic(Workshop& w) {
         for (const auto& allocation : cache_of(view).allocations) reach = std::max(reach, allocation.bytes);
       }
     }
-    for (const std::int64_t bits : {32, 31, 33, 16, 24, 8}) {
+    for (const std::int64_t bits : {32, 31, 16}) {
       if (reach < (std::int64_t{1} << (bits - 2))) continue;
       for (const bool is_signed : {true, false}) {
         for (const char* unit : {"elements", "bytes"}) {
@@ -434,6 +525,50 @@ void propose_offsets(Workshop& w) {
         auto& scaled = source ? body.from : body.to;
         for (View& view : scaled) view.scale_offset += shift;
         w.attempt("scale-misplaced", "scales " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+      }
+    }
+  }
+}
+
+void propose_everywhere(Workshop& w) {
+  const auto near = [](const layout::Cache& cache) { return permuted(cache, false); };
+  for (const std::function<std::vector<Variant>(const layout::Cache&)>& variants : {std::function<std::vector<Variant>(const layout::Cache&)>(near), std::function<std::vector<Variant>(const layout::Cache&)>(renamed), std::function<std::vector<Variant>(const layout::Cache&)>(reblocked), std::function<std::vector<Variant>(const layout::Cache&)>(resized), std::function<std::vector<Variant>(const layout::Cache&)>(rescaled)}) {
+    propose_beliefs(w, [&](const layout::Cache& cache, std::size_t) { return variants(cache); });
+    if (w.found()) return;
+  }
+  propose_beliefs(w, [](const layout::Cache& cache, std::size_t) { return restrided(cache, {}); });
+  // A table that one memory has in every step.
+  for (const auto& [request, r] : w.script().requests) {
+    for (const auto& [memory, table] : r.blocks) {
+      std::set<std::vector<std::int64_t>> lists;
+      for (const auto& [other, ids] : r.blocks) lists.insert(ids);
+      for (const auto& [other, q] : w.script().requests) {
+        if (const auto ids = q.blocks.find(memory); ids != q.blocks.end()) lists.insert(ids->second);
+      }
+      std::vector<std::int64_t> ids = table;
+      std::reverse(ids.begin(), ids.end());
+      lists.insert(ids);
+      lists.insert(std::vector<std::int64_t>(table.size(), 0));
+      lists.insert(std::vector<std::int64_t>(table.size(), table.empty() ? 0 : table.front()));
+      for (std::size_t k = 0; k < table.size(); ++k) {
+        ids = table;
+        std::fill(ids.begin() + static_cast<std::ptrdiff_t>(k), ids.end(), 0);
+        lists.insert(ids);
+        ids = table;
+        ids[k] = -1;
+        lists.insert(ids);
+      }
+      for (const auto& list : lists) {
+        if (list == table) continue;
+        Bodies bodies = w.bodies();
+        for (auto& body : bodies) {
+          for (Action& a : body) {
+            if (a.request != request || !through_views(a)) continue;
+            if (memory_of(a.from) == memory) a.from_blocks = list;
+            if (memory_of(a.to) == memory) a.to_blocks = list;
+          }
+        }
+        w.attempt("wrong-block-id", "wherever " + memory + " is used: blocks " + list_words(list) + " instead of " + list_words(table), std::move(bodies));
       }
     }
   }

@@ -1,5 +1,6 @@
 // Steps that did not happen, happened in part, at another time, or under other options.
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "script/workshop.hpp"
@@ -103,6 +104,18 @@ void propose_skips(Workshop& w) {
     w.attempt_without(class_of_absence(w, {i}), name_of(w, i) + " never happened", {i});
   }
   if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
+  // Neither registered nor moved: nobody knew of the memory.
+  for (std::size_t r = 0; r < steps.size(); ++r) {
+    if (w.action(r).op != "register") continue;
+    const std::string memory = w.action(r).memory.substr(0, w.action(r).memory.find('/'));
+    std::set<std::size_t> both{r};
+    for (const std::size_t i : moves) {
+      if (memory_of(w.action(i).from) == memory || memory_of(w.action(i).to) == memory) both.insert(i);
+    }
+    const bool unregistered = std::none_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [&](const auto& event) { return event.value("op", "") == "register" && event.value("step", "") == steps[r].name; });
+    if (unregistered && both.size() > 1) w.attempt_without("registration-missing-region", memory + " was neither registered nor moved", both);
+  }
+  if (w.found()) return;
   // Every move of one pair of memories.
   std::map<std::string, std::set<std::size_t>> by_memory;
   for (const std::size_t i : moves) by_memory[memory_of(w.action(i).to)].insert(i);
@@ -147,6 +160,31 @@ void propose_subsets(Workshop& w) {
       Action body = a;
       body.parts = parts.touched.contains(0) ? "data" : "scales";
       w.attempt(body.parts == "data" ? "scale-lost" : "truncated", body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i), i, body);
+    }
+    // Missing is exactly what lies in block 0: the null block of somebody.
+    if (const auto request = w.script().requests.find(a.request); request != w.script().requests.end() && !axes[2].touched.empty()) {
+      for (const auto* views : {&a.from, &a.to}) {
+        const auto table = request->second.blocks.find(memory_of(*views));
+        if (views->empty() || table == request->second.blocks.end()) continue;
+        std::int64_t n = 1;
+        for (const auto& plane : cache_of(views->front()).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
+        std::set<std::int64_t> missing, null;
+        std::set_difference(axes[2].all.begin(), axes[2].all.end(), axes[2].touched.begin(), axes[2].touched.end(), std::inserter(missing, missing.end()));
+        std::vector<std::int64_t> ids = table->second, holes = table->second;
+        for (std::size_t k = 0; k < ids.size(); ++k) {
+          bool all = true;
+          for (std::int64_t t = 0; t < n; ++t) {
+            const std::int64_t token = request->second.first_token + static_cast<std::int64_t>(k) * n + t;
+            if (!axes[2].all.contains(token)) continue;
+            if (ids[k] == 0) null.insert(token);
+            all = all && missing.contains(token);
+          }
+          if (all) holes[k] = -1;
+        }
+        Action body = a;
+        (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
+        if (holes != ids) w.attempt(missing == null ? "wrong-block-id" : "truncated", missing == null ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i, body);
+      }
     }
     const auto try_axis = [&](int axis, Picks Selection::* member, const std::string& fault_class, const char* what) {
       const Part& part = axes[axis];
@@ -244,7 +282,10 @@ void propose_options(Workshop& w) {
       w.attempt("stale-block", a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
     }
     if (a.op == "register") {
-      std::set<std::int64_t> lengths, shifts;
+      std::set<std::int64_t> lengths, shifts{-a.to_offset};
+      bool seam = false;
+      for (const nlohmann::json& event : w.evidence().observation.events) seam = seam || event.value("violation", "").starts_with("straddles");
+      const char* short_class = seam ? "misaligned" : "registration-missing-region";
       for (const nlohmann::json& event : w.evidence().observation.events) {
         if (event.contains("violation")) lengths.insert(event["offset"].get<std::int64_t>() - a.to_offset);
         if (event.value("op", "") == "register" && event.value("step", "") == steps[i].name) lengths.insert(event["bytes"].get<std::int64_t>());
@@ -253,11 +294,11 @@ void propose_options(Workshop& w) {
         if (bytes <= 0) continue;
         Action body = a;
         body.bytes = bytes;
-        w.attempt("registration-missing-region", "only " + std::to_string(bytes) + " bytes of " + a.memory + " were registered", i, body);
+        w.attempt(short_class, "only " + std::to_string(bytes) + " bytes of " + a.memory + " were registered", i, body);
         for (const nlohmann::json& event : w.evidence().observation.events) {
           if (event.value("op", "") != "register" || event.value("step", "") != steps[i].name) continue;
           body.to_offset = event["begin"].get<std::int64_t>();
-          w.attempt("registration-missing-region", std::to_string(bytes) + " bytes of " + a.memory + " from " + std::to_string(body.to_offset) + " on were registered", i, body);
+          w.attempt(short_class, std::to_string(bytes) + " bytes of " + a.memory + " from " + std::to_string(body.to_offset) + " on were registered", i, body);
         }
       }
       // Registered at another base: content that should come from one place comes from a place further on.
@@ -278,7 +319,9 @@ void propose_options(Workshop& w) {
         if (shift == 0) continue;
         Action body = a;
         body.maps = a.maps.value_or(a.to_offset) + shift;
-        w.attempt("registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
+        bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
+        for (std::size_t k = 0; k < steps.size(); ++k) as_another = as_another || (k != i && w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
+        w.attempt(as_another ? "wrong-stride" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }
   }
@@ -342,7 +385,8 @@ void propose_orders(Workshop& w) {
         const Action& c = w.action(k);
         const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
         const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
-        if (changes && (other || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
+        const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
+        if (changes && here && (other || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
         if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
         if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
         if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;

@@ -18,6 +18,8 @@ const std::vector<Family>& families() {
       {"raw copies", propose_raw},
       {"narrow arithmetic", propose_arithmetic},
       {"a wrong layout", propose_layouts},
+      {"one linear map", propose_fits},
+      {"the same belief in every step", propose_everywhere},
       {"scales", propose_scales},
       {"a wrong base", propose_offsets},
       {"any order of axes", propose_far_layouts},

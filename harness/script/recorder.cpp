@@ -182,6 +182,7 @@ bool Recorder::act(const Play& play) {
     RequestNow& now = request(a.request);
     for (const auto& [memory, ids] : a.blocks) now.tables[memory].ids = ids;
     if (a.generation) now.generation = *a.generation;
+    if (a.tokens) now.tokens = *a.tokens;
     event(play, json::object());
   } else if (a.op == "signal") {
     signals_.emplace_back(a.event, a.fields);
@@ -320,6 +321,7 @@ void Recorder::fill(const Play& play) {
       for (const Row& row : rows(to, blocks, table, pick, a.parts)) {
         const layout::Box& box = row.plane->domain();
         for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
+          if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end()) continue;
           if (const auto at = spot(row, c)) add_bits(runs, *at, *at, false);
         }
       }

@@ -309,6 +309,40 @@ std::vector<Variant> rescaled(const Cache& cache) {
                      std::move(variant)});
     }
   }
+  // Inline behind each row of data, or behind all rows of a kv, or of a block.
+  {
+    const std::vector<Mode> rows = by_stride(*data);
+    const std::int64_t row = layout::domain(*data).hi[Axis::channel] * layout::bits(data->dtype);
+    for (std::size_t level = 0; level < rows.size(); ++level) {
+      std::int64_t behind = row;  // what the modes inside this level span
+      for (std::size_t k = level; k < rows.size(); ++k) {
+        if (rows[k].axis != Axis::channel) behind *= rows[k].extent;
+      }
+      for (const bool packed : {false, true}) {
+        bool changed = false;
+        Cache variant = with(cache, Component::scale, [&](Plane& plane) {
+          if (plane.allocation != data->allocation) return;
+          std::int64_t pitch = layout::bits(plane.dtype);
+          for (const Mode& m : plane.modes) {
+            if (m.axis == Axis::channel) pitch *= m.extent;
+          }
+          std::vector<Mode> own = by_stride(plane);
+          for (std::size_t k = own.size(); k-- > 0;) {
+            if (own[k].axis == Axis::channel) continue;
+            const auto same = std::find_if(rows.begin(), rows.end(), [&](const Mode& m) { return m.axis == own[k].axis; });
+            if (same == rows.end()) continue;
+            const bool inner = static_cast<std::size_t>(same - rows.begin()) >= level;
+            own[k].stride = packed && inner ? pitch : same->stride;
+            if (packed && inner) pitch *= own[k].extent;
+          }
+          plane.modes = own;
+          plane.offset = data->offset + behind;
+          changed = true;
+        });
+        if (changed && fits(variant)) out.push_back({"scale-misplaced", "scales taken to lie behind the data of each " + (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")), std::move(variant)});
+      }
+    }
+  }
   // With a stride of the data's: as it is, or divided by the group.
   for (const Axis axis : layout::all_axes) {
     std::set<std::int64_t> strides;
@@ -332,7 +366,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
         }
       });
       if (!changed || stride == 0 || !fits(variant)) continue;
-      out.push_back({"scale-misplaced", "scales with a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) + " to " +
+      out.push_back({"wrong-stride", "scales with a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) + " to " +
                                             std::string(layout::name(axis)),
                      std::move(variant)});
     }
@@ -357,7 +391,7 @@ std::vector<Variant> resized(const Cache& cache) {
     plane.modes = std::move(modes);
     return true;
   };
-  for (const Axis axis : {Axis::head, Axis::channel, Axis::layer}) {
+  for (const Axis axis : {Axis::channel, Axis::head, Axis::layer}) {
     for (const std::int64_t f : {2, 4, 8}) {
       for (const bool more : {false, true}) {
         bool changed = false, four_bits = false;

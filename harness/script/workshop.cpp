@@ -30,6 +30,16 @@ json outcome_of(const Ending& ending, const std::vector<json>& events) {
 
 Workshop::Workshop(Evidence& evidence) : evidence_(evidence), locators_(evidence.arena) {
   for (const Step& step : evidence.intended.steps) base_.push_back({step.intended});
+  const Ending& end = evidence.observation.ending;
+  const auto violated = [](const json& event) { return event.contains("violation"); };
+  const bool known = std::any_of(evidence.intended.steps.begin(), evidence.intended.steps.end(), [&](const Step& step) { return step.name == end.step; });
+  ending_given_ = end.kind != "completed" && end.kind != evidence.truth.ending.kind && known &&
+                  std::none_of(evidence.observation.events.begin(), evidence.observation.events.end(), violated);
+}
+
+bool Workshop::as_it_ended() {
+  bool all = false, counts = false;
+  return ending_given_ && judge(base_, all, counts) >= 1 && all;
 }
 
 
@@ -56,12 +66,18 @@ void Workshop::build_on(const Hypothesis& first) {
 double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
   Tape tape;
+  const Observation& o = evidence_.observation;
   try {
-    tape = record(script(), evidence_.arena, sequence_of(script(), bodies), locators_);
+    Sequence sequence = sequence_of(script(), bodies);
+    if (ending_given_) {  // what came before it is what has to be explained
+      const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const Play& play) { return play.step == o.ending.step && play.part != Play::Part::capture; });
+      sequence.erase(last, sequence.end());
+    }
+    tape = record(script(), evidence_.arena, sequence, locators_);
+    if (ending_given_ && tape.ending.kind == "completed") tape.ending = o.ending;
   } catch (const std::exception&) {
     return 0;  // what is proposed cannot be: a name or a range that does not exist
   }
-  const Observation& o = evidence_.observation;
   counts = moved(tape.events) == moved(evidence_.observation.events);
   const bool same_outcome = outcome_of(tape.ending, tape.events) == outcome_of(o.ending, o.events);
   if (tape.checks != o.checks) return 0;
@@ -76,7 +92,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
       for (const Backing& b : evidence_.arena.backings()) {
         if (!b.sparse) {
           const auto &p = bytes.dense(b.ordinal), &q = seen.dense(b.ordinal);
-          if (p == q) continue;
+          if (p == q || !cared_for(check, b, p, q)) continue;
           any = true;
           if (!count) return;
           for (std::size_t i = 0; i < p.size(); ++i) misses += p[i] != q[i];
@@ -109,6 +125,20 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   }
   const double wrong = static_cast<double>(std::max<std::int64_t>(1, evidence_.mismatch.wrong_bytes));
   return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / wrong);
+}
+
+// Whether two images differ in a byte that matters.
+bool Workshop::cared_for(std::size_t check, const Backing& b, const std::vector<std::uint8_t>& p, const std::vector<std::uint8_t>& q) const {
+  const Checkpoint* at = check < evidence_.observation.checks.size() ? evidence_.expectation.at(evidence_.observation.checks[check]) : nullptr;
+  const auto any = at ? at->any.find(b.ordinal) : decltype(at->any.find(0)){};
+  if (!at || any == at->any.end()) return true;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == q[i]) continue;
+    const std::int64_t offset = static_cast<std::int64_t>(i) - b.guard_below;
+    const auto after = any->second.upper_bound(offset);
+    if (after == any->second.begin() || offset >= std::prev(after)->second) return true;
+  }
+  return false;
 }
 
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {

@@ -1,6 +1,7 @@
 // Where hypotheses are made and tried. Internal to the diagnosis.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -41,6 +42,9 @@ class Workshop {
   /// These steps left out.
   bool attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps);
 
+  /// The sequence ended where it should not have, and nothing else is wrong: what was done before is as intended.
+  bool as_it_ended();
+
   bool found() const { return !exact_.empty(); }
   const std::vector<Hypothesis>& exact() const { return exact_; }
   const std::optional<Hypothesis>& best() const { return best_; }
@@ -48,7 +52,7 @@ class Workshop {
   const std::optional<Hypothesis>& second() const { return second_; }
   double best_share() const { return best_share_; }
   std::int64_t tried() const { return tried_; }
-  bool spent() const { return tried_ >= limit_; }
+  bool spent() const { return tried_ >= limit_ || (tried_ % 16 == 0 && std::chrono::steady_clock::now() > until_); }
   void allow(std::int64_t more) { limit_ = tried_ + more; }
   /// Composition: further hypotheses change these bodies, and their words follow.
   void build_on(const Hypothesis& first);
@@ -57,7 +61,9 @@ class Workshop {
   /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in doubt.
   bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
+  bool cared_for(std::size_t check, const Backing& b, const std::vector<std::uint8_t>& p, const std::vector<std::uint8_t>& q) const;
   Evidence& evidence_;
+  bool ending_given_{false};
   Locators locators_;
   std::vector<Bytes> begin_;           ///< of each pass, before the first step
   Bodies base_;
@@ -68,6 +74,7 @@ class Workshop {
   std::optional<Hypothesis> best_, second_;
   double best_share_{0};
   std::int64_t tried_{0}, limit_{4000};
+  std::chrono::steady_clock::time_point until_{std::chrono::steady_clock::now() + std::chrono::seconds(3)};  ///< whoever finds nothing by then will not
 };
 
 /// One family of hypotheses: proposes to the workshop, simplest first.
@@ -93,6 +100,8 @@ void propose_layouts(Workshop& w);        ///< axes, blocks, strides, sizes: sim
 void propose_scales(Workshop& w);         ///< scales elsewhere
 void propose_far_layouts(Workshop& w);    ///< any order of axes
 void propose_raw(Workshop& w);            ///< raw copies and fills: other lengths, offsets, steps
+void propose_everywhere(Workshop& w);     ///< one belief about a memory in all steps
+void propose_fits(Workshop& w);           ///< one linear map, read off the bytes
 void propose_lengths(Workshop& w);        ///< more or fewer tokens than there are
 
 }  // namespace kvcts::script

@@ -1,0 +1,193 @@
+// What addresses were used? Asked of the bytes: where an element came from, or where it went, is a linear function of its coordinates in
+// nearly every fault of a map. Steps and bases are read off pairs of elements that differ along one axis; one view says it all.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+using layout::Component;
+
+namespace {
+
+struct Sample {
+  layout::Coord at;                    ///< coordinate with block and slot
+  Place place;                         ///< where its code was read, or written
+};
+
+struct Steps {
+  std::array<std::optional<std::int64_t>, layout::axis_count> bytes;
+};
+
+std::string key_of(const layout::Coord& c) {
+  return std::string(reinterpret_cast<const char*>(c.v.data()), sizeof c.v);
+}
+
+// The step of an axis that most pairs of neighbours agree on.
+Steps steps_of(const std::vector<Sample>& samples) {
+  std::unordered_map<std::string, const Sample*> by_coord;
+  for (const Sample& s : samples) by_coord.emplace(key_of(s.at), &s);
+  Steps out;
+  for (const Axis axis : layout::all_axes) {
+    std::map<std::int64_t, int> votes;
+    for (const Sample& s : samples) {
+      for (const std::int64_t distance : {1, 2, 3, 4, 5, 6, 7}) {
+        layout::Coord next = s.at;
+        next[axis] += distance;
+        const auto found = by_coord.find(key_of(next));
+        if (found == by_coord.end() || found->second->place.backing != s.place.backing) continue;
+        const std::int64_t delta = found->second->place.offset - s.place.offset;
+        if (delta % distance == 0) ++votes[delta / distance];
+        break;
+      }
+    }
+    if (votes.empty()) continue;
+    out.bytes[static_cast<std::size_t>(axis)] = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  }
+  return out;
+}
+
+// A view with these steps and bases; planes of one code an address (no 4-bit codes, no axis of several modes).
+std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<Place>& starts, const std::vector<Sample>& samples) {
+  layout::Cache out = declared;
+  const Steps steps = steps_of(samples);
+  bool changed = false;
+  for (layout::Plane& plane : out.planes) {
+    if (plane.component != Component::data || layout::bits(plane.dtype) < 8) continue;
+    for (layout::Mode& mode : plane.modes) {
+      const auto step = steps.bytes[static_cast<std::size_t>(mode.axis)];
+      const auto same = std::count_if(plane.modes.begin(), plane.modes.end(), [&](const auto& m) { return m.axis == mode.axis; });
+      if (!step || same != 1 || mode.extent == 1 || *step == 0) continue;
+      const std::int64_t stride = *step * 8 * mode.step;
+      changed = changed || mode.stride != stride;
+      mode.stride = stride;
+    }
+    const layout::Box box = layout::domain(plane);
+    std::map<std::int64_t, int> bases;
+    const Place start = starts.at(static_cast<std::size_t>(plane.allocation));
+    for (const Sample& s : samples) {
+      if (s.place.backing != start.backing) continue;
+      bool inside = true;
+      std::int64_t sum = 0;
+      for (const Axis axis : layout::all_axes) {
+        if (axis != Axis::block && (s.at[axis] < box.lo[axis] || s.at[axis] >= box.hi[axis])) inside = false;
+      }
+      if (!inside) continue;
+      for (const layout::Mode& mode : plane.modes) sum += (s.at[mode.axis] - plane.origin[mode.axis]) / mode.step * mode.stride;
+      ++bases[(s.place.offset - start.offset) * 8 - sum];
+    }
+    if (bases.empty()) continue;
+    const std::int64_t base = std::max_element(bases.begin(), bases.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+    changed = changed || base != plane.offset;
+    plane.offset = base;
+  }
+  if (!changed) return std::nullopt;
+  return out;
+}
+
+// What a fit is called, by what is different from the declared planes.
+std::string class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words) {
+  std::set<Axis> axes;
+  bool base = false, wraps = false;
+  std::string list;
+  for (std::size_t i = 0; i < declared.planes.size(); ++i) {
+    const auto &p = declared.planes[i], &q = now.planes[i];
+    for (std::size_t m = 0; m < p.modes.size(); ++m) {
+      if (p.modes[m].stride == q.modes[m].stride || p.modes[m].extent == 1) continue;
+      if (axes.insert(p.modes[m].axis).second) {
+        list += (list.empty() ? "" : ", ") + std::string(layout::name(p.modes[m].axis)) + " " + std::to_string(q.modes[m].stride / 8) + " instead of " + std::to_string(p.modes[m].stride / 8);
+      }
+    }
+    if (p.offset != q.offset) {
+      base = true;
+      wraps = (q.offset - p.offset) % (std::int64_t{8} << 31) == 0;
+    }
+  }
+  words = axes.empty() ? "another base" : "steps of bytes: " + list + (base ? ", and another base" : "");
+  if (axes.empty()) return wraps ? "int32-overflow" : "wrong-stride";
+  const bool kv = axes.contains(Axis::kv);
+  // K and V found elsewhere, with blocks (or rows) that follow from it.
+  if (kv && axes.size() <= 2 && !axes.contains(Axis::channel)) return "kv-split-vs-interleaved";
+  std::vector<std::pair<std::int64_t, Axis>> was, is;
+  for (const auto& m : declared.planes.front().modes) {
+    if (m.extent > 1) was.emplace_back(-m.stride, m.axis);
+  }
+  for (const auto& m : now.planes.front().modes) {
+    if (m.extent > 1) is.emplace_back(-m.stride, m.axis);
+  }
+  std::sort(was.begin(), was.end()), std::sort(is.begin(), is.end());
+  for (std::size_t i = 0; i < was.size() && i < is.size(); ++i) {
+    if (was[i].second != is[i].second) return "axis-permuted";
+  }
+  return "wrong-stride";
+}
+
+}  // namespace
+
+void propose_fits(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get" && a.op != "put") continue;
+    const auto request = w.script().requests.find(a.request);
+    if (request == w.script().requests.end()) continue;
+    for (const bool at_source : {true, false}) {
+      const auto& views = at_source ? a.from : a.to;
+      for (std::size_t v = 0; v < views.size(); ++v) {
+        const layout::Cache declared = cache_of(views[v]);
+        const auto starts = w.evidence().arena.places(views[v], declared);
+        std::set<int> backings;
+        for (const Place& p : starts) backings.insert(p.backing);
+        std::int64_t slots = 1;
+        for (const auto& plane : declared.planes) slots = std::max(slots, layout::domain(plane).hi[Axis::slot]);
+        const auto table = request->second.blocks.find(Arena::memory_of(views[v]));
+        const auto& override_ids = at_source ? a.from_blocks : a.to_blocks;
+        const std::vector<std::int64_t> ids = override_ids ? *override_ids : table == request->second.blocks.end() ? std::vector<std::int64_t>{} : table->second;
+        const auto coordinate = [&](const Who& who) -> std::optional<layout::Coord> {
+          const std::int64_t position = who.token - request->second.first_token;
+          if (position < 0 || position / slots >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
+          layout::Coord c;
+          c[Axis::layer] = who.layer, c[Axis::kv] = who.kv, c[Axis::head] = who.head, c[Axis::channel] = who.channel;
+          c[Axis::block] = ids[static_cast<std::size_t>(position / slots)], c[Axis::slot] = position % slots;
+          return c;
+        };
+        std::vector<Sample> samples;
+        std::int64_t budget = 20000;
+        for (const Clue& clue : w.clues().all) {
+          if (--budget < 0) break;
+          if (at_source) {
+            // What should be c here is something that lies elsewhere in the source.
+            if (clue.must.kind != Who::Kind::tag || clue.must.byte != 0 || clue.must.component != Component::data || clue.must.generation != request->second.generation) continue;
+            const auto c = coordinate(clue.must);
+            if (!c) continue;
+            if (clue.is.kind == Who::Kind::poison && backings.contains(clue.is.backing) && clue.is.backing != clue.backing) {
+              samples.push_back({*c, {clue.is.backing, clue.is.offset}});
+              continue;
+            }
+            for (const Place& p : w.whereabouts().of(clue.is)) {
+              if (backings.contains(p.backing)) {
+                samples.push_back({*c, p});
+                break;
+              }
+            }
+          } else if (clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.component == Component::data && clue.is.generation == request->second.generation && backings.contains(clue.backing)) {
+            if (const auto c = coordinate(clue.is)) samples.push_back({*c, {clue.backing, clue.offset}});
+          }
+        }
+        if (samples.size() < 4) continue;
+        const auto now = fitted(declared, starts, samples);
+        if (!now) continue;
+        std::string words;
+        const std::string fault_class = class_of(declared, *now, words);
+        Action body = a;
+        (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
+        w.attempt(fault_class, "'" + w.script().steps[i].name + "': " + (at_source ? "read with " : "written with ") + words, i, body);
+      }
+    }
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,131 @@
+// kvcts-random-faults: how much of what can go wrong would this suite catch, and name? Random cases with none, one or two transformations
+// of what was meant; judged on the map, never on one pass's bytes. Prints a table; status 1 below the targets.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "case/resolve_script.hpp"
+#include "catalogue/case_file.hpp"
+#include "script/random/generator.hpp"
+#include "script/random/symbols.hpp"
+#include "script/run.hpp"
+
+namespace kvcts::script {
+namespace {
+
+struct Row {
+  std::int64_t cases{0}, same_map{0}, caught{0}, named{0}, refused{0};
+};
+
+struct Tally {
+  std::map<std::string, Row> rows;
+  std::vector<double> ms;
+  std::vector<std::string> misses;
+  std::int64_t false_alarms{0}, passed{0}, broken{0};
+};
+
+void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalogue, Tally& tally, bool show) {
+  const RandomCase random = random_case(seed, faults);
+  if (static_cast<int>(random.classes.size()) != faults) return;
+  Script script;
+  std::uint64_t case_seed = 1;
+  try {
+    const auto specs = catalogue::parse_cases(random.document.dump(), "random", &catalogue);
+    script = resolve_script(specs.at(0), catalogue);
+    case_seed = specs[0].seed;
+  } catch (const std::exception& error) {
+    ++tally.broken;
+    if (show) std::cout << "seed " << seed << ": cannot be: " << error.what() << "\n";
+    return;
+  }
+  std::string label;
+  for (const auto& c : random.classes) label += (label.empty() ? "" : " + ") + c;
+  const Arena arena(script);
+  const bool same = same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
+  const nlohmann::json reply = run_script(script, case_seed);
+  const bool pass = reply["outcome"] == "PASS";
+  if (faults == 0) {
+    pass ? ++tally.passed : ++tally.false_alarms;
+    if (!pass) tally.misses.push_back(fmt::format("seed {}: false alarm: {}", seed, reply.value("message", "")));
+    return;
+  }
+  Row& row = tally.rows[faults == 1 ? label : "pairs"];
+  ++row.cases;
+  if (same) {
+    ++row.same_map;
+    if (!pass) ++tally.false_alarms, tally.misses.push_back(fmt::format("seed {}: same map, but {}", seed, reply.value("message", "")));
+    return;
+  }
+  if (pass) {
+    tally.misses.push_back(fmt::format("seed {}: NOT CAUGHT: {}", seed, label));
+    return;
+  }
+  ++row.caught;
+  tally.ms.push_back(static_cast<double>(reply["ns"].value("diagnose", std::int64_t{0})) / 1e6);
+  const std::string fault_class = reply.value("class", "");
+  const bool named = std::find(random.classes.begin(), random.classes.end(), fault_class) != random.classes.end();
+  row.named += named;
+  if (!named) {
+    std::string what;
+    for (const auto& w : random.words) what += (what.empty() ? "" : "; ") + w;
+    tally.misses.push_back(fmt::format("seed {}: {} ({}) named {}: {}", seed, label, what, fault_class.empty() ? "nothing" : fault_class, reply.value("message", "")));
+  }
+}
+
+}  // namespace
+}  // namespace kvcts::script
+
+int main(int argc, char** argv) {
+  using namespace kvcts::script;
+  CLI::App app("Random faults: caught and named?");
+  std::int64_t single = 1000, pairs = 200, correct = 1000;
+  std::uint64_t seed = 1;
+  std::string cases, only;
+  bool show = false;
+  app.add_option("--single", single, "cases with one transformation");
+  app.add_option("--pairs", pairs, "cases with two");
+  app.add_option("--correct", correct, "cases with none");
+  app.add_option("--seed", seed, "of the first case; the others follow");
+  app.add_option("--cases", cases, "folder of the catalogue")->required();
+  app.add_option("--only", only, "print the document of the single case of this seed");
+  app.add_flag("--show", show, "print what was not named");
+  CLI11_PARSE(app, argc, argv);
+  if (!only.empty()) {
+    const auto random = random_case(std::stoull(only), 1);
+    std::cout << random.document.dump(1) << "\n";
+    return 0;
+  }
+  const kvcts::catalogue::Catalogue catalogue{std::filesystem::path(cases)};
+  Tally tally;
+  for (std::int64_t i = 0; i < correct; ++i) run_one(seed + static_cast<std::uint64_t>(i), 0, catalogue, tally, show);
+  for (std::int64_t i = 0; i < single; ++i) run_one(seed + 1'000'000 + static_cast<std::uint64_t>(i), 1, catalogue, tally, show);
+  for (std::int64_t i = 0; i < pairs; ++i) run_one(seed + 2'000'000 + static_cast<std::uint64_t>(i), 2, catalogue, tally, show);
+
+  if (show) {
+    for (const auto& miss : tally.misses) std::cout << miss << "\n";
+  }
+  Row all;
+  fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9}\n", "class", "cases", "same map", "caught", "named", "named %");
+  double named_pairs = 1;
+  for (const auto& [label, row] : tally.rows) {
+    fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>8.1f}\n", label, row.cases, row.same_map, row.caught, row.named, row.caught ? 100.0 * static_cast<double>(row.named) / static_cast<double>(row.caught) : 100.0);
+    if (label == "pairs") {
+      named_pairs = row.caught ? static_cast<double>(row.named) / static_cast<double>(row.caught) : 1;
+      if (row.caught + row.same_map != row.cases) all.cases += row.cases - row.caught - row.same_map;
+      continue;
+    }
+    all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named;
+  }
+  std::sort(tally.ms.begin(), tally.ms.end());
+  const double named = all.caught ? static_cast<double>(all.named) / static_cast<double>(all.caught) : 1;
+  const std::int64_t missed = all.cases - all.same_map - all.caught;
+  fmt::print("single faults: {} of {} caught where the map differs, {:.2f} % named; pairs: {:.2f} % named\n", all.caught, all.cases - all.same_map, named * 100, named_pairs * 100);
+  fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms, tally.broken);
+  if (!tally.ms.empty()) fmt::print("diagnosis: median {:.1f} ms, 95 % under {:.1f} ms\n", tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
+  return missed == 0 && tally.false_alarms == 0 && named >= 0.98 && named_pairs >= 0.85 ? 0 : 1;
+}
