@@ -379,13 +379,17 @@ Fields repeated(bool from) {
 }
 
 // When and with what an action is executed; what was meant is always executed in its place.
-Fields timing() {
-  return {
+Fields timing(const std::string& op) {
+  Fields out{
       optional("after", &Action::after, identifier(), "executed behind the step of this name instead"),
       optional("before", &Action::before, identifier(), "executed in front of the step of this name instead"),
-      optional("reads", &Action::reads, one_of({"execute", "issue"}), "issue: bytes are taken at the step's own place and written later"),
-      optional("table", &Action::table, one_of({"execute", "issue"}), "issue: the block table is the one of the step's own place"),
   };
+  const auto of = [&](std::initializer_list<const char*> names) { return std::find(names.begin(), names.end(), op) != names.end(); };
+  if (of({"move"})) out.push_back(optional("reads", &Action::reads, one_of({"execute", "issue"}), "issue: the bytes are taken at the step's own place, and written where it is executed"));
+  if (of({"write", "move", "fill", "read", "put", "get"})) {
+    out.push_back(optional("table", &Action::table, one_of({"execute", "issue"}), "issue: the block table is that of the step's own place"));
+  }
+  return out;
 }
 
 void check_pairs(const Action& action, const Node& node) {
@@ -443,11 +447,15 @@ Op op(const std::string& name, std::string doc, Fields fields, std::function<voi
   const auto rules = [check](bool actual) {
     return [check, actual](const Action& action, const Node& node) {
       if (actual && !action.after.empty() && !action.before.empty()) fail(node, "one of after and before", "remove one of them");
+      for (const char* key : {"reads", "table"}) {
+        const Node* given = actual && action.after.empty() && action.before.empty() ? node.find(key) : nullptr;
+        if (given) fail(*given, std::string("'") + key + "' only with after or before", "say where the step is executed instead");
+      }
       if (check) check(action, node);
     };
   };
   const std::string what = "a '" + name + "' step";
-  return {name, std::move(doc), {what, fields, rules(false), initial}, {what, join(fields, timing()), rules(true), initial}};
+  return {name, std::move(doc), {what, fields, rules(false), initial}, {what, join(fields, timing(name)), rules(true), initial}};
 }
 
 std::vector<Op> make_ops() {
@@ -585,19 +593,6 @@ auto within(const Node& value, const char* key, F&& f) {
   }
 }
 
-// "P" as {of: P}, so that a patch can say how P is seen instead.
-Node with_whole_views(Node body) {
-  for (std::size_t i = 0; i < body.keys.size(); ++i) {
-    Node& value = body.items[i];
-    if ((body.keys[i] != "from" && body.keys[i] != "to") || value.kind != Node::Kind::scalar) continue;
-    Node view = value;
-    view.kind = Node::Kind::mapping, view.text.clear();
-    view.keys = {"of"}, view.key_lines = {value.line}, view.items = {value};
-    value = std::move(view);
-  }
-  return body;
-}
-
 // Where a patch sets keys of a view, "P" is {of: P}.
 Node opened(Node body, const Node& patch) {
   for (const char* key : {"from", "to"}) {
@@ -615,8 +610,7 @@ Node opened(Node body, const Node& patch) {
   return body;
 }
 
-std::vector<Action> read_actual(const Op& operation, const Node& intended, const Node& actual) {
-  const Node body = with_whole_views(intended);
+std::vector<Action> read_actual(const Op& operation, const Node& body, const Node& actual) {
   if (actual.kind == Node::Kind::scalar && actual.text == "skipped") return {};
   const auto patched = [&](const Node& patch) { return read(operation.actual, merge_patch(opened(body, patch), patch)); };
   if (actual.kind == Node::Kind::mapping && operation.name != "nothing") return {patched(actual)};

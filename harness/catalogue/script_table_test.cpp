@@ -144,6 +144,9 @@ TEST(Script, ActuallyIsAPatchOrAListOrNothing) {
   const auto opened = parse("  - move: {request: A, from: P, to: C, actually: {from: {layout: x}}}\n").steps[0].actual[0];
   EXPECT_EQ(opened.from[0].of, "P");
   EXPECT_EQ(opened.from[0].layout, "x");
+  const auto copied = parse("  - copy: {from: P/kv.L0, to: C/kv.L0, bytes: 4, actually: {bytes: 2}}\n").steps[0].actual[0];
+  EXPECT_EQ(copied.from[0].of, "P/kv.L0");
+  EXPECT_EQ(copied.bytes, 2);
 
   const auto& read = script.steps[7];
   ASSERT_EQ(read.actual.size(), 4U);
@@ -190,6 +193,8 @@ TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   has("  - write: {request: A, to: P, actually: []}\n", "say what the code did instead");
   has("  - write: {request: A, to: P, actually: [{move: {request: A, from: P, to: Z}}]}\n", "found 'Z'");
   has("  - write: {request: A, to: P, actually: {before: write1, after: write1}}\n", "one of after and before");
+  has("  - copy: {from: P, to: C, bytes: 4, actually: {reads: issue, after: x}}\n", "expected a key of a 'copy' step, found 'reads'");
+  has("  - move: {request: A, from: P, to: C, actually: {reads: issue}}\n", "'reads' only with after or before");
   has("  - check: {name: a}\n  - check: {name: a}\n", "rename one of the two called 'a'");
   has("  - read: {request: A, from: P, output: C}\n", "found 'C', which is a memory");
   has("  []\n", "a list of steps");

@@ -125,7 +125,7 @@ void print_result(const CaseResult& r) {
   }
   fmt::print("outcome   {} ({})\n", report::ending_words(r), name(r.evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
-  if (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact) fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
+  if (!r.diagnosis.text.empty() && (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact)) fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
   for (const auto& other : r.diagnosis.others) fmt::print("  or       {}\n", report::visible(other));
   if (!r.diagnosis.what_to_do.empty()) fmt::print("look at   {}\n", report::visible(r.diagnosis.what_to_do));
   fmt::print("verdict   {}{}\n", name(r.verdict), r.waiver.empty() ? "" : " (waiver " + r.waiver + ")");
