@@ -645,6 +645,9 @@ TEST(Truth, AViewMayCutItsSums) {
   s.steps[0].intended.to[0].arithmetic = {.bits = 8, .is_signed = false, .unit = "bytes", .of = "product"};
   s.requests["r"].blocks["P"] = {2};
   EXPECT_EQ(Painted(s).words_at("P", 240), "K layer 0 token 1 head 0 channel 0, generation 1");
+  s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:80 C=8:2]\n";
+  EXPECT_EQ(Painted(s).words_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1") << "192 + 80: sums of products are not cut";
+  s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
   s.steps[0].intended.to[0].arithmetic = {.bits = 64};
   s.steps[0].intended.to[0].align = 128;
   // Rows at 192 and 240 begin at 128 both; the later one stays.
