@@ -10,6 +10,7 @@
 
 #include "kernels/poison.hpp"
 #include "kernels/reference.hpp"
+#include "kernels/walk.hpp"
 
 namespace kvcts::kernels {
 namespace {
@@ -382,6 +383,22 @@ TEST(Generate, ABlockLongerThanThreadsSharesIsOneSequence) {
   EXPECT_EQ(one, expected);
   EXPECT_EQ(many, expected);
   EXPECT_EQ(check(many, plane, content, {}, 0, 16, 3), Difference{});
+}
+
+/// What threads share must not depend on who is first: entries of a slot that is named twice stay together, and so do nibbles.
+TEST(Generate, ThreadsDoNotPartWhatSharesBytes) {
+  const Plane bytes = packed(Dtype::bf16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
+  const Plane nibbles = packed(Dtype::int4, {{Axis::block, 3}, {Axis::channel, 8}, {Axis::slot, 4}});
+  const std::vector<BlockContent> twice{{1, 4, 0, 0, 3}, {1, 5, 0, 2, 2}}, apart{{1, 4, 0, 0, 3}, {1, 5, 0, 3, 1}};
+  const auto cuts = [](const Plane& plane, const std::vector<BlockContent>& content) {
+    const TagKey key;
+    const Map map(1000, plane, content, key);
+    const Map* const maps[]{&map};
+    return Cuts(maps, content, 4).all().size();
+  };
+  EXPECT_EQ(cuts(bytes, apart), 2u);
+  EXPECT_EQ(cuts(bytes, twice), 1u);
+  EXPECT_EQ(cuts(nibbles, apart), 1u);
 }
 
 /// Two coordinates at one place cannot both be there: what generate() leaves is what check() wants.
