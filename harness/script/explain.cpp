@@ -24,14 +24,25 @@ std::string class_of_quantity(const std::string& about) {
   return found == classes.end() ? "" : found->second;
 }
 
-// A number that is another one cut to 8, 16, 32 or 64 bits, or below zero.
+// A number that is another one cut to 32 bits, or below zero.
 bool wrapped(const nlohmann::json& expected, const nlohmann::json& found) {
-  if (!expected.is_number() || !found.is_number() || expected == found) return false;
+  if (!expected.is_number_integer() || !found.is_number_integer() || expected == found) return false;
   if (found.is_number_unsigned() && found.get<std::uint64_t>() >= std::uint64_t{1} << 63) return true;
+  if (expected.is_number_unsigned() && expected.get<std::uint64_t>() >= std::uint64_t{1} << 63) return false;
   const auto e = expected.get<std::int64_t>(), f = found.get<std::int64_t>();
-  if (f < 0 && e >= 0) return true;
-  for (const int bits : {8, 16, 32}) {
-    if ((e - f) % (std::int64_t{1} << bits) == 0 && (e >> bits) != 0) return true;
+  return (f < 0 && e >= 0) || (e > f && e >> 31 != 0 && (e - f) % (std::int64_t{1} << 32) == 0);
+}
+
+// A message that shows a number which only an unsigned one below zero can be: 20 digits are 2^63 and more.
+bool shows_underflow(const std::string& text) {
+  int digits = 0;
+  for (const char c : text + " ") {
+    if (c >= '0' && c <= '9') {
+      ++digits;
+      continue;
+    }
+    if (digits == 20) return true;
+    digits = 0;
   }
   return false;
 }
@@ -69,6 +80,7 @@ Explanation from_requirements(const Evidence& e) {
                                   : seen.value("about", "") + ": expected " + seen["expects"].dump() + ", found " + seen["found"].dump();
     if (!fault_class.empty()) return certain(fault_class, words);
   }
+  if (shows_underflow(e.observation.ending.text)) return certain("int32-overflow", e.observation.ending.text);
   // What had to be refused was not.
   if (e.truth.ending.kind == "refused" && e.observation.ending.kind != "refused") {
     std::string fault_class = class_of_quantity(e.truth.ending.about);
@@ -76,6 +88,7 @@ Explanation from_requirements(const Evidence& e) {
       if (step.name == e.truth.ending.step && !step.intended.needs.empty()) fault_class = "capability-mismatch";
     }
     if (fault_class.empty()) fault_class = "capability-mismatch";
+    if (wrapped(e.truth.ending.expects, e.truth.ending.found) || wrapped(e.truth.ending.found, e.truth.ending.expects)) fault_class = "int32-overflow";
     return certain(fault_class, "not refused: " + e.truth.ending.text);
   }
   return {};
@@ -83,7 +96,7 @@ Explanation from_requirements(const Evidence& e) {
 
 // Bytes are right, what was said of them is not.
 Explanation from_reports(const Evidence& e) {
-  if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ) return {};
+  if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
   const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
   const auto status = [](const nlohmann::json& report) { return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done"); };
   const auto count = [](const std::vector<nlohmann::json>& all, const char* op) {
@@ -110,9 +123,9 @@ Explanation from_reports(const Evidence& e) {
 }
 
 // Classes that are consequences of whatever stopped the sequence.
-bool consequence(const std::string& fault_class) {
+bool consequence(const std::string& fault_class, const std::string& words) {
   static const std::set<std::string> of_an_end{"silently-skipped", "false-success", "truncated", "read-before-ready", ""};
-  return of_an_end.contains(fault_class);
+  return of_an_end.contains(fault_class) || words.ends_with("never happened");
 }
 
 // How it ended, when nothing else says more.
@@ -180,7 +193,7 @@ Explanation explain(Evidence evidence) {
       if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
     }
     out.tried = workshop.tried();
-    if (!ended.fault_class.empty() && consequence(out.fault_class)) {
+    if (!ended.fault_class.empty() && consequence(out.fault_class, out.words)) {
       out.others.insert(out.others.begin(), out.fault_class + ": " + out.words);
       out.fault_class = ended.fault_class, out.words = ended.words;
     }
@@ -197,7 +210,7 @@ Explanation explain(Evidence evidence) {
   // Two causes at once: the best single one, and one more.
   if (workshop.best() && workshop.best_share() > 0.05) {
     const Hypothesis first = *workshop.best();
-    workshop.allow(4000);
+    workshop.allow(3000);
     workshop.build_on(first);
     for (const Family& family : families()) {
       family.propose(workshop);

@@ -86,6 +86,19 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     plane.offset = base;
   }
   if (!changed) return std::nullopt;
+  // Scales that lie in the rows of the data go with them.
+  const auto is_data = [](const layout::Plane& p) { return p.component == Component::data; };
+  const auto was = std::find_if(declared.planes.begin(), declared.planes.end(), is_data);
+  const auto now = std::find_if(out.planes.begin(), out.planes.end(), is_data);
+  for (layout::Plane& plane : out.planes) {
+    if (is_data(plane) || was == declared.planes.end() || plane.allocation != was->allocation) continue;
+    for (layout::Mode& mode : plane.modes) {
+      const auto old = std::find_if(was->modes.begin(), was->modes.end(), [&](const auto& m) { return m.axis == mode.axis && m.stride == mode.stride; });
+      if (old == was->modes.end() || mode.axis == Axis::channel) continue;
+      mode.stride = now->modes[static_cast<std::size_t>(old - was->modes.begin())].stride;
+    }
+    plane.offset += now->offset - was->offset;
+  }
   return out;
 }
 
@@ -185,6 +198,18 @@ void propose_fits(Workshop& w) {
         Action body = a;
         (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
         w.attempt(fault_class, "'" + w.script().steps[i].name + "': " + (at_source ? "read with " : "written with ") + words, i, body);
+        // The same belief in every step that touches the memory.
+        Bodies bodies = w.bodies();
+        for (auto& actions : bodies) {
+          for (Action& other : actions) {
+            for (auto* seen : {&other.from, &other.to}) {
+              for (View& view : *seen) {
+                if (view.of == views[v].of && view.cache == views[v].cache) view.cache = layout::to_text(*now);
+              }
+            }
+          }
+        }
+        w.attempt(fault_class, "wherever " + Arena::memory_of(views[v]) + " is used: " + words, std::move(bodies));
       }
     }
   }

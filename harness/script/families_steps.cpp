@@ -36,7 +36,25 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   const Action& first = w.action(*steps.begin());
   if (first.op == "fill") return "stale-block";
   if (first.op == "register") return "registration-missing-region";
-  if (first.op == "assign") return "wrong-block-id";
+  if (first.op == "assign") {
+    // Left with blocks that somebody else has: an owner too many.
+    for (const auto& [memory, ids] : first.blocks) {
+      for (const auto& [name, request] : w.script().requests) {
+        const auto old = w.script().requests.find(first.request);
+        if (name == first.request || old == w.script().requests.end() || !request.blocks.contains(memory) || !old->second.blocks.contains(memory)) continue;
+        for (const std::int64_t id : old->second.blocks.at(memory)) {
+          const auto& theirs = request.blocks.at(memory);
+          if (std::find(theirs.begin(), theirs.end(), id) != theirs.end()) return "stale-block";
+        }
+      }
+    }
+    return "wrong-block-id";
+  }
+  if (first.op == "read") {
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      if (w.action(i).op == "read" && !steps.contains(i)) return "truncated";  // one request of a batch
+    }
+  }
   if (first.op == "write") {
     // Somebody moved before it was written, or what was there before stayed.
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
@@ -98,12 +116,6 @@ void propose_skips(Workshop& w) {
     }
   }
   if (w.found()) return;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Action& a = w.action(i);
-    if (!w.moves(i) && a.op != "register" && a.op != "assign") continue;
-    w.attempt_without(class_of_absence(w, {i}), name_of(w, i) + " never happened", {i});
-  }
-  if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
   // Neither registered nor moved: nobody knew of the memory.
   for (std::size_t r = 0; r < steps.size(); ++r) {
     if (w.action(r).op != "register") continue;
@@ -116,6 +128,15 @@ void propose_skips(Workshop& w) {
     if (unregistered && both.size() > 1) w.attempt_without("registration-missing-region", memory + " was neither registered nor moved", both);
   }
   if (w.found()) return;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) && a.op != "register" && a.op != "assign") continue;
+    const std::string fault_class = class_of_absence(w, {i});
+    bool alone = fault_class == "layer-missing";
+    for (const std::size_t k : moves) alone = alone && (k == i || memory_of(w.action(k).to) != memory_of(a.to));
+    w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened", {i});
+  }
+  if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
   // Every move of one pair of memories.
   std::map<std::string, std::set<std::size_t>> by_memory;
   for (const std::size_t i : moves) by_memory[memory_of(w.action(i).to)].insert(i);
@@ -254,7 +275,10 @@ void propose_options(Workshop& w) {
       std::swap(body.from_offset, body.to_offset);
       std::swap(body.from_step, body.to_step);
       if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels) std::swap(body.pick, body.pick_to);
-      w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
+      const bool source_changed = std::any_of(w.clues().all.begin(), w.clues().all.end(), [&](const Clue& clue) {
+        return clue.wrong && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory == memory_of(a.from);
+      });
+      if (source_changed) w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
     }
     if (a.op == "move" || a.op == "copy" || a.op == "put" || a.op == "get") {
       Action body = a;
@@ -321,7 +345,8 @@ void propose_options(Workshop& w) {
         body.maps = a.maps.value_or(a.to_offset) + shift;
         bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
         for (std::size_t k = 0; k < steps.size(); ++k) as_another = as_another || (k != i && w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
-        w.attempt(as_another ? "wrong-stride" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
+        const bool rounded = *body.maps % 512 == 0 && a.to_offset % 512 != 0;
+        w.attempt(as_another ? "wrong-stride" : rounded ? "misaligned" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }
   }

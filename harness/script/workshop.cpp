@@ -144,6 +144,9 @@ bool Workshop::cared_for(std::size_t check, const Backing& b, const std::vector<
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {
   if (spent() || bodies == base_) return false;
   ++tried_;
+  std::int64_t bytes = 0;
+  for (const Backing& b : evidence_.arena.backings()) bytes += b.sparse ? 0 : b.guard_below + b.bytes + b.guard_above;
+  work_ += 1 + bytes / 65536;
   bool all = false, counts = false;
   double share = 0;
   try {

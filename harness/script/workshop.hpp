@@ -1,7 +1,6 @@
 // Where hypotheses are made and tried. Internal to the diagnosis.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -52,8 +51,9 @@ class Workshop {
   const std::optional<Hypothesis>& second() const { return second_; }
   double best_share() const { return best_share_; }
   std::int64_t tried() const { return tried_; }
-  bool spent() const { return tried_ >= limit_ || (tried_ % 16 == 0 && std::chrono::steady_clock::now() > until_); }
-  void allow(std::int64_t more) { limit_ = tried_ + more; }
+  /// By the work done, never by the clock: the same case is given the same search on every machine.
+  bool spent() const { return work_ >= limit_; }
+  void allow(std::int64_t more) { limit_ = work_ + more; }
   /// Composition: further hypotheses change these bodies, and their words follow.
   void build_on(const Hypothesis& first);
 
@@ -73,8 +73,8 @@ class Workshop {
   std::vector<Hypothesis> exact_;
   std::optional<Hypothesis> best_, second_;
   double best_share_{0};
-  std::int64_t tried_{0}, limit_{4000};
-  std::chrono::steady_clock::time_point until_{std::chrono::steady_clock::now() + std::chrono::seconds(3)};  ///< whoever finds nothing by then will not
+  std::int64_t tried_{0};
+  std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count as several
 };
 
 /// One family of hypotheses: proposes to the workshop, simplest first.
