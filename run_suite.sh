@@ -10,6 +10,9 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               the last line is "N passed, N failed[, N skipped]"
        ./run_suite.sh [OPTION...] install     only install
        ./run_suite.sh [OPTION...] build       only install and build
+       ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
+                                              make a folder (default: build/gpu-bundle) to take to a machine with a GPU: there,
+                                              ./gpu-acceptance needs nothing but a driver
        ./run_suite.sh [OPTION...] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
   --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
@@ -230,5 +233,12 @@ case $verb in
   self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" ;;
   build) build default all ;;
   suites) build default kvcts_programs; run_suites ;;
+  gpu-bundle)
+    [[ $# -le 1 ]] || { status=2 die "gpu-bundle takes one folder, found $# arguments"; }
+    [[ $cuda == 1 ]] && find_nvcc >/dev/null || die "gpu-bundle needs device kernels, and no nvcc was found (and none could be installed)"
+    build default kvcts_programs
+    [[ $# -gt 0 ]] || rm -rf "$root/build/gpu-bundle"
+    exec "$root/harness/device/bundle.sh" "$root/build" "${1:-$root/build/gpu-bundle}"
+    ;;
   *) build default kvcts_programs; exec "$root/build/bin/kvcts" "$verb" "$@" ;;
 esac

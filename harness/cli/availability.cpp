@@ -16,17 +16,21 @@
 namespace kvcts::cli {
 namespace {
 
+/// NVIDIA GPUs that answer, asked once.
+std::ptrdiff_t gpus_found() {
+  static const std::ptrdiff_t count = [] {
+    const auto gpus = doctor::gpus();
+    return std::count_if(gpus.findings.begin(), gpus.findings.end(), [](const auto& f) { return f.state == doctor::State::good; });
+  }();
+  return count;
+}
+
 /// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there.
 const std::map<std::string, std::function<std::string()>>& probes() {
   static const std::map<std::string, std::function<std::string()>> table{
       {"ucx", [] { return std::string(); }},  // the plug-in links it: it is there when the plug-in loads
-      {"gpu", [] {
-         const auto gpus = doctor::gpus();
-         for (const auto& f : gpus.findings) {
-           if (f.state == doctor::State::good) return std::string();
-         }
-         return std::string("no NVIDIA GPU that CUDA can use");
-       }},
+      {"gpu", [] { return gpus_found() > 0 ? std::string() : "no NVIDIA GPU that CUDA can use"; }},
+      {"gpus", [] { return gpus_found() > 1 ? std::string() : "fewer than two NVIDIA GPUs that CUDA can use"; }},
   };
   return table;
 }

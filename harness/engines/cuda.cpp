@@ -144,6 +144,7 @@ class CudaEngine final : public SharedMemoryEngine {
   }
   RemoteRegion read_region(BlobReader& blob, Reach& reach) override {
     RemoteRegion region = SharedMemoryEngine::read_region(blob, reach);
+    if (fault_ == "early" || fault_ == "late_write") kept_.push_back(region.mapping);  // late threads write through it
     const auto name = blob.value<MirrorName>();
     std::shared_ptr<Mirror> mirror;
     if (name.process == getpid()) {
@@ -362,6 +363,7 @@ class CudaEngine final : public SharedMemoryEngine {
   std::shared_ptr<Places> places_{std::make_shared<Places>()};
   std::map<const void*, std::uint64_t> numbers_;
   std::map<const Move*, Flight> flights_;
+  std::vector<std::shared_ptr<void>> kept_;
   std::vector<std::thread> late_;
 };
 

@@ -1,6 +1,7 @@
 // One execution of one case: its phases in their order.
 #include <algorithm>
 
+#include "case/evidence.hpp"
 #include "supervisor/evidence.hpp"
 #include "supervisor/lane.hpp"
 
@@ -82,8 +83,10 @@ Task<Ended> Lane::execute(Attempt& a) {
     ended = co_await ask_workers(a, Phase::transfer, requests, replies);
     if (ended.kind != Kind::completed) co_return ended;
     a.moved = replies[0].value("moved", std::int64_t{0});
-    if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty())
+    if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
       a.result.facts["engine_path"] = *path;
+      a.result.evidence = evidence_of(*path, c.arch);
+    }
     {
       const std::int64_t total = now_ns() - a.since_ns;
       const json times = replies[0].value("ns", json::object());

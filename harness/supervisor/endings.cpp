@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "supervisor/evidence.hpp"
 #include "supervisor/lane.hpp"
@@ -115,6 +116,21 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
   const process::StatusView status = process::view(*child.page());
   add_evidence(a.result, "status" + who, status_text(status, now_ns()) + proc_text(child.pid()));
   if (!run_.options.stacks || child.exited()) co_return;
+  // A hung kernel is in no stack: the GPU's own dump names it. Light dumps take a second or so.
+  if (const std::string dump = ask_for_gpu_dump(child.pid()); !dump.empty()) {
+    std::error_code absent;
+    std::uintmax_t bytes = 0;
+    for (int i = 0; i < 100; ++i) {
+      co_await sleep_ms(100);
+      const auto now = std::filesystem::file_size(dump, absent);
+      if (!absent && now > 0 && now == bytes) break;
+      bytes = absent ? 0 : now;
+    }
+    add_evidence(a.result, "gpu core" + who,
+                 bytes > 0 ? dump + ", " + std::to_string(bytes) + " bytes; cuda-gdb -ex 'target cudacore " + dump + "' names the kernel\n"
+                           : "the driver was asked for a GPU core dump and wrote none within 10 s\n");
+    if (child.exited()) co_return;
+  }
   const std::string pid = std::to_string(child.pid());
   std::string reasons;
   const std::vector<std::vector<std::string>> tools = {

@@ -19,6 +19,8 @@ namespace {
 
 using namespace kvcts;
 
+process::StatusPage* status_page = nullptr;
+
 /// Stack of a crash, on stderr, which the supervisor keeps. Returning lets the default action end the process with the same
 /// signal; a handler that gets stuck is ended by the alarm.
 void on_crash(int signal) {
@@ -67,6 +69,10 @@ process::Message next_request(process::Channel& channel, worker::Worker& worker)
 
 }  // namespace
 
+/// For code that launches device kernels (device/gpu.hpp): the last launch is on the status page, where it is found when a kernel never ends.
+extern "C" __attribute__((visibility("default"))) void kvcts_worker_note(const char* line);
+extern "C" void kvcts_worker_note(const char* line) { process::Progress(status_page).note(line); }
+
 int main(int argc, char** argv) {
   if (argc != 3 || ::fcntl(3, F_GETFD) < 0 || ::fcntl(4, F_GETFD) < 0) {
     std::fprintf(stderr, "kvcts-worker is started by kvcts; it is of no use alone\n");
@@ -80,9 +86,10 @@ int main(int argc, char** argv) {
   watch_crashes();
   process::Mapping page(4, sizeof(process::StatusPage));
   ::close(4);
+  status_page = reinterpret_cast<process::StatusPage*>(page.data());
   try {
     process::Channel channel{process::UniqueFd(3)};
-    worker::Worker worker(argv[1], reinterpret_cast<process::StatusPage*>(page.data()));
+    worker::Worker worker(argv[1], status_page);
     for (;;) {
       process::Message message = next_request(channel, worker);
       const auto sequence = message.body.value("seq", std::uint64_t{0});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -36,7 +37,8 @@ constexpr int attribute_major = 75, attribute_minor = 76, attribute_processors =
 
 /// Asks the CUDA driver. Runs in a child: cuInit may hang on a sick GPU.
 json ask_driver() {
-  void* cuda = open_library({"libcuda.so.1"});
+  const char* named = std::getenv("KVCTS_CUDA_DRIVER");  // as device/driver.hpp
+  void* cuda = open_library({named != nullptr && *named != '\0' ? named : "libcuda.so.1"});
   const int rc = symbol<int (*)(unsigned)>(cuda, "cuInit")(0);
   if (rc != 0) throw std::runtime_error(fmt::format("libcuda.so.1 is there, but cuInit answers {}{}", rc, rc == 100 ? " (no device)" : ""));
   json answer;
@@ -142,7 +144,7 @@ Section cuda() {
   if (toolkit && std::regex_search(*toolkit, release, std::regex("release ([0-9.]+)"))) {
     s.findings.push_back({"toolkit", State::good, fmt::format("nvcc {}", release[1].str()), "", release[1].str()});
   } else {
-    s.findings.push_back({"toolkit", State::missing, "no nvcc", "this version has no CUDA kernels: nothing is lost", nullptr});
+    s.findings.push_back({"toolkit", State::missing, "no nvcc", "a build made here has no device kernels", nullptr});
   }
   s.findings.push_back(from_child("cudnn", cudnn, cudnn.ok ? "cuDNN " + cudnn.value.get<std::string>() : "", ""));
   return s;

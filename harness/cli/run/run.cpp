@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "case/evidence.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
 #include "cli/run/plan.hpp"
@@ -77,6 +78,7 @@ CaseResult as_member(const CaseResult& result, const Item& item, const Plan& pla
   own.case_digest = item.planned.digest;
   if (own.id != result.id) {
     own.facts.update(plan.selection().facts(item.selected));
+    own.evidence = evidence_of(own.facts.value("engine_path", nlohmann::json()), own.facts.value("arch", "cpu"));
   }
   return own;
 }
