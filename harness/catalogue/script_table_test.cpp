@@ -283,6 +283,8 @@ TEST(ScriptedCase, KeysThatDoNotGoTogetherAreRefused) {
   };
   const std::string good = "memory: {P: {bytes: 8}}\nsteps: [check]\n";
   EXPECT_EQ(error(good), "");
+  EXPECT_EQ(error("memory: {P: {bytes: 8}}\nsteps:\n  - check\n  - check: {memory: Q}\n"),
+            "f.yaml:5: expected the name of a memory, found 'Q'; did you mean 'P'?");
   EXPECT_NE(error("").find("expected the key 'producer'"), std::string::npos);
   EXPECT_NE(error("memory: {P: {bytes: 8}}\n").find("expected the key 'steps'"), std::string::npos);
   EXPECT_NE(error("steps: [check]\n").find("expected the key 'memory'"), std::string::npos);

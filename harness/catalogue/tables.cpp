@@ -69,10 +69,17 @@ const Table<SchemeEntry::Scale>& scale_table() {
   return table;
 }
 
+// Text, and numbers as they are written.
+Codec<std::string> axis_value() {
+  Codec<std::string> out = any_text();
+  out.schema = [] { return json{{"type", json::array({"string", "integer"})}}; };
+  return out;
+}
+
 const Table<MatrixBlock>& block_table() {
   static const Table<MatrixBlock> table{"a matrix block", {
       optional("title", &MatrixBlock::title, any_text(), "one line"),
-      required("axes", &MatrixBlock::axes, map_of(one_or_list_of(any_text())), "axis -> values or globs; \"!glob\" takes away"),
+      required("axes", &MatrixBlock::axes, map_of(one_or_list_of(axis_value())), "axis -> values or globs; \"!glob\" takes away"),
       optional("where", &MatrixBlock::where, any_text(), "axis expression; other points are not part of the suite"),
       optional("cover", &MatrixBlock::cover, integer(0, 6), "t: a covering array of strength t instead of the product"),
       optional("sample", &MatrixBlock::sample, integer(0, 1'000'000), "n points, chosen by the hash of their ids"),

@@ -6,9 +6,11 @@
 #include <set>
 
 #include "case/outcome.hpp"
+#include "catalogue/script_table.hpp"
 #include "cli/child.hpp"
 #include "cli/drawing.hpp"
 #include "cli/exit.hpp"
+#include "cli/script_words.hpp"
 #include "cli/selection.hpp"
 #include "cli/verb.hpp"
 #include "cli/words.hpp"
@@ -93,6 +95,35 @@ TEST(Drawing, BytesAreRunsOfOneMovingAxisAndPadding) {
             "         8 .. 16         padding\n"
             "        16 .. 24         layer 0 K block 0 slot 0 head 1 channel 0..3\n"
             "        24 .. 128        and so on\n");
+}
+
+TEST(Script, StepsShowWhatWasMeantAndWhatIsDifferent) {
+  const auto script = catalogue::script_from_yaml(R"(
+memory:
+  P: {side: producer, rank: 1, bytes: 4096}
+  S: {side: staging, of: P, offset: 64}
+requests:
+  A: {tokens: 8, blocks: {P: [3, 0]}}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: {of: S, layout: x}, kv: K, actually: {from: {align: 256}, to: {layout: y}, kv: null}}
+  - check: {name: middle, actually: skipped}
+  - nothing: {actually: [{copy: {from: P, to: S, bytes: 4}}, {write: {request: A, to: P}}]}
+)");
+  EXPECT_EQ(script_lines(script), (std::vector<std::string>{
+                                      "memory    P: producer rank 1, 4,096 bytes",
+                                      "memory    S: staging, bytes of P + 64, 0 bytes",
+                                      "request   A: 8 tokens, generation 1, P [3 0]",
+                                      "steps",
+                                      "  write1    write request: A, to: P",
+                                      "  move2     move request: A, from: P, to: {layout: x, of: S}, kv: [K]",
+                                      "            actually: from: {align: 256}, to: {layout: y}, kv: null",
+                                      "  middle    check",
+                                      "            actually: skipped",
+                                      "  nothing4  nothing",
+                                      "            actually: copy from: P, to: S, bytes: 4",
+                                      "            actually: write request: A, to: P",
+                                  }));
 }
 
 TEST(Child, BringsTheAnswerBack) {

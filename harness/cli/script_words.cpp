@@ -96,7 +96,8 @@ std::vector<std::string> script_lines(const script::Script& script) {
     json body = document["steps"][i].begin().value();
     const json actual = body.value("actually", json());
     body.erase("actually"), body.erase("name");
-    lines.push_back(fmt::format("  {:<{}}  {} {}", step.name, widest, step.intended.op, words_of(body, step.intended.op)));
+    const std::string words = words_of(body, step.intended.op);
+    lines.push_back(fmt::format("  {:<{}}  {}{}{}", step.name, widest, step.intended.op, words.empty() ? "" : " ", words));
     if (step.as_intended) continue;
     if (!actual.is_array()) {
       lines.push_back(fmt::format("  {:<{}}  actually: skipped", "", widest));
