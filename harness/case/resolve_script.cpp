@@ -410,7 +410,7 @@ class Resolver {
     }
     if (step.intended.op != "assign") return;
     auto& now = requests_.at(step.intended.request);
-    for (const auto& [memory, ids] : step.intended.blocks) now.tables[memory] = {ids, false};
+    for (const auto& [memory, ids] : step.intended.blocks) now.tables[memory].ids = ids;
     if (step.intended.tokens) now.tokens = *step.intended.tokens;
   }
 

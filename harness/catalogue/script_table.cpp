@@ -502,7 +502,7 @@ std::vector<Op> make_ops() {
          join<Action>({store_name, key, of_request(), to_views()}, join(join(taken(), placed()), {to_ids(), part(), splits(), accesses()})), check_pairs, store),
       op("assign", "the request's blocks, generation or tokens from here on",
          {required("request", &Action::request, identifier(), "which"),
-          optional("blocks", &Action::blocks, tables(block_ids()), "memory -> block ids; positions there start again at 0, 1, 2, ..."),
+          optional("blocks", &Action::blocks, tables(block_ids()), "memory -> its block ids from here on; positions stay as the request has them"),
           optional("generation", &Action::generation, generation(), "of what is written from here on"),
           optional("tokens", &Action::tokens, integer(0, many), "how many it has")}),
       op("signal", "an event", {required("event", &Action::event, identifier(), "name"), optional("fields", &Action::fields, anything(), "what it carries")}),
