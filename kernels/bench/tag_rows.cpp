@@ -45,13 +45,15 @@ Pool pool(std::size_t room, Dtype dtype, std::vector<Mode> modes, Component comp
 struct Named {
   std::string name;
   std::shared_ptr<const Pool> pool;
+  std::string why;  ///< it is slower than long rows, if it is: what perf shows
 };
 
 std::vector<Named> pools(std::size_t room) {
   const Mode slot{Axis::slot, 16}, head{Axis::head, 8}, channel{Axis::channel, 128};
   std::vector<Named> out;
-  const auto add = [&](const std::string& name, Dtype dtype, std::vector<Mode> modes, Component component = Component::data) {
-    out.push_back({name, std::make_shared<const Pool>(pool(room, dtype, std::move(modes), component))});
+  const auto add = [&](const std::string& name, Dtype dtype, std::vector<Mode> modes, const std::string& why = "",
+                       Component component = Component::data) {
+    out.push_back({name, std::make_shared<const Pool>(pool(room, dtype, std::move(modes), component)), why});
   };
   add("bf16 N H C128", Dtype::bf16, {slot, head, channel});
   add("fp16 N H C128", Dtype::fp16, {slot, head, channel});
@@ -61,21 +63,24 @@ std::vector<Named> pools(std::size_t room) {
   add("bf16 H C128 N", Dtype::bf16, {head, channel, slot});
   add("fp32 N H C128", Dtype::fp32, {slot, head, channel});
   add("e4m3fn N H C128", Dtype::e4m3fn, {slot, head, channel});
-  add("e4m3fn N H C40", Dtype::e4m3fn, {slot, head, {Axis::channel, 40}});
+  add("e4m3fn N H C40", Dtype::e4m3fn, {slot, head, {Axis::channel, 40}},
+      "a row of 40 bytes takes a whole vector under a mask, and its key two 64-bit products");
   add("e4m3fn H C/16 N C%16", Dtype::e4m3fn, {head, {Axis::channel, 8, 0, 16}, slot, {Axis::channel, 16}});
-  add("e4m3fn H C128 N", Dtype::e4m3fn, {head, channel, slot});
+  const std::string columns = "codes of 16 rows are exchanged in registers, after the hash and not beside it";
+  add("e4m3fn H C128 N", Dtype::e4m3fn, {head, channel, slot}, columns);
   add("int4 N H C128", Dtype::int4, {slot, head, channel});
-  add("int4 H C128 N", Dtype::int4, {head, channel, slot});
-  add("scale fp32 N H", Dtype::fp32, {slot, head}, Component::scale);
-  add("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}}, Component::scale);
+  add("int4 H C128 N", Dtype::int4, {head, channel, slot}, columns);
+  add("scale fp32 N H", Dtype::fp32, {slot, head}, "a key (two 64-bit products) for every 4 bytes, and 40 bytes of block list for every 512", Component::scale);
+  add("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}}, "a key (two 64-bit products) for every 8 bytes",
+      Component::scale);
   return out;
 }
 
 void add_rows(Bench& bench) {
   const std::size_t room = bench.bytes();
   const auto all = pools(room);
-  for (const auto& [name, what] : all) {
-    Row row{.name = "generate " + name, .against = "memset", .target = 0.8, .bytes = static_cast<double>(what->bytes)};
+  for (const auto& [name, what, why] : all) {
+    Row row{.name = "generate " + name, .against = "memset", .target = 0.8, .bytes = static_cast<double>(what->bytes), .why = why};
     row.run = [&bench, what, key = kernels::TagKey{}]() mutable {
       ++key.pass;  // other bytes each time
       kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, key, 0, bench.threads());
@@ -83,8 +88,8 @@ void add_rows(Bench& bench) {
     row.reference = [&bench, n = what->bytes] { bench.set(n); };
     bench.add(row);
   }
-  for (const auto& [name, what] : all) {
-    Row row{.name = "check " + name, .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(what->bytes)};
+  for (const auto& [name, what, why] : all) {
+    Row row{.name = "check " + name, .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(what->bytes), .why = why};
     row.prepare = [&bench, what] {
       kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, {}, 0, bench.threads());
       bench.copy(what->bytes);
@@ -129,7 +134,7 @@ void add_rows(Bench& bench) {
   bench.add(compare);
 
   if (bench.threads() == 1) {
-    Row digest{.name = "digest", .against = "XXH3", .target = 0.9, .bytes = static_cast<double>(room)};
+    Row digest{.name = "digest", .against = "XXH3 as inlined for x86-64", .target = 0.9, .bytes = static_cast<double>(room)};
     digest.run = [&bench, sum = std::uint64_t{0}]() mutable { sum += kernels::digest(bench.buffer(0)); };
     digest.reference = [&bench, sum = std::uint64_t{0}]() mutable { sum += XXH3_64bits(bench.buffer(0).data(), bench.bytes()); };
     bench.add(digest);

@@ -92,7 +92,8 @@ def layouts_page(run):
         "of every allocation: tags in place, poison elsewhere. No entry: the layout cannot hold the dtype.\n",
         table(["layout", *dtypes], [[f"`{layout}`", *(cell(found, dtype) for dtype in dtypes)] for layout, found in sorted(entries.items())]),
         f"### Why entries are below {SHORT}\n",
-        table(["what the profile says", "entries", "worst", "which"], explained)])
+        "Derived from the shape of the planes; perf was run on one cache of each kind, not on each entry.\n",
+        table(["why", "entries", "worst", "which"], explained)])
 
 
 def peers_page(run):
