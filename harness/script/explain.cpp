@@ -160,6 +160,25 @@ Explanation from_kinds(const Evidence& e) {
   return {};
 }
 
+// A script in which a hypothesis is what was meant. Nothing where a step only takes its bytes early.
+std::optional<Script> as_meant(const Script& script, const Bodies& bodies) {
+  Script out = script;
+  out.steps.clear();
+  int number = 0;
+  for (const Play& play : sequence_of(script, bodies)) {
+    if (play.part != Play::Part::whole) return std::nullopt;
+    Step step;
+    step.name = play.step;
+    for (const Step& known : out.steps) {
+      if (known.name == step.name) step.name = play.step + "~" + std::to_string(++number);
+    }
+    step.intended = play.action;
+    step.intended.after.clear(), step.intended.before.clear();
+    out.steps.push_back(std::move(step));
+  }
+  return out;
+}
+
 }  // namespace
 
 Script without_faults(const Script& script) {
@@ -207,22 +226,39 @@ Explanation explain(Evidence evidence) {
   if (workshop.second()) return finish();
   if (!ended.fault_class.empty()) return ended;
   if (const Explanation kinds = from_kinds(evidence); !kinds.fault_class.empty()) return kinds;
-  // Two causes at once: the best single one, and one more.
-  if (workshop.best() && workshop.best_share() > 0.05) {
-    const Hypothesis first = *workshop.best();
-    workshop.allow(3000);
-    workshop.build_on(first);
-    for (const Family& family : families()) {
-      family.propose(workshop);
-      if (workshop.found()) return finish();
-      if (workshop.spent()) break;
+  // Two causes at once. What the first one would have made is taken for what was meant; a single search finds the second.
+  for (const auto& [share, first] : workshop.partial()) {
+    const std::optional<Script> meant = as_meant(evidence.intended, first.bodies);
+    if (!meant) continue;
+    try {
+      Names names;
+      const Truth truth = paint(*meant, evidence.arena, names);
+      Expectation expectation(truth, evidence.arena, names, evidence.seed);
+      const Mismatch mismatch = compare(evidence.observation, truth, expectation, evidence.arena);
+      if (mismatch.wrong_bytes == 0) continue;
+      const Clues clues = find_clues(evidence.observation, mismatch, truth, expectation, evidence.arena, names, evidence.seed);
+      Evidence rest{*meant, evidence.arena, truth, evidence.observation, mismatch, clues, expectation, names, evidence.seed};
+      Workshop second(rest);
+      second.allow(1500);
+      for (const Family& family : families()) {
+        family.propose(second);
+        if (second.found() || second.spent()) break;
+      }
+      if (!second.found()) continue;
+      const Hypothesis& other = second.exact().front();
+      out = certain(first.fault_class, first.words + "; and " + other.words + (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
+      out.tried = workshop.tried() + second.tried();
+      return out;
+    } catch (const std::exception&) {
+      continue;  // nobody can have meant that
     }
   }
   out.tried = workshop.tried();
-  if (workshop.best()) {
-    out.words = workshop.best()->words;
-    out.share = workshop.best_share();
-    out.others.push_back(workshop.best()->fault_class + ": " + workshop.best()->words);
+  if (!workshop.partial().empty()) {
+    const auto& [share, best] = workshop.partial().front();
+    out.words = best.words;
+    out.share = share;
+    out.others.push_back(best.fault_class + ": " + best.words);
   }
   return out;
 }

@@ -122,6 +122,7 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
   }
   words = axes.empty() ? "another base" : "steps of bytes: " + list + (base ? ", and another base" : "");
   if (axes.empty()) return wraps ? "int32-overflow" : "wrong-stride";
+  if (axes.size() == 1 && !axes.contains(Axis::kv)) return "wrong-stride";
   const bool kv = axes.contains(Axis::kv);
   // K and V found elsewhere, with blocks (or rows) that follow from it.
   if (kv && axes.size() <= 2 && !axes.contains(Axis::channel)) return "kv-split-vs-interleaved";
@@ -194,7 +195,17 @@ void propose_fits(Workshop& w) {
         const auto now = fitted(declared, starts, samples);
         if (!now) continue;
         std::string words;
-        const std::string fault_class = class_of(declared, *now, words);
+        std::string fault_class = class_of(declared, *now, words);
+        // A base counted in elements of another width, in memory that holds both.
+        if (const auto memory = w.script().memories.find(Arena::memory_of(views[v])); memory != w.script().memories.end() && !now->planes.empty()) {
+          const std::int64_t base = memory->second.view.offset, moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
+          const bool ratio = base != 0 && moved != base && (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
+          for (const auto& [name, other] : w.script().memories) {
+            const layout::Cache there = cache_of(other.view);
+            if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
+            if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype)) fault_class = "dtype-reinterpreted", words = "a base counted in elements of another width";
+          }
+        }
         Action body = a;
         (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
         w.attempt(fault_class, "'" + w.script().steps[i].name + "': " + (at_source ? "read with " : "written with ") + words, i, body);

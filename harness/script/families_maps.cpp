@@ -152,7 +152,10 @@ void propose_variants(Workshop& w, const std::function<std::vector<Variant>(cons
 
 }  // namespace
 
-void propose_lists(Workshop& w) {
+namespace {
+
+// `any_list`: the list that the bytes show, whatever it is; else lists that code makes by one plain mistake.
+void propose_ids(Workshop& w, bool any_list) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
@@ -175,7 +178,7 @@ void propose_lists(Workshop& w) {
       body.pick_to.*member = to;
       w.attempt(class_of(*mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
     };
-    if (a.op == "move" || a.op == "read") {
+    if (!any_list && (a.op == "move" || a.op == "read")) {
       try_axis(&Who::layer, &Selection::layers, "layers", [](const Mapping&) { return "layer-misrouted"; });
       try_axis(&Who::head, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
       try_axis(&Who::kv, &Selection::kv, "kv", [](const Mapping& m) {
@@ -249,7 +252,10 @@ void propose_lists(Workshop& w) {
         (at_source ? body.from_blocks : body.to_blocks) = ids;
         w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views) + why + " in " + name_of(w, i), i, body);
       };
-      if (changed) attempt(inferred, "");
+      if (any_list) {
+        if (changed) attempt(inferred, "");
+        continue;
+      }
       std::vector<std::int64_t> ids = *table;
       std::reverse(ids.begin(), ids.end());
       attempt(ids, " (reversed)");
@@ -297,6 +303,7 @@ void propose_lists(Workshop& w) {
         }
       }
     }
+    if (any_list) continue;
     if (a.op == "move" && !a.from.empty() && !a.to.empty()) {
       const auto& tables = w.script().requests.at(a.request).blocks;
       for (const auto& [p, from] : tables) {
@@ -336,6 +343,11 @@ void propose_lists(Workshop& w) {
     }
   }
 }
+
+}  // namespace
+
+void propose_lists(Workshop& w) { propose_ids(w, false); }
+void propose_any_lists(Workshop& w) { propose_ids(w, true); }
 
 void propose_memories(Workshop& w) {
   const auto class_of = [&](const std::string& was, const std::string& now) -> std::string {
@@ -671,6 +683,28 @@ void propose_raw(Workshop& w) {
       Action body = a;
       body.count = count;
       attempt("truncated", std::to_string(count) + " copies instead of " + std::to_string(a.count), body);
+    }
+    // Right up to some byte; behind it, what somebody else's memory holds.
+    if (a.op == "copy" && a.count == 1) {
+      const Place to = w.evidence().arena.place(a.to.at(0).of);
+      std::int64_t right = a.bytes;
+      for (const WrongRange& range : w.evidence().mismatch.ranges) {
+        const std::int64_t at = range.begin - to.offset - a.to_offset;
+        if (range.backing == to.backing && at >= 0) right = std::min(right, at);
+      }
+      const std::int64_t unit = right & -right;  // the cut is at a round number; bytes before it may agree by chance
+      for (std::int64_t cut = right; cut > 0 && cut < a.bytes && unit > 0; cut -= std::max<std::int64_t>(1, cut & -cut)) {
+        for (const Backing& b : w.evidence().arena.backings()) {
+          for (const std::int64_t offset : {std::int64_t{0}, a.from_offset + cut}) {
+            Action head = a, tail = a;
+            head.bytes = cut;
+            tail.from.at(0).of = b.name, tail.from_offset = offset, tail.to_offset = a.to_offset + cut, tail.bytes = a.bytes - cut;
+            Bodies bodies = w.bodies();
+            bodies[i] = {head, tail};
+            w.attempt("truncated", "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + name_of(w, i), std::move(bodies));
+          }
+        }
+      }
     }
     std::int64_t budget = 500;
     for (const Clue& clue : w.clues().all) {

@@ -244,6 +244,7 @@ void propose_lengths(Workshop& w) {
         for (std::int64_t k = 1; k <= 8; ++k) lengths.insert(n * k);
       }
     }
+    for (std::int64_t k = 1; k < r.tokens && r.tokens <= 64; ++k) lengths.insert(k);
     for (std::int64_t d = 1; d <= 4; ++d) lengths.insert(r.tokens + d), lengths.insert(r.tokens - d);
     for (const std::int64_t length : lengths) {
       if (length == r.tokens || length < 0) continue;
@@ -345,7 +346,7 @@ void propose_options(Workshop& w) {
         body.maps = a.maps.value_or(a.to_offset) + shift;
         bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
         for (std::size_t k = 0; k < steps.size(); ++k) as_another = as_another || (k != i && w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
-        const bool rounded = *body.maps % 512 == 0 && a.to_offset % 512 != 0;
+        const bool rounded = *body.maps % 4096 == 0 && a.to_offset % 4096 != 0;
         w.attempt(as_another ? "wrong-stride" : rounded ? "misaligned" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }

@@ -20,6 +20,7 @@ const std::vector<Family>& families() {
       {"a wrong layout", propose_layouts},
       {"one linear map", propose_fits},
       {"the same belief in every step", propose_everywhere},
+      {"ids, whatever they are", propose_any_lists},
       {"scales", propose_scales},
       {"a wrong base", propose_offsets},
       {"any order of axes", propose_far_layouts},

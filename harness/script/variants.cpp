@@ -181,6 +181,21 @@ std::vector<Variant> renamed(const Cache& given) {
       });
       if (!changed) continue;
       const bool kv = x == Axis::kv || y == Axis::kv;
+      // Their strides only: each axis counts rightly, in steps of the other.
+      bool both = true;
+      Cache strides = with(cache, Component::data, [&](Plane& plane) {
+        Mode *p = nullptr, *q = nullptr;
+        for (Mode& mode : plane.modes) {
+          if (mode.axis == x && (!p || std::abs(mode.stride) > std::abs(p->stride))) p = &mode;
+          if (mode.axis == y && (!q || std::abs(mode.stride) > std::abs(q->stride))) q = &mode;
+        }
+        if (p && q) std::swap(p->stride, q->stride);
+        else both = false;
+      });
+      if (both && fits(strides)) {
+        out.push_back({kv ? "kv-split-vs-interleaved" : "axis-permuted",
+                       std::string("strides of ") + std::string(layout::name(x)) + " and " + std::string(layout::name(y)) + " exchanged", std::move(strides)});
+      }
       out.push_back({kv ? "kv-split-vs-interleaved" : "axis-permuted",
                      std::string("the ") + std::string(layout::name(x)) + " axis taken for the " + std::string(layout::name(y)) + " axis and the reverse", std::move(variant)});
     }
@@ -232,6 +247,26 @@ std::vector<Variant> reblocked(const Cache& cache) {
         changed = true;
       }
       if (!good || !changed || n == 0 || !fits(variant)) continue;
+      // The pool may be taken for a packed one of the new numbers, too: what lies outside of the blocks moves.
+      Cache packed = variant;
+      for (Plane& plane : packed.planes) {
+        std::int64_t pitch = layout::bits(plane.dtype);
+        for (std::size_t i = plane.modes.size(); i-- > 0;) {
+          plane.modes[i].stride = pitch;
+          pitch *= plane.modes[i].extent;
+        }
+      }
+      if (!(packed == variant) && fits(packed)) {
+        out.push_back({"wrong-block-size", "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k) + ", packed anew", packed});
+        // K and V, each a plane: the second begins where the first ends.
+        std::int64_t end = 0;
+        for (Plane& plane : packed.planes) {
+          if (plane.offset != 0 && end != 0) plane.offset = end;
+          end = plane.offset + layout::bits(plane.dtype);
+          for (const Mode& mode : plane.modes) end += mode.stride * (mode.extent - 1);
+        }
+        if (fits(packed)) out.push_back({"wrong-block-size", "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k) + ", packed anew, V behind K", packed});
+      }
       out.push_back({"wrong-block-size", "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k), std::move(variant)});
     }
   }
@@ -253,6 +288,18 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
         std::int64_t packed = layout::bits(plane.dtype);
         for (std::size_t k = i + 1; k < modes.size(); ++k) packed *= modes[k].extent;
         candidates.insert(packed);
+        std::int64_t row = layout::bits(plane.dtype);
+        for (const Mode& mode : modes) {
+          if (mode.axis == Axis::channel) row *= mode.extent;
+        }
+        for (std::int64_t k = 1; k <= 12; ++k) candidates.insert(row * k);
+        for (std::size_t a = 0; a < modes.size(); ++a) {
+          if (modes[a].axis == Axis::channel) continue;
+          candidates.insert(row * modes[a].extent);
+          for (std::size_t b = a + 1; b < modes.size(); ++b) {
+            if (modes[b].axis != Axis::channel) candidates.insert(row * modes[a].extent * modes[b].extent), candidates.insert(row * 2 * modes[a].extent * modes[b].extent);
+          }
+        }
         for (const std::int64_t f : {2, 3, 4, 8}) {
           candidates.insert(was * f), candidates.insert(packed * f);
           if (was % (f * 8) == 0) candidates.insert(was / f);
@@ -318,7 +365,13 @@ std::vector<Variant> rescaled(const Cache& cache) {
       for (std::size_t k = level; k < rows.size(); ++k) {
         if (rows[k].axis != Axis::channel) behind *= rows[k].extent;
       }
-      for (const bool packed : {false, true}) {
+      for (const int how : {0, 1, 2, 3}) {
+        const bool packed = how & 1, without_kv = how & 2;  // a region behind the data of K or V each, or of both
+        std::int64_t span = behind;
+        for (std::size_t k = level; k < rows.size() && without_kv; ++k) {
+          if (rows[k].axis == Axis::kv) span /= rows[k].extent;
+        }
+        if (without_kv && span == behind) continue;
         bool changed = false;
         Cache variant = with(cache, Component::scale, [&](Plane& plane) {
           if (plane.allocation != data->allocation) return;
@@ -331,15 +384,15 @@ std::vector<Variant> rescaled(const Cache& cache) {
             if (own[k].axis == Axis::channel) continue;
             const auto same = std::find_if(rows.begin(), rows.end(), [&](const Mode& m) { return m.axis == own[k].axis; });
             if (same == rows.end()) continue;
-            const bool inner = static_cast<std::size_t>(same - rows.begin()) >= level;
+            const bool inner = static_cast<std::size_t>(same - rows.begin()) >= level && !(without_kv && own[k].axis == Axis::kv);
             own[k].stride = packed && inner ? pitch : same->stride;
             if (packed && inner) pitch *= own[k].extent;
           }
           plane.modes = own;
-          plane.offset = data->offset + behind;
+          plane.offset = data->offset + span;
           changed = true;
         });
-        if (changed && fits(variant)) out.push_back({"scale-misplaced", "scales taken to lie behind the data of each " + (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")), std::move(variant)});
+        if (changed && fits(variant)) out.push_back({"scale-misplaced", "scales taken to lie behind the data of each " + (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")) + (without_kv ? ", K and V apart" : "") + (packed ? ", packed" : ""), std::move(variant)});
       }
     }
   }

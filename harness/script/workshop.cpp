@@ -56,12 +56,6 @@ bool Workshop::moves(std::size_t step) const {
   return ops.contains(action(step).op);
 }
 
-void Workshop::build_on(const Hypothesis& first) {
-  base_ = first.bodies;
-  prefix_class_ = first.fault_class;
-  prefix_words_ = first.words;
-}
-
 // Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
 double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
@@ -75,6 +69,7 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
     }
     tape = record(script(), evidence_.arena, sequence, locators_);
     if (ending_given_ && tape.ending.kind == "completed") tape.ending = o.ending;
+    work_ += static_cast<std::int64_t>(tape.ops.size() / 4096);
   } catch (const std::exception&) {
     return 0;  // what is proposed cannot be: a name or a range that does not exist
   }
@@ -155,12 +150,6 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
     return false;  // what is proposed cannot be: coordinates that no content has
   }
   Hypothesis hypothesis{fault_class, words, std::move(bodies)};
-  if (!prefix_words_.empty()) {
-    hypothesis.words = prefix_words_ + "; and " + words;
-    // Of two causes the first found, the one that explains most, is primary.
-    hypothesis.fault_class = prefix_class_;
-    if (fault_class != prefix_class_) hypothesis.words += " (" + fault_class + ")";
-  }
   if (all && !counts) {  // right bytes, but another number of them was moved: only if nothing better turns up
     if (!second_) second_ = std::move(hypothesis);
     return false;
@@ -169,9 +158,12 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
     exact_.push_back(std::move(hypothesis));
     return true;
   }
-  if (share > best_share_) {
-    best_share_ = share;
-    best_ = std::move(hypothesis);
+  constexpr std::size_t kept = 6;
+  const bool same_share = std::any_of(partial_.begin(), partial_.end(), [&](const auto& other) { return other.first == share; });
+  if (share > 0.02 && !same_share && (partial_.size() < kept || share > partial_.back().first)) {
+    partial_.emplace_back(share, std::move(hypothesis));
+    std::stable_sort(partial_.begin(), partial_.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
+    if (partial_.size() > kept) partial_.pop_back();
   }
   return false;
 }
@@ -185,7 +177,7 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
 }
 
 bool Workshop::plausible(std::size_t step, const Action& body) {
-  if (body.op != "move" || !prefix_words_.empty() || !body.after.empty() || !body.before.empty()) return true;
+  if (body.op != "move" || !body.after.empty() || !body.before.empty()) return true;
   // What is at the source now was there when it was moved, unless somebody wrote there later.
   const auto memories = [](const std::vector<View>& views) {
     std::set<std::string> out;

@@ -46,16 +46,14 @@ class Workshop {
 
   bool found() const { return !exact_.empty(); }
   const std::vector<Hypothesis>& exact() const { return exact_; }
-  const std::optional<Hypothesis>& best() const { return best_; }
   /// Predicts every byte, but not how many were moved.
   const std::optional<Hypothesis>& second() const { return second_; }
-  double best_share() const { return best_share_; }
   std::int64_t tried() const { return tried_; }
   /// By the work done, never by the clock: the same case is given the same search on every machine.
   bool spent() const { return work_ >= limit_; }
   void allow(std::int64_t more) { limit_ = work_ + more; }
-  /// Composition: further hypotheses change these bodies, and their words follow.
-  void build_on(const Hypothesis& first);
+  /// The best few that explain a part, best first.
+  const std::vector<std::pair<double, Hypothesis>>& partial() const { return partial_; }
 
  private:
   /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in doubt.
@@ -67,12 +65,11 @@ class Workshop {
   Locators locators_;
   std::vector<Bytes> begin_;           ///< of each pass, before the first step
   Bodies base_;
-  std::string prefix_class_, prefix_words_;
   std::optional<Whereabouts> whereabouts_;
   std::unordered_map<std::int64_t, std::size_t> clue_at_;   ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
-  std::optional<Hypothesis> best_, second_;
-  double best_share_{0};
+  std::vector<std::pair<double, Hypothesis>> partial_;
+  std::optional<Hypothesis> second_;
   std::int64_t tried_{0};
   std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count as several
 };
@@ -93,6 +90,7 @@ void propose_options(Workshop& w);        ///< scales, decode, splits, direction
 void propose_keys(Workshop& w);           ///< stores: fields of keys that are left out
 void propose_orders(Workshop& w);         ///< a step happened at another time
 void propose_lists(Workshop& w);          ///< block ids, layers, heads, kv, tokens that went elsewhere
+void propose_any_lists(Workshop& w);      ///< block ids, whatever the bytes show
 void propose_memories(Workshop& w);       ///< another memory, another request, another generation
 void propose_arithmetic(Workshop& w);     ///< 32-bit addresses, alignment
 void propose_offsets(Workshop& w);        ///< a base that is off
