@@ -239,7 +239,7 @@ Explanation explain(Evidence evidence) {
       const Clues clues = find_clues(evidence.observation, mismatch, truth, expectation, evidence.arena, names, evidence.seed);
       Evidence rest{*meant, evidence.arena, truth, evidence.observation, mismatch, clues, expectation, names, evidence.seed};
       Workshop second(rest);
-      second.allow(1500);
+      second.allow(3000);
       for (const Family& family : families()) {
         family.propose(second);
         if (second.found() || second.spent()) break;

@@ -76,11 +76,47 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
           a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
         return reported_failure(w) && reported_done(w) ? "false-success" : "truncated";
       }
+      // The same place, from elsewhere: one of two passes over it, a conversion.
+      if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && a.pick.layers == first.pick.layers) return "silently-skipped";
     }
     return "layer-missing";
   }
   return reported_done(w) ? "false-success" : "silently-skipped";
 }
+
+// What lay in memory in front of a step, where an earlier one had written there: a part that still holds it was left out.
+class Before {
+ public:
+  Before(Workshop& w, std::size_t step) : names_(w.evidence().names) {
+    const Action& a = w.action(step);
+    bool written = false;
+    for (std::size_t i = 0; i < step; ++i) {
+      const Action& b = w.action(i);
+      written = written || ((b.op == "move" || b.op == "write" || b.op == "get") && memory_of(b.to) == memory_of(a.to));
+    }
+    if (!written || a.op == "read") return;
+    Script cut = w.script();
+    cut.steps.resize(step);
+    try {
+      truth_ = paint(cut, w.evidence().arena, names_);
+    } catch (const std::exception&) {
+      truth_.checks.clear();  // what came before cannot have been meant
+    }
+  }
+  bool same(const Clue& clue) const {
+    if (truth_.checks.empty()) return false;
+    const auto& pages = truth_.checks.back().images[static_cast<std::size_t>(clue.backing)].pages();
+    const std::int64_t number = clue.offset >= 0 ? clue.offset / Image::page : -((Image::page - 1 - clue.offset) / Image::page);
+    const auto found = pages.find(number);
+    if (found == pages.end()) return false;
+    const Id id = (*found->second)[static_cast<std::size_t>(clue.offset - number * Image::page)];
+    return id != hole && names_.at(id) == clue.is;
+  }
+
+ private:
+  Names& names_;
+  Truth truth_;
+};
 
 std::string class_of_unmet(const std::string& about) {
   if (about == "dtype") return "dtype-reinterpreted";
@@ -159,11 +195,14 @@ void propose_subsets(Workshop& w) {
     std::set<std::int64_t> channels_data;
     const std::string memory = a.op == "read" ? a.output : memory_of(a.to);
     bool four_bits = false;
+    const Before before(w, i);
     for (const Clue& clue : w.clues().all) {
       if (!source && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory != memory) continue;
       if (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number) continue;
       four_bits = four_bits || layout::bits(clue.must.dtype) == 4;
-      const bool touched = !clue.wrong || !clue.untouched;
+      const bool as_before = before.same(clue);
+      if (!clue.wrong && as_before) continue;  // right by itself: says nothing
+      const bool touched = !clue.wrong || !(clue.untouched || as_before);
       const auto note = [&](Part& part, std::int64_t value) {
         part.all.insert(value);
         if (touched) part.touched.insert(value);

@@ -22,7 +22,7 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b !
 
 PlaneLocator::PlaneLocator(const layout::Plane& plane, Place start, const View& view)
     : plane_(plane), domain_(layout::domain(plane)), start_(start), arithmetic_(view.arithmetic) {
-  start_.offset += view.offset + (plane.component == layout::Component::data ? 0 : view.scale_offset);
+  start_.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
   for (const layout::Mode& mode : plane.modes) modes_[static_cast<std::size_t>(mode.axis)].push_back(mode);
   for (auto& modes : modes_) {
     std::stable_sort(modes.begin(), modes.end(), [](const auto& a, const auto& b) { return a.step > b.step; });

@@ -75,7 +75,7 @@ std::int64_t Walk::address(const Plane& plane, std::int64_t sum) const {
   std::int64_t bits = plane.offset + sum;
   if (view_.arithmetic.of == "sum") bits = cut(plane, bits);
   std::int64_t start = starts_[static_cast<std::size_t>(plane.allocation)].offset + view_.offset;
-  if (plane.component != layout::Component::data) start += view_.scale_offset;
+  if (plane.component == layout::Component::scale) start += view_.scale_offset;
   bits += start * 8;
   if (layout::bits(plane.dtype) != 4 || !plane.high_nibble_first) return bits;
   return bits == floor_to(bits, 8) ? bits + 4 : bits - 4;

@@ -73,7 +73,9 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   } catch (const std::exception&) {
     return 0;  // what is proposed cannot be: a name or a range that does not exist
   }
-  counts = moved(tape.events) == moved(evidence_.observation.events);
+  // What went to a place that does not matter cannot be told from what did not go anywhere.
+  const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(), [](const Checkpoint& c) { return !c.any.empty(); });
+  counts = anywhere || moved(tape.events) == moved(evidence_.observation.events);
   const bool same_outcome = outcome_of(tape.ending, tape.events) == outcome_of(o.ending, o.events);
   if (tape.checks != o.checks) return 0;
   std::int64_t misses = 0;
@@ -158,13 +160,17 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
     exact_.push_back(std::move(hypothesis));
     return true;
   }
-  constexpr std::size_t kept = 6;
-  const bool same_share = std::any_of(partial_.begin(), partial_.end(), [&](const auto& other) { return other.first == share; });
-  if (share > 0.02 && !same_share && (partial_.size() < kept || share > partial_.back().first)) {
+  // The best of each class: variants of one idea would crowd out the others.
+  constexpr std::size_t kept = 8;
+  if (share <= 0.02) return false;
+  const auto same = std::find_if(partial_.begin(), partial_.end(), [&](const auto& other) { return other.second.fault_class == fault_class; });
+  if (same == partial_.end()) {
     partial_.emplace_back(share, std::move(hypothesis));
-    std::stable_sort(partial_.begin(), partial_.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
-    if (partial_.size() > kept) partial_.pop_back();
+  } else if (share > same->first) {
+    *same = {share, std::move(hypothesis)};
   }
+  std::stable_sort(partial_.begin(), partial_.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
+  if (partial_.size() > kept) partial_.pop_back();
   return false;
 }
 
