@@ -28,6 +28,7 @@ template class Entries<GeometryEntry>;
 template class Entries<ConstraintEntry>;
 template class Entries<SuiteEntry>;
 template class Entries<WaiverEntry>;
+template class Entries<CollectionEntry>;
 
 fs::path find_cases(const std::string& given) {
   std::error_code ignored;
@@ -174,6 +175,7 @@ struct Catalogue::Loaded {
   Lazy<ConstraintEntry> constraints;
   Lazy<SuiteEntry> suites;
   Lazy<WaiverEntry> waivers;
+  Lazy<CollectionEntry> collections;
 
   template <class T>
   static const Entries<T>& get(Lazy<T>& lazy, const fs::path& root, const char* folder, const char* kind, const Table<T>& (*table)(),
@@ -217,6 +219,9 @@ const Entries<SuiteEntry>& Catalogue::suites() const { return Loaded::get(loaded
 const Entries<WaiverEntry>& Catalogue::waivers() const {
   return Loaded::get(loaded_->waivers, directory_, "waivers", "waiver", waiver_table);
 }
+const Entries<CollectionEntry>& Catalogue::collections() const {
+  return Loaded::get(loaded_->collections, directory_, "museum/index", "collection", collection_table);
+}
 
 namespace {
 
@@ -256,7 +261,7 @@ void Catalogue::check() const {
   for (const auto& [id, suite] : suites()) {
     for (const auto& other : suite.include) expect_known(suite.file, "include", other, suites());
   }
-  connectors(), engines(), geometries(), constraints(), waivers();
+  connectors(), engines(), geometries(), constraints(), waivers(), collections();
 }
 
 }  // namespace kvcts::catalogue

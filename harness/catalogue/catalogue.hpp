@@ -66,6 +66,7 @@ class Catalogue {
   const Entries<ConstraintEntry>& constraints() const;
   const Entries<SuiteEntry>& suites() const;
   const Entries<WaiverEntry>& waivers() const;
+  const Entries<CollectionEntry>& collections() const;
 
   /// Reads everything and checks what entries say of each other (a backend's layouts exist, no id is both layout and backend, a
   /// suite includes suites that exist, ...). Throws Error on the first fault.

@@ -22,7 +22,8 @@ except ImportError as missing:
 
 CASES = Path(os.environ.get("KVCTS_SOURCE_DIR", Path(__file__).resolve().parents[2])) / "cases"
 FOLDERS = {"case": ["seeds", "crash", "faults", "museum"], "layout": ["layouts"], "dtype": ["dtypes"], "geometry": ["geometries"], "backend": ["backends"],
-           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"]}
+           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"],
+           "collection": ["museum/index"]}
 
 
 class Core(yaml.SafeLoader):

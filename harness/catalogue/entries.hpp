@@ -130,8 +130,26 @@ struct SuiteEntry {
   std::map<std::string, std::int64_t> deadlines_ms;
   std::vector<std::string> include;            ///< other suites
   std::vector<std::string> files;              ///< globs of case files, relative to cases/
+  std::vector<std::string> ids;                ///< globs of case ids: only these of the files' cases, each with its controls
   std::vector<MatrixBlock> matrix;
   std::string notes, file;
+};
+
+/// A published fault: where it was reported and what is known of it. Cases and lines that say why there is none: museum/museum.hpp.
+struct ExhibitEntry {
+  std::string id;                              ///< M001
+  std::string report;                          ///< repository#number
+  std::string system;                          ///< vLLM, SGLang, ...
+  std::string fault_class;                     ///< key `class`: the primary one
+  std::string data;                            ///< confirmed: the report says which bytes, ids or shapes are wrong | partial
+  std::string date;                            ///< YYYY, YYYY-MM or YYYY-MM-DD
+  std::string version;                         ///< of the systems, as reported
+};
+/// A collection of them: museum/index/<name>.yaml.
+struct CollectionEntry {
+  std::string id, title;
+  std::vector<ExhibitEntry> entries;
+  std::string file;
 };
 
 /// A known failure. All keys given in `match` must agree.

@@ -91,6 +91,7 @@ const std::vector<Kind>& kinds() {
       kind("constraint", "constraints", constraint_table),
       kind("suite", "suites", suite_table),
       kind("waiver", "waivers", waiver_table),
+      kind("collection", "museum/index", collection_table),
   };
   return all;
 }

@@ -275,6 +275,7 @@ const Table<SuiteEntry>& suite_table() {
       optional("deadlines", &SuiteEntry::deadlines_ms, deadlines(), "phase -> deadline, where a case names none"),
       optional("include", &SuiteEntry::include, list_of(identifier()), "suites whose cases come first"),
       optional("files", &SuiteEntry::files, list_of(text()), "globs of case files, relative to cases/"),
+      optional("ids", &SuiteEntry::ids, list_of(text()), "globs of case ids: of the files' cases only these, each with its controls; default all"),
       optional("matrix", &SuiteEntry::matrix, list_of(object<MatrixBlock>(block_table)), "products of axes"),
       optional("notes", &SuiteEntry::notes, any_text(), "anything else"),
   }};
@@ -289,6 +290,32 @@ const Table<WaiverEntry>& waiver_table() {
       required("owner", &WaiverEntry::owner, text(), "who answers for it"),
       required("link", &WaiverEntry::link, text(), "issue or page"),
       required("expires", &WaiverEntry::expires, date(), "last day on which it holds"),
+  }};
+  return table;
+}
+
+namespace {
+
+const Table<ExhibitEntry>& exhibit_table() {
+  static const Table<ExhibitEntry> table{"an entry of a collection", {
+      required("id", &ExhibitEntry::id, identifier(), "M and a number; cases of it are called museum/m<number>-..."),
+      required("report", &ExhibitEntry::report, text(), "repository#number on GitHub"),
+      required("system", &ExhibitEntry::system, text(), "whose fault it was reported as"),
+      required("class", &ExhibitEntry::fault_class, one_of(fault_class_names()), "primary fault class"),
+      required("data", &ExhibitEntry::data, one_of({"confirmed", "partial"}), "confirmed: the report says which bytes, ids or shapes are wrong"),
+      required("date", &ExhibitEntry::date, text(), "YYYY, YYYY-MM or YYYY-MM-DD"),
+      required("version", &ExhibitEntry::version, text(), "systems and versions, as reported"),
+  }};
+  return table;
+}
+
+}  // namespace
+
+const Table<CollectionEntry>& collection_table() {
+  static const Table<CollectionEntry> table{"a collection", {
+      required("collection", &CollectionEntry::id, identifier(), "id"),
+      required("title", &CollectionEntry::title, text(), "one line"),
+      required("entries", &CollectionEntry::entries, list_of(object<ExhibitEntry>(exhibit_table)), "published faults"),
   }};
   return table;
 }

@@ -18,6 +18,7 @@ const Table<EngineEntry>& engine_table();
 const Table<ConstraintEntry>& constraint_table();
 const Table<SuiteEntry>& suite_table();
 const Table<WaiverEntry>& waiver_table();
+const Table<CollectionEntry>& collection_table();
 
 /// Names of outcomes ("PASS", ...), phases ("resolve", ...) and fault classes, for closed lists.
 std::vector<std::string> outcome_names();

@@ -8,6 +8,7 @@ const std::vector<Verb>& verbs() {
       {"run", "Runs a selection, stores every result as it happens, reports", declare_run},
       {"repro", "Runs one case alone, phase by phase", declare_repro},
       {"report", "The reports of a run, from its store", declare_report},
+      {"museum", "Published faults: how each ends, and whether all are caught and named", declare_museum},
       {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},
       {"golden", "Golden tensors: list, verify, show", declare_golden},
       {"layouts", "The layouts of the catalogue, or one of them drawn", declare_layouts},

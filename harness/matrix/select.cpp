@@ -103,8 +103,12 @@ class Gatherer {
     suite_ = 0;
   }
 
-  void add_file(const fs::path& path, const std::string& shown) {
-    for (auto& spec : catalogue::read_case_file(path, shown, &catalogue_)) add_spec(std::move(spec));
+  void add_file(const fs::path& path, const std::string& shown, const std::vector<std::string>& ids = {}) {
+    for (auto& spec : catalogue::read_case_file(path, shown, &catalogue_)) {
+      const std::string base = spec.id.substr(0, spec.id.find('#'));
+      const bool meant = ids.empty() || std::any_of(ids.begin(), ids.end(), [&](const auto& glob) { return catalogue::matches_glob(glob, base); });
+      if (meant) add_spec(std::move(spec));
+    }
   }
 
   void add_point(const Point& point, int constraint) {
@@ -146,7 +150,7 @@ class Gatherer {
     }
     for (const auto& path : catalogue::yaml_files(catalogue_.directory() / pattern.parent_path())) {
       const std::string shown = (pattern.parent_path() / path.filename()).string();
-      if (catalogue::matches_glob(glob, shown)) add_file(path, "cases/" + shown);
+      if (catalogue::matches_glob(glob, shown)) add_file(path, "cases/" + shown, suite.ids);
     }
   }
 

@@ -82,6 +82,18 @@ TEST(Select, EverySuiteResolves) {
   }
 }
 
+TEST(Select, ASuiteMayTakeSomeCasesOfItsFiles) {
+  const Folder folder;
+  folder.write("suites/s.yaml", "suite: s\ntitle: t\nfiles: [seeds/*.yaml]\nids: [some/b*, some/c]\n");
+  std::string cases;
+  for (const char* id : {"some/a", "some/b1", "some/b2", "some/c", "some/cc"}) {
+    cases += std::string("---\ncase: ") + id + "\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\ncontrols: [{name: other, set: {dtype: fp16}}]\n";
+  }
+  folder.write("seeds/some.yaml", cases);
+  const Catalogue catalogue(folder.path());
+  EXPECT_EQ(ids(select(catalogue, suite("s"))), (std::set<std::string>{"some/b1", "some/b1#other", "some/b2", "some/b2#other", "some/c", "some/c#other"}));
+}
+
 TEST(Select, SmokeHasWhatItPromises) {
   const Selection smoke = select(committed(), suite("smoke"));
   EXPECT_GE(smoke.size(), 300u);

@@ -9,6 +9,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "cli/words.hpp"
 #include "matrix/select.hpp"
+#include "script/precedence.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -86,12 +87,28 @@ int explain(const std::string& subject, const Globals& globals) {
   return exit_as_expected;
 }
 
+/// Which family of hypotheses names a fault when several explain every byte: the first.
+int list_precedence(const Globals& globals) {
+  const std::vector<std::string> families = script::family_names();
+  if (globals.json) {
+    fmt::print("{}\n", nlohmann::json(families).dump(2));
+    return exit_as_expected;
+  }
+  for (std::size_t i = 0; i < families.size(); ++i) fmt::print("{:>2}  {}\n", i + 1, families[i]);
+  return exit_as_expected;
+}
+
 }  // namespace
 
 Action declare_explain(CLI::App& app, const Globals& globals) {
   auto subject = std::make_shared<std::string>();
   app.add_option("SUBJECT", *subject, "Fault class, outcome, verdict, phase, kind of evidence, or case id; none: the list of words");
-  return [subject, &globals] { return explain(*subject, globals); };
+  auto precedence = std::make_shared<bool>(false);
+  app.add_flag("--precedence", *precedence, "Families of explanations of a scripted failure, in the order in which they name it");
+  return [=, &globals] {
+    if (*precedence && !subject->empty()) throw UsageError("--precedence takes no subject; leave one of them out");
+    return *precedence ? list_precedence(globals) : explain(*subject, globals);
+  };
 }
 
 }  // namespace kvcts::cli
