@@ -39,7 +39,7 @@ TEST(Constraints, ListedWithTheirReasons) {
       {"kv/producer=vllm-xformers/dtype=fp8_e4m3/geometry=d40", Outcome::unsupported, "vllm-xformers requires head_dim % x == 0"},
       {"kv/producer=vllm-fa-nhd/geometry=gqa-8/ctp=2/connector=head-slice-hnd", Outcome::refused, "a head slice of an NHC block is not contiguous"},
       {"kv/producer=vllm-fa-nhd/cbs=32/connector=block-copy", Outcome::refused, "cannot turn blocks of 16 tokens into blocks of 32"},
-      {"kv/producer=vllm-fa-nhd/engine=fixture", Outcome::unsupported, "it belongs to suite crash"},
+      {"kv/producer=vllm-fa-nhd/engine=fixture", Outcome::unsupported, "it belongs to suites crash and gpu-acceptance"},
       {"kv/producer=flashinfer-dsv4-nhd/consumer=flashinfer-dsv4-footer/dtype=fp8_e4m3/geometry=mla-512", Outcome::refused, "the producer's do not"},
   };
   for (const auto& [id, outcome, reason] : table) {
