@@ -8,5 +8,5 @@ import sys
 
 program = pathlib.Path(os.environ["KVCTS_BINARY_DIR"]) / "bin" / "kvcts-random-faults"
 cases = pathlib.Path(os.environ["KVCTS_SOURCE_DIR"]) / "cases"
-floors = ["--named", "94", "--named-pairs", "30"]
-sys.exit(subprocess.run([program, "--cases", cases, "--single", "120", "--pairs", "20", "--correct", "300", "--show", *floors]).returncode)
+floors = ["--named", "90", "--named-pairs", "30"]
+sys.exit(subprocess.run([program, "--cases", cases, "--single", "60", "--pairs", "8", "--correct", "200", "--show", *floors]).returncode)
