@@ -16,12 +16,13 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
        ./run_suite.sh [OPTION...] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
   --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
+  --no-engines   no engine packages (harness/engines/packages): cases with the engines in them are SKIPPED
   --browser      also install chromium-headless-shell (100 MB, 306 MB installed), for the self-test's tests of the HTML report; without any
                  Chromium they are skipped
   --jobs N       parallel compilers and cases (default: as many as processors and memory allow, 2 GiB each)
 What is installed: system packages with apt-get, only those missing (as root, or with sudo where it asks no password), and pinned
-Python packages in .venv inside the checkout; where no nvcc is found, also a pinned one (104 MB). Tried on Debian 12; on Ubuntu 24.04 the
-package names are the same, but untried (--browser is for Debian: Ubuntu has Chromium as a snap only; $KVCTS_BROWSER names any other one).
+Python packages in .venv inside the checkout; where no nvcc is found, also a pinned one (104 MB); and pinned transfer engines, each
+version in a folder of its own in .venv/engines (160 MB to download, 550 MB in place). Tried on Debian 12; on Ubuntu 24.04 the package names are the same, but untried (--browser is for Debian: Ubuntu has Chromium as a snap only; $KVCTS_BROWSER names any other one).
 TEXT
 }
 
@@ -60,6 +61,7 @@ start=${KVCTS_STARTED:-$(date +%s)}
 export KVCTS_STARTED=$start
 install=1
 cuda=1
+engines=1
 jobs=
 
 say() { printf '== %s\n' "$*" >&2; }
@@ -108,12 +110,13 @@ install_python_packages() {
   fi
   say "installing pinned Python packages into .venv"
   mkdir -p "$root/build"
-  rm -rf "$root/.venv"
+  # Engine packages have pins of their own.
+  [[ ! -d $root/.venv ]] || find "$root/.venv" -mindepth 1 -maxdepth 1 ! -name engines -exec rm -rf {} +
   { python3 -m venv "$root/.venv" &&
     "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install -r "$golden" -r "$tests"; } \
     </dev/null >"$log" 2>&1 || {
     tail -n 15 "$log" >&2
-    rm -rf "$root/.venv"
+    rm -f "$root/.venv/bin/python"
     die "pip could not install the pinned Python packages; the whole output is in $log"
   }
   printf '%s\n' "$want" >"$stamp"
@@ -143,6 +146,13 @@ install_cuda_packages() {
     return 0
   }
   printf '%s\n' "$want" >"$stamp"
+}
+
+install_engine_packages() {
+  local more=()
+  [[ $engines == 1 && -x $root/.venv/bin/python ]] || return 0
+  [[ $install == 1 ]] || more=(--no-install)
+  (cd "$root" && harness/engines/packages/install.sh "$root/.venv/bin/python" "$root/.venv/engines" "$root/build" ${more[@]+"${more[@]}"})
 }
 
 # ---- building -------------------------------------------------------------------------------------------------------
@@ -213,6 +223,7 @@ while (($#)); do
     --no-install) install=0; shift ;;
     --browser) packages+=$'\nchromium-headless-shell'; shift ;;
     --no-cuda) cuda=0; export KVCTS_NO_CUDA=1; shift ;;
+    --no-engines) engines=0; shift ;;
     --jobs) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }; jobs=$2; shift 2 ;;
     -*) status=2 die "unknown option '$1'; --help lists the options" ;;
     *) break ;;
@@ -225,6 +236,7 @@ if [[ $verb =~ ^(self-test|install|build)$ && $# -gt 0 ]]; then status=2 die "'$
 install_system_packages
 install_python_packages
 install_cuda_packages
+install_engine_packages
 [[ $verb == install ]] && exit 0
 [[ -n $jobs ]] || jobs=$(job_count)
 [[ -x $root/.venv/bin/python ]] && export KVCTS_PYTHON=$root/.venv/bin/python

@@ -23,7 +23,7 @@ def main() -> int:
         wrong = script(*argv)
         assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
     # The browser is asked for by name and by nobody else.
-    wanted = script("--no-install", "--browser", "--no-cuda", "install")
+    wanted = script("--no-install", "--browser", "--no-cuda", "--no-engines", "install")
     assert wanted.returncode == 0 or "chromium-headless-shell" in wanted.stderr, wanted
     with tempfile.TemporaryDirectory() as elsewhere:
         begin = time.monotonic()
@@ -33,6 +33,7 @@ def main() -> int:
         print("skipped: " + done.stderr.strip())  # built by hand on another system: what is missing is named, nothing is installed
         return 77
     assert done.returncode == 0, done.stderr
+    assert "engine package" not in script("--no-install", "--no-cuda", "--no-engines", "install").stderr
     assert seconds < 5, f"with nothing to do it took {seconds:.1f} s"
     print(f"options, errors; nothing to install takes {seconds:.2f} s")
     return 0
