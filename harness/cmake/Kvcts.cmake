@@ -76,6 +76,7 @@ endfunction()
 
 # kvcts_script_test(name COMMAND script args... [LABELS ...] [TIMEOUT s]): a Python script or pytest ("-m pytest ..."), run by the
 # checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are in its environment. Exit status 77: skipped.
+# Always labelled python as well: what it runs is not there in a sanitized build.
 function(kvcts_script_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
   if(NOT KVCTS_TESTS)
@@ -85,7 +86,7 @@ function(kvcts_script_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};python" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "KVCTS_SOURCE_DIR=${CMAKE_SOURCE_DIR};KVCTS_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
 endfunction()
 

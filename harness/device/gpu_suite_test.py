@@ -38,6 +38,8 @@ def main() -> None:
     assert hang["outcome"] == "HANG" and "kernel kvcts_never_ends" in hang["message"], hang
     dumps = [e["text"] for e in hang["evidence_files"] if e["kind"].startswith("gpu core")]
     assert len(dumps) == 1 and "bytes" in dumps[0], hang["evidence_files"]
+    canaries = [e["text"] for e in hang["evidence_files"] if e["kind"] == "canary"]
+    assert len(canaries) == 1 and canaries[0].startswith("passes after"), hang["evidence_files"]
     for case in ("gpu/never-ends", "gpu/waits-for-flag"):  # what the stand-in wrote
         for e in cases[case]["evidence_files"]:
             if e["kind"].startswith("gpu core"):

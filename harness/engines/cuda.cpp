@@ -98,6 +98,11 @@ class CudaEngine final : public SharedMemoryEngine {
     if (fault_.empty()) gpu_->driver().synchronize_stream(*stream_);
   }
 
+  static void canary(const OpenArgs& args) {
+    device::Gpu& gpu = gpu_of(static_cast<int>(args.take_number("device", 0)));
+    guarded([&] { gpu.canary(); });
+  }
+
   void claims(kvcts_claims& claims) const override {
     SharedMemoryEngine::claims(claims);
     claims.repeated_registration = claims.overlapping_registration = 0;  // a byte has one mirror

@@ -7,6 +7,7 @@
 //   side      producer | consumer | any: whose agent misbehaves (default any)
 //   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
 //   delay_ms  of late_write and sleep (default 75)
+//   canary    passes (default) | fails | hangs: what is said of the machine after a worker hung or died
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -241,10 +242,17 @@ class FixtureEngine final : public SharedMemoryEngine {
   static constexpr const char* engine_name = "fixture";
   static const char* engine_version() { return "1"; }
 
+  static void canary(const OpenArgs& args) {
+    const std::string end = args.take("canary", "passes");
+    if (end == "fails") throw Failure{KVCTS_E_BACKEND, "the canary fails on purpose"};
+    if (end == "hangs") sleep_for_ever();
+  }
+
   explicit FixtureEngine(const OpenArgs& args) : SharedMemoryEngine(engine_name, args) {
     const std::string fault = args.take("fault", "");
     const std::string phase = args.take("phase", "transfer");
     const std::string side = args.take("side", "any");
+    args.take("canary", "");
     knobs_.delay = std::chrono::milliseconds(args.take_number("delay_ms", 75));
     knobs_.bytes = args.take_number("bytes", fault == "eat_memory" ? 4ull << 30 : 64ull << 20);
     args.finish();

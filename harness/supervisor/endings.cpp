@@ -71,6 +71,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   const bool from_outside =
       end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
   co_await kill_workers();
+  co_await ask_canary(a);
   // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens
   // again.
   if (from_outside && a.number < attempts_allowed) throw Lost{"a worker was ended by SIGKILL from outside"};
@@ -108,6 +109,7 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
     add_output(a, *worker);
   }
   co_await kill_workers();
+  co_await ask_canary(a);
   co_return ended;
 }
 
@@ -143,9 +145,11 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
       reasons += tool[0] + ": not installed\n";
       continue;
     }
-    std::string output;
-    const bool good = co_await run_tool(argv, tool[0] == "gdb" ? 20'000 : 10'000, output);
-    if (good && output.find('#') != std::string::npos) {
+    Child::Spec spec;
+    spec.argv = argv;
+    spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
+    const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000);
+    if (how && WIFEXITED(*how) && WEXITSTATUS(*how) == 0 && output.find('#') != std::string::npos) {
       add_evidence(a.result, "stack" + who, reasons + output);
       co_return;
     }
@@ -154,12 +158,10 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
   add_evidence(a.result, "stack" + who, "no stack could be taken:\n" + reasons);
 }
 
-Task<bool> Lane::run_tool(const std::vector<std::string>& argv, std::int64_t timeout_ms, std::string& output) {
-  Child::Spec spec;
-  spec.argv = argv;
-  spec.name = argv[0];
+/// Runs a program without a channel to its end, or to its time limit.
+Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
+  spec.name = spec.argv[0];
   spec.channel = false;
-  spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
   Child tool(run_.loop, run_.link, wake_, spec);
   const std::int64_t deadline = now_ns() + timeout_ms * ms;
   while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && now_ns() < deadline) {
@@ -176,10 +178,10 @@ Task<bool> Lane::run_tool(const std::vector<std::string>& argv, std::int64_t tim
     }
   }
   tool.drain();
-  output = tool.out().text() + tool.err().text();
-  if (late) output += "\n(no end within " + std::to_string(timeout_ms) + " ms)";
-  if (tool.start_failure()) output = *tool.start_failure();
-  co_return tool.exited() && WIFEXITED(tool.ending()->status) && WEXITSTATUS(tool.ending()->status) == 0;
+  Told told{std::nullopt, tool.start_failure() ? *tool.start_failure() : tool.out().text() + tool.err().text()};
+  if (late) told.text += "\n(no end within " + std::to_string(timeout_ms) + " ms)";
+  if (!late && tool.exited()) told.ended = tool.ending()->status;
+  co_return told;
 }
 
 Task<void> Lane::hold(Attempt& a, Child& child) {

@@ -171,6 +171,34 @@ TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
   EXPECT_EQ(outcomes.of("next").outcome, Outcome::pass);
 }
 
+// A hang that leaves a device broken must not make a liar of every case behind it.
+TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
+  const NothingLeft nothing_left;
+  const auto hang = [](const std::string& id, const std::string& fault, const std::string& canary) {
+    return small_case(id, "fixture", 1, {{"fault", fault}, {"canary", canary}});
+  };
+  const std::vector<ResolvedCase> after{small_case("same", "fixture", 1), small_case("other", "memcpy", 1)};
+  const auto run_with = [&](const ResolvedCase& first) {
+    Options options = fixture_options();
+    options.canary_deadline_ms = 1000;
+    return run({first, after[0], after[1]}, options);
+  };
+  const Outcomes well = run_with(hang("first", "spin", "passes"));
+  EXPECT_TRUE(evidence(well.of("first"), "canary").starts_with("passes after")) << evidence(well.of("first"), "canary");
+  EXPECT_EQ(well.of("same").outcome, Outcome::pass);
+
+  const Outcomes broken = run_with(hang("first", "segv", "fails"));
+  EXPECT_EQ(broken.of("first").outcome, Outcome::crash);
+  EXPECT_NE(evidence(broken.of("first"), "canary").find("the canary fails on purpose"), std::string::npos);
+  EXPECT_EQ(broken.of("same").outcome, Outcome::skipped);
+  EXPECT_NE(broken.of("same").message.find("after first the canary of kvcts_engine_fixture failed"), std::string::npos) << broken.of("same").message;
+  EXPECT_EQ(broken.of("other").outcome, Outcome::pass) << "another engine has nothing to do with it";
+
+  const Outcomes stuck = run_with(hang("first", "spin", "hangs"));
+  EXPECT_NE(evidence(stuck.of("first"), "canary").find("no end within 1000 ms"), std::string::npos) << evidence(stuck.of("first"), "canary");
+  EXPECT_EQ(stuck.of("same").outcome, Outcome::skipped);
+}
+
 TEST(Fixtures, HangWithoutAStackToolIsSaidSo) {
   const NothingLeft nothing_left;
   const std::string path = ::getenv("PATH");

@@ -191,6 +191,16 @@ Task<void> Lane::attempt_case(Attempt& a) {
     run_.emit(a.job, std::move(result));
     co_return;
   }
+  if (const auto aside = run_.set_aside.find(a.resolved.engine.plugin); aside != run_.set_aside.end()) {
+    Ended ended;
+    ended.kind = Kind::skipped;
+    ended.phase = Phase::registration;
+    ended.text = "the engine is set aside: " + aside->second;
+    decide(ended, nullptr, result);
+    result.wall_ns = now_ns() - begin;
+    run_.emit(a.job, std::move(result));
+    co_return;
+  }
   a.key = run_.next_key++;
   need_checker();
   co_await choose_workers(a.resolved.engine);

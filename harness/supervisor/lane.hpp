@@ -3,7 +3,10 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +39,8 @@ struct Run {
   std::size_t next_job{0};
   std::uint64_t next_key{1};
   std::int64_t worker_count{0};
+  std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and what was said
+  std::set<std::string> without_canary{};          ///< plug-ins that have none
   bool stopping{false};  ///< interrupted: everything ends now
   std::size_t holding{0};
   std::vector<bool> finished;
@@ -56,7 +61,7 @@ struct Run {
 /// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
 inline constexpr int attempts_allowed = 5;
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, endings.cpp (hangs, crashes, evidence), watched.cpp
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp
 /// (checker).
 class Lane {
  public:
@@ -174,7 +179,12 @@ class Lane {
   Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<void> gather(Attempt& a, Child& child);
   Task<void> hold(Attempt& a, Child& child);
-  Task<bool> run_tool(const std::vector<std::string>& argv, std::int64_t timeout_ms, std::string& output);
+  struct Told {  ///< by a program that ended, or had to be ended
+    std::optional<int> ended;  ///< as wait() gives it; none: it did not end in time
+    std::string text;
+  };
+  Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms);
+  Task<void> ask_canary(Attempt& a);
 
   void need_checker();
   void enter(Attempt& a, Phase phase);

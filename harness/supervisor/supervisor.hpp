@@ -34,6 +34,7 @@ struct Options {
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< where a case says 0; 0 here = 10 s
   std::int64_t start_deadline_ms{30'000};               ///< for a process to come up and load its engine
   std::int64_t checker_deadline_ms{60'000};  ///< at least this for the checker's phases, which run no code under test
+  std::int64_t canary_deadline_ms{30'000};   ///< for an engine's canary after a hang or a death
   int cases_per_worker{1000};                ///< then the worker is replaced
   std::size_t kept_engines{
       3};  ///< a lane keeps the workers of this many engines (and their options) beside the present one's

@@ -265,6 +265,11 @@ typedef struct kvcts_transport {
 
   /* Counters and the path really taken, e.g. "bytes_written" = "4096", "transport" = "tcp/lo". Calls sink once a fact. */
   int32_t (*facts)(kvcts_agent* agent, kvcts_fact_sink sink, void* context);
+
+  /* Does what this engine shares with other processes (a device, a daemon) still work? Called in a fresh process, which opens no
+   * agent, after a worker hung or died; the suite waits 30 s. Any error but KVCTS_E_NOT_SUPPORTED sets the engine aside for the
+   * rest of the run; last_error(NULL, ...) has the words. */
+  int32_t (*canary)(const kvcts_open_args* args);
 } kvcts_transport;
 
 /* The one exported symbol. host_abi: the version that the suite speaks. NULL: this plug-in does not speak it. The table lives as

@@ -122,6 +122,10 @@ struct Status {
   std::optional<std::uint64_t> bytes, descriptors;  ///< done so far, where the engine knows
 };
 
+/// Asks what the engine shares with other processes whether it still works (kvcts_transport.h, canary). False: it has no canary.
+/// Throws TransportError with what is broken. May hang when that is: call it in a process of its own.
+bool ask_canary(const Plugin& plugin, const OpenOptions& options);
+
 /// One agent of a plug-in. Methods throw TransportError; the destructor closes.
 class Session {
  public:

@@ -190,14 +190,18 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
   throw Misuse("expected hello, prepare, connect, plan, transfer, read, finish or forget");
 }
 
+transport::OpenOptions open_options(const json& engine) {
+  transport::OpenOptions options;
+  const json given = engine.value("options", json::object());
+  for (const auto& [key, value] : given.items()) options.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return options;
+}
+
 json Worker::hello(const json& request) {
   const std::int64_t begin = now_ns();
   if (!agents_.empty()) throw Misuse("said twice: one plug-in a process, for life");
   const json& engine = request.at("engine");
-  transport::OpenOptions options;
-  const json given = engine.value("options", json::object());
-  for (const auto& [key, value] : given.items())
-    options.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  transport::OpenOptions options = open_options(engine);
   const auto plugin = transport::Plugin::load(transport::find_plugin(engine.at("plugin").get<std::string>()));
   const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
   for (const Side side : {Side::producer, Side::consumer}) {

@@ -18,6 +18,9 @@
 
 namespace kvcts::worker {
 
+/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts.
+transport::OpenOptions open_options(const nlohmann::json& engine);
+
 /// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
 ///   a connector's Refusal, an engine's error code   -> {"refused": {text, at}}
 ///   anything else                                   -> {"raised": {type, text, at}}

@@ -1,4 +1,4 @@
-// kvcts-worker <role> <name>: started by the warden. Channel: descriptor 3. Status page: descriptor 4.
+// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the warden. Channel: descriptor 3. Status page: descriptor 4.
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +13,7 @@
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
 #include "transport/patience.hpp"
+#include "worker/canary.hpp"
 #include "worker/worker.hpp"
 
 namespace {
@@ -74,6 +75,7 @@ extern "C" __attribute__((visibility("default"))) void kvcts_worker_note(const c
 extern "C" void kvcts_worker_note(const char* line) { process::Progress(status_page).note(line); }
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "canary") == 0) return worker::canary(argv[2]);
   if (argc != 3 || ::fcntl(3, F_GETFD) < 0 || ::fcntl(4, F_GETFD) < 0) {
     std::fprintf(stderr, "kvcts-worker is started by kvcts; it is of no use alone\n");
     return 2;

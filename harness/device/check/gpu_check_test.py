@@ -31,7 +31,7 @@ def main() -> None:
     outcomes = {c["check"]: c["outcome"] for c in document["checks"]}
     skipped = {name for name, outcome in outcomes.items() if outcome == "skipped"}
     assert skipped <= {"peers", "far"}, said  # one device, 2 GiB of pretended memory
-    assert set(outcomes) >= {"canary", "goldens", "memory", "conversions", "relayouts", "speed"}
+    assert set(outcomes) >= {"canary", "neighbours", "goldens", "memory", "conversions", "relayouts", "speed"}
     assert document["device"]["evidence"] == "modelled", "a stand-in is never shown as executed"
     goldens = next(c for c in document["checks"] if c["check"] == "goldens")["numbers"]
     assert goldens["tensors"] > 100, goldens

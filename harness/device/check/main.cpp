@@ -16,6 +16,7 @@ std::span<const Check> all() {
   static constexpr Check table[] = {
       {"canary", "the device computes", canary},
       {"peers", "devices that reach each other", peers},
+      {"neighbours", "two processes, one of which hangs", neighbours},
       {"goldens", "golden tensors by device kernels", goldens},
       {"memory", "every kind of memory", memory_kinds},
       {"far", "offsets beyond 4 GiB", far_offsets},
@@ -81,7 +82,7 @@ void save(const std::string& path, const json& document) {
 
 int main(int argc, char** argv) {
   CLI::App app{"checks the suite's device kernels and every kind of device memory on one GPU"};
-  std::string golden, file, only;
+  std::string golden, file, only, role;
   int ordinal = 0;
   std::uint64_t mebibytes = 1024;
   app.add_option("--golden", golden, "folder of golden tensors (default: beside the program)");
@@ -89,6 +90,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", ordinal, "ordinal of the device");
   app.add_option("--only", only, "one check, by its name");
   app.add_option("--mib", mebibytes, "size of the buffers that are measured");
+  app.add_option("--as", role, "what a second process does")->group("");
   CLI11_PARSE(app, argc, argv);
   if (golden.empty()) {
     std::error_code none;
@@ -115,8 +117,9 @@ int main(int argc, char** argv) {
     document["device"] = facts_json(gpu.facts(), *found);
     std::printf("%s, %s, CUDA %s, %s\n", gpu.facts().name.c_str(), gpu.facts().arch.c_str(), document["device"]["cuda"].get<std::string>().c_str(),
                 document["device"]["evidence"].get<std::string>().c_str());
+    if (!role.empty()) return checks::act_as(role, gpu);
     OwnStream stream(gpu);
-    checks::Bench bench{gpu, stream, golden, std::min<std::uint64_t>(mebibytes << 20, gpu.free_bytes() / 4), {}};
+    checks::Bench bench{gpu, stream, golden, ordinal, std::min<std::uint64_t>(mebibytes << 20, gpu.free_bytes() / 4), {}};
     document["device"]["free_bytes"] = gpu.free_bytes();
     for (const auto& check : checks::all()) {
       if (!only.empty() && only != check.name) continue;

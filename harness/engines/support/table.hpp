@@ -24,6 +24,7 @@
 //     const std::string* oldest_notification();   // nullptr: none
 //     void drop_notification();
 //     std::map<std::string, std::string> facts();
+//     static void canary(const OpenArgs& args);
 //   };
 //   extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t abi) { return
 //   kvcts::engines::table<MyEngine>(abi); }
@@ -251,6 +252,14 @@ class Table {
       t.facts = [](kvcts_agent* raw, kvcts_fact_sink sink, void* context) {
         return on(raw, [&](Engine& engine) {
           for (const auto& [key, value] : engine.facts()) sink(context, key.c_str(), value.c_str());
+        });
+      };
+    }
+    if constexpr (requires(const OpenArgs& args) { Engine::canary(args); }) {
+      t.canary = [](const kvcts_open_args* args) {
+        return guarded(open_failure(), [&]() -> std::int32_t {
+          Engine::canary(OpenArgs(sized(args)));
+          return KVCTS_OK;
         });
       };
     }
