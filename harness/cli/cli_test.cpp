@@ -116,7 +116,7 @@ steps:
                                       "request   A: 8 tokens, generation 1, P [3 0]",
                                       "steps",
                                       "  write1    write request: A, to: P",
-                                      "  move2     move request: A, from: P, to: {layout: x, of: S}, kv: [K]",
+                                      "  move2     move request: A, from: P, to: {of: S, layout: x}, kv: [K]",
                                       "            actually: from: {align: 256}, to: {layout: y}, kv: null",
                                       "  middle    check",
                                       "            actually: skipped",

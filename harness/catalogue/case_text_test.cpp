@@ -1,0 +1,51 @@
+// Every committed case as text for people reads back as the same case.
+#include "catalogue/case_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "catalogue/case_file.hpp"
+
+namespace kvcts::catalogue {
+namespace {
+
+TEST(CaseText, EveryCommittedCaseReadsBackAsItself) {
+  int cases = 0;
+  for (const char* folder : {"faults", "museum", "seeds", "crash"}) {
+    for (const auto& file : yaml_files(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases" / folder)) {
+      for (CaseSpec spec : read_case_file(file)) {
+        if (spec.id.find('#') != std::string::npos) continue;
+        const json document = to_document(spec);
+        const std::string text = readable_yaml(document);
+        EXPECT_EQ(to_document(parse_cases(text, "(text)").front()), document) << text;
+        EXPECT_EQ(text.find("\"title\": "), std::string::npos) << "flow style has no words for " << spec.id << "\n" << text;
+        EXPECT_EQ(text.rfind("case: ", 0), 0u) << text;
+        ++cases;
+      }
+    }
+  }
+  EXPECT_GT(cases, 200);
+}
+
+TEST(CaseText, AnActualStepIsWhatDiffersFromTheIntendedOne) {
+  const std::string text = R"(case: my/order
+memory:
+  C: {side: consumer, layout: vllm-fa-hnd}
+  P: {side: producer, layout: vllm-fa-nhd}
+requests:
+  A: {blocks: {C: [2, 4], P: [3, 0]}, tokens: 20}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: C, actually: {from: {layout: vllm-fa-hnd}}}
+expected: {class: axis-permuted, outcome: FAIL}
+)";
+  const std::string written = readable_yaml(to_document(parse_cases(text, "(text)").front()));
+  EXPECT_NE(written.find("  - move: {request: A, from: P, to: C, actually: {from: {layout: vllm-fa-hnd}}}\n"), std::string::npos) << written;
+}
+
+TEST(CaseText, WordsThatAreNoTextInYamlAreQuoted) {
+  EXPECT_EQ(flow(json{{"a", "null"}, {"b", "17"}, {"c", "17a4"}, {"d", "x: y"}, {"e", ""}, {"f", "- x"}, {"g", 17}}),
+            R"({a: "null", b: "17", c: 17a4, d: "x: y", e: "", f: "- x", g: 17})");
+}
+
+}  // namespace
+}  // namespace kvcts::catalogue

@@ -1,0 +1,147 @@
+// kvcts minimize: the smallest case that fails as a given one does, found by running smaller and smaller ones.
+#include "minimize/minimize.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "catalogue/case_text.hpp"
+#include "cli/run/plan.hpp"
+#include "cli/trials.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "report/text.hpp"
+#include "store/reader.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+struct Options {
+  std::string subject, file, out, run;
+  std::optional<std::uint64_t> seed;
+  int tries{400}, jobs{1};
+  double deadline_s{5};
+};
+
+bool is_file(const std::string& subject) {
+  return (subject.ends_with(".yaml") || subject.ends_with(".yml")) && !subject.starts_with("kv/");
+}
+
+/// The case that is meant: an id, or the one case of a file.
+CaseSpec chosen(Options& o, const catalogue::Catalogue& cat) {
+  if (is_file(o.subject)) {
+    if (!o.file.empty()) throw UsageError("expected one case file, found two; name the case and give its file with --file");
+    o.file = o.subject;
+    o.subject.clear();
+  }
+  matrix::Query query;
+  if (!o.file.empty()) query.files.emplace_back(o.file);
+  if (!o.subject.empty()) query.ids = {o.subject};
+  Plan plan(cat, query, {o.seed, {}});
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < plan.items().size(); ++i) {
+    const std::string& id = plan.items()[i].planned.id;
+    if (o.subject.empty() ? id.find('#') == std::string::npos : id == o.subject) found.push_back(i);
+  }
+  if (found.empty()) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", o.subject, plan.selection().why_empty()));
+  if (found.size() > 1) {
+    throw UsageError(fmt::format("expected one case, found {} in {}; name one: kvcts minimize {} --file {}", found.size(), o.file, plan.items()[found[0]].planned.id, o.file));
+  }
+  const Item& item = plan.items()[found[0]];
+  o.subject = item.planned.id;
+  if (item.decided) throw UsageError(fmt::format("expected a case that fails, found '{}': {}: {}", o.subject, name(item.decided->outcome), item.decided->message));
+  CaseSpec spec = plan.selection().spec(item.selected);
+  if (o.seed) spec.seed = *o.seed;
+  return spec;
+}
+
+/// What the run in --run has of it: its seed, and how it ended there.
+std::optional<store::Row> earlier(const Options& o) {
+  if (o.run.empty()) return std::nullopt;
+  try {
+    auto row = store::RunReader::open(o.run).find(o.subject);
+    if (!row) throw UsageError(fmt::format("the run in {} has no case '{}'", o.run, o.subject));
+    return row;
+  } catch (const store::Error& e) {
+    throw UsageError(e.what());
+  }
+}
+
+nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
+  nlohmann::json steps = nlohmann::json::array(), before = nlohmann::json::object(), after = nlohmann::json::object();
+  for (const auto& step : m.steps) steps.push_back({{"what", step.words}, {"tries", step.tries}});
+  for (const auto& [what, n] : m.before) before[what] = n;
+  for (const auto& [what, n] : m.after) after[what] = n;
+  nlohmann::json out{{"outcome", name(m.last.outcome)}, {"class", m.last.diagnosis.fault_class}, {"message", m.last.message}, {"tries", m.tries},
+                     {"accepted", steps},               {"before", before},                      {"after", after},            {"finished", m.finished},
+                     {"case", m.document}};
+  if (!file.empty()) out["file"] = file;
+  return out;
+}
+
+int run(Options o, const Globals& globals) {
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  if (!o.run.empty() && !o.seed && !is_file(o.subject)) {
+    if (const auto row = earlier(o); row && row->decided) o.seed = row->result.seed;
+  }
+  const CaseSpec spec = chosen(o, cat);
+  if (!o.out.empty() && std::filesystem::is_directory(o.out)) throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));
+  minimize::Options options;
+  options.tries = o.tries;
+  options.deadline_ms = static_cast<std::int64_t>(o.deadline_s * 1000);
+  if (!globals.json) {
+    options.on_step = [](const minimize::Accepted& step) {
+      fmt::print("{:>4}  {}\n", step.tries, step.words);
+      std::fflush(stdout);
+    };
+  }
+  const minimize::Runner runner = [&](const std::vector<ResolvedCase>& cases, const std::function<bool(const CaseResult&)>& enough) {
+    return run_until(cases, o.jobs, enough);
+  };
+  minimize::Minimum m;
+  try {
+    m = minimize::minimize(spec, cat, runner, options);
+  } catch (const minimize::Error& e) {
+    std::string text = e.what();
+    if (const auto row = earlier(o); row && text.starts_with("expected a case that fails")) {
+      text += fmt::format("; in the run in {} it ended as {}: it is flaky, or the program has changed since", o.run, report::ending_words(row->result));
+    }
+    throw UsageError(text);
+  } catch (const Interrupted&) {
+    return exit_interrupted;
+  }
+  const std::string text = catalogue::readable_yaml(m.document);
+  if (!o.out.empty()) {
+    std::ofstream file(o.out, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) throw UsageError(fmt::format("{} cannot be written; name a file in a folder that exists", o.out));
+  }
+  if (globals.json) {
+    fmt::print("{}\n", as_json(m, o.out).dump(2));
+    return exit_as_expected;
+  }
+  fmt::print("{}\n{}\n", report::ending_words(m.last), report::visible(m.last.message));
+  if (o.out.empty()) fmt::print("\n{}\n", text);
+  else fmt::print("written to {}; kvcts run --file {}\n", o.out, report::shell_word(o.out));
+  fmt::print("{} tries, {} accepted{}; {}\n", m.tries, m.steps.size(), m.finished ? "" : " (stopped by --tries)", minimize::words_of(m.before, m.after));
+  return exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_minimize(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("ID", o->subject, "Id of a case that fails, or a case file with one case")->required();
+  app.add_option("--file", o->file, "Case file that has it, when it is not in cases/")->type_name("YAML");
+  app.add_option("-o,--out", o->out, "File for the smallest case (default: printed)")->type_name("YAML");
+  app.add_option("--run", o->run, "Run that it failed in: its seed, and what it ended as there")->type_name("DIR");
+  app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
+  app.add_option("--tries", o->tries, "Cases to run at the most")->capture_default_str()->check(CLI::Range(1, 1'000'000));
+  app.add_option("--deadline", o->deadline_s, "Seconds that a phase of a try may take")->capture_default_str()->check(CLI::Range(0.05, 3600.0));
+  app.add_option("-j,--jobs", o->jobs, "Cases at once")->capture_default_str()->check(CLI::Range(1, 1024));
+  return [o, &globals] { return run(*o, globals); };
+}
+
+}  // namespace kvcts::cli
