@@ -21,6 +21,7 @@ def run(driver: str, *argv: str) -> tuple[int, str, dict]:
         done = subprocess.run([str(BUILD / "bin/kvcts"), "run", "--suite", "gpu-acceptance", *argv, "--out", str(out)], env=environment,
                               capture_output=True, text=True, timeout=280)
         results = json.loads((out / "results.json").read_text())
+        assert driver != str(STAND_IN) or results["run"]["machine"]["gpus"][0]["arch"].startswith("sm_"), "the run does not say on which devices"
         return done.returncode, done.stdout + done.stderr, {c["id"]: c for c in results["results"]}
 
 

@@ -34,6 +34,9 @@ Section engines();    ///< plug-ins: found, loaded, self-test
 Section python();
 Section golden_tensors();
 
+/// What a run stores of the machine: processor, memory, GPUs and their driver, Python packages with versions.
+nlohmann::json machine();
+
 /// "" when the plug-in loads (in a process of its own), else why not.
 std::string load_plugin(const std::string& stem);
 

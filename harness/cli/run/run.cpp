@@ -27,15 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Facts of the machine that belong to a run; nothing that takes time to ask.
-nlohmann::json machine() {
-  nlohmann::json facts = nlohmann::json::object();
-  for (const auto& section : {doctor::processor(), doctor::memory()}) {
-    for (const auto& f : section.findings) facts[f.key] = f.value;
-  }
-  return facts;
-}
-
 std::vector<std::string> command_line() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> argv;
@@ -202,7 +193,7 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   info.selection = to_text(options.select);
   info.seed = options.seed.value_or(0);
   info.version = KVCTS_VERSION;
-  info.machine = machine();
+  info.machine = doctor::machine();
   std::string folder_name = info.suite;
   for (char& c : folder_name) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '-';
