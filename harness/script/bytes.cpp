@@ -23,6 +23,10 @@ Bytes::Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass)
 }
 
 Bytes::Bytes(const Bytes& begin, const std::vector<Backing>& backings, std::uint64_t seed, int pass) : Bytes(begin) {
+  grow(backings, seed, pass);
+}
+
+void Bytes::grow(const std::vector<Backing>& backings, std::uint64_t seed, int pass) {
   backings_ = &backings;
   for (std::size_t i = stores_.size(); i < backings.size(); ++i) add(backings[i], seed, pass);
 }
@@ -30,8 +34,9 @@ Bytes::Bytes(const Bytes& begin, const std::vector<Backing>& backings, std::uint
 void Bytes::add(const Backing& backing, std::uint64_t seed, int pass) {
   stores_.emplace_back();
   poison_.push_back(poison_of(backing, seed, pass));
+  stores_.back().dense = std::make_shared<std::vector<std::uint8_t>>();
   if (backing.sparse) return;
-  auto& bytes = stores_.back().dense;
+  auto& bytes = *stores_.back().dense;
   bytes.resize(static_cast<std::size_t>(backing.guard_below + backing.bytes + backing.guard_above));
   kernels::fill_poison(poison_.back(), 0, bytes);
   if (backing.zeroed) std::fill_n(bytes.begin() + backing.guard_below, backing.bytes, std::uint8_t{0});
@@ -69,7 +74,7 @@ void Bytes::read(int backing, std::int64_t offset, std::int64_t size, std::uint8
   const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
   const Store& store = stores_[static_cast<std::size_t>(backing)];
   if (!b.sparse) {
-    std::memcpy(out, store.dense.data() + offset + b.guard_below, static_cast<std::size_t>(size));
+    std::memcpy(out, store.dense->data() + offset + b.guard_below, static_cast<std::size_t>(size));
     return;
   }
   for (std::int64_t done = 0; done < size;) {
@@ -87,7 +92,9 @@ void Bytes::read(int backing, std::int64_t offset, std::int64_t size, std::uint8
 void Bytes::write(int backing, std::int64_t offset, std::int64_t size, const std::uint8_t* in) {
   const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
   if (!b.sparse) {
-    std::memcpy(stores_[static_cast<std::size_t>(backing)].dense.data() + offset + b.guard_below, in, static_cast<std::size_t>(size));
+    auto& dense = stores_[static_cast<std::size_t>(backing)].dense;
+    if (dense.use_count() > 1) dense = std::make_shared<std::vector<std::uint8_t>>(*dense);
+    std::memcpy(dense->data() + offset + b.guard_below, in, static_cast<std::size_t>(size));
     return;
   }
   for (std::int64_t done = 0; done < size;) {
@@ -96,6 +103,11 @@ void Bytes::write(int backing, std::int64_t offset, std::int64_t size, const std
     std::memcpy(page_for(backing, number).data() + inside, in + done, static_cast<std::size_t>(piece));
     done += piece;
   }
+}
+
+bool Bytes::shares(const Bytes& other, int backing) const {
+  const Store &a = stores_[static_cast<std::size_t>(backing)], &b = other.stores_[static_cast<std::size_t>(backing)];
+  return a.dense == b.dense && a.sparse == b.sparse;
 }
 
 std::uint8_t Bytes::at(int backing, std::int64_t offset) const {

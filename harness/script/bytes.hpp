@@ -17,6 +17,8 @@ class Bytes {
   Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass);
   /// As `begin`, with those of `backings` that it lacks behind.
   Bytes(const Bytes& begin, const std::vector<Backing>& backings, std::uint64_t seed, int pass);
+  /// Takes up those of `backings` that it lacks; the list outlives this object.
+  void grow(const std::vector<Backing>& backings, std::uint64_t seed, int pass);
 
   /// Whether [offset, offset + size) is mapped: region and guards.
   bool mapped(int backing, std::int64_t offset, std::int64_t size) const;
@@ -26,7 +28,9 @@ class Bytes {
   void set(int backing, std::int64_t offset, std::uint8_t value) { write(backing, offset, 1, &value); }
 
   /// Dense backings: everything, from -guard_below on. Empty for sparse ones.
-  const std::vector<std::uint8_t>& dense(int backing) const { return stores_[static_cast<std::size_t>(backing)].dense; }
+  const std::vector<std::uint8_t>& dense(int backing) const { return *stores_[static_cast<std::size_t>(backing)].dense; }
+  /// Whether both hold the very same bytes of a dense backing, or pages of a sparse one: neither has written there since one was copied.
+  bool shares(const Bytes& other, int backing) const;
   /// Begins of the pages of a sparse backing that were written.
   std::vector<std::int64_t> pages(int backing) const;
   /// What a byte holds before anybody writes it.
@@ -35,9 +39,10 @@ class Bytes {
   std::uint8_t poison(int backing, std::int64_t offset) const;
 
  private:
+  /// Copied on write: snapshots are cheap.
   struct Store {
-    std::vector<std::uint8_t> dense;
-    std::map<std::int64_t, std::shared_ptr<std::vector<std::uint8_t>>> sparse;  ///< copied on write: snapshots are cheap
+    std::shared_ptr<std::vector<std::uint8_t>> dense;
+    std::map<std::int64_t, std::shared_ptr<std::vector<std::uint8_t>>> sparse;
   };
   void add(const Backing& backing, std::uint64_t seed, int pass);
   std::vector<std::uint8_t>& page_for(int backing, std::int64_t number);

@@ -27,6 +27,14 @@ PlaneLocator::PlaneLocator(const layout::Plane& plane, Place start, const View& 
   for (auto& modes : modes_) {
     std::stable_sort(modes.begin(), modes.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
   }
+  constexpr std::int64_t few = 1024;
+  for (const Axis axis : layout::all_axes) {
+    const std::int64_t lo = domain_.lo[axis], hi = domain_.hi[axis];
+    for (std::int64_t i = lo; i < hi && hi - lo <= few; ++i) known_[static_cast<std::size_t>(axis)].push_back(reckon(axis, i));
+  }
+  const auto& channels = modes_[static_cast<std::size_t>(Axis::channel)];
+  const int width = layout::bits(plane.dtype);
+  contiguous_ = channels.size() == 1 && channels[0].step == 1 && channels[0].stride == width && arithmetic_.bits >= 64 && !(width == 4 && plane.high_nibble_first);
 }
 
 std::int64_t PlaneLocator::narrow(std::int64_t bits) const {
@@ -36,10 +44,14 @@ std::int64_t PlaneLocator::narrow(std::int64_t bits) const {
   return cut(whole, arithmetic_) * unit + (bits - whole * unit);
 }
 
-// Blocks beyond the pool have an address, too: an id that is out of range is data under test.
 std::optional<std::int64_t> PlaneLocator::part(Axis axis, std::int64_t coordinate) const {
-  auto& known = known_[static_cast<std::size_t>(axis)];
-  if (const auto found = known.find(coordinate); found != known.end()) return found->second;
+  const auto& known = known_[static_cast<std::size_t>(axis)];
+  const auto index = static_cast<std::uint64_t>(coordinate - domain_.lo[axis]);
+  return index < known.size() ? known[index] : reckon(axis, coordinate);
+}
+
+// Blocks beyond the pool have an address, too: an id that is out of range is data under test.
+std::optional<std::int64_t> PlaneLocator::reckon(Axis axis, std::int64_t coordinate) const {
   const auto& modes = modes_[static_cast<std::size_t>(axis)];
   std::int64_t rest = coordinate - plane_.origin[axis], sum = 0;
   for (std::size_t i = 0; i < modes.size(); ++i) {
@@ -49,7 +61,7 @@ std::optional<std::int64_t> PlaneLocator::part(Axis axis, std::int64_t coordinat
     rest -= digit * mode.step;
     sum += arithmetic_.of == "product" ? narrow(digit * mode.stride) : digit * mode.stride;
   }
-  return known.emplace(coordinate, rest == 0 ? std::optional(sum) : std::nullopt).first->second;
+  return rest == 0 ? std::optional(sum) : std::nullopt;
 }
 
 Spot PlaneLocator::at(std::int64_t sum) const {

@@ -35,6 +35,8 @@ class PlaneLocator {
   std::optional<std::int64_t> part(layout::Axis axis, std::int64_t coordinate) const;
   /// The address for a sum of parts.
   Spot at(std::int64_t sum) const;
+  /// Codes of channels that follow each other lie side by side, in that order: a row is one stretch of bits.
+  bool contiguous() const { return contiguous_; }
 
  private:
   std::int64_t narrow(std::int64_t bits) const;  ///< a value in bits, cut to the view's arithmetic
@@ -43,7 +45,10 @@ class PlaneLocator {
   Place start_;
   Arithmetic arithmetic_;
   std::array<std::vector<layout::Mode>, layout::axis_count> modes_;  ///< largest step first
-  mutable std::array<std::unordered_map<std::int64_t, std::optional<std::int64_t>>, layout::axis_count> known_;
+  std::optional<std::int64_t> reckon(layout::Axis axis, std::int64_t coordinate) const;
+  /// Parts of the coordinates of the domain, worked out once; absent where there are too many of them (pools of millions of blocks).
+  std::array<std::vector<std::optional<std::int64_t>>, layout::axis_count> known_;
+  bool contiguous_{false};
 };
 
 /// A whole view.

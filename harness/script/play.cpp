@@ -51,10 +51,17 @@ std::uint32_t code_of(const RowOp& op, const kernels::RowId& row, std::uint64_t 
   return kernels::tag_code(key, row, op.dtype, channel);
 }
 
-void write_row(const RowOp& op, Bytes& bytes, std::uint64_t seed, int pass) {
+void write_row(const RowOp& op, Bytes& bytes, std::uint64_t seed, int pass, std::vector<std::uint8_t>& scratch) {
   const kernels::RowId row{op.component, op.kv, op.layer, op.head, op.token, op.generation};
   const std::uint64_t key = kernels::row_key({pass_seed(seed, pass), 0, 0}, row);
   const int width = layout::bits(op.dtype);
+  const std::int64_t n = op.count * width / 8;
+  if (op.content == "tags" && op.stride == width && op.bit % 8 == 0 && op.first * width % 8 == 0 && op.count * width % 8 == 0 && !op.high_nibble_first) {
+    scratch.resize(static_cast<std::size_t>(n));
+    kernels::tag_row(key, row, op.dtype, op.first, op.count, scratch);
+    bytes.write(op.backing, op.bit / 8, n, scratch.data());
+    return;
+  }
   for (std::int64_t i = 0; i < op.count; ++i) {
     std::int64_t bit = op.bit + i * op.stride;
     if (width == 4 && op.high_nibble_first) bit ^= 4;
@@ -69,8 +76,13 @@ float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
 }  // namespace
 
 void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check) {
+  play(tape, 0, tape.ops.size(), bytes, seed, pass, on_check);
+}
+
+void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check) {
   std::vector<std::uint8_t> scratch;
-  for (const Op& op : tape.ops) {
+  for (std::size_t o = begin; o < end; ++o) {
+    const Op& op = tape.ops[o];
     switch (op.kind) {
       case Op::Kind::copy:
         scratch.resize(static_cast<std::size_t>(op.n));
@@ -83,7 +95,7 @@ void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const st
         put_code(bytes, op.dst_backing, op.dst, 4, code);
         break;
       }
-      case Op::Kind::row: write_row(tape.rows[op.extra], bytes, seed, pass); break;
+      case Op::Kind::row: write_row(tape.rows[op.extra], bytes, seed, pass, scratch); break;
       case Op::Kind::pattern: {
         const auto& pattern = tape.patterns[op.extra];
         scratch.resize(static_cast<std::size_t>(op.n));

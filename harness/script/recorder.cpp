@@ -54,12 +54,11 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
 
 }  // namespace
 
-Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators)
-    : script_(script), arena_(arena), tape_(tape), locators_(locators) {
+Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators) : Recorder(script, arena, tape, locators, Progress{}) {
   tape_.backings = arena.backings();
   tape_.own = tape_.backings.size();
   for (const auto& [name, request] : script.requests) {
-    RequestNow& now = requests_[name];
+    RequestNow& now = now_.requests[name];
     now.tokens = request.tokens, now.first_token = request.first_token, now.generation = request.generation;
     for (const auto& [memory, ids] : request.blocks) {
       Table& table = now.tables[memory];
@@ -67,9 +66,13 @@ Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locator
       if (const auto at = request.positions.find(memory); at != request.positions.end()) table.positions = at->second;
     }
   }
+}
+
+Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress)
+    : script_(script), arena_(arena), tape_(tape), locators_(locators), now_(std::move(progress)) {
   for (const Step& step : script.steps) {
     if (step.intended.op != "register") continue;
-    for (const Backing& backing : tape_.backings) {
+    for (const Backing& backing : arena.backings()) {
       if (backing.memory == step.intended.memory.substr(0, step.intended.memory.find('/'))) needs_registration_.insert(backing.ordinal);
     }
   }
@@ -79,6 +82,10 @@ void Recorder::run(const Sequence& sequence) {
   for (const Play& play : sequence) {
     if (!act(play)) return;
   }
+  finish();
+}
+
+void Recorder::finish() {
   tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size()});
   tape_.checks.push_back("");
 }
@@ -126,8 +133,8 @@ bool Recorder::stopped_by(const Play& play, const std::vector<Violation>& violat
 bool Recorder::act(const Play& play) {
   const Action& a = play.action;
   if (play.part == Play::Part::capture) {
-    Captured& taken = captured_[play.step];
-    if (play.takes_table) taken.tables = requests_;
+    Captured& taken = now_.captured[play.step];
+    if (play.takes_table) taken.tables = now_.requests;
     if (play.takes_bytes && (a.op == "move")) {
       taken.runs = runs_of_move(a);
       std::int64_t bits = 0;
@@ -148,8 +155,8 @@ bool Recorder::act(const Play& play) {
   std::map<std::string, RequestNow> later;
   const bool old_tables = play.part == Play::Part::deliver && play.takes_table;
   if (old_tables) {
-    later = requests_;
-    requests_ = captured_[play.step].tables;
+    later = now_.requests;
+    now_.requests = now_.captured[play.step].tables;
   }
 
   if (a.op == "nothing") {
@@ -185,10 +192,10 @@ bool Recorder::act(const Play& play) {
     if (a.tokens) now.tokens = *a.tokens;
     event(play, json::object());
   } else if (a.op == "signal") {
-    signals_.emplace_back(a.event, a.fields);
+    now_.signals.emplace_back(a.event, a.fields);
     event(play, {{"event", a.event}, {"fields", a.fields}});
   } else if (a.op == "wait") {
-    const bool there = std::any_of(signals_.begin(), signals_.end(), [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
+    const bool there = std::any_of(now_.signals.begin(), now_.signals.end(), [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
     event(play, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
     if (!there) end("hung", play, "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") + "which never comes");
   } else if (a.op == "complete") {
@@ -212,7 +219,7 @@ bool Recorder::act(const Play& play) {
     throw std::runtime_error("step '" + play.step + "': unknown operation '" + a.op + "'");
   }
 
-  if (old_tables) requests_ = std::move(later);
+  if (old_tables) now_.requests = std::move(later);
   return tape_.ending.kind == "completed";
 }
 
@@ -254,6 +261,11 @@ void Recorder::write(const Play& play) {
     const ViewLocator& to = locator(view);
     for (const Row& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
+      if (const auto whole = stretch(row); whole && !a.pick.channels && inside(whole->backing, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
+        tape_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content, a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
+                              box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->backing, whole->bit, layout::bits(row.plane->plane().dtype)});
+        continue;
+      }
       RowOp op;
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
         if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end()) continue;
@@ -294,7 +306,7 @@ void Recorder::move(const Play& play) {
   std::vector<Run> runs;
   const bool captured = play.part == Play::Part::deliver && play.takes_bytes;
   if (captured) {
-    runs = captured_[play.step].runs;
+    runs = now_.captured[play.step].runs;
   } else {
     runs = runs_of_move(a);
   }
@@ -371,7 +383,8 @@ void Recorder::read(const Play& play) {
   std::vector<Run> runs;
   std::vector<std::pair<DecodeOp, std::int64_t>> decodes;
   std::vector<Violation> against;
-  const std::int64_t row_bits = (static_cast<std::int64_t>(shape.channels.size()) * shape.width + 7) / 8 * 8;
+  const std::int64_t row_codes = static_cast<std::int64_t>(shape.channels.size()) * shape.width, row_bits = (row_codes + 7) / 8 * 8;
+  const bool in_order = !shape.channels.empty() && std::adjacent_find(shape.channels.begin(), shape.channels.end(), [](auto c, auto next) { return next != c + 1; }) == shape.channels.end();
   const auto code = [&](const std::vector<Row>& rows_found, std::int64_t channel) {
     for (const Row& row : rows_found) {
       if (const auto at = spot(row, channel)) {
@@ -399,6 +412,14 @@ void Recorder::read(const Play& play) {
           }
           // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
           std::int64_t groups = 0, width = 0;
+          if (const auto whole = a.decode || found.empty() ? std::nullopt : stretch(found.front()); whole && in_order && whole->width == row_codes) {
+            const layout::Box& box = found.front().plane->domain();
+            if (box.lo[Axis::channel] == shape.channels.front() && box.hi[Axis::channel] == shape.channels.back() + 1) {
+              add_bits(runs, *whole, {out, begin, whole->width}, false);
+              begin += row_bits;
+              continue;
+            }
+          }
           const auto narrow = [](const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; };
           const bool any_narrow = std::any_of(found.begin(), found.end(), narrow);
           for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
@@ -465,7 +486,7 @@ void Recorder::registration(const Play& play) {
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int64_t begin = places[i].offset + a.to_offset;
     const std::int64_t bytes = a.bytes > 0 ? a.bytes : sizes[i] - a.to_offset;
-    auto& ranges = registered_[places[i].backing];
+    auto& ranges = now_.registered[places[i].backing];
     if (a.op == "register") {
       ranges.push_back({begin, begin + bytes, a.maps ? places[i].offset + *a.maps : begin});
     } else {
@@ -479,7 +500,7 @@ void Recorder::put(const Play& play) {
   const Action& a = play.action;
   const RequestNow& now = request(a.request);
   std::vector<Run> runs;
-  auto& shelf = stores_[a.store];
+  auto& shelf = now_.stores[a.store];
   const std::string key = key_text(a.key);
   const bool there = shelf.contains(key);
   event(play, {{"store", a.store}, {"key", a.key}, {"there", there}});
@@ -490,6 +511,11 @@ void Recorder::put(const Play& play) {
     const ViewLocator& from = locator(view);
     for (const Row& row : dense(rows(from, now, table_of(now, from, a.from_blocks), a.pick, a.parts))) {
       const layout::Box& box = row.plane->domain();
+      if (const auto whole = stretch(row)) {
+        add_bits(runs, *whole, {blob, at, whole->width}, false);
+        at += whole->width;
+        continue;
+      }
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
         if (const auto from_spot = spot(row, c)) {
           add_bits(runs, *from_spot, {blob, at, from_spot->width}, false);
@@ -508,7 +534,7 @@ void Recorder::put(const Play& play) {
 void Recorder::get(const Play& play) {
   const Action& a = play.action;
   const RequestNow& now = request(a.request);
-  const auto& shelf = stores_[a.store];
+  const auto& shelf = now_.stores[a.store];
   const auto found = shelf.find(key_text(a.key));
   event(play, {{"store", a.store}, {"key", a.key}, {"hit", found != shelf.end()}});
   if (found == shelf.end()) return;
@@ -518,6 +544,11 @@ void Recorder::get(const Play& play) {
     const ViewLocator& to = locator(view);
     for (const Row& row : dense(rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts))) {
       const layout::Box& box = row.plane->domain();
+      if (const auto whole = stretch(row); whole && at + whole->width <= found->second.bytes * 8) {
+        add_bits(runs, {found->second.backing, at, whole->width}, *whole, false);
+        at += whole->width;
+        continue;
+      }
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
         const auto to_spot = spot(row, c);
         if (!to_spot || at + to_spot->width > found->second.bytes * 8) continue;

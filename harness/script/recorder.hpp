@@ -18,11 +18,13 @@ namespace kvcts::script {
 /// Where the blocks of a request are, as of now.
 struct Table {
   std::vector<std::int64_t> ids, positions;
+  bool operator==(const Table&) const = default;
 };
 struct RequestNow {
   std::int64_t tokens{0}, first_token{0};
   std::uint32_t generation{1};
   std::map<std::string, Table> tables;
+  bool operator==(const RequestNow&) const = default;
 };
 
 /// A row of channels of one element group, as a view holds it.
@@ -40,6 +42,32 @@ struct Row {
 struct Run {
   int src_backing{-1}, dst_backing{-1};
   std::int64_t src{0}, dst{0}, n{0};
+  bool operator==(const Run&) const = default;
+};
+
+/// What later steps of a sequence depend on, besides the bytes.
+struct Progress {
+  struct Range {
+    std::int64_t begin{0}, end{0}, maps{0};
+    bool operator==(const Range&) const = default;
+  };
+  struct Blob {
+    int backing{-1};
+    std::int64_t bytes{0};
+    bool operator==(const Blob&) const = default;
+  };
+  struct Captured {
+    std::map<std::string, RequestNow> tables;
+    int backing{-1};                   ///< holds the source bytes, run after run
+    std::vector<Run> runs;             ///< source: in `backing`
+    bool operator==(const Captured&) const = default;
+  };
+  std::map<std::string, RequestNow> requests;
+  std::map<int, std::vector<Range>> registered;    ///< backing -> ranges; only backings that are under registration
+  std::map<std::string, std::map<std::string, Blob>> stores;
+  std::vector<std::pair<std::string, nlohmann::json>> signals;
+  std::map<std::string, Captured> captured;        ///< step -> what its issue took
+  bool operator==(const Progress&) const = default;
 };
 
 /// An access that cannot be.
@@ -53,24 +81,19 @@ struct Violation {
 class Recorder {
  public:
   Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators);
+  /// Goes on from there; `tape` has the backings of that moment.
+  Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
+  bool act(const Play& play);          ///< false: the sequence has ended
+  void finish();                       ///< behind the last action, where none has ended it: the last check
+  const Progress& progress() const { return now_; }
 
  private:
-  struct Range {
-    std::int64_t begin{0}, end{0}, maps{0};
-  };
-  struct Blob {
-    int backing{-1};
-    std::int64_t bytes{0};
-  };
-  struct Captured {
-    std::map<std::string, RequestNow> tables;
-    int backing{-1};                   ///< holds the source bytes, run after run
-    std::vector<Run> runs;             ///< source: in `backing`
-  };
+  using Range = Progress::Range;
+  using Blob = Progress::Blob;
+  using Captured = Progress::Captured;
 
   // recorder.cpp
-  bool act(const Play& play);          ///< false: the sequence has ended
   void end(const std::string& kind, const Play& play, const std::string& text);
   void event(const Play& play, nlohmann::json fields);
   bool stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer);
@@ -98,6 +121,8 @@ class Recorder {
   std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table, layout::Component component,
                                std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const;
   std::optional<Spot> spot(const Row& row, std::int64_t channel) const;
+  /// All codes of a row as one wide one, where they lie side by side.
+  std::optional<Spot> stretch(const Row& row) const;
   void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
 
   // transfer.cpp
@@ -113,13 +138,9 @@ class Recorder {
   const Script& script_;
   const Arena& arena_;
   Tape& tape_;
-  std::map<std::string, RequestNow> requests_;
   Locators& locators_;
-  std::map<int, std::vector<Range>> registered_;   ///< backing -> ranges; only backings that are under registration
   std::set<int> needs_registration_;
-  std::map<std::string, std::map<std::string, Blob>> stores_;
-  std::vector<std::pair<std::string, nlohmann::json>> signals_;
-  std::map<std::string, Captured> captured_;       ///< step -> what its issue took
+  Progress now_;
 };
 
 }  // namespace kvcts::script

@@ -23,7 +23,7 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b !
 
 const ViewLocator& Recorder::locator(const View& view) { return locators_.of(view); }
 
-RequestNow& Recorder::request(const std::string& name) { return requests_.at(name); }
+RequestNow& Recorder::request(const std::string& name) { return now_.requests.at(name); }
 
 Table Recorder::table_of(const RequestNow& request, const ViewLocator& view, const std::optional<std::vector<std::int64_t>>& instead) const {
   Table out;
@@ -138,6 +138,14 @@ void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) 
   const Spot at = row.plane->at(row.sum + *part);
   const std::int64_t base = tape_.backings[static_cast<std::size_t>(at.backing)].base * 8, unit = view.align() * 8;
   row.shift = floor_div(base + at.bit, unit) * unit - (base + at.bit);
+}
+
+std::optional<Spot> Recorder::stretch(const Row& row) const {
+  if (!row.plane->contiguous()) return std::nullopt;
+  const layout::Box& box = row.plane->domain();
+  auto out = spot(row, box.lo[Axis::channel]);
+  if (out) out->width *= static_cast<int>(box.hi[Axis::channel] - box.lo[Axis::channel]);
+  return out;
 }
 
 std::optional<Spot> Recorder::spot(const Row& row, std::int64_t channel) const {

@@ -18,6 +18,7 @@ struct Play {
   Action action;
   Part part{Part::whole};
   bool takes_bytes{false}, takes_table{false};  ///< what capture took
+  bool operator==(const Play&) const = default;
 };
 using Sequence = std::vector<Play>;
 

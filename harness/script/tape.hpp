@@ -70,5 +70,7 @@ Tape record(const Script& script, const Arena& arena, const Sequence& sequence, 
 
 /// Plays a tape in one pass; `on_check` is called with the index of each check.
 void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check);
+/// Its ops [begin, end) alone.
+void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check);
 
 }  // namespace kvcts::script

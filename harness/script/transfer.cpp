@@ -70,6 +70,14 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
       bool new_block = row.block != block;
       block = row.block;
       const layout::Box& box = row.plane->domain();
+      const layout::Box& source_box = found.front().plane->domain();
+      if (!wanted.channels && !action.pick.channels && box.lo[Axis::channel] == source_box.lo[Axis::channel] && box.hi[Axis::channel] == source_box.hi[Axis::channel]) {
+        const auto to_row = stretch(row), from_row = stretch(found.front());
+        if (to_row && from_row && to_row->width == from_row->width) {
+          add_bits(runs, *from_row, *to_row, new_block);
+          continue;
+        }
+      }
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
         if (wanted.channels && std::find(wanted.channels->begin(), wanted.channels->end(), c) == wanted.channels->end()) continue;
         const auto to_spot = spot(row, c);
@@ -117,8 +125,8 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
         }
         if (needs_registration_.contains(backing)) {
           static const std::vector<Range> none;
-          const auto known = registered_.find(backing);
-          const auto& ranges = known == registered_.end() ? none : known->second;
+          const auto known = now_.registered.find(backing);
+          const auto& ranges = known == now_.registered.end() ? none : known->second;
           const auto holds = std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) { return offset >= r.begin && offset < r.end; });
           if (holds == ranges.end()) {
             against.push_back({"not registered", backing, offset, bytes, write});

@@ -26,22 +26,40 @@ json outcome_of(const Ending& ending, const std::vector<json>& events) {
   return out;
 }
 
+Bodies intended_bodies(const Script& script) {
+  Bodies out;
+  for (const Step& step : script.steps) out.push_back({step.intended});
+  return out;
+}
+
+// The run stopped where it was not meant to, at a step that is known: how it ended is taken as given.
+bool stopped_early(const Evidence& e) {
+  const Ending& end = e.observation.ending;
+  const auto violated = [](const json& event) { return event.contains("violation"); };
+  return end.kind != "completed" && end.kind != e.truth.ending.kind &&
+         std::any_of(e.intended.steps.begin(), e.intended.steps.end(), [&](const Step& step) { return step.name == end.step; }) &&
+         std::none_of(e.observation.events.begin(), e.observation.events.end(), violated);
+}
+
 }  // namespace
 
-Workshop::Workshop(Evidence& evidence) : evidence_(evidence), locators_(evidence.arena) {
-  for (const Step& step : evidence.intended.steps) base_.push_back({step.intended});
-  const Ending& end = evidence.observation.ending;
-  const auto violated = [](const json& event) { return event.contains("violation"); };
-  const bool known = std::any_of(evidence.intended.steps.begin(), evidence.intended.steps.end(), [&](const Step& step) { return step.name == end.step; });
-  ending_given_ = end.kind != "completed" && end.kind != evidence.truth.ending.kind && known &&
-                  std::none_of(evidence.observation.events.begin(), evidence.observation.events.end(), violated);
+Workshop::Workshop(Evidence& evidence)
+    : evidence_(evidence), ending_given_(stopped_early(evidence)), locators_(evidence.arena), base_(intended_bodies(evidence.intended)),
+      rehearsal_(evidence.intended, evidence.arena, locators_, base_, ending_given_ ? evidence.observation.ending.step : "", evidence.seed, 0) {
+  const Observation& o = evidence.observation;
+  outcome_ = outcome_of(o.ending, o.events);
+  moved_ = moved(o.events);
+  const auto& bytes = rehearsal_.unchanged_bytes();
+  for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
+    auto& misses = base_misses_.emplace_back();
+    for (const Backing& b : evidence.arena.backings()) misses.push_back(differing(bytes[check], 0, check, b.ordinal, INT64_MAX)), all_base_misses_ += misses.back();
+  }
 }
 
 bool Workshop::as_it_ended() {
   bool all = false, counts = false;
   return ending_given_ && judge(base_, all, counts) >= 1 && all;
 }
-
 
 const Whereabouts& Workshop::whereabouts() {
   if (!whereabouts_) {
@@ -56,86 +74,94 @@ bool Workshop::moves(std::size_t step) const {
   return ops.contains(action(step).op);
 }
 
+std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check, int backing, std::int64_t at_most) const {
+  const Observation& o = evidence_.observation;
+  const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
+  const Backing& b = evidence_.arena.backings()[static_cast<std::size_t>(backing)];
+  const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
+  const auto any = at ? at->any.find(backing) : decltype(at->any.find(0)){};
+  const bool all_matter = !at || any == at->any.end();
+  const auto matters = [&](std::int64_t offset) {
+    if (all_matter) return true;
+    const auto after = any->second.upper_bound(offset);
+    return after == any->second.begin() || offset >= std::prev(after)->second;
+  };
+  std::int64_t out = 0;
+  if (!b.sparse) {
+    const auto &p = bytes.dense(backing), &q = seen.dense(backing);
+    if (p == q) return 0;
+    if (all_matter && at_most == INT64_MAX) {
+      for (std::size_t i = 0; i < p.size(); ++i) out += p[i] != q[i];
+      return out;
+    }
+    for (std::size_t i = 0; i < p.size() && out < at_most; ++i) out += p[i] != q[i] && matters(static_cast<std::int64_t>(i) - b.guard_below);
+    return out;
+  }
+  std::vector<std::int64_t> pages = bytes.pages(backing);
+  const auto more = seen.pages(backing);
+  pages.insert(pages.end(), more.begin(), more.end());
+  std::sort(pages.begin(), pages.end());
+  pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
+  std::vector<std::uint8_t> p(Bytes::page), q(Bytes::page);
+  for (const std::int64_t page : pages) {
+    const std::int64_t begin = std::max(page, -b.guard_below), end = std::min(page + Bytes::page, b.bytes + b.guard_above);
+    bytes.read(backing, begin, end - begin, p.data());
+    seen.read(backing, begin, end - begin, q.data());
+    if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
+    for (std::int64_t i = 0; i < end - begin && out < at_most; ++i) out += p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && matters(begin + i);
+  }
+  return out;
+}
+
+bool Workshop::in_every_pass(const Bodies& bodies) {
+  const Tape tape = rehearsal_.tape(bodies);
+  const Observation& o = evidence_.observation;
+  bool same = true;
+  for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && same; ++pass) {
+    while (begin_.size() <= static_cast<std::size_t>(pass)) begin_.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(begin_.size()));
+    Bytes bytes(begin_[static_cast<std::size_t>(pass)], tape.backings, evidence_.seed, pass);
+    script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+      for (const Backing& b : evidence_.arena.backings()) same = same && differing(bytes, pass, check, b.ordinal, 1) == 0;
+    });
+  }
+  return same;
+}
+
 // Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
 double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
-  Tape tape;
   const Observation& o = evidence_.observation;
+  const auto& backings = evidence_.arena.backings();
+  std::int64_t misses = 0;
+  Rehearsed seen;
   try {
-    Sequence sequence = sequence_of(script(), bodies);
-    if (ending_given_) {  // what came before it is what has to be explained
-      const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const Play& play) { return play.step == o.ending.step && play.part != Play::Part::capture; });
-      sequence.erase(last, sequence.end());
-    }
-    tape = record(script(), evidence_.arena, sequence, locators_);
-    if (ending_given_ && tape.ending.kind == "completed") tape.ending = o.ending;
-    work_ += static_cast<std::int64_t>(tape.ops.size() / 4096);
+    seen = rehearsal_.play(bodies, [&](std::size_t check, const Bytes& bytes) {
+      if (check >= o.checks.size()) return false;
+      for (const Backing& b : backings) {
+        const bool as_base = check < base_misses_.size() && bytes.shares(rehearsal_.unchanged_bytes()[check], b.ordinal);
+        misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal, INT64_MAX);
+      }
+      return misses == 0 || !found();
+    });
   } catch (const std::exception&) {
     return 0;  // what is proposed cannot be: a name or a range that does not exist
   }
+  work_ += seen.ops / 4096;
+  for (std::size_t check = 0; check < seen.first_check && check < base_misses_.size(); ++check) {
+    for (const std::int64_t n : base_misses_[check]) misses += n;
+  }
+  if (misses > 0 && found()) return 0;  // only the exact ones are still asked for
+  if (ending_given_ && seen.ending.kind == "completed") seen.ending = o.ending;
   // What went to a place that does not matter cannot be told from what did not go anywhere.
   const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(), [](const Checkpoint& c) { return !c.any.empty(); });
-  counts = anywhere || moved(tape.events) == moved(evidence_.observation.events);
-  const bool same_outcome = outcome_of(tape.ending, tape.events) == outcome_of(o.ending, o.events);
-  if (tape.checks != o.checks) return 0;
-  std::int64_t misses = 0;
-  const auto differs = [&](int pass, bool count) {
-    while (begin_.size() <= static_cast<std::size_t>(pass)) begin_.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(begin_.size()));
-    Bytes bytes(begin_[static_cast<std::size_t>(pass)], tape.backings, evidence_.seed, pass);
-    bool any = false;
-    play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
-      if (any && !count) return;
-      const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
-      for (const Backing& b : evidence_.arena.backings()) {
-        if (!b.sparse) {
-          const auto &p = bytes.dense(b.ordinal), &q = seen.dense(b.ordinal);
-          if (p == q || !cared_for(check, b, p, q)) continue;
-          any = true;
-          if (!count) return;
-          for (std::size_t i = 0; i < p.size(); ++i) misses += p[i] != q[i];
-          continue;
-        }
-        std::vector<std::int64_t> pages = bytes.pages(b.ordinal);
-        const auto more = seen.pages(b.ordinal);
-        pages.insert(pages.end(), more.begin(), more.end());
-        std::sort(pages.begin(), pages.end());
-        pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
-        std::vector<std::uint8_t> p(Bytes::page), q(Bytes::page);
-        for (const std::int64_t page : pages) {
-          const std::int64_t begin = std::max(page, -b.guard_below), end = std::min(page + Bytes::page, b.bytes + b.guard_above);
-          bytes.read(b.ordinal, begin, end - begin, p.data());
-          seen.read(b.ordinal, begin, end - begin, q.data());
-          if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
-          any = true;
-          if (!count) return;
-          for (std::int64_t i = 0; i < end - begin; ++i) misses += p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)];
-        }
-      }
-    });
-    return any;
-  };
-  const bool wrong_now = differs(0, true);
-  if (!wrong_now && same_outcome) {
+  counts = anywhere || seen.moved == moved_;
+  if (seen.checks != o.checks) return 0;
+  const bool same_outcome = outcome_of(seen.ending, seen.said) == outcome_;
+  if (misses == 0 && same_outcome && in_every_pass(bodies)) {
     all = true;
-    for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && all; ++pass) all = !differs(pass, false);
-    if (all) return 1;
+    return 1;
   }
-  const double wrong = static_cast<double>(std::max<std::int64_t>(1, evidence_.mismatch.wrong_bytes));
-  return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / wrong);
-}
-
-// Whether two images differ in a byte that matters.
-bool Workshop::cared_for(std::size_t check, const Backing& b, const std::vector<std::uint8_t>& p, const std::vector<std::uint8_t>& q) const {
-  const Checkpoint* at = check < evidence_.observation.checks.size() ? evidence_.expectation.at(evidence_.observation.checks[check]) : nullptr;
-  const auto any = at ? at->any.find(b.ordinal) : decltype(at->any.find(0)){};
-  if (!at || any == at->any.end()) return true;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    if (p[i] == q[i]) continue;
-    const std::int64_t offset = static_cast<std::int64_t>(i) - b.guard_below;
-    const auto after = any->second.upper_bound(offset);
-    if (after == any->second.begin() || offset >= std::prev(after)->second) return true;
-  }
-  return false;
+  return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
 }
 
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {

@@ -10,11 +10,10 @@
 
 #include "script/explain.hpp"
 #include "script/locator.hpp"
+#include "script/rehearsal.hpp"
 #include "script/variants.hpp"
 
 namespace kvcts::script {
-
-using Bodies = std::vector<std::vector<Action>>;   ///< what each step does, in a hypothesis
 
 struct Hypothesis {
   std::string fault_class, words;
@@ -59,12 +58,20 @@ class Workshop {
   /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in doubt.
   bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
-  bool cared_for(std::size_t check, const Backing& b, const std::vector<std::uint8_t>& p, const std::vector<std::uint8_t>& q) const;
+  /// Bytes that differ from what was observed at a check in a pass, and matter; `at_most`: counting stops there.
+  std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing, std::int64_t at_most) const;
+  /// Whether it predicts the passes behind the first as well.
+  bool in_every_pass(const Bodies& bodies);
   Evidence& evidence_;
   bool ending_given_{false};
   Locators locators_;
-  std::vector<Bytes> begin_;           ///< of each pass, before the first step
   Bodies base_;
+  Rehearsal rehearsal_;                ///< of the first pass
+  std::vector<std::vector<std::int64_t>> base_misses_;   ///< check, backing -> bytes that the base gets wrong
+  std::int64_t all_base_misses_{0};
+  nlohmann::json outcome_;             ///< that was observed
+  std::int64_t moved_{0};              ///< bytes, as engines counted them
+  std::vector<Bytes> begin_;           ///< of each pass, before the first step
   std::optional<Whereabouts> whereabouts_;
   std::unordered_map<std::int64_t, std::size_t> clue_at_;   ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
