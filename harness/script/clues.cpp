@@ -1,13 +1,24 @@
 #include "script/clues.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <bit>
+#include <unordered_map>
 
 namespace kvcts::script {
 
 namespace {
 
 bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
+
+bool fresh_in_every_pass(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
+  bool fresh = true;
+  for (std::size_t pass = 0; pass < o.bytes.size() && fresh; ++pass) {
+    const Bytes& bytes = o.bytes[pass][check];
+    fresh = bytes.at(backing, offset) == bytes.fresh(backing, offset);
+  }
+  return fresh;
+}
 
 }  // namespace
 
@@ -19,43 +30,40 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
 Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed) : observation_(observation), names_(names) {
   // Everybody who was ever meant to be somewhere, and the poison of every byte.
   for (const Backing& b : arena.backings()) {
-    Who who;
-    who.kind = Who::Kind::poison;
-    who.backing = b.ordinal;
     if (b.sparse) continue;
-    for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i) {
-      who.offset = i;
-      names.intern(who);
-    }
+    for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i) names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
   }
   std::vector<Id> ids;
-  names.each([&](Id id) { ids.push_back(id); });
+  names.each([&](Id id) {
+    const auto kind = names.at(id).kind;
+    if (kind != Who::Kind::hole && kind != Who::Kind::unknown && kind != Who::Kind::code) ids.push_back(id);
+  });
+  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
   std::vector<std::uint64_t> signatures(ids.size(), 0);
-  for (int pass = 0; pass < naming_passes; ++pass) {
-    Rendering rendering(names, arena.backings(), seed, pass);
-    for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], rendering.byte(ids[i]));
+  for (int pass = 0; pass < first_passes; ++pass) {
+    for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], renderings_[static_cast<std::size_t>(pass)].byte(ids[i]));
   }
-  index_.reserve(ids.size());
+  table_.assign(std::bit_ceil(ids.size() * 2 + 2), {0, hole});
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto kind = names.at(ids[i]).kind;
-    if (kind != Who::Kind::hole && kind != Who::Kind::unknown && kind != Who::Kind::code) index_.emplace(signatures[i], ids[i]);
+    std::size_t at = signatures[i] & (table_.size() - 1);
+    while (table_[at].second != hole) at = (at + 1) & (table_.size() - 1);
+    table_[at] = {signatures[i], ids[i]};
   }
-}
-
-std::uint64_t Namer::signature(std::size_t check, int backing, std::int64_t offset) const {
-  std::uint64_t h = 0;
-  for (int pass = 0; pass < naming_passes; ++pass) h = extend_signature(h, observation_.bytes[static_cast<std::size_t>(pass)][check].at(backing, offset));
-  return h;
 }
 
 Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
-  const auto found = index_.find(signature(check, backing, offset));
-  if (found != index_.end()) return names_.at(found->second);
+  std::array<std::uint8_t, naming_passes> seen{};
+  for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(backing, offset);
+  std::uint64_t signature = 0;
+  for (int pass = 0; pass < first_passes; ++pass) signature = extend_signature(signature, seen[static_cast<std::size_t>(pass)]);
+  for (std::size_t at = signature & (table_.size() - 1); table_[at].second != hole; at = (at + 1) & (table_.size() - 1)) {
+    if (table_[at].first != signature) continue;
+    bool same = true;
+    for (std::size_t pass = first_passes; pass < seen.size() && same; ++pass) same = renderings_[pass].byte(table_[at].second) == seen[pass];
+    if (same) return names_.at(table_[at].second);
+  }
   Who out;
-  const std::uint8_t first = observation_.bytes[0][check].at(backing, offset);
-  bool constant = true;
-  for (int pass = 1; pass < naming_passes; ++pass) constant = constant && observation_.bytes[static_cast<std::size_t>(pass)][check].at(backing, offset) == first;
-  if (constant) out.kind = Who::Kind::constant, out.byte = first;
+  if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; })) out.kind = Who::Kind::constant, out.byte = seen[0];
   return out;
 }
 
@@ -94,12 +102,9 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth& tr
       clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
-        clue.untouched = true;
-        for (int pass = 0; pass < naming_passes && clue.untouched; ++pass) {
-          const Bytes& bytes = o.bytes[static_cast<std::size_t>(pass)][out.check];
-          clue.untouched = bytes.at(b.ordinal, offset) == bytes.fresh(b.ordinal, offset);
-        }
         clue.is = namer.who(out.check, b.ordinal, offset);
+        clue.untouched = b.zeroed || b.sparse ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
+                                              : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;
         ++out.wrong;
         out.untouched += clue.untouched;
         out.unknown += clue.is.kind == Who::Kind::unknown;
@@ -113,30 +118,35 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth& tr
   return out;
 }
 
-std::string identity_key(const Who& who) {
-  std::string key;
-  const auto put = [&](std::int64_t value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  put(static_cast<int>(who.component) * 1000 + static_cast<int>(who.dtype) * 10 + who.byte);
+std::uint64_t identity_key(const Who& who) {
+  std::uint64_t key = static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype) * 10 + who.byte;
+  const auto put = [&](std::int64_t value) {
+    key = (key ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25ull;
+    key ^= key >> 29;
+  };
   put(who.generation), put(who.kv), put(who.layer), put(who.token), put(who.head), put(who.channel);
   return key;
 }
 
 Whereabouts::Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names) {
+  std::vector<std::pair<std::uint64_t, Place>> all;
   for (const Backing& b : arena.backings()) {
     for (const auto& [number, ids] : check.images[static_cast<std::size_t>(b.ordinal)].pages()) {
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const Id id = (*ids)[static_cast<std::size_t>(i)];
         if (id == hole) continue;
         const Who who = names.at(id);
-        if (who.kind == Who::Kind::tag) places_[identity_key(who)].push_back({b.ordinal, number * Image::page + i});
+        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), Place{b.ordinal, number * Image::page + i});
       }
     }
   }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& c) { return a.first < c.first; });
+  for (const auto& [key, place] : all) keys_.push_back(key), places_.push_back(place);
 }
 
-std::vector<Place> Whereabouts::of(const Who& who) const {
-  const auto found = places_.find(identity_key(who));
-  return found == places_.end() ? std::vector<Place>{} : found->second;
+std::span<const Place> Whereabouts::of(const Who& who) const {
+  const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(who));
+  return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
 }
 
 }  // namespace kvcts::script

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <unordered_map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "script/observe.hpp"
@@ -31,17 +30,20 @@ inline constexpr int naming_passes = 24;
 /// One more pass of a signature, which begins at 0. Names are told apart by it: reports/identity.md.
 std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
 
-/// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
+/// Turns the bytes of all passes into names. `observation` must have naming_passes passes. Names that are interned later are not known.
 class Namer {
  public:
   Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
   Who who(std::size_t check, int backing, std::int64_t offset) const;
 
  private:
-  std::uint64_t signature(std::size_t check, int backing, std::int64_t offset) const;
+  /// Enough passes to leave one or two names for any bytes; the others decide between those.
+  static constexpr int first_passes = 8;
   const Observation& observation_;
   Names& names_;
-  std::unordered_map<std::uint64_t, Id> index_;
+  /// Signatures of the first passes, each with its name: an open hash table; names that share one stand behind each other.
+  std::vector<std::pair<std::uint64_t, Id>> table_;
+  mutable std::vector<Rendering> renderings_;
 };
 
 /// At the first check with wrong bytes.
@@ -53,11 +55,13 @@ class Whereabouts {
  public:
   /// Places in the truth at a check, in backings of one memory or (empty) all.
   Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names);
-  std::vector<Place> of(const Who& who) const;
+  std::span<const Place> of(const Who& who) const;
 
  private:
-  std::unordered_map<std::string, std::vector<Place>> places_;
+  std::vector<std::uint64_t> keys_;    ///< ascending; of places_[i]
+  std::vector<Place> places_;
 };
-std::string identity_key(const Who& who);
+/// A number for a byte of an element. What is looked up by it is tried out byte for byte, so that one number for two does no harm.
+std::uint64_t identity_key(const Who& who);
 
 }  // namespace kvcts::script

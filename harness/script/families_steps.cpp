@@ -368,8 +368,8 @@ void propose_options(Workshop& w) {
       // Registered at another base: content that should come from one place comes from a place further on.
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong) continue;
-        std::vector<Place> is = clue.is.kind == Who::Kind::poison ? std::vector<Place>{{clue.is.backing, clue.is.offset}} : w.whereabouts().of(clue.is);
-        for (const Place& p : is) {
+        const Place own{clue.is.backing, clue.is.offset};
+        for (const Place& p : clue.is.kind == Who::Kind::poison ? std::span(&own, 1) : w.whereabouts().of(clue.is)) {
           for (const Place& q : w.whereabouts().of(clue.must)) {
             if (p.backing == q.backing) shifts.insert(p.offset - q.offset);
           }

@@ -134,8 +134,10 @@ bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
 
 }  // namespace
 
-Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena) {
+Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena, const Mismatch* decided) {
   Mismatch out;
+  std::set<std::pair<std::size_t, int>> doubtful;
+  for (const WrongRange& range : decided ? decided->ranges : std::vector<WrongRange>{}) doubtful.emplace(range.check, range.backing);
   const auto& backings = arena.backings();
   std::map<std::size_t, std::int64_t> wrong_at;
   for (std::size_t c = 0; c < o.checks.size(); ++c) {
@@ -147,6 +149,7 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
       if (!backing.sparse) {
         const std::size_t size = o.bytes[0][c].dense(b).size();
         out.checked_bytes += static_cast<std::int64_t>(size);
+        if (decided && !doubtful.contains({c, b})) continue;
         std::vector<bool> wrong;
         for (std::size_t pass = 0; pass < o.bytes.size(); ++pass) {
           const auto& seen = o.bytes[pass][c].dense(b);

@@ -126,7 +126,7 @@ json run_script(const Script& script, std::uint64_t seed) {
   if (kind == "refused" && !moved) reply["outcome"] = "REFUSED";
 
   observe_more(seen, tape, seed, naming_passes);
-  mismatch = compare(seen, truth, expectation, arena);
+  mismatch = compare(seen, truth, expectation, arena, &mismatch);
   reply["wrong_bytes"] = mismatch.wrong_bytes;
   const Clues clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);
   const Explanation why = explain({without_faults(script), arena, truth, seen, mismatch, clues, expectation, names, seed});

@@ -210,8 +210,8 @@ std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass) { retur
 
 std::uint8_t Rendering::byte(Id id) {
   const std::size_t number = id / Names::chunk;
-  const Who who = done_.size() > number && done_[number] ? Who{} : names_.at(id);
-  if (single(who)) {
+  if (number < done_.size() && done_[number]) return (*done_[number])[id % Names::chunk];
+  if (const Who who = names_.at(id); single(who)) {
     // Singles are added to a chunk that may have been asked for before; they are few.
     if (who.kind != Kind::nibbles) return 0;
     const auto half = [&](std::size_t i) { return (byte(who.pieces[i]) >> ((who.halves >> i & 1) != 0 ? 4 : 0)) & 0xf; };
@@ -238,6 +238,12 @@ void Rendering::fill(Id start, Bytes& out) {
     case Kind::tag: {
       const std::uint64_t key = key_of(first, seed_, pass_);
       const Pitch pitch = pitch_of(first);
+      if (!first.codes && !first.values && first.channel >= 0) {
+        kernels::tag_row(key, row_of(first), first.dtype, first.channel, static_cast<std::int64_t>(Names::chunk) / pitch.bytes * pitch.channels, out);
+        if (!is_pair(first) || !first.high_nibble_first) return;
+        for (std::uint8_t& byte : out) byte = static_cast<std::uint8_t>(byte << 4 | byte >> 4);
+        return;
+      }
       for (unsigned i = 0; i < Names::chunk; i += static_cast<unsigned>(pitch.bytes)) {
         const std::int64_t channel = first.channel + static_cast<std::int64_t>(i) / pitch.bytes * pitch.channels;
         std::uint32_t code = code_in(first, key, channel);

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -47,7 +47,9 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   for (const auto& c : random.classes) label += (label.empty() ? "" : " + ") + c;
   const Arena arena(script);
   const bool same = same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
+  const std::clock_t begin = std::clock();
   const nlohmann::json reply = run_script(script, case_seed);
+  const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   const bool pass = reply["outcome"] == "PASS";
   if (faults == 0) {
     pass ? ++tally.passed : ++tally.false_alarms;
@@ -66,7 +68,7 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
     return;
   }
   ++row.caught;
-  tally.ms.push_back(static_cast<double>(reply["ns"].value("diagnose", std::int64_t{0})) / 1e6);
+  tally.ms.push_back(ms);
   const std::string fault_class = reply.value("class", "");
   const bool named = std::find(random.classes.begin(), random.classes.end(), fault_class) != random.classes.end();
   row.named += named;
@@ -130,6 +132,6 @@ int main(int argc, char** argv) {
   fmt::print("single faults: {} of {} caught where the map differs, {:.2f} % named; pairs: {:.2f} % named\n", all.caught, all.cases - all.same_map, named * 100, named_pairs * 100);
   fmt::print("targets: {} % and {} %\n", single_target, pair_target);
   fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms, tally.broken);
-  if (!tally.ms.empty()) fmt::print("diagnosis: median {:.1f} ms, 95 % under {:.1f} ms\n", tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
+  if (!tally.ms.empty()) fmt::print("a failing case, compared and diagnosed: median {:.1f} ms of processor time, 95 % under {:.1f} ms\n", tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
   return missed == 0 && tally.false_alarms == 0 && named * 100 >= single_target && named_pairs * 100 >= pair_target ? 0 : 1;
 }
