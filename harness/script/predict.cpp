@@ -1,0 +1,125 @@
+#include "script/predict.hpp"
+
+#include <algorithm>
+
+namespace kvcts::script {
+
+namespace {
+
+std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
+
+}  // namespace
+
+void NamePlayer::until(std::size_t end) {
+  for (; next_ < end; ++next_) {
+    const Op& op = tape_.ops[next_];
+    switch (op.kind) {
+      case Op::Kind::copy: copy(op); break;
+      case Op::Kind::nibble: {
+        const std::int64_t from = byte_of(op.src);
+        set_nibble(op.dst_backing, op.dst, names_.nibble(id_at(op.src_backing, from), op.src != from * 8));
+        break;
+      }
+      case Op::Kind::row: row(tape_.rows[op.extra]); break;
+      case Op::Kind::pattern: pattern(op); break;
+      case Op::Kind::decode: decode(op); break;
+      case Op::Kind::check: break;
+    }
+  }
+}
+
+Id NamePlayer::id_at(int backing, std::int64_t offset) {
+  const Id id = images_[static_cast<std::size_t>(backing)].at(offset);
+  return id != hole ? id : fresh_id(tape_.backings[static_cast<std::size_t>(backing)], offset, names_);
+}
+
+void NamePlayer::copy(const Op& op) {
+  std::vector<Id> ids(static_cast<std::size_t>(op.n));
+  for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_backing, op.src + i);
+  for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_backing, op.dst + i, ids[static_cast<std::size_t>(i)]);
+}
+
+void NamePlayer::set_nibble(int backing, std::int64_t bit, Nibble nibble) {
+  const std::int64_t at = byte_of(bit);
+  const bool high = bit != at * 8;
+  const Nibble other = names_.nibble(id_at(backing, at), !high);
+  set(backing, at, high ? names_.join(other, nibble) : names_.join(nibble, other));
+}
+
+void NamePlayer::row(const RowOp& op) {
+  const int width = layout::bits(op.dtype);
+  Who who{.kind = Who::Kind::tag, .component = op.component, .dtype = op.dtype, .codes = op.content == "codes", .values = op.content == "values",
+          .generation = op.generation, .kv = op.kv, .layer = op.layer, .token = op.token, .head = op.head};
+  for (std::int64_t i = 0; i < op.count; ++i) {
+    std::int64_t bit = op.bit + i * op.stride;
+    who.channel = op.first + i, who.byte = 0;
+    if (width == 4) {
+      set_nibble(op.backing, op.high_nibble_first ? bit ^ 4 : bit, names_.nibble(who));
+      continue;
+    }
+    for (; who.byte < width / 8; ++who.byte) set(op.backing, byte_of(bit) + who.byte, names_.intern(who));
+  }
+}
+
+void NamePlayer::pattern(const Op& op) {
+  const auto& pattern = tape_.patterns[op.extra];
+  for (std::int64_t i = 0; i < op.n; ++i) {
+    Who who{.kind = Who::Kind::poison, .backing = op.dst_backing, .offset = op.dst + i};
+    if (!pattern.empty()) who = {.kind = Who::Kind::constant, .byte = pattern[static_cast<std::size_t>(i) % pattern.size()]};
+    const Id id = names_.intern(who);
+    if (op.src == 0) set(op.dst_backing, op.dst + i, id);
+    else set_nibble(op.dst_backing, op.dst * 8 + (op.src == 2 ? 4 : 0), names_.nibble(id, op.src == 2));
+  }
+}
+
+std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Who* element) {
+  if (code.backing < 0) return 0;
+  const int width = layout::bits(code.dtype);
+  const std::int64_t at = byte_of(code.bit);
+  Who mixed{.kind = Who::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}};
+  if (width == 4) {
+    const Nibble half = names_.nibble(id_at(code.backing, at), code.bit != at * 8);
+    mixed.pieces[0] = half.byte, mixed.halves = half.high ? 1 : 0;
+  } else {
+    for (int i = 0; i < width / 8; ++i) mixed.pieces[static_cast<std::size_t>(i)] = id_at(code.backing, at + i);
+  }
+  Who first = names_.at(mixed.pieces[0]);
+  bool one = first.kind == Who::Kind::tag && first.dtype == code.dtype && first.byte == 0;
+  for (int i = 1; i < width / 8; ++i) one = one && mixed.pieces[static_cast<std::size_t>(i)] == mixed.pieces[0] + static_cast<Id>(i);
+  if (one && element) {
+    *element = first;
+    if (width == 4 && mixed.halves != 0) ++element->channel;
+    return 0;
+  }
+  return (one && width >= 8 ? mixed.pieces[0] : names_.intern(mixed)) + 1;
+}
+
+void NamePlayer::decode(const Op& op) {
+  const DecodeOp& d = tape_.decodes[op.extra];
+  Who who{.dtype = d.code.dtype};
+  who.whole = reference(d.code, &who);
+  who.kind = Who::Kind::number;
+  who.high_nibble_first = false;
+  if (d.power > 0) who.scale = reference(d.scale, nullptr), who.global_scale = reference(d.global_scale, nullptr);
+  who.power = who.scale == 0 && who.global_scale == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(d.power);
+  for (who.byte = 0; who.byte < 4; ++who.byte) set(op.dst_backing, op.dst + who.byte, names_.intern(who));
+}
+
+Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant) {
+  Truth out;
+  out.ending = tape.ending, out.events = tape.events;
+  NamePlayer player(tape, names);
+  for (std::size_t i = 0; i < tape.ops.size(); ++i) {
+    if (tape.ops[i].kind != Op::Kind::check) continue;
+    player.until(i);
+    Checkpoint check;
+    check.step = tape.checks.at(tape.ops[i].extra);
+    check.images.assign(player.images().begin(), player.images().begin() + static_cast<std::ptrdiff_t>(arena.backings().size()));
+    const auto same = std::find_if(meant.checks.begin(), meant.checks.end(), [&](const Checkpoint& c) { return c.step == check.step; });
+    if (same != meant.checks.end()) check.any = same->any, check.memory = same->memory;
+    out.checks.push_back(std::move(check));
+  }
+  return out;
+}
+
+}  // namespace kvcts::script
