@@ -231,8 +231,8 @@ const Table<ConnectorEntry>& connector_table() {
   static const Table<ConnectorEntry> table{"a connector", {
       required("connector", &ConnectorEntry::id, identifier(), "id"),
       required("title", &ConnectorEntry::title, text(), "one line"),
-      required("kind", &ConnectorEntry::kind, one_of({"reference", "contract", "explicit", "none"}), "which code makes the plan"),
-      optional("options", &ConnectorEntry::options, anything(), "for that code"),
+      required("kind", &ConnectorEntry::kind, one_of({"reference", "contract", "explicit", "none", "program"}), "which code makes the plan; program: a process of its own, which also moves the bytes"),
+      optional("options", &ConnectorEntry::options, anything(), "for that code; of a program: command, environment, ports, start_ms, options"),
       optional("any_layout", &ConnectorEntry::any_layout, boolean(), "takes pairs whose layouts differ"),
       optional("any_block_size", &ConnectorEntry::any_block_size, boolean(), "takes pairs whose block sizes differ"),
       optional("any_tp", &ConnectorEntry::any_tp, boolean(), "takes pairs whose tensor-parallel degrees differ"),
@@ -246,7 +246,7 @@ const Table<EngineEntry>& engine_table() {
   static const Table<EngineEntry> table{"an engine", {
       required("engine", &EngineEntry::id, identifier(), "id"),
       required("title", &EngineEntry::title, text(), "one line"),
-      required("plugin", &EngineEntry::plugin, identifier(), "stem of the plug-in file, kvcts_engine_<x>"),
+      optional("plugin", &EngineEntry::plugin, identifier(), "stem of the plug-in file, kvcts_engine_<x>; without one, the connector program moves the bytes"),
       optional("processes", &EngineEntry::processes, integer(1, 2), "1: one worker hosts both sides; 2: a worker a side"),
       optional("options", &EngineEntry::options, anything(), "for the plug-in"),
       optional("environment", &EngineEntry::environment, anything(), "environment of its workers"),

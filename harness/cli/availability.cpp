@@ -57,6 +57,7 @@ std::optional<Availability::Lack> Availability::find(const std::string& engine) 
     if (probe == probes().end()) return Lack{need, fmt::format("engine {} needs '{}', which this version does not know how to find", engine, need)};
     if (std::string reason = probe->second(); !reason.empty()) return Lack{need, fmt::format("engine {} needs {}: {}", engine, need, reason)};
   }
+  if (entry->plugin.empty()) return std::nullopt;  // the connector program moves the bytes: it is asked for itself
   if (const auto answer = doctor::load_plugin(entry->plugin); !answer.empty()) return Lack{engine, fmt::format("engine {}: {}", engine, answer)};
   return std::nullopt;
 }

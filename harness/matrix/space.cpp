@@ -190,6 +190,8 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     std::string shape = layout.tensors.shape;
     const auto rank = 1 + std::count(shape.begin(), shape.end(), ' ');
     if (!shape.empty()) set_fact(side, value, "rank", std::int64_t{rank}, Type::integer);
+    // What a connector is handed has a dim for blocks alone; else it is addressed by token, or by bytes.
+    set_fact(side, value, "block_dim", shape.empty() || (" " + shape + " ").find(" B ") != std::string::npos, Type::boolean);
   };
   for (const AxisId side : {AxisId::producer, AxisId::consumer}) {
     for (const auto& [id, layout] : catalogue.layouts()) layout_facts(side, find(side, id), layout);

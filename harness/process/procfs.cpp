@@ -105,6 +105,12 @@ pid_t thread_group_of(pid_t id) {
   return text ? static_cast<pid_t>(status_number(*text, "Tgid")) : 0;
 }
 
+bool catches_signal(pid_t pid, int signal) {
+  const auto text = slurp(path_of(pid, "status"));
+  const auto at = text ? text->find("\nSigCgt:") : std::string::npos;
+  return at != std::string::npos && (std::strtoull(text->c_str() + at + 8, nullptr, 16) >> (signal - 1) & 1) != 0;
+}
+
 std::uint64_t private_bytes(pid_t pid) {
   const auto text = slurp(path_of(pid, "statm"));  // pages: size resident shared ...
   if (!text) return 0;

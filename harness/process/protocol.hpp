@@ -14,6 +14,7 @@
 //   {"refused":{"text":..., "at":...}}                     a clean, typed refusal (connector or engine error code) -> REFUSED
 //   {"raised":{"type":"ValueError","text":...,"at":...}}   an untyped exception of code under test -> FAIL
 //   {"skipped":{"text":...}}                               this machine lacks something (hello only) -> SKIPPED
+//   {"crash":{"signal":"SIGSEGV","text":...}}              the connector program that it hosts died or broke its protocol -> CRASH
 //   {"memory":{"text":...}}                                memory ran out: the worker has to go -> CRASH (memory limit)
 //   {"error":{"text":...}}                                 the suite's own fault -> ERROR
 // Every request carries "seq" (1, 2, 3, ... on its channel) and its reply the same: a reply out of turn breaks the protocol.
@@ -37,6 +38,8 @@
 //
 // Worker (role: "producer" | "consumer" | "both")
 //   hello    {role, name, engine:{name, plugin, options}}  -> ok {pid, engine:{name, version, claims:{...}}, load_ns}  loads the plug-in
+//            or {role, name, connector:{name, options}}: starts a connector program (connector/program/) in place of an engine. Then
+//            there is no plan, transfer goes to both workers, and prepare has ports
 //   prepare  {key, case: <worker_view>, files:[...], forget:[keys]} + fds -> ok {metadata: base64, regions}     phase register
 //            forgets old cases, maps whole memory files, gives the connector its tensors, registers regions with the engine
 //            ("both" connects its two sides here: no metadata, no connect)
@@ -45,6 +48,7 @@
 //   transfer {key, pass}  -> ok {moved, copies, path: {...engine counters...}, ns:{transfer, complete}}  phases transfer, complete
 //   read     {key, pass}                                   -> ok {tokens, output..., events}            the reader, phase read back
 //   finish   {key}                                         -> ok {peak_bytes}   deregister, drop peer; mappings stay until forget
+//   cancel   {}  -> ok {}   sent while another request is being answered: the wait for a connector program ends (ok {abandoned: true})
 //   forget   {keys:[...]}                                  -> ok {}   unmap
 //   bye      {}                                            no reply: ends its agents and exits
 //   A target (the side that does not post) keeps its engine's progress() running whenever it waits for a request.

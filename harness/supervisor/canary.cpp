@@ -17,6 +17,7 @@ constexpr int exit_none = 4;  // worker/canary.hpp
 /// Sets the engine aside for the rest of the run when its canary does not pass.
 Task<void> Lane::ask_canary(Attempt& a) {
   const EngineSpec& engine = a.resolved.engine;
+  if (engine.plugin.empty()) co_return;  // a connector program shares nothing that could be asked for
   if (run_.without_canary.contains(engine.plugin) || run_.set_aside.contains(engine.plugin)) co_return;
   const nlohmann::json asked{{"plugin", engine.plugin}, {"options", engine.options}};
   Child::Spec spec;

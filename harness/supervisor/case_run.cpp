@@ -32,6 +32,7 @@ Task<Ended> Lane::execute(Attempt& a) {
       if (i < a.fds.size()) request.fds.push_back(a.fds[i].get());
     }
     request.body["files"] = std::move(files);
+    if (is_program(c)) request.body["ports"] = run_.ports.take(c.connector.options.value("ports", std::int64_t{0}));
     if (!workers_->to_forget.empty()) request.body["forget"] = workers_->to_forget;
     requests.push_back(std::move(request));
   }
@@ -50,15 +51,17 @@ Task<Ended> Lane::execute(Attempt& a) {
   }
   spend(a, Phase::registration, now_ns() - a.since_ns);
 
-  enter(a, Phase::plan);
-  requests.clear();
-  requests.push_back({&initiator, {{"op", "plan"}, {"key", a.key}}, {}});
-  ended = co_await ask_workers(a, Phase::plan, requests, replies);
-  if (ended.kind != Kind::completed) co_return ended;
-  a.planned = replies[0].value("bytes", std::int64_t{0});
-  a.result.copies = replies[0].value("copies", std::int64_t{0});
-  a.plan = std::move(replies[0]);
-  spend(a, Phase::plan, now_ns() - a.since_ns);
+  if (!is_program(c)) {  // a program tells nobody how it goes about it
+    enter(a, Phase::plan);
+    requests.clear();
+    requests.push_back({&initiator, {{"op", "plan"}, {"key", a.key}}, {}});
+    ended = co_await ask_workers(a, Phase::plan, requests, replies);
+    if (ended.kind != Kind::completed) co_return ended;
+    a.planned = replies[0].value("bytes", std::int64_t{0});
+    a.result.copies = replies[0].value("copies", std::int64_t{0});
+    a.plan = std::move(replies[0]);
+    spend(a, Phase::plan, now_ns() - a.since_ns);
+  }
 
   for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {
     const bool last = a.pass + 1 >= c.passes;
@@ -80,9 +83,11 @@ Task<Ended> Lane::execute(Attempt& a) {
     a.transferred = false;
     requests.clear();
     requests.push_back({&initiator, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+    for (const auto& child : workers_->children)
+      if (is_program(c) && child.get() != &initiator) requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
     ended = co_await ask_workers(a, Phase::transfer, requests, replies);
     if (ended.kind != Kind::completed) co_return ended;
-    a.moved = replies[0].value("moved", std::int64_t{0});
+    a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
     if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
       a.result.facts["engine_path"] = *path;
       a.result.evidence = evidence_of(*path, c.arch);

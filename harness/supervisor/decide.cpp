@@ -112,15 +112,18 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
     }
     case Kind::refused: {
       if (looked) take_numbers(compared, result);
-      if (!changed) {
+      const bool told = ended.moved.value_or(0) > 0;
+      if (!changed && !told) {
         result.outcome = Outcome::refused;
         result.message = ended.text;
         break;
       }
       result.outcome = Outcome::fail;
       result.diagnosis = found;
-      result.message =
-          sentence_join("refused " + where + " (" + ended.text + ") after bytes had moved", compared.value("message", ""));
+      if (!changed) result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
+      result.message = "refused " + where + " (" + ended.text + ") after bytes had moved";
+      if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
+      result.message = sentence_join(result.message, changed ? compared.value("message", "") : result.diagnosis.text);
       break;
     }
     case Kind::raised: {
@@ -135,6 +138,7 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
       result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
       if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != "crash")
         result.message = sentence_join(result.message, result.diagnosis.text);
+      if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
       if (changed) result.message = sentence_join(result.message, data_words(compared));
       break;
     }

@@ -24,6 +24,7 @@ struct Ended {
   std::string note;          ///< of the status page
   std::int64_t after_ms{0};  ///< hung: since the phase was entered
   std::int64_t deadline_ms{0};
+  std::optional<std::int64_t> moved;  ///< refused, raised: bytes that had moved, as the code under test says
 };
 
 /// As the diagnoser sees it ("events" of the checker's compare request); null for a completed case.

@@ -88,11 +88,17 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
   ended.role = role_of(child);
   ended.deadline_ms = limit > 0 ? limit : limit_ms(a.resolved, phase);
   const std::int64_t window = 200;
-  const std::int64_t busy_before = busy_ns(child.pid());
+  // A connector program works in a process of its own.
+  const auto busy_now = [&] {
+    std::int64_t total = busy_ns(child.pid());
+    for (const pid_t pid : programs_of(child)) total += busy_ns(pid);
+    return total;
+  };
+  const std::int64_t busy_before = busy_now();
   const process::StatusView before = process::view(*child.page());
   co_await sleep_ms(window);
   const process::StatusView after = process::view(*child.page());
-  const std::int64_t busy = busy_ns(child.pid()) - busy_before;
+  const std::int64_t busy = busy_now() - busy_before;
   const bool moving = after.done != before.done || after.phase != before.phase;
   ended.hang = moving || busy * 2 > window * ms ? HangKind::runaway : HangKind::stalled;
   const std::int64_t since = after.key == a.key && after.since_ns >= sent ? after.since_ns : sent;
@@ -133,7 +139,31 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
                            : "the driver was asked for a GPU core dump and wrote none within 10 s\n");
     if (child.exited()) co_return;
   }
-  const std::string pid = std::to_string(child.pid());
+  co_await take_stack(a, child.pid(), "stack" + who);
+  bool asked = false;
+  int shown = 0;
+  for (const pid_t pid : programs_of(child)) {
+    if (++shown > 4) break;
+    add_evidence(a.result, "status of the program" + who, proc_text(pid));
+    co_await take_stack(a, pid, "stack of the program" + who);
+    if (!process::catches_signal(pid, SIGUSR1)) continue;
+    asked = true;
+    ::kill(pid, SIGUSR1);  // a program that catches it writes its own stack to its standard error
+  }
+  if (asked) co_await sleep_ms(200);
+}
+
+/// Processes that a worker hosts for a connector program.
+std::vector<pid_t> Lane::programs_of(const Child& child) const {
+  std::vector<pid_t> pids;
+  if (!workers_ || !workers_->host_program) return pids;
+  for (const auto& stat : process::descendants(process::all_processes(), {child.pid()}))
+    if (!stat.dead()) pids.push_back(stat.pid);
+  return pids;
+}
+
+Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
+  const std::string pid = std::to_string(process);
   std::string reasons;
   const std::vector<std::vector<std::string>> tools = {
       {"eu-stack", "-p", pid, "-n", "64"},
@@ -150,12 +180,12 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
     spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
     const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000);
     if (how && WIFEXITED(*how) && WEXITSTATUS(*how) == 0 && output.find('#') != std::string::npos) {
-      add_evidence(a.result, "stack" + who, reasons + output);
+      add_evidence(a.result, kind, reasons + output);
       co_return;
     }
     reasons += tool[0] + ": " + (output.empty() ? "said nothing" : output.substr(0, 4000)) + "\n";
   }
-  add_evidence(a.result, "stack" + who, "no stack could be taken:\n" + reasons);
+  add_evidence(a.result, kind, "no stack could be taken:\n" + reasons);
 }
 
 /// Runs a program without a channel to its end, or to its time limit.
@@ -201,6 +231,16 @@ Task<void> Lane::hold(Attempt& a, Child& child) {
 /// Processes alive now, started after `last_pid`, that belong to this lane's workers and are none of the run's own.
 std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
   std::vector<std::string> found;
+  // A connector program is there for many cases, with whatever it starts and keeps below itself.
+  std::optional<std::vector<pid_t>> hosted;
+  const auto is_hosted = [&](pid_t id) {
+    if (!hosted) {
+      hosted.emplace();
+      for (const auto& child : workers_->children)
+        for (const pid_t pid : programs_of(*child)) hosted->push_back(pid);
+    }
+    return std::find(hosted->begin(), hosted->end(), id) != hosted->end();
+  };
   for (const pid_t id : run_.pids.created_since(last_pid)) {
     if (run_.link.knows(id)) continue;
     const auto stat = process::read_stat(id);
@@ -211,7 +251,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
       ours = ours || mark == child->mark() || stat->parent == child->pid() || stat->session == child->pid() ||
              stat->group == child->pid();
     ours = ours || (mark.empty() && stat->parent == run_.link.warden_pid());
-    if (!ours || process::thread_group_of(id) != id) continue;
+    if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
   }
   return found;

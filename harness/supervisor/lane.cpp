@@ -203,7 +203,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
   }
   a.key = run_.next_key++;
   need_checker();
-  co_await choose_workers(a.resolved.engine);
+  co_await choose_workers(a.resolved);
   enter(a, Phase::allocate);
   a.last_pid = run_.pids.last();
   // Both requests at once: the checker fills while the workers are looked after.

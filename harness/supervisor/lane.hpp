@@ -13,6 +13,7 @@
 #include "supervisor/child.hpp"
 #include "supervisor/decide.hpp"
 #include "supervisor/loop.hpp"
+#include "supervisor/ports.hpp"
 #include "supervisor/supervisor.hpp"
 #include "supervisor/task.hpp"
 
@@ -35,6 +36,7 @@ struct Run {
   Loop& loop;
   Link& link;
   process::PidWatch pids;
+  Ports ports;
   std::string programs;
   std::size_t next_job{0};
   std::uint64_t next_key{1};
@@ -60,6 +62,9 @@ struct Run {
 
 /// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
 inline constexpr int attempts_allowed = 5;
+
+/// The connector is a program of its own (connector/program/): it moves the bytes itself, and both of its sides take part.
+inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
 
 /// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp
 /// (checker).
@@ -95,6 +100,7 @@ class Lane {
     std::string ran_before;
     std::vector<std::uint64_t> to_forget;  ///< keys whose mappings they still hold
     bool over_limit{false};
+    bool host_program{false};  ///< a connector program each, below the worker
   };
 
   /// A case that has to run again through no fault of its own, and how often that was so already.
@@ -142,7 +148,7 @@ class Lane {
     enum class Kind { message, ended, late } kind{Kind::message};
     nlohmann::json body;
     std::vector<process::UniqueFd> fds;
-    Child* child{nullptr};  ///< ended, late: which
+    Child* child{nullptr};  ///< whose
     Phase phase{};          ///< late, ended: by its status page
   };
 
@@ -157,7 +163,7 @@ class Lane {
   Task<Ended> execute(Attempt& a);
   Task<void> compare(Attempt& a, const Ended& ended);
   Task<void> run_script(Attempt& a);
-  Task<void> choose_workers(const EngineSpec& engine);
+  Task<void> choose_workers(const ResolvedCase& resolved);
   Task<Ended> set_up_workers(Attempt& a);
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
   Task<void> look_for_strays(Attempt& a);
@@ -171,13 +177,15 @@ class Lane {
   void name_workers(Attempt& a) const;
   Task<void> sleep_ms(std::int64_t ms);
 
-  Task<Reply> await_worker(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
+  Task<Reply> await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<nlohmann::json> checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds = nullptr);
   Task<void> drain_checker(std::uint64_t key);
   void lose_checker(const std::string& why);
   Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
   Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<void> gather(Attempt& a, Child& child);
+  Task<void> take_stack(Attempt& a, pid_t process, std::string kind);
+  std::vector<pid_t> programs_of(const Child& child) const;
   Task<void> hold(Attempt& a, Child& child);
   struct Told {  ///< by a program that ended, or had to be ended
     std::optional<int> ended;  ///< as wait() gives it; none: it did not end in time

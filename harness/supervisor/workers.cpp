@@ -1,5 +1,7 @@
 // Choosing, starting, asking and ending the workers of a lane.
 #include <algorithm>
+#include <limits>
+#include <map>
 
 #include "supervisor/lane.hpp"
 
@@ -13,17 +15,27 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
 
-std::string signature_of(const EngineSpec& engine) {
+/// What a worker is for: cases that differ in it cannot share one.
+std::string signature_of(const ResolvedCase& c) {
+  const EngineSpec& engine = c.engine;
   return engine.plugin + "|" + std::to_string(engine.processes) + "|" + engine.options.dump() + "|" +
-         engine.environment.dump();
+         engine.environment.dump() + (is_program(c) ? "|" + c.connector.name + "|" + c.connector.options.dump() : "");
+}
+
+/// The connector's options; what the case says under engine_options goes to the program, too.
+json program_options(const ResolvedCase& c) {
+  json options = c.connector.options;
+  if (!options.contains("options")) options["options"] = json::object();
+  options["options"].update(c.engine.options);
+  return options;
 }
 
 }  // namespace
 
 /// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
 /// may be unanswered there.
-Task<void> Lane::choose_workers(const EngineSpec& engine) {
-  const std::string signature = signature_of(engine);
+Task<void> Lane::choose_workers(const ResolvedCase& resolved) {
+  const std::string signature = signature_of(resolved);
   if (workers_ && workers_->signature != signature) kept_.push_back(std::move(workers_));
   if (!workers_) {
     const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const auto& w) { return w->signature == signature; });
@@ -51,7 +63,8 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
   if (!workers_) {
     workers_ = std::make_unique<Workers>();
     workers_->id = next_workers_++;
-    workers_->signature = signature_of(engine);
+    workers_->signature = signature_of(a.resolved);
+    workers_->host_program = is_program(a.resolved);
     enter(a, Phase::registration);
     std::vector<Request> requests;
     std::vector<json> replies;
@@ -69,10 +82,12 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
       spec.status_page = true;
       spec.max_frame_bytes = worker_frame_limit;
       workers_->children.push_back(std::make_unique<Child>(run_.loop, run_.link, wake_, spec));
-      json plugin = {{"name", engine.name}, {"plugin", engine.plugin}, {"options", engine.options}};
-      requests.push_back({workers_->children.back().get(),
-                          {{"op", "hello"}, {"role", role}, {"name", spec.name}, {"engine", std::move(plugin)}},
-                          {}});
+      json hello = {{"op", "hello"}, {"role", role}, {"name", spec.name}};
+      if (is_program(a.resolved))
+        hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};
+      else
+        hello["engine"] = {{"name", engine.name}, {"plugin", engine.plugin}, {"options", engine.options}};
+      requests.push_back({workers_->children.back().get(), std::move(hello), {}});
     }
     name_workers(a);
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
@@ -84,7 +99,10 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     }
   }
   name_workers(a);
-  if (workers_->engines[0].contains("version")) a.result.facts["engine_version"] = workers_->engines[0]["version"];
+  if (is_program(a.resolved))
+    a.result.facts["connector_program"] = workers_->engines[0];
+  else if (workers_->engines[0].contains("version"))
+    a.result.facts["engine_version"] = workers_->engines[0]["version"];
   for (const auto& child : workers_->children) {
     child->out().clear();
     child->err().clear();
@@ -100,17 +118,23 @@ void Lane::name_workers(Attempt& a) const {
 }
 
 /// Sends one request to each, then awaits all replies. Ends early only where a worker hangs or ended: then all are dead
-/// afterwards.
+/// afterwards. Where one side of a connector program has come to its end, the other is told to stop waiting for it.
 Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<json>& replies) {
   replies.clear();
   const std::int64_t sent = now_ns();
   const bool hello = requests[0].body["op"] == "hello";
-  const std::int64_t limit = hello ? run_.options.start_deadline_ms : 0;
+  std::int64_t limit = hello ? run_.options.start_deadline_ms : 0;
+  if (hello && is_program(a.resolved))  // a program that imports half of the world is given its time
+    if (const auto start = a.resolved.connector.options.find("start_ms"); start != a.resolved.connector.options.end() && start->is_number_integer())
+      limit = std::max(limit, start->get<std::int64_t>());
   for (Request& request : requests) request.child->request(std::move(request.body), request.fds);
-  Ended first;
-  first.phase = phase;
-  for (Request& request : requests) {
-    Reply reply = co_await await_worker(a, *request.child, phase, sent, limit);
+  std::vector<Child*> awaited;
+  for (const Request& request : requests) awaited.push_back(request.child);
+  std::map<const Child*, json> said;
+  std::map<const Child*, int> due;  // replies that are still to come
+  for (Child* child : awaited) due[child] = 1;
+  while (!awaited.empty()) {
+    Reply reply = co_await await_worker(a, awaited, phase, sent, limit);
     Ended one;
     if (reply.kind == Reply::Kind::ended) {
       one = co_await crashed(a, *reply.child, reply.phase, phase);
@@ -120,13 +144,25 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
       one = co_await hung(a, *reply.child, reply.phase, sent, limit);
       co_return one;
     }
-    one = judge(a, *request.child, phase, reply.body);
+    if (!said.contains(reply.child)) said[reply.child] = std::move(reply.body);  // what follows is the answer to cancel
+    if (--due[reply.child] == 0) std::erase(awaited, reply.child);
+    if (!is_program(a.resolved) || said[reply.child].value("ok", false)) continue;
+    for (Child* other : awaited) {
+      if (due[other] != 1 || said.contains(other)) continue;
+      other->request({{"op", "cancel"}});
+      ++due[other];
+    }
+  }
+  Ended first;
+  first.phase = phase;
+  for (Request& request : requests) {
+    json body = std::move(said[request.child]);
+    Ended one = judge(a, *request.child, phase, body);
     if (one.kind != Kind::completed && first.kind == Kind::completed) first = std::move(one);
-    replies.push_back(std::move(reply.body));
+    replies.push_back(std::move(body));
   }
   if (first.kind == Kind::crashed) {  // it said itself that it is at an end
-    Child& child = *requests[0].child;
-    add_output(a, child);
+    for (const Request& request : requests) add_output(a, *request.child);
     co_await kill_workers();
   }
   co_return first;
@@ -149,10 +185,12 @@ Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
       const auto value = found->find(field);
       return value != found->end() && value->is_string() ? value->get<std::string>() : std::string();
     };
-    ended.type = text("type"), ended.text = text("text"), ended.at = text("at");
+    ended.type = text("type"), ended.text = text("text"), ended.at = text("at"), ended.signal = text("signal");
+    if (const auto moved = found->find("moved"); moved != found->end() && moved->is_number_integer()) ended.moved = moved->get<std::int64_t>();
     return true;
   };
   if (take("refused", Kind::refused) || take("raised", Kind::raised) || take("skipped", Kind::skipped)) return ended;
+  if (take("crash", Kind::crashed)) return ended;
   if (take("memory", Kind::crashed)) {
     ended.signal = "memory limit";
     ended.text += " (limit " + std::to_string(run_.options.memory_limit >> 20) + " MiB)";
@@ -168,7 +206,8 @@ Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
   return ended;
 }
 
-Task<Lane::Reply> Lane::await_worker(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
+/// The first of these workers that replies, ends or is late.
+Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent, std::int64_t limit) {
   std::int64_t longest = 0;  // a worker that keeps entering phases does not live for ever
   for (int i = 0; i < phase_count; ++i) longest += limit_ms(a.resolved, static_cast<Phase>(i));
   if (limit > 0) longest = limit;
@@ -182,8 +221,11 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, Child& child, Phase phase, std:
   Reply reply;
   for (;;) {
     check_running();
-    if (auto message = child.take()) {
+    for (Child* child : awaited) {
+      auto message = child->take();
+      if (!message) continue;
       reply.body = std::move(message->body);
+      reply.child = child;
       co_return reply;
     }
     for (const auto& other : workers_->children) {
@@ -193,17 +235,20 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, Child& child, Phase phase, std:
       reply.phase = phase_of(*other);
       co_return reply;
     }
-    const Phase in = phase_of(child);
-    const std::int64_t since = in == phase ? sent : std::max(sent, child.page()->phase_since_ns.load());
-    const std::int64_t deadline = std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ms, sent + longest * ms);
-    if (now_ns() >= deadline) {
+    std::int64_t next = std::numeric_limits<std::int64_t>::max();
+    for (Child* child : awaited) {
+      const Phase in = phase_of(*child);
+      const std::int64_t since = in == phase ? sent : std::max(sent, child->page()->phase_since_ns.load());
+      const std::int64_t deadline = std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ms, sent + longest * ms);
+      next = std::min(next, deadline);
+      running_->phase = in;
+      if (now_ns() < deadline) continue;
       reply.kind = Reply::Kind::late;
-      reply.child = &child;
+      reply.child = child;
       reply.phase = in;
       co_return reply;
     }
-    running_->phase = in;
-    co_await wake_.wait(deadline);
+    co_await wake_.wait(next);
   }
 }
 

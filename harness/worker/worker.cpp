@@ -110,7 +110,8 @@ struct Worker::Hosted {
   Side initiator() const { return view.op == "read" ? Side::consumer : Side::producer; }
 };
 
-Worker::Worker(std::string role, process::StatusPage* page) : role_(std::move(role)), page_(page), progress_(page) {}
+Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted)
+    : role_(std::move(role)), page_(page), progress_(page), interrupted_(std::move(interrupted)) {}
 Worker::~Worker() = default;
 
 Worker::Agent* Worker::agent(Side side) {
@@ -128,6 +129,7 @@ Worker::Hosted& Worker::hosted(const json& request) {
 }
 
 bool Worker::needs_progress() const {
+  if (program_) return program_->open_case();
   return connected_ > 0 && role_ != "both" && std::any_of(agents_.begin(), agents_.end(), [](const auto& a) {
            return a->session.claims().needs_target_progress != 0;
          });
@@ -135,6 +137,7 @@ bool Worker::needs_progress() const {
 
 bool Worker::progress() {
   bool worked = false;
+  if (program_) program_->pump();
   for (const auto& one : agents_) worked = one->session.progress() || worked;
   return worked;
 }
@@ -148,6 +151,8 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     reply["ok"] = true;
   } catch (const Misuse& error) {
     reply = {{"error", {{"text", op + ": " + error.what()}}}};
+  } catch (const connector::program::Stopped& stopped) {
+    reply = stopped.reply;
   } catch (const connector::Refusal& error) {
     reply = {{"refused", {{"text", error.what()}, {"at", "connector"}}}};
   } catch (const connector::Raised& error) {
@@ -183,11 +188,12 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
   if (op == "transfer") return transfer(request);
   if (op == "read") return read(request);
   if (op == "finish") return finish(request);
+  if (op == "cancel") return json::object();  // that it came has ended the waiting
   if (op == "forget") {
     for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
     return json::object();
   }
-  throw Misuse("expected hello, prepare, connect, plan, transfer, read, finish or forget");
+  throw Misuse("expected hello, prepare, connect, plan, transfer, read, finish, cancel or forget");
 }
 
 transport::OpenOptions open_options(const json& engine) {
@@ -199,7 +205,8 @@ transport::OpenOptions open_options(const json& engine) {
 
 json Worker::hello(const json& request) {
   const std::int64_t begin = now_ns();
-  if (!agents_.empty()) throw Misuse("said twice: one plug-in a process, for life");
+  if (!agents_.empty() || program_) throw Misuse("said twice: one plug-in a process, for life");
+  if (request.contains("connector")) return hello_program(request);
   const json& engine = request.at("engine");
   transport::OpenOptions options = open_options(engine);
   const auto plugin = transport::Plugin::load(transport::find_plugin(engine.at("plugin").get<std::string>()));
@@ -218,10 +225,24 @@ json Worker::hello(const json& request) {
       {"load_ns", now_ns() - begin}};
 }
 
+json Worker::hello_program(const json& request) {
+  const std::int64_t begin = now_ns();
+  if (role_ == "both") throw Misuse("a connector program has one side; expected the role producer or consumer");
+  const json& wanted = request.at("connector");
+  const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
+  program_ = std::make_unique<connector::program::Host>(wanted.at("name").get<std::string>(), wanted.at("options"),
+                                                        role_ == "producer" ? Side::producer : Side::consumer, base, interrupted_);
+  const json said = program_->start();
+  json engine = {{"name", said["name"]}, {"version", said["version"]}};
+  for (const char* key : {"capabilities", "facts"})
+    if (said.contains(key)) engine[key] = said[key];
+  return {{"pid", ::getpid()}, {"engine", std::move(engine)}, {"load_ns", now_ns() - begin}};
+}
+
 json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
   const auto key = request.at("key").get<std::uint64_t>();
   for (const auto old : request.value("forget", std::vector<std::uint64_t>{})) cases_.erase(old);
-  if (agents_.empty()) throw Misuse("prepare before hello");
+  if (agents_.empty() && !program_) throw Misuse("prepare before hello");
   if (cases_.contains(key)) throw Misuse("case " + std::to_string(key) + " is prepared already");
   if (page_ != nullptr) process::reset(*page_, key);
   progress_.enter(Phase::registration);
@@ -249,13 +270,22 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
         throw Misuse("an allocation lies outside its memory file");
       hosted.files.push_back(std::move(file));
     }
-    hosted.connector = connector::make_connector(hosted.view.connector);
+    if (!program_) hosted.connector = connector::make_connector(hosted.view.connector);
     return 0;
   });
   // Kept from here on, whatever happens: mappings stay until the case was looked at for late writes.
   cases_.emplace(key, std::move(made));
 
-  json names = json::array();
+  if (program_) {
+    const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd/";
+    const auto named = regions(hosted.view, role_ == "producer" ? Side::producer : Side::consumer);
+    std::vector<connector::program::Memory> memory;
+    for (const File& file : hosted.files)
+      if (!file.output)
+        memory.push_back({named.at(memory.size()).name, folder + std::to_string(file.fd.get()), file.base, file.bytes});
+    const json metadata = program_->open(key, hosted.view, memory, request.value("ports", json::array()));
+    return {{"metadata", process::dump(metadata)}, {"regions", memory.size()}};
+  }
   for (const auto& one : agents_) {
     hosted.connector->register_caches(hosted.view, one->side);
     auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
@@ -287,6 +317,11 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
 json Worker::connect(const json& request) {
   Hosted& hosted = this->hosted(request);
   progress_.enter(Phase::registration);
+  if (program_) {
+    const json peer = own([&] { return json::parse(request.at("peer").at("metadata").get<std::string>()); });
+    program_->handshake(request.at("key").get<std::uint64_t>(), peer);
+    return json::object();
+  }
   const std::string metadata = own([&] { return from_base64(request.at("peer").at("metadata").get<std::string>()); });
   if (hosted.peer || hosted.peer_of_target) throw Misuse("connected already");
   Agent& here = *agents_.front();
@@ -315,6 +350,13 @@ json Worker::transfer(const json& request) {
   Hosted& hosted = this->hosted(request);
   progress_.enter(Phase::transfer);
   const std::int64_t begin = now_ns();
+  if (program_) {
+    const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
+    json reply = {{"ns", {{"transfer", now_ns() - begin}, {"complete", 0}}}};
+    for (const char* key : {"moved", "path"})
+      if (said.contains(key)) reply[key] = said[key];
+    return reply;
+  }
   const Side side = hosted.initiator();
   Agent* here = agent(side);
   if (here == nullptr || !hosted.peer) throw Misuse("the " + std::string(name(side)) + " posts, and is not connected here");
@@ -413,6 +455,12 @@ json Worker::finish(const json& request) {
   if (found == cases_.end() || found->second->finished) return {{"peak_bytes", peak_bytes()}};
   Hosted& hosted = *found->second;
   hosted.finished = true;
+  if (program_) {
+    const std::int64_t resident = program_->resident_bytes();
+    program_->close(found->first);
+    for (File& file : hosted.files) file.fd.reset();
+    return {{"peak_bytes", peak_bytes() + resident}};
+  }
   for (const auto& one : agents_) {
     auto& peer = one->side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
     if (peer) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 
 #include "case/case.hpp"
 #include "connector/connector.hpp"
+#include "connector/program/host.hpp"
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
 #include "process/status.hpp"
@@ -25,12 +27,14 @@ transport::OpenOptions open_options(const nlohmann::json& engine);
 ///   a connector's Refusal, an engine's error code   -> {"refused": {text, at}}
 ///   anything else                                   -> {"raised": {type, text, at}}
 ///   an engine that cannot be loaded here            -> {"skipped": {text}}
+///   a connector program that died or broke its protocol -> {"crash": {signal, text}}
 ///   std::bad_alloc                                  -> {"memory": {text}}
 ///   a request that makes no sense                   -> {"error": {text}}
 class Worker {
  public:
-  /// `role`: "producer", "consumer" or "both". `page` may be null.
-  Worker(std::string role, process::StatusPage* page);
+  /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has come while one is being
+  /// answered, which ends the waiting for a connector program.
+  Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted = {});
   ~Worker();
 
   nlohmann::json handle(const nlohmann::json& request, std::vector<process::UniqueFd> fds);
@@ -53,13 +57,16 @@ class Worker {
   nlohmann::json transfer(const nlohmann::json& request);
   nlohmann::json read(const nlohmann::json& request);
   nlohmann::json finish(const nlohmann::json& request);
+  nlohmann::json hello_program(const nlohmann::json& request);
   Hosted& hosted(const nlohmann::json& request);
   Agent* agent(Side side);
 
   std::string role_;
   process::StatusPage* page_;
   process::Progress progress_;
+  std::function<bool()> interrupted_;
   std::vector<std::unique_ptr<Agent>> agents_;
+  std::unique_ptr<connector::program::Host> program_;  ///< in place of agents and connector
   std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;
   std::size_t connected_{0};
 };

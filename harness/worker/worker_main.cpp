@@ -91,7 +91,10 @@ int main(int argc, char** argv) {
   status_page = reinterpret_cast<process::StatusPage*>(page.data());
   try {
     process::Channel channel{process::UniqueFd(3)};
-    worker::Worker worker(argv[1], status_page);
+    worker::Worker worker(argv[1], status_page, [&channel] {
+      pollfd entry{channel.fd(), POLLIN, 0};
+      return ::poll(&entry, 1, 0) > 0;
+    });
     for (;;) {
       process::Message message = next_request(channel, worker);
       const auto sequence = message.body.value("seq", std::uint64_t{0});

@@ -1,0 +1,98 @@
+#include "connector/program/command.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+namespace kvcts::connector::program {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+/// <bin>/.. of the running program: an installation, or the build folder.
+fs::path prefix() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
+
+std::vector<fs::path> folders() {
+  std::vector<fs::path> out;
+  if (const char* path = std::getenv("KVCTS_CONNECTOR_PATH")) {
+    std::istringstream words(path);
+    for (std::string folder; std::getline(words, folder, ':');)
+      if (!folder.empty()) out.emplace_back(folder);
+  }
+  out.push_back(prefix() / "share" / "kvcts" / "connectors");
+  out.push_back(prefix() / "lib" / "kvcts" / "connectors");
+  return out;
+}
+
+std::string expand(const std::string& word) {
+  static const std::string marker = "{connectors}/";
+  if (word == "{python}") return find_python();
+  if (!word.starts_with(marker)) return word;
+  const std::string file = word.substr(marker.size());
+  std::string searched;
+  for (const fs::path& folder : folders()) {
+    std::error_code absent;
+    if (fs::exists(folder / file, absent)) return (folder / file).string();
+    searched += (searched.empty() ? "" : ", ") + folder.string();
+  }
+  throw NotHere("no connector program " + file + " in " + searched + "; set KVCTS_CONNECTOR_PATH to its folder");
+}
+
+/// As execvp finds it; "" when nothing of the name can be executed.
+std::string executable(const std::string& name) {
+  if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* path = std::getenv("PATH");
+  std::istringstream words(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(words, folder, ':');)
+    if (const std::string file = folder + "/" + name; !folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
+  return "";
+}
+
+[[noreturn]] void bad(const std::string& connector, const std::string& text) {
+  throw std::runtime_error("connector '" + connector + "': " + text);
+}
+
+}  // namespace
+
+std::string find_python() {
+  if (const char* set = std::getenv("KVCTS_PYTHON"); set != nullptr && *set != '\0') return set;
+  // <checkout>/build/share/kvcts/golden is a link to <checkout>/golden
+  std::error_code error;
+  const fs::path pinned = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "bin" / "python";
+  return !error && fs::exists(pinned, error) ? pinned.string() : "python3";
+}
+
+Command command_of(const std::string& connector, const json& options) {
+  Command out;
+  for (const auto& [key, value] : options.items()) {
+    if (key == "command") {
+      if (!value.is_array() || value.empty()) bad(connector, "command: expected a list of words, found " + value.dump());
+      for (const json& word : value) {
+        if (!word.is_string()) bad(connector, "command: expected words, found " + word.dump());
+        out.argv.push_back(expand(word.get<std::string>()));
+      }
+    } else if (key == "environment") {
+      if (!value.is_object()) bad(connector, "environment: expected a mapping, found " + value.dump());
+      for (const auto& [name, text] : value.items()) out.environment[name] = text.is_string() ? text.get<std::string>() : text.dump();
+    } else if (key == "ports" || key == "start_ms") {
+      if (!value.is_number_integer() || value < 0) bad(connector, key + ": expected a number, found " + value.dump());
+      (key == "ports" ? out.ports : out.start_ms) = value.get<std::int64_t>();
+    } else if (key == "options") {
+      if (!value.is_object()) bad(connector, "options: expected a mapping, found " + value.dump());
+      out.options = value;
+    } else {
+      bad(connector, "a program has the options command, environment, ports, start_ms and options, found '" + key + "'");
+    }
+  }
+  if (out.argv.empty()) bad(connector, "a connector of kind program needs options: {command: [word, ...]}");
+  const std::string file = executable(out.argv[0]);
+  if (file.empty()) throw NotHere("connector '" + connector + "': no program '" + out.argv[0] + "' can be executed here");
+  out.argv[0] = file;
+  return out;
+}
+
+}  // namespace kvcts::connector::program

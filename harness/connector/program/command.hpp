@@ -1,0 +1,37 @@
+// How a connector program is started: the options of a connector of kind "program".
+//   command: [word, ...]   "{python}" is the suite's interpreter; "{connectors}/x" is x in $KVCTS_CONNECTOR_PATH (colon separated folders),
+//                          else among the programs that come with the suite
+//   environment: {KEY: value}
+//   ports: n               TCP ports on loopback that each side is given for each job (default 0)
+//   start_ms: n            how long it may take to answer hello (default: as any worker)
+//   options: {...}         handed to the program with hello, as they are
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace kvcts::connector::program {
+
+struct Command {
+  std::vector<std::string> argv;  ///< words as they are executed
+  std::map<std::string, std::string> environment;
+  std::int64_t ports{0}, start_ms{0};
+  nlohmann::json options = nlohmann::json::object();
+};
+
+/// This machine lacks the program: cases with it are SKIPPED.
+struct NotHere : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws std::runtime_error on unknown or ill-typed options, NotHere when the file or the interpreter is missing.
+Command command_of(const std::string& connector, const nlohmann::json& options);
+
+/// $KVCTS_PYTHON, else the checkout's .venv when the program runs from a build folder in it, else "python3".
+std::string find_python();
+
+}  // namespace kvcts::connector::program

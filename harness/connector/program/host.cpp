@@ -1,0 +1,152 @@
+#include "connector/program/host.hpp"
+
+#include <utility>
+
+namespace kvcts::connector::program {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int shutdown_patience_ms = 1500;  // the supervisor gives a worker three seconds to end
+
+std::string text_of(const json& answer, const char* key) {
+  const auto found = answer.find(key);
+  return found != answer.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// "file:line" as the program tells it.
+std::string place_of(const json& answer, const std::string& call) {
+  std::string place = text_of(answer, "file");
+  if (const auto line = answer.find("line"); !place.empty() && line != answer.end() && line->is_number_integer())
+    place += ":" + std::to_string(line->get<std::int64_t>());
+  return place.empty() ? call : place;
+}
+
+/// The side that came to its end is the one that counts.
+const json abandoned = {{"ok", true}, {"abandoned", true}};
+
+json crash(const Ended& ended) { return {{"crash", {{"signal", ended.signal}, {"text", ended.what()}}}}; }
+
+}  // namespace
+
+Host::Host(std::string connector, json options, Side side, std::string name, std::function<bool()> stop)
+    : connector_(std::move(connector)), options_(std::move(options)), side_(side), name_(std::move(name)), stop_(std::move(stop)) {}
+
+Host::~Host() {
+  if (session_ && !spent_) session_->shut_down(shutdown_patience_ms);
+}
+
+void Host::stop_with(const char* kind, const std::string& call, const json& answer) {
+  json what = {{"text", text_of(answer, "text")}, {"at", place_of(answer, call)}};
+  if (const std::string type = text_of(answer, "type"); !type.empty()) what["type"] = type;
+  if (const auto moved = answer.find("moved"); moved != answer.end() && moved->is_number_unsigned()) what["moved"] = *moved;
+  if (what["text"].get_ref<const std::string&>().empty()) what["text"] = "(the program gave no reason)";
+  throw Stopped{{{kind, std::move(what)}}};
+}
+
+json Host::judged(const std::string& call, json answer) {
+  const std::string state = text_of(answer, "state");
+  // After an exception nobody knows what is left inside: the next case gets a fresh process.
+  if (state == "raised" || answer.value("spent", false)) spent_ = true;
+  if (state == "raised" && !answer.contains("type")) answer["type"] = "exception";
+  if (state == "skipped" && call != "hello")
+    throw Stopped{crash(Ended("protocol", "the connector program breaks the protocol: only hello can be skipped"))};
+  if (state != "done") stop_with(state.c_str(), call, answer);
+  return answer;
+}
+
+json Host::ask(const std::string& call, json arguments) {
+  try {
+    const std::uint64_t id = session_->call(call, std::move(arguments));
+    return judged(call, session_->wait(id, stop_));
+  } catch (const Ended& ended) {
+    spent_ = true;
+    throw Stopped{crash(ended)};
+  } catch (const Abandoned&) {
+    spent_ = true;
+    throw Stopped{abandoned};
+  }
+}
+
+const json& Host::start() {
+  if (session_) return hello_;
+  try {
+    const Command command = command_of(connector_, options_);
+    session_ = std::make_unique<Session>(command);
+    spent_ = false;
+    hello_ = ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
+  } catch (const NotHere& lack) {
+    throw Stopped{{{"skipped", {{"text", lack.what()}}}}};
+  }
+  if (text_of(hello_, "name").empty() || text_of(hello_, "version").empty()) {
+    spent_ = true;
+    throw Stopped{crash(Ended("protocol", "the connector program breaks the protocol: hello was answered without name and version"))};
+  }
+  return hello_;
+}
+
+json Host::open(std::uint64_t key, const ResolvedCase& view, const std::vector<Memory>& memory, const json& ports) {
+  if (spent_) session_.reset();
+  start();
+  open_ = true;
+  json arguments = register_arguments(view, side_, memory);
+  arguments["job"] = key;
+  arguments["ports"] = ports;
+  json answer = ask("register", std::move(arguments));
+  return answer.contains("metadata") ? answer["metadata"] : json();
+}
+
+void Host::handshake(std::uint64_t key, const json& peer) { ask("handshake", {{"job", key}, {"peer", peer}}); }
+
+json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress) {
+  json arguments = transfer_arguments(view, side_);
+  arguments["job"] = key;
+  arguments["transfer"] = pass;
+  json answer;
+  try {
+    const std::uint64_t id = session_->call("transfer", std::move(arguments));
+    bool taken = false;
+    answer = session_->wait(id, [&] {
+      if (!taken && session_->accepted(id)) {
+        taken = true;
+        progress.enter(Phase::complete);
+      }
+      const auto [done, total] = session_->progress();
+      if (total != 0) progress.set(done, total);
+      return stop_ && stop_();
+    });
+  } catch (const Ended& ended) {
+    spent_ = true;
+    throw Stopped{crash(ended)};
+  } catch (const Abandoned&) {
+    spent_ = true;
+    throw Stopped{abandoned};
+  }
+  answer = judged("transfer", std::move(answer));
+  // Blocks that the connector says it could not load: an error that the engine is told, as good as a refusal.
+  if (const auto errors = answer.find("load_errors"); errors != answer.end() && errors->is_array() && !errors->empty())
+    stop_with("refused", "load errors", {{"text", "load errors of blocks " + errors->dump()}, {"moved", answer.value("moved", json())}});
+  return answer;
+}
+
+void Host::close(std::uint64_t key) {
+  if (!std::exchange(open_, false)) return;
+  if (spent_) {
+    session_.reset();
+    return;
+  }
+  ask("release", {{"job", key}});
+}
+
+void Host::pump() {
+  if (!session_ || spent_) return;
+  try {
+    session_->pump();
+  } catch (const Ended&) {
+    // Told when it is asked next: the socket stays at its end. Between two cases it is nobody's fault: another one is started.
+    if (!open_) session_.reset();
+  }
+}
+
+}  // namespace kvcts::connector::program

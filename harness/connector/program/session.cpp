@@ -1,0 +1,235 @@
+#include "connector/program/session.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "process/procfs.hpp"
+#include "process/status_view.hpp"
+
+extern char** environ;
+
+namespace kvcts::connector::program {
+
+using nlohmann::json;
+using process::now_ns;
+
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t poll_every_ns = 1 * ms;
+constexpr std::uint32_t frame_limit = 8u << 20;  // no honest answer is nearly that long
+constexpr int program_socket = 3;
+constexpr int closing_patience_ms = 500;  // it closed its socket: usually because it is ending
+
+std::string ending_words(int status) {
+  if (WIFSIGNALED(status)) {
+    const char* text = ::sigabbrev_np(WTERMSIG(status));
+    return text != nullptr ? "SIG" + std::string(text) : "signal " + std::to_string(WTERMSIG(status));
+  }
+  return "exit " + std::to_string(WEXITSTATUS(status));
+}
+
+/// waitpid for at most `patience_ms`; nullopt: it is still there.
+std::optional<int> reap(pid_t pid, int patience_ms) {
+  for (int i = 0; i <= patience_ms; ++i) {
+    int status = 0;
+    const pid_t found = ::waitpid(pid, &status, WNOHANG);
+    if (found == pid) return status;
+    if (found < 0 && errno != EINTR) return 0;
+    ::usleep(1000);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Session::Session(const Command& command) {
+  auto [ours, theirs] = process::socket_pair();
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string variable(*entry);
+    if (!command.environment.contains(variable.substr(0, variable.find('=')))) variables.push_back(variable);
+  }
+  for (const auto& [key, value] : command.environment) variables.push_back(key + "=" + value);
+  std::vector<char*> argv, envp;
+  std::vector<std::string> words = command.argv;
+  for (auto& word : words) argv.push_back(word.data());
+  for (auto& variable : variables) envp.push_back(variable.data());
+  argv.push_back(nullptr), envp.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), program_socket);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own: it can be ended whole
+  const int error = ::posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) throw NotHere("cannot start " + command.argv[0] + ": " + std::strerror(error));
+  process::Channel::Options options;
+  options.max_frame_bytes = frame_limit;
+  options.accept_fds = false;
+  channel_ = process::Channel(std::move(ours), options);
+}
+
+Session::~Session() {
+  if (reaped_) return;
+  ::kill(-pid_, SIGKILL);
+  ::kill(pid_, SIGKILL);
+  reap(pid_, 5000);
+}
+
+std::int64_t Session::resident_bytes() const {
+  return reaped_ ? 0 : static_cast<std::int64_t>(process::private_bytes(pid_));
+}
+
+void Session::broken(const std::string& text) {
+  ended_.emplace("protocol", "the connector program breaks the protocol: " + text);
+  throw *ended_;
+}
+
+void Session::gone(const std::string& text) {
+  if (const auto status = reap(pid_, closing_patience_ms)) {
+    reaped_ = true;
+    ::kill(-pid_, SIGKILL);  // what it left in its group
+    ended_.emplace(ending_words(*status), "the connector program ended");
+  } else {
+    ended_.emplace("protocol", text + ", and goes on running");
+  }
+  throw *ended_;
+}
+
+std::uint64_t Session::call(const std::string& name, json arguments) {
+  if (ended_) throw *ended_;
+  const std::uint64_t id = next_++;
+  arguments["call"] = name;
+  arguments["id"] = id;
+  calls_[id].name = name;
+  unanswered_.push_back(id);
+  try {
+    channel_.queue(arguments);
+    channel_.flush();
+  } catch (const process::FrameError& error) {
+    gone(error.what());
+  }
+  return id;
+}
+
+void Session::settle(std::uint64_t id, const json& reply, bool polled) {
+  const auto found = calls_.find(id);
+  if (found == calls_.end() || (polled && (!found->second.accepted || found->second.answer)))
+    broken("poll tells of call " + std::to_string(id) + ", which is not pending");
+  const auto state = reply.find("state");
+  if (state == reply.end() || !state->is_string()) broken("an answer without a state: " + process::dump(reply).substr(0, 200));
+  const auto& word = state->get_ref<const std::string&>();
+  found->second.accepted = true;
+  if (word == "pending") {
+    if (found->second.name == "poll" || found->second.name == "hello") broken(found->second.name + " cannot be pending");
+    return;
+  }
+  if (word != "done" && word != "refused" && word != "raised" && word != "skipped")
+    broken("expected the state done, pending, refused, raised or skipped, found '" + word + "'");
+  found->second.answer = reply;
+}
+
+void Session::answer(const json& reply) {
+  if (unanswered_.empty()) broken("an answer that nobody asked for: " + process::dump(reply).substr(0, 200));
+  const std::uint64_t expected = unanswered_.front();
+  const auto id = reply.find("id");
+  if (id == reply.end() || !id->is_number_unsigned() || id->get<std::uint64_t>() != expected)
+    broken("expected the answer to call " + std::to_string(expected) + " (" + calls_[expected].name + "), found " +
+           process::dump(reply).substr(0, 200));
+  unanswered_.pop_front();
+  const bool poll = calls_[expected].name == "poll";
+  settle(expected, reply, false);
+  if (!poll) return;
+  polling_ = false;
+  calls_.erase(expected);
+  if (reply.value("state", "") != "done") broken("poll was answered " + reply.value("state", ""));
+  const auto number = [&](const char* key) {
+    const auto value = reply.find(key);
+    return value != reply.end() && value->is_number_unsigned() ? value->get<std::uint64_t>() : 0;
+  };
+  done_ = number("bytes_done"), total_ = number("bytes_total");
+  const auto ended = reply.find("calls");
+  if (ended == reply.end()) return;
+  if (!ended->is_array()) broken("poll: calls is no list");
+  for (const json& one : *ended) {
+    const auto which = one.is_object() ? one.find("id") : one.end();
+    if (!one.is_object() || which == one.end() || !which->is_number_unsigned()) broken("poll tells of a call without an id");
+    settle(which->get<std::uint64_t>(), one, true);
+  }
+}
+
+void Session::pump() {
+  if (ended_) throw *ended_;
+  try {
+    channel_.flush();
+    while (auto message = channel_.pump()) answer(message->body);
+  } catch (const process::FrameError& error) {
+    if (error.fault == process::FrameFault::eof || error.fault == process::FrameFault::truncated) gone("it closed its socket");
+    broken(error.what());
+  }
+  if (waiting() && !polling_ && now_ns() - polled_ns_ >= poll_every_ns) {
+    polled_ns_ = now_ns();
+    polling_ = true;
+    call("poll", json::object());
+  }
+}
+
+bool Session::waiting() const {
+  return std::any_of(calls_.begin(), calls_.end(), [](const auto& c) { return c.second.accepted && !c.second.answer; });
+}
+
+bool Session::accepted(std::uint64_t id) const {
+  const auto found = calls_.find(id);
+  return found != calls_.end() && found->second.accepted;
+}
+
+std::optional<json> Session::take(std::uint64_t id) {
+  const auto found = calls_.find(id);
+  if (found == calls_.end() || !found->second.answer) return std::nullopt;
+  std::optional<json> answer = std::move(found->second.answer);
+  calls_.erase(found);
+  return answer;
+}
+
+json Session::wait(std::uint64_t id, const std::function<bool()>& stop) {
+  for (;;) {
+    pump();
+    if (auto answer = take(id)) return *std::move(answer);
+    if (stop && stop()) throw Abandoned{};
+    pollfd entry{channel_.fd(), POLLIN, 0};
+    ::poll(&entry, 1, 1);
+  }
+}
+
+bool Session::shut_down(int patience_ms) {
+  if (reaped_ || ended_) return false;
+  const std::int64_t deadline = now_ns() + patience_ms * ms;
+  try {
+    const std::uint64_t id = call("shutdown", json::object());
+    wait(id, [&] { return now_ns() >= deadline; });
+  } catch (const Ended&) {
+    // It may close its socket before the answer has left.
+  } catch (const Abandoned&) {
+    return false;
+  }
+  if (reaped_) return false;
+  const auto status = reap(pid_, static_cast<int>(std::max<std::int64_t>(1, (deadline - now_ns()) / ms)));
+  if (!status) return false;
+  reaped_ = true;
+  ::kill(-pid_, SIGKILL);
+  return WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
+}
+
+}  // namespace kvcts::connector::program

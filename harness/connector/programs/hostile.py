@@ -1,0 +1,131 @@
+"""A connector program that goes wrong on purpose, to prove that the suite survives it with the right outcome. Case option (engine_options):
+fault, and side (producer, consumer; default: the one that moves the bytes).
+
+It is template.py with one method replaced.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+import template
+
+FAULT = SIDE = ""
+OPS = {}
+
+
+def send(body):
+    with socket.socket(fileno=os.dup(3)) as suite:
+        suite.sendall(struct.pack("<I", len(body)) + body)
+
+
+def sleep_for_ever():
+    while True:
+        time.sleep(3600)
+
+
+def spin():
+    while True:
+        pass
+
+
+def late_write(job):
+    def write():
+        time.sleep(0.1)
+        memory = job.memories[0] if template.ROLE == "consumer" else job.peer_memories[0]
+        memory.map[memory.base] ^= 0xFF
+
+    threading.Thread(target=write, daemon=True).start()
+
+
+def fault_of(call):
+    """The fault, when it belongs to this side and this call; else ""."""
+    name = call["call"]
+    mover = "producer" if OPS.get(call.get("job"), "write") == "write" else "consumer"
+    if template.ROLE != (SIDE or mover):
+        return ""
+    where, _, what = FAULT.rpartition(":")
+    return what if name == (where or "transfer") else ""
+
+
+def act(call, jobs, handle):
+    global FAULT, SIDE
+    if call["call"] == "hello":
+        FAULT, SIDE = call["options"].get("fault", ""), call["options"].get("side", "")
+    if call["call"] == "register":
+        OPS[call["job"]] = call["op"]
+    fault = fault_of(call)
+    if not fault:
+        return handle(call, jobs)
+    if fault == "skip":
+        return {"state": "skipped", "text": "a library is missing: pip install it"}
+    if fault == "garbage":
+        send(b"\x00\x01 this is no JSON")
+    elif fault == "wrong-id":
+        send(json.dumps({"id": call["id"] + 7, "state": "done"}).encode())
+    elif fault == "no-state":
+        send(json.dumps({"id": call["id"]}).encode())
+    elif fault == "huge":
+        os.write(3, struct.pack("<I", 1 << 31) + b"{")
+    elif fault == "half-a-frame":
+        os.write(3, struct.pack("<I", 100) + b"{")
+        os._exit(0)
+    elif fault == "exit":
+        print("the program says why on its standard output", flush=True)
+        os._exit(3)
+    elif fault == "segv":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif fault == "close":
+        os.close(3)
+        sleep_for_ever()
+    elif fault == "sleep":
+        sleep_for_ever()
+    elif fault == "spin":
+        spin()
+    elif fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "raise":
+        _, num_blocks, block_size, num_heads, head_dim = (2, 7, 3072)
+    elif fault == "nothing":
+        return {}
+    elif fault == "pending":
+        return {"state": "pending"}
+    elif fault == "moved-and-pending":
+        handle(call, jobs)
+        return {"state": "pending"}
+    elif fault == "miscounted":
+        return {"moved": 2 * handle(call, jobs)["moved"]}
+    elif fault == "refuse":
+        raise template.Refusal("the other side has another layout")
+    elif fault == "refuse-late":
+        handle(call, jobs)
+        return {"state": "refused", "text": "the last block is missing", "moved": 0}
+    elif fault == "refuse-lying":
+        return {"state": "refused", "text": "half of it is missing", "moved": 4096}
+    elif fault == "load-errors":
+        return {"load_errors": call["requests"][0]["blocks"]}
+    elif fault == "load-errors-late":
+        handle(call, jobs)
+        return {"load_errors": call["requests"][0]["blocks"]}
+    elif fault == "late-write":
+        late_write(jobs[call["job"]])
+    elif fault == "flood":
+        for _ in range(20000):
+            print("noise on the standard output is no protocol " * 8)
+        sys.stdout.flush()
+    elif fault == "immortal":
+        sleep_for_ever()
+    else:
+        raise ValueError(f"unknown fault {fault}")
+    return handle(call, jobs)
+
+
+original = template.handle
+template.handle = lambda call, jobs: act(call, jobs, original)
+if __name__ == "__main__":
+    template.main()
