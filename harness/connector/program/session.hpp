@@ -1,4 +1,4 @@
-// The process of one connector program, and the calls that it was given (README.md has the protocol).
+// The process of one connector program, and the calls that it was given (reports/connector-protocol.md).
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,8 @@
-"""The conformance test of connector programs: starts one as the suite does and goes through the protocol (harness/connector/program/README.md).
+"""The conformance test of connector programs: starts one as the suite does and goes through the protocol (reports/connector-protocol.md).
 
-    conformance.py [--timeout SECONDS] -- PROGRAM [ARGUMENT...]
+    conformance.py [--timeout SECONDS] [--option KEY=VALUE...] -- PROGRAM [ARGUMENT...]
+
+Options are handed to the program with hello.
 
 It speaks the protocol by itself and shares no code with the suite. Exit status: 0 all passed, 1 some failed, 2 usage, 77 the program says that
 something is missing here. Answers are held against the JSON Schema where the package jsonschema is installed.
@@ -50,7 +52,7 @@ def validator():
 class Program:
     """One process of the program, and the calls that it was given."""
 
-    def __init__(self, argv, role, timeout):
+    def __init__(self, argv, role, timeout, options):
         ours, theirs = socket.socketpair()
         child = theirs.detach()
         os.set_inheritable(child, True)
@@ -64,9 +66,11 @@ class Program:
         ours.settimeout(timeout)
         self.socket, self.next, self.timeout, self.seen = ours, 1, timeout, []
         self.validator = validator()
-        self.hello = self.call("hello", protocol=1, role=role, name=f"conformance/{role}", options={})
+        self.hello = self.call("hello", protocol=1, role=role, name=f"conformance/{role}", options=options)
         if self.hello["state"] == "skipped":
             raise Skipped(self.hello.get("text", ""))
+        if self.hello["state"] != "done" or not {"name", "version"} <= self.hello.keys():
+            raise Broken(f"expected done with name and version, found {self.hello}")
 
     def read(self, size):
         data = b""
@@ -168,8 +172,8 @@ TOKENS = 3 * SLOTS
 class Pair:
     """A producer and a consumer of the program, and jobs between them."""
 
-    def __init__(self, argv, timeout):
-        self.producer, self.consumer = Program(argv, "producer", timeout), Program(argv, "consumer", timeout)
+    def __init__(self, argv, timeout, options):
+        self.producer, self.consumer = (Program(argv, role, timeout, options) for role in ("producer", "consumer"))
         self.producer.peer, self.consumer.peer = self.consumer, self.producer
 
     def open(self, job, op, source, target, **more):
@@ -337,9 +341,10 @@ def main() -> int:
     split = sys.argv.index("--")
     parser = argparse.ArgumentParser()
     parser.add_argument("--timeout", type=float, default=30.0)
+    parser.add_argument("--option", action="append", default=[])
     options, argv = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:]
     try:
-        pair = Pair(argv, options.timeout)
+        pair = Pair(argv, options.timeout, dict(option.split("=", 1) for option in options.option))
     except Skipped as lack:
         print(f"skipped: {lack}")
         return 77

@@ -34,6 +34,14 @@ def spin():
         pass
 
 
+def validate(call):
+    import jsonschema
+    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "program", "protocol.schema.json")
+    with open(path) as file:
+        schema = json.load(file)
+    jsonschema.validate(call, {"$defs": schema["$defs"], "$ref": "#/$defs/call"})
+
+
 def late_write(job):
     def write():
         time.sleep(0.1)
@@ -59,6 +67,9 @@ def act(call, jobs, handle):
         FAULT, SIDE = call["options"].get("fault", ""), call["options"].get("side", "")
     if call["call"] == "register":
         OPS[call["job"]] = call["op"]
+    if FAULT == "validate":  # no fault at all: every call has the form that the schema states
+        validate(call)
+        return handle(call, jobs)
     fault = fault_of(call)
     if not fault:
         return handle(call, jobs)

@@ -1,6 +1,6 @@
 // A connector program to copy: moves whole blocks between two processes through shared memory. POSIX and nlohmann-json, nothing of the suite.
 //
-// It is started twice, once a side, and speaks framed JSON on descriptor 3 (harness/connector/program/README.md). This one takes two caches
+// It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). This one takes two caches
 // only where the bytes of a block lie in the same order on both sides, as most block movers do, and refuses others.
 #include <fcntl.h>
 #include <sys/mman.h>
