@@ -1,4 +1,5 @@
 #include "case/case.hpp"
+#include "case/written.hpp"
 
 #include <xxhash.h>
 
@@ -163,6 +164,24 @@ json executed_fields(const ResolvedCase& c, bool with_arch) {
   return out;
 }
 
+std::string digest_of(const json& executed) {
+  const std::string text = executed.dump();
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  char hex[33];
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64), static_cast<unsigned long long>(hash.low64));
+  return hex;
+}
+
+/// Adds to the executed fields what only travels along.
+void complete(json& out, const ResolvedCase& c) {
+  out["id"] = c.id;
+  out["title"] = c.title;
+  out["facts"] = c.facts;
+  out["content"]["folder"] = c.content.folder;
+  out["expected"] = json::array();
+  for (const auto& e : c.expected) out["expected"].push_back(expected_to_json(e));
+}
+
 }  // namespace
 
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side) {
@@ -209,12 +228,19 @@ std::int64_t memory_needed(const ResolvedCase& resolved) {
 
 json to_json(const ResolvedCase& c) {
   json out = executed_fields(c, true);
-  out["id"] = c.id;
-  out["title"] = c.title;
-  out["facts"] = c.facts;
-  out["content"]["folder"] = c.content.folder;
-  out["expected"] = json::array();
-  for (const auto& e : c.expected) out["expected"].push_back(expected_to_json(e));
+  complete(out, c);
+  return out;
+}
+
+Written written(const ResolvedCase& c) {
+  Written out{executed_fields(c, true), {}, {}};
+  json& document = out.document;
+  out.digest = digest_of(document);
+  json arch = std::move(document["arch"]);
+  document.erase("arch");
+  out.execution = digest_of(document);
+  document["arch"] = std::move(arch);
+  complete(document, c);
   return out;
 }
 
@@ -268,13 +294,6 @@ ResolvedCase case_from_json(const json& in) {
 
 json worker_view(const ResolvedCase& resolved) { return shared_fields(resolved, false); }
 
-std::string digest(const ResolvedCase& resolved, bool with_arch) {
-  const std::string text = executed_fields(resolved, with_arch).dump();
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return hex;
-}
+std::string digest(const ResolvedCase& resolved, bool with_arch) { return digest_of(executed_fields(resolved, with_arch)); }
 
 }  // namespace kvcts

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "case/resolve.hpp"
+#include "case/written.hpp"
 #include "catalogue/case_file.hpp"
 #include "kernels/tag.hpp"
 
@@ -106,6 +107,10 @@ TEST(Case, WireFormIsTheWholeCase) {
       const auto c = resolve(s, cases());
       const auto back = case_from_json(to_json(c));
       EXPECT_EQ(digest(back), digest(c)) << s.id;
+      const Written all = written(c);
+      EXPECT_EQ(all.document, to_json(c)) << s.id;
+      EXPECT_EQ(all.digest, digest(c)) << s.id;
+      EXPECT_EQ(all.execution, digest(c, false)) << s.id;
       EXPECT_EQ(to_json(back), to_json(c)) << s.id;
     }
   }

@@ -165,8 +165,9 @@ Task<void> Lane::attempt_case(Attempt& a) {
   std::optional<std::string> broken;
   try {
     a.resolved = run_.jobs.resolve(a.job);
-    result.case_digest = digest(a.resolved);
-    result.execution = digest(a.resolved, false);
+    a.written = written(a.resolved);
+    result.case_digest = a.written.digest;
+    result.execution = a.written.execution;
     result.seed = a.resolved.seed;
     result.facts = a.resolved.facts;
     result.evidence = Evidence::modelled;
@@ -207,7 +208,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
   enter(a, Phase::allocate);
   a.last_pid = run_.pids.last();
   // Both requests at once: the checker fills while the workers are looked after.
-  json open = {{"op", "open"}, {"key", a.key}, {"case", to_json(a.resolved)}};
+  json open = {{"op", "open"}, {"key", a.key}, {"case", std::move(a.written.document)}};
   json fill = {{"op", "fill"}, {"key", a.key}, {"pass", 0}};
   checker_->request(std::move(open));
   checker_->request(std::move(fill));

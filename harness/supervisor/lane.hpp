@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "case/written.hpp"
 #include "supervisor/child.hpp"
 #include "supervisor/decide.hpp"
 #include "supervisor/loop.hpp"
@@ -117,6 +118,7 @@ class Lane {
     int lost;
     std::uint64_t key{0};
     ResolvedCase resolved;
+    Written written;  ///< of `resolved`
     CaseResult result;
     nlohmann::json files;
     std::vector<process::UniqueFd> fds;

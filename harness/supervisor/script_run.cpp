@@ -29,7 +29,7 @@ std::string events_text(const json& events) {
 Task<void> Lane::run_script(Attempt& a) {
   need_checker();
   enter(a, Phase::compare);
-  json request = {{"op", "script"}, {"case", to_json(a.resolved)}};
+  json request = {{"op", "script"}, {"case", std::move(a.written.document)}};
   checker_->request(std::move(request));
   const json reply = co_await checker_reply(&a.resolved);
   const std::int64_t total = now_ns() - a.since_ns;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "case/written.hpp"
 #include "cli/exit.hpp"
 #include "matrix/ids.hpp"
 
@@ -53,8 +54,9 @@ Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& av
     try {
       ResolvedCase resolved = kvcts::resolve(spec, catalogue_);
       resolved.facts.update(selection_.facts(i));
-      item.planned.digest = digest(resolved);
-      item.planned.execution = digest(resolved, false);
+      Written whole = written(resolved);
+      item.planned.digest = std::move(whole.digest);
+      item.planned.execution = std::move(whole.execution);
       if (const auto& lack = availability.lack(spec.engine); lack && !resolved.scripted()) decide(Outcome::skipped, lack->reason);
       constexpr double gib = 1024.0 * 1024 * 1024;
       const auto needed = static_cast<double>(memory_needed(resolved)), there = static_cast<double>(availability.memory());
