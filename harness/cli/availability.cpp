@@ -11,6 +11,7 @@
 #include "catalogue/nearest.hpp"
 #include "cli/exit.hpp"
 #include "cli/doctor/doctor.hpp"
+#include "transport/packages.hpp"
 #include "transport/session.hpp"
 
 namespace kvcts::cli {
@@ -25,7 +26,8 @@ std::ptrdiff_t gpus_found() {
   return count;
 }
 
-/// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there.
+/// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there. Any other need is an engine
+/// package (harness/engines/packages).
 const std::map<std::string, std::function<std::string()>>& probes() {
   static const std::map<std::string, std::function<std::string()>> table{
       {"ucx", [] { return std::string(); }},  // the plug-in links it: it is there when the plug-in loads
@@ -54,8 +56,8 @@ std::optional<Availability::Lack> Availability::find(const std::string& engine) 
   if (!entry) return std::nullopt;
   for (const auto& need : entry->needs) {
     const auto probe = probes().find(need);
-    if (probe == probes().end()) return Lack{need, fmt::format("engine {} needs '{}', which this version does not know how to find", engine, need)};
-    if (std::string reason = probe->second(); !reason.empty()) return Lack{need, fmt::format("engine {} needs {}: {}", engine, need, reason)};
+    const auto missing_package = [&] { return transport::package_folder(need).empty() ? transport::package_missing(need) : std::string(); };
+    if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty()) return Lack{need, fmt::format("engine {} needs {}: {}", engine, need, reason)};
   }
   if (entry->plugin.empty()) return std::nullopt;  // the connector program moves the bytes: it is asked for itself
   if (const auto answer = doctor::load_plugin(entry->plugin); !answer.empty()) return Lack{engine, fmt::format("engine {}: {}", engine, answer)};
@@ -70,6 +72,7 @@ const std::optional<Availability::Lack>& Availability::lack(const std::string& e
 void Availability::check_names(const std::vector<std::string>& required) const {
   std::vector<std::string> names = catalogue_.engines().ids();
   for (const auto& [need, probe] : probes()) names.push_back(need);
+  for (const auto& [id, engine] : catalogue_.engines()) names.insert(names.end(), engine.needs.begin(), engine.needs.end());
   for (const auto& name : required) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       throw UsageError(fmt::format("--require expects engines or what they need, found '{}'{}", name, catalogue::suggestion(name, names)));

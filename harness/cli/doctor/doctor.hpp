@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,12 @@ Section watching();   ///< what evidence of hangs needs: ptrace, eu-stack, gdb
 Section gpus();
 Section cuda();       ///< driver, toolkit, cuDNN
 Section rdma();       ///< RDMA devices, GPUDirect RDMA
-Section engines();    ///< plug-ins: found, loaded, self-test
+/// A plug-in of an engine package is tried once a package, as an entry of the catalogue starts it.
+struct PackagedEngine {
+  std::string plugin, package;
+  std::map<std::string, std::string> options, environment;
+};
+Section engines(const std::vector<PackagedEngine>& packaged);  ///< plug-ins: found, loaded, self-test
 Section python();
 Section golden_tensors();
 

@@ -9,6 +9,7 @@
 
 #include "cli/child.hpp"
 #include "cli/doctor/doctor.hpp"
+#include "transport/packages.hpp"
 #include "transport/session.hpp"
 
 namespace kvcts::cli::doctor {
@@ -33,11 +34,16 @@ Mapped make_memory() {
 }
 
 /// Loads the plug-in, moves 64 KiB from one agent of this process to another, compares. Says what it is.
-nlohmann::json try_engine(const std::string& stem) {
+nlohmann::json try_engine(const std::string& stem, const PackagedEngine* packaged) {
+  OpenOptions open_producer{"doctor/producer", Role::producer, {}}, open_consumer{"doctor/consumer", Role::consumer, {}};
+  if (packaged != nullptr) {
+    for (const auto& [key, value] : packaged->environment) setenv(key.c_str(), value.c_str(), 1);
+    open_producer.options = open_consumer.options = packaged->options;
+  }
   const auto plugin = Plugin::load(find_plugin(stem));
   nlohmann::json answer{{"name", plugin->engine()}, {"version", plugin->version()}, {"file", plugin->origin()}, {"self_test", "passed"}};
   try {
-    Session producer(plugin, {"doctor/producer", Role::producer, {}}), consumer(plugin, {"doctor/consumer", Role::consumer, {}});
+    Session producer(plugin, open_producer), consumer(plugin, open_consumer);
     const Mapped from = make_memory(), to = make_memory();
     for (std::size_t i = 0; i < test_bytes; ++i) from.bytes[i] = static_cast<std::uint8_t>(i * 131 + (i >> 8));
     const auto region = [](const Mapped& m) {
@@ -72,21 +78,37 @@ std::string load_plugin(const std::string& stem) {
   return answer.ok ? "" : "plug-in " + stem + " cannot be used: " + answer.error;
 }
 
-Section engines() {
+Section engines(const std::vector<PackagedEngine>& packaged) {
   Section s{"engines", {}};
-  for (const std::string& stem : list_plugins()) {
-    if (stem.find("fixture") != std::string::npos || stem.find("crash") != std::string::npos) continue;  // they break on purpose
-    const ChildAnswer answer = ask_child([&] { return try_engine(stem); }, std::chrono::seconds(10));
+  const auto examine = [&](const std::string& stem, const PackagedEngine* with) {
+    const std::string key = with != nullptr ? stem + " " + with->package : stem;
+    const std::string where = with != nullptr ? package_folder(with->package).string() : "";
+    if (with != nullptr && where.empty()) {
+      s.findings.push_back({key, State::missing, package_missing(with->package), "cases with engines of this package are SKIPPED", nullptr});
+      return;
+    }
+    const ChildAnswer answer = ask_child([&] { return try_engine(stem, with); }, std::chrono::seconds(10));
     if (!answer.ok) {
-      s.findings.push_back({stem, State::broken, "cannot be used: " + answer.error, "", nullptr});
-      continue;
+      s.findings.push_back({key, State::broken, "cannot be used: " + answer.error, "", nullptr});
+      return;
     }
     const std::string test = answer.value["self_test"];
     const bool good = test == "passed";
     const bool lacking = test.starts_with("not possible here");
-    s.findings.push_back({stem, good ? State::good : lacking ? State::missing : State::broken,
-                          fmt::format("{} {}, self-test {}", answer.value["name"].get<std::string>(), answer.value["version"].get<std::string>(), test),
+    s.findings.push_back({key, good ? State::good : lacking ? State::missing : State::broken,
+                          fmt::format("{} {}, self-test {}{}", answer.value["name"].get<std::string>(), answer.value["version"].get<std::string>(), test,
+                                      where.empty() ? "" : ", from " + where),
                           good ? "" : lacking ? "cases with this engine are SKIPPED" : "cases with this engine will fail or be SKIPPED", answer.value});
+  };
+  for (const std::string& stem : list_plugins()) {
+    if (stem.find("fixture") != std::string::npos || stem.find("crash") != std::string::npos) continue;  // they break on purpose
+    bool any = false;
+    for (const PackagedEngine& one : packaged) {
+      if (one.plugin != stem) continue;
+      any = true;
+      examine(stem, &one);
+    }
+    if (!any) examine(stem, nullptr);
   }
   if (s.findings.empty()) {
     s.findings.push_back({"plug-ins", State::missing, "no engine plug-in is installed beside the program",

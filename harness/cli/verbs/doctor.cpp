@@ -1,12 +1,14 @@
 // kvcts doctor: what this machine has, and what is lost for want of what.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "transport/packages.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -33,9 +35,31 @@ Section skipped_cases(const Globals& globals) {
   return s;
 }
 
+/// Every package that an engine of the catalogue comes from, with the first of its engines.
+std::vector<PackagedEngine> packaged_engines(const Globals& globals) {
+  std::vector<PackagedEngine> found;
+  const auto texts = [](const nlohmann::json& values) {
+    std::map<std::string, std::string> out;
+    for (const auto& [key, value] : values.items()) out[key] = value.is_string() ? value.get<std::string>() : value.dump();
+    return out;
+  };
+  try {
+    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+    for (const auto& [id, engine] : cat.engines()) {
+      const std::string package = engine.environment.value(transport::package_variable, "");
+      const auto known = [&](const PackagedEngine& one) { return one.plugin == engine.plugin && one.package == package; };
+      if (package.empty() || std::any_of(found.begin(), found.end(), known)) continue;
+      found.push_back({engine.plugin, package, texts(engine.options), texts(engine.environment)});
+    }
+  } catch (const std::exception&) {
+    // The section "cases" says what is wrong with the catalogue.
+  }
+  return found;
+}
+
 /// Sections in the order in which they are shown: one line each.
 std::vector<Section> examine(const Globals& globals) {
-  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(), python(), golden_tensors(), skipped_cases(globals)};
+  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(packaged_engines(globals)), python(), golden_tensors(), skipped_cases(globals)};
 }
 
 nlohmann::json as_json(const std::vector<Section>& sections) {

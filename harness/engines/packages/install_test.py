@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,10 @@ def main() -> int:
     for pins in sorted(HERE.glob("*.txt")):
         lines = [line for line in pins.read_text().splitlines() if line and not line.startswith("#")]
         assert lines and all("==" in line and "--hash=sha256:" in line for line in lines), f"{pins.name}: every line is pinned and has a hash"
+    # What an engine names is what is pinned.
+    for entry in sorted((HERE.parents[2] / "cases" / "engines").glob("*.yaml")):
+        for package in re.findall(r"KVCTS_ENGINE_PACKAGE: ([^,}\s]+)", entry.read_text()):
+            assert (HERE / f"{package}.txt").is_file(), f"{entry.name}: package {package} has no pins in harness/engines/packages"
     return 0
 
 

@@ -1,0 +1,105 @@
+#include "engines/support/ucx_path.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <linux/tcp.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+namespace kvcts::engines {
+
+TcpSockets tcp_sockets() {
+  TcpSockets sockets;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return sockets;
+  while (const dirent* entry = readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    tcp_info info{};
+    struct stat about {};
+    socklen_t bytes = sizeof info;
+    if (fd <= 2 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || fstat(fd, &about) != 0) continue;
+    sockets[about.st_ino] = {info.tcpi_bytes_sent, info.tcpi_bytes_received};
+  }
+  closedir(folder);
+  return sockets;
+}
+
+TcpBytes tcp_bytes_since(const TcpSockets& before) {
+  TcpBytes sum;
+  for (const auto& [inode, now] : tcp_sockets()) {
+    const auto known = before.find(inode);
+    sum.sent += now.sent - (known != before.end() ? known->second.sent : 0);
+    sum.received += now.received - (known != before.end() ? known->second.received : 0);
+  }
+  return sum;
+}
+
+UcxLog::UcxLog() {
+  if (std::getenv("UCX_LOG_FILE") != nullptr) return;
+  file_ = memfd_create("ucx-log", MFD_CLOEXEC);
+  if (file_ < 0) return;
+  setenv("UCX_LOG_FILE", ("/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_)).c_str(), 1);
+  setenv("UCX_PROTO_INFO", "y", 0);
+}
+
+UcxLog::~UcxLog() {
+  if (file_ >= 0) close(file_);
+}
+
+std::string UcxLog::read() {
+  std::fflush(nullptr);  // UCX leaves the end of its log in a buffer
+  struct stat about {};
+  if (file_ < 0 || fstat(file_, &about) != 0) return {};
+  std::string text(static_cast<std::size_t>(about.st_size), '\0');
+  const auto got = pread(file_, text.data(), text.size(), 0);
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text;
+}
+
+// A table: the endpoint ("... intra-node cfg#1") and the operation ("remote memory write by ucp_put* from host memory to host"), in one line
+// (UCX 1.20) or in two (1.23), then a line a range of lengths ("0..inf | zero-copy | cma/memory"). The last range of the last table counts; tables of a worker's endpoint to itself
+// do not, unless there is no other.
+UcxLog::Path UcxLog::path(bool write) {
+  const std::string text = read();
+  if (text.size() == parsed_) return write ? put_ : get_;
+  Path others[2], own[2];
+  Path* open = nullptr;
+  bool to_itself = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto bar = line.find("| ");
+    if (bar == std::string::npos) continue;
+    std::vector<std::string> cells;
+    std::istringstream words(line.substr(bar + 1));
+    for (std::string cell; std::getline(words, cell, '|');) {
+      const auto first = cell.find_first_not_of(' '), last = cell.find_last_not_of(' ');
+      cells.push_back(first == std::string::npos ? "" : cell.substr(first, last - first + 1));
+    }
+    bool title = false;
+    for (const std::string& cell : cells) {
+      if (cell.find(" cfg#") != std::string::npos) {
+        to_itself = cell.find("self cfg#") != std::string::npos;
+        title = true;
+      } else if (cell.find(" by ucp_") != std::string::npos) {
+        const bool put = cell.find(" ucp_put") != std::string::npos, get = cell.find(" ucp_get") != std::string::npos;
+        open = put || get ? &(to_itself ? own : others)[put ? 0 : 1] : nullptr;
+        title = true;
+      }
+    }
+    if (!title && open != nullptr && cells.size() >= 3 && cells[0] != "Range") *open = {cells[2], cells[1]};
+  }
+  parsed_ = text.size();
+  put_ = others[0].transport.empty() ? own[0] : others[0];
+  get_ = others[1].transport.empty() ? own[1] : others[1];
+  return write ? put_ : get_;
+}
+
+}  // namespace kvcts::engines

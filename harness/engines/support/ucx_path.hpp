@@ -1,0 +1,44 @@
+// Which way did the bytes take? Two witnesses that do not know of each other:
+//   - UCX's own protocol tables (UCX_PROTO_INFO, since 1.15), written to its log when an endpoint chooses: "zero-copy" by "cma/memory", "tcp/lo";
+//   - the kernel's counters of the TCP connections of this process (TCP_INFO): bytes that went over them, whoever wrote them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace kvcts::engines {
+
+struct TcpBytes {
+  std::uint64_t sent{0}, received{0};
+};
+/// What went over each TCP socket that this process has open now, by the socket's inode.
+using TcpSockets = std::map<std::uint64_t, TcpBytes>;
+TcpSockets tcp_sockets();
+/// Bytes over the sockets that are open now, less what had gone over them `before`. Sockets that were closed since do not count.
+TcpBytes tcp_bytes_since(const TcpSockets& before);
+
+/// The log of a UCX that is loaded later in this process, kept in memory.
+class UcxLog {
+ public:
+  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE, unless the user set the latter. Before UCX is loaded.
+  UcxLog();
+  ~UcxLog();
+  UcxLog(const UcxLog&) = delete;
+  UcxLog& operator=(const UcxLog&) = delete;
+
+  struct Path {
+    std::string transport;  ///< "cma/memory"; "" = not chosen yet
+    std::string protocol;   ///< "zero-copy", "software emulation"
+  };
+  /// The latest choice for large puts (or gets) of host memory to another process.
+  Path path(bool write);
+
+ private:
+  std::string read();
+  int file_{-1};
+  std::size_t parsed_{0};  ///< bytes of the log that put_ and get_ come from
+  Path put_, get_;
+};
+
+}  // namespace kvcts::engines
