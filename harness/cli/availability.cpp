@@ -60,7 +60,9 @@ std::optional<Availability::Lack> Availability::find(const std::string& engine) 
     if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty()) return Lack{need, fmt::format("engine {} needs {}: {}", engine, need, reason)};
   }
   if (entry->plugin.empty()) return std::nullopt;  // the connector program moves the bytes: it is asked for itself
-  if (const auto answer = doctor::load_plugin(entry->plugin); !answer.empty()) return Lack{engine, fmt::format("engine {}: {}", engine, answer)};
+  if (const auto answer = doctor::load_plugin(entry->plugin, entry->environment); !answer.empty()) {
+    return Lack{engine, fmt::format("engine {}: {}", engine, answer)};
+  }
   return std::nullopt;
 }
 

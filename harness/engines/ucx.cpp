@@ -1,7 +1,7 @@
 // Engine ucx: put and get of UCP with real registration and exchange of remote keys. The transports are chosen by UCX_TLS in
 // the environment of the worker; facts() says which were really taken.
 //
-// Written against UCX 1.13.1 (Debian 12). Sources: ucp/api/ucp.h. What is done here and why:
+// Written against UCX 1.13.1 (Debian 12); runs unchanged on 1.22.0 (ucx_package.cpp). Sources: ucp/api/ucp.h. What is done here and why:
 //   - One context and one worker an agent, for life; one endpoint a peer agent, kept while healthy. Setting them up costs
 //     milliseconds, a case costs one ucp_mem_map, one ucp_rkey_pack and one ucp_ep_rkey_unpack a region.
 //   - A write is complete when ucp_ep_flush_nbx is: ucp_put_nbx alone completes locally.
@@ -26,6 +26,7 @@
 #include "engines/support/blob.hpp"
 #include "engines/support/handles.hpp"
 #include "engines/support/table.hpp"
+#include "engines/support/ucx_path.hpp"
 
 namespace kvcts::engines {
 namespace {
@@ -410,6 +411,15 @@ class UcxEngine {
     for (const auto& [id, endpoint] : endpoints_) {
       if (endpoint->failed == UCS_OK && endpoint.get() == latest_) path_facts(endpoint->ep, facts);
     }
+    // Newer ones choose a protocol a size, and tell (UCX_PROTO_INFO, engine package).
+    if (std::getenv("UCX_PROTO_INFO") != nullptr) {
+      static UcxLog log;
+      if (const auto path = log.path(last_writes_); !path.transport.empty()) {
+        facts["transport"] = path.transport;
+        facts["protocol"] = path.protocol;
+        facts["emulated"] = path.protocol.find("software") != std::string::npos ? "yes: put and get by active messages" : "no";
+      }
+    }
     return facts;
   }
 
@@ -641,6 +651,7 @@ class UcxEngine {
 
   void finish(Request& request) {
     request.state = State::done;
+    last_writes_ = request.writes;
     (request.writes ? bytes_written_ : bytes_read_) += request.bytes;
     descriptors_ += request.operations.size();
     ++completed_;
@@ -679,7 +690,7 @@ class UcxEngine {
 
   ucp_context_h context_{nullptr};
   ucp_worker_h worker_{nullptr};
-  bool peer_errors_{true};
+  bool peer_errors_{true}, last_writes_{true};
   Id id_{};
   std::string address_;
   Handles<Region> regions_{"region"};

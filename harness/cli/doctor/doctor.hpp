@@ -43,8 +43,8 @@ Section golden_tensors();
 /// What a run stores of the machine: processor, memory, GPUs and their driver, Python packages with versions.
 nlohmann::json machine();
 
-/// "" when the plug-in loads (in a process of its own), else why not.
-std::string load_plugin(const std::string& stem);
+/// "" when the plug-in loads (in a process of its own, with these variables set), else why not.
+std::string load_plugin(const std::string& stem, const nlohmann::json& environment);
 
 /// First line of a file without its newline; "" when it cannot be read.
 std::string first_line(const std::string& path);

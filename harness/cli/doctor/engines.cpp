@@ -73,8 +73,12 @@ nlohmann::json try_engine(const std::string& stem, const PackagedEngine* package
 
 }  // namespace
 
-std::string load_plugin(const std::string& stem) {
-  const ChildAnswer answer = ask_child([&] { return nlohmann::json(Plugin::load(find_plugin(stem))->version()); }, std::chrono::seconds(10));
+std::string load_plugin(const std::string& stem, const nlohmann::json& environment) {
+  const auto load = [&] {
+    for (const auto& [key, value] : environment.items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
+    return nlohmann::json(Plugin::load(find_plugin(stem))->version());
+  };
+  const ChildAnswer answer = ask_child(load, std::chrono::seconds(10));
   return answer.ok ? "" : "plug-in " + stem + " cannot be used: " + answer.error;
 }
 

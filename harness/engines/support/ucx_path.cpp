@@ -43,7 +43,10 @@ TcpBytes tcp_bytes_since(const TcpSockets& before) {
 }
 
 UcxLog::UcxLog() {
-  if (std::getenv("UCX_LOG_FILE") != nullptr) return;
+  if (const char* known = std::getenv("UCX_LOG_FILE"); known != nullptr) {
+    file_ = open(known, O_RDONLY | O_CLOEXEC);
+    return;
+  }
   file_ = memfd_create("ucx-log", MFD_CLOEXEC);
   if (file_ < 0) return;
   setenv("UCX_LOG_FILE", ("/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file_)).c_str(), 1);

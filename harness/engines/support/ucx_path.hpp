@@ -18,10 +18,11 @@ TcpSockets tcp_sockets();
 /// Bytes over the sockets that are open now, less what had gone over them `before`. Sockets that were closed since do not count.
 TcpBytes tcp_bytes_since(const TcpSockets& before);
 
-/// The log of a UCX that is loaded later in this process, kept in memory.
+/// The log of the UCX in this process, kept in memory.
 class UcxLog {
  public:
-  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE, unless the user set the latter. Before UCX is loaded.
+  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE. Before UCX is loaded. Where UCX_LOG_FILE is set already, by another plug-in part or by the user, it
+  /// is that one that is read.
   UcxLog();
   ~UcxLog();
   UcxLog(const UcxLog&) = delete;

@@ -1,0 +1,48 @@
+// Engine ucx with the UCX of an engine package (KVCTS_ENGINE_PACKAGE, e.g. "ucx-1.22.0") in place of the system's: the same plug-in, whose
+// libraries are loaded from the package first. The loader takes a library that is there already by its soname, and libucp.so.0 is the soname
+// of either version.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "engines/support/ucx_path.hpp"
+#include "transport/kvcts_transport.h"
+#include "transport/packages.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void* open_library(const fs::path& file) {
+  if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  throw std::runtime_error(dlerror());
+}
+
+const kvcts_transport* load(std::uint32_t host_abi) {
+  const char* chosen = std::getenv(kvcts::transport::package_variable);
+  const std::string package = chosen != nullptr ? chosen : "";
+  const fs::path folder = kvcts::transport::package_folder(package);
+  if (folder.empty()) throw std::runtime_error(kvcts::transport::package_missing(package));
+  static const kvcts::engines::UcxLog log;  // before UCX reads its environment
+  open_library(folder / "libucx/lib/libucp.so.0");  // brings the others, which lie beside it
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<void*>(&load), &self) == 0) throw std::runtime_error("this plug-in does not know where it lies");
+  void* plugin = open_library(fs::path(self.dli_fname).parent_path() / "kvcts_engine_ucx.so");
+  const auto entry = reinterpret_cast<kvcts_transport_entry_fn>(dlsym(plugin, "kvcts_transport_entry"));
+  if (entry == nullptr) throw std::runtime_error("kvcts_engine_ucx.so has no kvcts_transport_entry");
+  return entry(host_abi);
+}
+
+}  // namespace
+
+extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t host_abi) {
+  try {
+    return load(host_abi);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kvcts_engine_ucx_package: %s\n", error.what());
+    return nullptr;
+  }
+}
