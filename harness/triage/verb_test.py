@@ -24,7 +24,7 @@ matrix:
   - axes: {producer: [vllm-fa-nhd, vllm-fa-hnd], consumer: [vllm-fa-nhd, vllm-fa-hnd], dtype: [bf16, fp16], geometry: [small, tiny],
            connector: [naive-blocks, reference]}
 ---
-suite: engines
+suite: broken-engine
 title: an engine that moves nothing
 matrix:
   - axes: {producer: [vllm-fa-nhd, flashinfer-hnd], consumer: [vllm-fa-hnd], dtype: [bf16, fp8_e4m3], geometry: [tiny], engine: [broken, memcpy]}
@@ -43,7 +43,7 @@ def main() -> None:
         ours = ["--cases", str(cases)]
 
         # One literal, refuted by nothing.
-        assert kvcts("run", "--suite", "engines", "--out", str(folder / "engines"), *ours).status == 1
+        assert kvcts("run", "--suite", "broken-engine", "--out", str(folder / "engines"), *ours).status == 1
         told = kvcts_json("triage", str(folder / "engines"), "--run", "--most", "12", *ours)
         (cause,) = told["causes"]
         (part,) = cause["rounds"][-1]["parts"]
