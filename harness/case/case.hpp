@@ -85,8 +85,8 @@ struct ReaderSpec {
   nlohmann::json options = nlohmann::json::object();
 };
 
-/// Where the content comes from. "tags": tag/1, checked by the oracle. "golden": the producer's bytes and the consumer's expected bytes
-/// are golden tensors (HDF5, written by the independent generator); the oracle is not asked.
+/// Where the content comes from. "tags": tag/1, checked by the oracle. "golden": both sides' bytes are golden tensors (HDF5); the oracle is
+/// not asked. "specials": tag/1 with NaN, -0, ... among it. "emulated": another harness's fill and checks, named by `producer` (checker/).
 struct ContentSpec {
   std::string kind{"tags"};
   std::string folder;                      ///< of the golden files; a place, so not part of any digest

@@ -303,6 +303,7 @@ void resolve_scripted(const CaseSpec& spec, const catalogue::Catalogue& catalogu
 
 void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
   if (spec.content == "golden") use_golden(spec, c.content, catalogue);
+  else c.content.kind = spec.content;
   c.seed = spec.seed;
   c.op = spec.op;
 

@@ -1,6 +1,7 @@
 #include "catalogue/schema.hpp"
 
 #include "catalogue/case_file.hpp"
+#include "catalogue/saboteur.hpp"
 #include "catalogue/script_table.hpp"
 #include "catalogue/tables.hpp"
 
@@ -46,7 +47,7 @@ std::vector<DocRow> step_rows(const Table<script::Action>& table) {
 }
 
 Kind case_kind() {
-  Kind out = kind("case", "seeds crash faults museum", case_table);
+  Kind out = kind("case", "seeds readers crash faults museum", case_table);
   out.schema = [plain = out.schema] {
     json whole = plain();
     whole["anyOf"] = json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});
@@ -92,6 +93,7 @@ const std::vector<Kind>& kinds() {
       kind("suite", "suites", suite_table),
       kind("waiver", "waivers", waiver_table),
       kind("collection", "museum/index", collection_table),
+      kind("saboteur", "saboteurs", saboteur_table),
   };
   return all;
 }

@@ -82,7 +82,9 @@ class Golden final : public Content {
 std::unique_ptr<Content> make_content(const ResolvedCase& resolved) {
   if (resolved.content.kind == "golden") return std::make_unique<Golden>(resolved);
   if (resolved.content.kind == "tags") return std::make_unique<Tags>(resolved);
-  throw std::runtime_error("content: expected tags or golden, found '" + resolved.content.kind + "'");
+  if (resolved.content.kind == "specials") return make_specials(resolved);
+  if (resolved.content.kind == "emulated") return make_emulated(resolved);
+  throw std::runtime_error("content: expected tags, golden, specials or emulated, found '" + resolved.content.kind + "'");
 }
 
 }  // namespace kvcts::checker

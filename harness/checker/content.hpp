@@ -17,11 +17,17 @@ class Content {
   virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
   /// True when the file holds what write_expected() would write. False says nothing where that takes an image to find out.
   virtual bool holds_expected(const RegionRef&, int, std::span<const std::uint8_t>) const { return false; }
+  /// False: only what forgive() leaves is looked at, once; no counts are compared.
+  virtual bool looks_at_everything() const { return true; }
+  /// Makes the expected state equal to what was found wherever nobody looks.
+  virtual void forgive(const RegionRef&, std::span<const std::uint8_t>, std::span<std::uint8_t>) const {}
   /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle::write_whole_block_alternative).
   virtual bool tail_is_free() const = 0;
 };
 
 /// `resolved` must outlive the content. Throws golden::Error when a golden tensor cannot be read.
 std::unique_ptr<Content> make_content(const ResolvedCase& resolved);
+std::unique_ptr<Content> make_specials(const ResolvedCase& resolved);   ///< specials.cpp
+std::unique_ptr<Content> make_emulated(const ResolvedCase& resolved);   ///< emulated.cpp
 
 }  // namespace kvcts::checker

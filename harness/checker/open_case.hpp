@@ -48,7 +48,7 @@ class OpenCase {
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
   std::string state_of_data() const;
-  Diagnosis name_the_cause(std::int64_t wrong_bytes, const nlohmann::json& events, bool transferred);
+  Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events, bool transferred);
   std::uint64_t digest_all() const;
 
   const ResolvedCase case_;

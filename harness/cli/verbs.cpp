@@ -12,6 +12,7 @@ const std::vector<Verb>& verbs() {
       {"report", "The reports of a run, from its store", declare_report},
       {"museum", "Published faults: how each ends, and whether all are caught and named", declare_museum},
       {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},
+      {"sabotage", "How much of what is wrong on purpose would a suite catch, and name?", declare_sabotage},
       {"golden", "Golden tensors: list, verify, show", declare_golden},
       {"layouts", "The layouts of the catalogue, or one of them drawn", declare_layouts},
       {"schema", "The keys of the files in cases/: JSON Schema or reference", declare_schema},

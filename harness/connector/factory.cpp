@@ -1,10 +1,16 @@
 #include "connector/contract.hpp"
 #include "connector/explicit.hpp"
+#include "connector/misread.hpp"
 #include "connector/reference.hpp"
 
 namespace kvcts::connector {
 
 std::unique_ptr<Connector> make_connector(const ConnectorSpec& spec) {
+  if (const auto sabotage = spec.options.find("sabotage"); sabotage != spec.options.end()) {
+    ConnectorSpec inside = spec;
+    inside.options.erase("sabotage");
+    return std::make_unique<Misreading>(make_connector(inside), *sabotage);
+  }
   if (spec.kind == "reference") return std::make_unique<Reference>(spec.options);
   if (spec.kind == "contract") return std::make_unique<Contract>(spec.options);
   if (spec.kind == "explicit") return std::make_unique<Explicit>();

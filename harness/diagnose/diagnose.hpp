@@ -28,7 +28,10 @@ struct Scene {
   std::vector<ByteView> consumer_before, consumer_expected;
   ByteView output, output_expected;          ///< of the reader; empty = none
   std::vector<nlohmann::json> events;        ///< what workers replied or raised, in order
-  std::int64_t wrong_bytes{0};
+  std::int64_t wrong_bytes{0};               ///< on the consumer, and in a reader's output
+  std::int64_t source_wrong{0};              ///< on the producer, which must not change
+  std::vector<ByteView> producer_expected{}; ///< set where source_wrong is not 0
+  ByteView output_before{};
 };
 
 /// Maps through which tokens were moved instead of the truth: one cache a rank of group 0.
@@ -41,12 +44,16 @@ struct Variant {
   std::string fault_class;
   std::string words;                         ///< "written HND, declared NHD"
   ResolvedCase transformed;                  ///< its truth and ids say what the variant predicts on the consumer
-  std::optional<Maps> maps{};                ///< if set: what moving the tokens through these maps predicts
+  std::optional<Maps> maps{};                ///< if set: what moving the tokens of `transformed` through these maps predicts
+  struct Predicted {
+    std::vector<std::vector<std::uint8_t>> consumer, producer;  ///< whole files; no producer: it has not changed
+  };
+  std::optional<Predicted> images{};         ///< if set: the prediction itself
 };
 
 /// Bytes of one consumer file if the tokens of group 0 had been moved through `maps`: from the producer's real bytes, over the state
-/// before the transfer.
-void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out);
+/// before the transfer. `believed`: requests and block sizes that were used, when not those of the truth.
+void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out, const ResolvedCase* believed = nullptr);
 
 /// Lists variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family that explains
 /// every byte ends the search.
@@ -56,6 +63,8 @@ const std::vector<Hypothesis>& hypotheses();
 /// Answers that need no bytes: an exception that names counts, a reader under another label. Empty class = nothing to say.
 Diagnosis from_events(const Scene& scene);
 Diagnosis from_reader(const Scene& scene);
+/// A right cache that was gathered wrongly, and a reader that never ended (readers.cpp).
+Diagnosis from_gathering(const Scene& scene);
 
 /// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and shows the
 /// best partial explanation, without a class, when none fits.

@@ -57,6 +57,7 @@ std::vector<Placement> placements() {
       {"shm", "kvcts_engine_shm", 2, {}, {}},
       {"fixture", "kvcts_engine_fixture", 2, {}, {}},
       {"fixture_one_process", "kvcts_engine_fixture", 1, {}, {}},
+      {"saboteur", "kvcts_engine_saboteur", 2, {}, {}},
       {"cuda", "kvcts_engine_cuda", 1, {}, cuda()},
       {"cuda_staged", "kvcts_engine_cuda", 1, {{"path", "staged"}, {"memory", "pool"}}, cuda()},
       {"cuda_vmm", "kvcts_engine_cuda", 1, {{"memory", "vmm"}}, cuda()},

@@ -285,7 +285,7 @@ std::string Constraints::layout_reason(const SideAt& at_side) const {
 
 bool Constraints::over_limit(Limit limit, const Point& point) {
   const bool tags = at(point, AxisId::content) == at(space_.origin(), AxisId::content);
-  if (limit == Limit::golden) return !tags && !golden_reason(point).empty();
+  if (limit == Limit::golden) return space_.text(AxisId::content, at(point, AxisId::content)) == "golden" && !golden_reason(point).empty();
   if (!tags) return !limit_reason(limit, point).empty();
   if (of_backend(limit) && !any_backend_) return false;
   const SideAt side = side_at(limit, point);

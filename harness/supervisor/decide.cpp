@@ -226,6 +226,12 @@ void decide_late_write(const json& rechecked, CaseResult& result) {
   if (result.outcome != Outcome::pass &&
       result.outcome != Outcome::refused) {  // already wrong: a further fact, not the cause
     result.message = sentence_join(result.message, words);
+    if (result.outcome == Outcome::fail && result.wrong_bytes > 0 && rechecked.contains("late_bytes") && late == 0) {
+      // What was wrong then is right now: that is the cause.
+      result.diagnosis = plain("read-before-ready", "completion was told before the data had arrived: " + std::to_string(result.wrong_bytes) +
+                                                        " bytes were wrong then, all are right a while later");
+      result.message = result.diagnosis.text;
+    }
     return;
   }
   result.outcome = Outcome::fail;

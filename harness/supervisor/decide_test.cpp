@@ -160,6 +160,10 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, fail);
   EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
   EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
+  CaseResult arrived_late = result_of({}, compared("FAIL", 5, "silently-skipped"));
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, arrived_late);
+  EXPECT_EQ(arrived_late.diagnosis.fault_class, "read-before-ready");
+  EXPECT_EQ(arrived_late.message, "completion was told before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, refused);

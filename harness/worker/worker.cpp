@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <typeinfo>
 
+#include "connector/misread.hpp"
 #include "process/status_view.hpp"
 #include "reader/reader.hpp"
 #include "worker/base64.hpp"
@@ -443,9 +444,14 @@ json Worker::read(const json& request) {
     else if (file.side == Side::consumer)
       caches.push_back(bytes);
   }
-  const auto reader = own([&] { return reader::make_reader(hosted.view.reader); });
+  ResolvedCase view = hosted.view;
+  const auto reader = own([&] {
+    const json& options = hosted.view.reader.options;
+    if (const auto sabotage = options.find("sabotage"); sabotage != options.end()) connector::misread(view, *sabotage);
+    return reader::make_reader(view.reader);
+  });
   if (!reader) throw Misuse("the case has no reader");
-  const reader::ReadResult result = reader->run(hosted.view, caches, output, progress_);
+  const reader::ReadResult result = reader->run(view, caches, output, progress_);
   return {{"tokens", result.tokens}, {"events", result.events}};
 }
 

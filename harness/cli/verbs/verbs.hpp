@@ -17,5 +17,6 @@ Action declare_minimize(CLI::App& app, const Globals& globals);
 Action declare_triage(CLI::App& app, const Globals& globals);
 Action declare_museum(CLI::App& app, const Globals& globals);
 Action declare_explain(CLI::App& app, const Globals& globals);
+Action declare_sabotage(CLI::App& app, const Globals& globals);
 
 }  // namespace kvcts::cli

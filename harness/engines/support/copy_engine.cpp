@@ -93,6 +93,7 @@ std::uint64_t CopyEngine::add_peer(std::string_view metadata) {
     RemoteRegion region = read_region(blob, *peer->reach);
     region.bytes = bytes;
     region.access = access;
+    met(region);
     peer->regions.push_back(region);
   }
   blob.end();

@@ -95,6 +95,8 @@ class CopyEngine {
   virtual void write_region(BlobWriter& blob, std::uint64_t handle, const LocalRegion& local) = 0;
   virtual std::shared_ptr<Reach> read_agent(BlobReader& blob) = 0;
   virtual RemoteRegion read_region(BlobReader& blob, Reach& reach) = 0;
+  /// A region of a new peer, complete: `bytes` and `access` too.
+  virtual void met(const RemoteRegion&) {}
   virtual void fetch_notifications() {}
 
   std::deque<std::string> inbox_;

@@ -1,0 +1,58 @@
+// Where a plane has its elements, looked up axis by axis: predictions ask for every element of a case, once a hypothesis. Says the same
+// as layout::locate, which it is made from.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "layout/layout.hpp"
+
+namespace kvcts::diagnose {
+
+class Places {
+ public:
+  /// Throws layout::Error where layout::locate would, for a coordinate on some axis.
+  explicit Places(const layout::Plane& plane);
+
+  const layout::Plane& plane() const { return plane_; }
+  int width() const { return width_; }
+  /// Bit in the plane's allocation; nothing where the plane has no such coordinate.
+  std::optional<std::int64_t> bit(const layout::Coord& at) const;
+  /// How many channels from this one on lie packed, one after the other; 1 at the least.
+  std::int64_t run(std::int64_t channel) const;
+
+ private:
+  layout::Plane plane_;
+  int width_;
+  std::int64_t zero_{0};  ///< bit of the origin
+  std::int64_t flip_{0};  ///< what turns a sum of distances into a bit: 4 with the high 4-bit code of a byte first
+  struct Table {
+    std::int64_t first{0};
+    std::vector<std::optional<std::int64_t>> bit;  ///< from the origin's
+  };
+  std::array<Table, layout::axis_count> tables_;
+  std::vector<std::int64_t> runs_;
+};
+
+/// The place of a coordinate in the first cache and plane of a list that has it, as layout::locate on each of them in turn.
+class CachePlaces {
+ public:
+  explicit CachePlaces(const std::vector<const layout::Cache*>& caches);
+  struct Place {
+    const Places* places{nullptr};
+    std::size_t cache{0}, file{0};  ///< file: allocations of all caches counted through
+    std::int64_t bit{0};            ///< in the allocation
+  };
+  std::optional<Place> find(layout::Component component, const layout::Coord& at) const;
+
+ private:
+  struct One {
+    Places places;
+    std::size_t cache{0}, file{0};
+  };
+  std::vector<One> all_;
+};
+
+}  // namespace kvcts::diagnose

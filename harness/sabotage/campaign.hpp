@@ -1,0 +1,50 @@
+// Suite x saboteurs: every saboteur takes the place of real code in cases of the suite, until one of them notices.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/result.hpp"
+#include "matrix/select.hpp"
+#include "sabotage/saboteurs.hpp"
+
+namespace kvcts::sabotage {
+
+/// How a case noticed.
+struct Catch {
+  std::string id;                      ///< of the case
+  std::string suite;                   ///< smallest suite that has the case
+  std::vector<std::string> checks;     ///< bytes, guard, padding, source, count, late write, reader, outcome
+  CaseResult result;
+  bool named{false};                   ///< the diagnosis explains every byte and has the right class
+};
+
+struct Row {
+  Saboteur saboteur;
+  std::optional<Catch> caught;
+  std::size_t tried{0};                ///< cases that were run against it; 0: no case of the suite has a place for it
+};
+
+struct CampaignOptions {
+  int jobs{1};
+  std::size_t most{256};                ///< cases against one saboteur
+  std::string content;                 ///< "" = as the cases say; else the fill of another harness (emulated.hpp)
+  std::function<void(const std::string&)> say;
+};
+
+/// Runs the cases of the selection in its order, those first that a saboteur names as likely. Cases that do not end in PASS with right code
+/// are left out. Throws catalogue::Error on an expression that cannot be read.
+std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection, const std::vector<Saboteur>& saboteurs,
+                              const CampaignOptions& options);
+
+struct Totals {
+  std::size_t saboteurs{0}, caught{0}, named{0};  ///< without the controls
+  std::size_t false_alarms{0};                    ///< controls that were caught
+  bool good() const { return saboteurs > 0 && caught == saboteurs && named * 100 >= saboteurs * 95 && false_alarms == 0; }
+};
+Totals totals_of(const std::vector<Row>& rows);
+
+}  // namespace kvcts::sabotage

@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "case/resolve.hpp"
+#include "catalogue/catalogue.hpp"
+#include "connector/misread.hpp"
+#include "sabotage/campaign.hpp"
+#include "sabotage/page.hpp"
+
+namespace kvcts::sabotage {
+namespace {
+
+namespace fs = std::filesystem;
+using catalogue::Catalogue;
+using nlohmann::json;
+
+const fs::path cases = fs::path(KVCTS_SOURCE_DIR) / "cases";
+
+const Catalogue& all_cases() {
+  static const Catalogue catalogue(cases);
+  return catalogue;
+}
+
+Saboteur saboteur(const std::string& id) {
+  for (auto& s : catalogue::load_saboteurs(all_cases())) {
+    if (s.id == id) return s;
+  }
+  throw std::runtime_error("there is no saboteur " + id);
+}
+
+ResolvedCase plain_case() {
+  CaseSpec spec;
+  spec.id = "plain";
+  spec.producer.layout = "vllm-fa-nhd";
+  spec.consumer.layout = "vllm-fa-hnd";
+  return resolve(spec, all_cases());
+}
+
+TEST(Saboteurs, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
+  std::map<std::string, int> kinds;
+  std::set<std::string> ids;
+  int controls = 0;
+  for (const auto& s : catalogue::load_saboteurs(all_cases())) {
+    s.harmless ? ++controls : ++kinds[s.kind];
+    ids.insert(s.id);
+    EXPECT_EQ(s.harmless, s.options["fault"] == "none") << s.id;
+    EXPECT_TRUE(s.id.starts_with(s.kind + "/")) << s.id;
+  }
+  int all = 0;
+  for (const auto* kind : {"transport", "writer", "connector", "planner", "reader"}) {
+    EXPECT_GE(kinds[kind], 3) << kind;
+    all += kinds[kind];
+  }
+  EXPECT_GE(all, 40);
+  EXPECT_GE(controls, 3);
+  for (const auto* blind_spot :
+       {"transport/no-copy-after-warm-up", "transport/shift-by-2-mib", "connector/head-dim-80-swapped", "transport/wrong-peer", "transport/tail-short-by-one",
+        "transport/overrun-by-a-page", "transport/late-write", "writer/one-nan", "writer/no-negative-zero", "transport/skips-what-looks-the-same",
+        "transport/early-success", "transport/completion-of-another-request"}) {
+    EXPECT_TRUE(ids.contains(blind_spot)) << blind_spot;
+  }
+}
+
+TEST(Saboteurs, EveryMisreadingIsARowAndChangesNothingButTheView) {
+  const auto rows = connector::misreadings();
+  for (const auto& s : catalogue::load_saboteurs(all_cases())) {
+    if (s.kind == "transport" || s.kind == "writer") continue;
+    EXPECT_NE(std::find(rows.begin(), rows.end(), s.options["fault"]), rows.end()) << s.id;
+    ResolvedCase view = plain_case();
+    connector::misread(view, s.options);
+    EXPECT_EQ(view.seed, plain_case().seed) << s.id;
+  }
+}
+
+TEST(Saboteurs, TakeOnePlaceAndLeaveTheRestOfTheCaseAlone) {
+  const ResolvedCase right = plain_case();
+  ResolvedCase engine = right, connector = right, reader = right;
+  put_into(saboteur("transport/nothing"), engine);
+  EXPECT_EQ(engine.engine.plugin, "kvcts_engine_saboteur");
+  EXPECT_EQ(engine.engine.options["fault"], "nothing");
+  put_into(saboteur("planner/ids-reversed"), connector);
+  EXPECT_EQ(connector.connector.options["sabotage"]["how"], "reversed");
+  put_into(saboteur("reader/ids-reversed"), reader);
+  EXPECT_EQ(reader.reader.options["sabotage"]["how"], "reversed");
+  engine.engine = right.engine, connector.connector = right.connector, reader.reader = right.reader;
+  for (const auto* c : {&engine, &connector, &reader}) EXPECT_EQ(to_json(*c), to_json(right));
+}
+
+TEST(Saboteurs, HaveNoPlaceWhereRightCodeDoesNotPass) {
+  const Saboteur transport = saboteur("transport/nothing"), planner = saboteur("planner/ids-reversed"), reader = saboteur("reader/ids-reversed");
+  ResolvedCase c = plain_case();
+  EXPECT_TRUE(fits(transport, c));
+  EXPECT_TRUE(fits(planner, c));
+  EXPECT_FALSE(fits(reader, c));  // nobody reads
+  ResolvedCase refused = c;
+  refused.expected = {Expected{Outcome::refused, "", {}, ""}};
+  EXPECT_FALSE(fits(transport, refused));
+  ResolvedCase remote = c;
+  remote.engine.name = "ucx-shm";
+  EXPECT_FALSE(fits(transport, remote));
+  EXPECT_FALSE(fits(planner, remote));
+}
+
+std::string message_of(const std::string& document) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kvcts saboteurs";
+  fs::create_directories(folder / "saboteurs");
+  std::ofstream(folder / "saboteurs" / "a.yaml") << document;
+  try {
+    catalogue::load_saboteurs(Catalogue(folder));
+  } catch (const catalogue::Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Saboteurs, BadDocumentsAreOneClearError) {
+  const std::string good = "saboteur: a/b\nkind: planner\ntitle: t\noptions: {fault: ids, how: sorted}\nclass: wrong-block-id\n";
+  EXPECT_EQ(message_of(good), "");
+  EXPECT_NE(message_of(good + "---\n" + good).find("expected a new saboteur id, found 'a/b' again"), std::string::npos);
+  EXPECT_NE(message_of(good + "harmless: true\n").find("expected a class or harmless: true, one of them"), std::string::npos);
+  EXPECT_NE(message_of("saboteur: a/b\nkind: planner\ntitle: t\noptions: {how: sorted}\nclass: truncated\n").find("options with a fault"), std::string::npos);
+  EXPECT_NE(message_of("saboteur: a/b\nkind: plan\ntitle: t\noptions: {fault: ids}\n").find("planner"), std::string::npos);
+}
+
+Row row(bool harmless, bool caught, bool named) {
+  Row out;
+  out.saboteur.id = "a/b", out.saboteur.kind = "planner", out.saboteur.harmless = harmless, out.tried = 1;
+  if (!harmless) out.saboteur.fault_class = "truncated";
+  if (caught) out.caught = Catch{"case", "smoke", {"bytes"}, {}, named};
+  return out;
+}
+
+TEST(Totals, AskForEveryCatchForNinetyFivePercentOfTheNamesAndForNoFalseAlarm) {
+  std::vector<Row> rows(19, row(false, true, true));
+  rows.push_back(row(false, true, false));
+  rows.push_back(row(true, false, false));
+  EXPECT_TRUE(totals_of(rows).good());  // 19 of 20
+  rows.push_back(row(false, true, false));
+  EXPECT_FALSE(totals_of(rows).good());  // 19 of 21
+  rows.pop_back();
+  rows.push_back(row(false, false, false));
+  EXPECT_FALSE(totals_of(rows).good());
+  rows.pop_back();
+  rows.push_back(row(true, true, false));
+  EXPECT_FALSE(totals_of(rows).good());
+  EXPECT_EQ(totals_of(rows).false_alarms, 1u);
+  EXPECT_FALSE(totals_of({row(true, false, false)}).good()) << "controls alone show nothing";
+}
+
+}  // namespace
+}  // namespace kvcts::sabotage

@@ -1,0 +1,35 @@
+#include "sabotage/saboteurs.hpp"
+
+#include <algorithm>
+
+namespace kvcts::sabotage {
+
+namespace {
+
+bool replaces_engine(const Saboteur& s) { return s.kind == "transport" || s.kind == "writer"; }
+
+}  // namespace
+
+bool fits(const Saboteur& saboteur, const ResolvedCase& c) {
+  if (c.scripted() || c.groups.empty()) return false;
+  // The outcome must be PASS with right code: a case that expects something else shows nothing.
+  if (std::any_of(c.expected.begin(), c.expected.end(), [](const Expected& e) { return e.outcome != Outcome::pass; })) return false;
+  if (saboteur.kind == "reader") return !c.reader.name.empty() && c.reader.kind == "flashinfer-decode";
+  if (c.connector.kind == "none" || !c.reader.name.empty()) return false;  // what a reader makes of wrong bytes adds nothing
+  if (!replaces_engine(saboteur)) return c.connector.kind == "reference" && (c.engine.name == "memcpy" || c.engine.name == "shm");
+  return c.engine.name == "memcpy" || c.engine.name == "shm";
+}
+
+void put_into(const Saboteur& saboteur, ResolvedCase& c) {
+  if (saboteur.kind == "reader") {
+    c.reader.options["sabotage"] = saboteur.options;
+  } else if (replaces_engine(saboteur)) {
+    c.engine.plugin = "kvcts_engine_saboteur";
+    c.engine.options = saboteur.options;
+    c.engine.options["dtype"] = layout::name(c.groups.at(0).producer.scheme.data);  // as code that converts is told
+  } else {
+    c.connector.options["sabotage"] = saboteur.options;
+  }
+}
+
+}  // namespace kvcts::sabotage

@@ -1,0 +1,17 @@
+// Where a saboteur (cases/saboteurs/*.yaml) stands in a case: in the place of its engine, connector or reader.
+#pragma once
+
+#include "case/case.hpp"
+#include "catalogue/saboteur.hpp"
+
+namespace kvcts::sabotage {
+
+using Saboteur = catalogue::SaboteurEntry;
+
+/// Is there a place in the case that the saboteur could take? Says no also where right code does not end in PASS.
+bool fits(const Saboteur& saboteur, const ResolvedCase& resolved);
+
+/// Puts it there. Nothing else of the case changes; the checker's diagnosis does not see these places.
+void put_into(const Saboteur& saboteur, ResolvedCase& resolved);
+
+}  // namespace kvcts::sabotage
