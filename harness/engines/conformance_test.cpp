@@ -46,6 +46,12 @@ std::map<std::string, std::string> packaged(const std::string& package, const st
   return ucx({{transport::package_variable, package}, {"UCX_TLS", transports}, {"UCX_NET_DEVICES", "lo"}, {"NIXL_LOG_LEVEL", "FATAL"}});
 }
 
+/// Mooncake of an engine package, where it is installed.
+std::map<std::string, std::string> mooncake(const std::string& package) {
+  return {{transport::package_variable, package}, {"MC_FORCE_TCP", "1"}, {"MC_LOG_LEVEL", "ERROR"}, {"MC_TCP_ENABLE_CONNECTION_POOL", "1"},
+          {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER", "65535"}, {"MC_TCP_STATUS_TIMEOUT_SEC", "3"}, {"MC_TCP_PROGRESS_TIMEOUT_SEC", "3"}};
+}
+
 /// The engines of the catalogue (cases/engines), each as many ways as it can be placed.
 std::vector<Placement> placements() {
   setenv("KVCTS_ENGINE_PATH", KVCTS_EXAMPLE_DIR, 0);  // the worked example of transport/README.md
@@ -72,6 +78,9 @@ std::vector<Placement> placements() {
       {"nixl_1_2_thread", "kvcts_engine_nixl", 2, {{"path", "tcp"}, {"progress_thread", "on"}}, packaged("nixl-1.2.0", "tcp")},
       {"ucx_1_22_tcp", "kvcts_engine_ucx_package", 2, {}, packaged("ucx-1.22.0", "tcp,self")},
       {"ucx_1_22_cma", "kvcts_engine_ucx_package", 2, {{"error_handling", "none"}}, packaged("ucx-1.22.0", "posix,cma,self")},
+      // Each version is the initiator once, and the target of the other.
+      {"mooncake", "kvcts_engine_mooncake", 2, {{"consumer_package", "mooncake-0.3.12.post1"}}, mooncake("mooncake-0.3.13.post1")},
+      {"mooncake_0_3_12", "kvcts_engine_mooncake", 2, {{"consumer_package", "mooncake-0.3.13.post1"}}, mooncake("mooncake-0.3.12.post1")},
       {"ucx_one_process", "kvcts_engine_ucx", 1, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})}};
   const auto built = transport::list_plugins();
   std::erase_if(all, [&](const Placement& setup) {

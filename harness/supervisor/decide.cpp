@@ -220,11 +220,12 @@ void decide_script(const json& reply, CaseResult& result) {
 
 void decide_late_write(const json& rechecked, CaseResult& result) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
-  const std::string words =
-      (late > 0 ? std::to_string(late) + " bytes changed after completion" : "bytes changed after completion");
+  const bool refused = result.outcome == Outcome::refused;
+  std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) +
+                      (refused ? " after the failure was reported" : " after completion");
+  if (refused && late == 0) words += ": by now all of the transfer has arrived";  // counted is what is not as it was meant
   const std::string detail = rechecked.value("message", "");
-  if (result.outcome != Outcome::pass &&
-      result.outcome != Outcome::refused) {  // already wrong: a further fact, not the cause
+  if (result.outcome != Outcome::pass && !refused) {  // already wrong: a further fact, not the cause
     result.message = sentence_join(result.message, words);
     if (result.outcome == Outcome::fail && result.wrong_bytes > 0 && rechecked.contains("late_bytes") && late == 0) {
       // What was wrong then is right now: that is the cause.
@@ -235,8 +236,13 @@ void decide_late_write(const json& rechecked, CaseResult& result) {
     return;
   }
   result.outcome = Outcome::fail;
-  result.phase = Phase::complete;
   result.wrong_bytes = late;
+  if (refused) {  // whoever took the blocks back may have given them to another request
+    result.diagnosis = plain("stale-block", sentence_join(words, detail));
+    result.message = sentence_join(result.message, result.diagnosis.text);
+    return;
+  }
+  result.phase = Phase::complete;
   result.diagnosis = plain("false-success", sentence_join(words, detail));
   result.message = result.diagnosis.text;
 }

@@ -168,6 +168,12 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   refused.outcome = Outcome::refused;
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, refused);
   EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, and wrote all the same
+  EXPECT_EQ(refused.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
+  CaseResult whole;
+  whole.outcome = Outcome::refused;
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, whole);
+  EXPECT_EQ(whole.message, "bytes changed after the failure was reported: by now all of the transfer has arrived");
 }
 
 TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {

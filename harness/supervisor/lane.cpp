@@ -232,12 +232,23 @@ Task<void> Lane::attempt_case(Attempt& a) {
 
   if (ended.kind == Kind::completed) ended = co_await execute(a);
   a.fds.clear();
+  // A failure is looked at as it was told; what comes after that, from workers that live on, is late (settle()).
+  bool looked = false;
+  if ((ended.kind == Kind::refused || ended.kind == Kind::raised) && a.opened && workers_) {
+    co_await compare(a, ended);
+    looked = true;
+    // Registrations stay meanwhile: taking them back would stop what the engine still has under way.
+    if (ended.phase == Phase::transfer || ended.phase == Phase::complete) co_await sleep_ms(a.resolved.settle_ms);
+  }
   if (ended.kind != Kind::completed && a.registered && workers_) {
     Ended cleaned = co_await finish(a);
-    if (cleaned.kind == Kind::hung || cleaned.kind == Kind::crashed) ended = std::move(cleaned);
+    if (cleaned.kind == Kind::hung || cleaned.kind == Kind::crashed) {
+      ended = std::move(cleaned);
+      looked = false;
+    }
   }
   if (workers_) co_await look_for_strays(a);
-  if (ended.kind != Kind::completed && ended.kind != Kind::error && ended.kind != Kind::skipped && a.opened) {
+  if (ended.kind != Kind::completed && ended.kind != Kind::error && ended.kind != Kind::skipped && a.opened && !looked) {
     co_await compare(a, ended);
   }
   decide(ended, a.compared, result);

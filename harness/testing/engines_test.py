@@ -13,7 +13,8 @@ from kvtest import KVCTS, kvcts
 
 # What the engine's own facts must say, where its name promises a path.
 PATHS = {"nixl-tcp": "tcp/lo", "nixl-tcp-thread": "tcp/lo", "nixl-cma": "cma/memory", "nixl-1.2-tcp": "tcp/lo", "nixl-1.2-cma": "cma/memory",
-         "ucx-1.22-tcp": "tcp/lo", "ucx-1.22-cma": "cma/memory"}
+         "ucx-1.22-tcp": "tcp/lo", "ucx-1.22-cma": "cma/memory",
+         "mooncake": "tcp", "mooncake-0.3.12": "tcp", "mooncake-mixed": "tcp"}
 
 
 def results(out: Path) -> list[dict]:
@@ -30,7 +31,7 @@ def main() -> int:
         assert done.status == 0, f"the sample ended with {done.status}\n{done.out}\n{done.err}"
         ran: Counter[str] = Counter()
         for case in results(sample):
-            engine, path = case["facts"]["engine"], case["facts"].get("engine_path", {})
+            engine, path = case["facts"].get("engine", "own"), case["facts"].get("engine_path", {})
             ran[engine + (" SKIPPED" if case["outcome"] == "SKIPPED" else "")] += 1
             if case["outcome"] == "PASS" and engine in PATHS:
                 assert path.get("transport") == PATHS[engine], f"{case['id']} took {path.get('transport')}, its engine is {engine}"

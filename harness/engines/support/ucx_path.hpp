@@ -1,22 +1,13 @@
 // Which way did the bytes take? Two witnesses that do not know of each other:
 //   - UCX's own protocol tables (UCX_PROTO_INFO, since 1.15), written to its log when an endpoint chooses: "zero-copy" by "cma/memory", "tcp/lo";
-//   - the kernel's counters of the TCP connections of this process (TCP_INFO): bytes that went over them, whoever wrote them.
+//   - the kernel's counters of the TCP connections of this process (tcp_path.hpp).
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <string>
 
-namespace kvcts::engines {
+#include "engines/support/tcp_path.hpp"
 
-struct TcpBytes {
-  std::uint64_t sent{0}, received{0};
-};
-/// What went over each TCP socket that this process has open now, by the socket's inode.
-using TcpSockets = std::map<std::uint64_t, TcpBytes>;
-TcpSockets tcp_sockets();
-/// Bytes over the sockets that are open now, less what had gone over them `before`. Sockets that were closed since do not count.
-TcpBytes tcp_bytes_since(const TcpSockets& before);
+namespace kvcts::engines {
 
 /// The log of the UCX in this process, kept in memory.
 class UcxLog {

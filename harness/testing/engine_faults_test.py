@@ -1,0 +1,42 @@
+"""A sample of the suite engine-faults, without those that wait for a hang: every case as expected; without the packages all are SKIPPED."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from kvtest import kvcts, need_program
+
+SAMPLE = ["mooncake-late-write", "mooncake-late-write#healthy", "mooncake-late-write#read", "mooncake-store", "mooncake-store#wrong-at-*",
+          "mooncake-store-keeps-old-values*"]
+
+
+def main() -> int:
+    need_program()
+    chosen = [word for name in SAMPLE for word in ("--id", f"engine-faults/{name}")]
+    with tempfile.TemporaryDirectory() as place:
+        outcomes: Counter[str] = Counter()
+        for name, environment in (("installed", os.environ), ("bare", {**os.environ, "KVCTS_ENGINE_PACKAGES": place})):
+            out = Path(place) / name
+            done = kvcts("run", "--suite", "engine-faults", *chosen, "-j", "2", "--out", str(out), env=dict(environment), timeout=300)
+            assert done.status == 0, f"{name}: ended with {done.status}\n{done.out}\n{done.err}"
+            cases = json.loads((out / "results.json").read_text())["results"]
+            assert len(cases) == 11, [case["id"] for case in cases]
+            if name == "installed":
+                outcomes.update(case["outcome"] for case in cases)
+            else:
+                assert all(case["outcome"] == "SKIPPED" and "./run_suite.sh install" in case["message"] for case in cases), cases
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AssertionError as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
