@@ -37,6 +37,7 @@ ccache              # a second build is fast
 pkg-config
 python3             # self-test, golden generator
 python3-venv
+python3-dev         # the Python package
 libgtest-dev        # tests
 libgmock-dev
 librapidcheck-dev   # property tests
@@ -119,6 +120,21 @@ install_python_packages() {
     tail -n 15 "$log" >&2
     rm -f "$root/.venv/bin/python"
     die "pip could not install the pinned Python packages; the whole output is in $log"
+  }
+  printf '%s\n' "$want" >"$stamp"
+}
+
+# Without nanobind everything builds but the Python package, so nothing here ends the script. --no-deps: what they need is pinned, too.
+install_package_build() {
+  local stamp=$root/.venv/kvcts-package-stamp want log=$root/build/install.log pins=$root/harness/python/package/requirements.txt
+  [[ $install == 1 && -x $root/.venv/bin/python ]] || return 0
+  want=$(sha256sum <"$pins")
+  [[ -f $stamp && $(<"$stamp") == "$want" ]] && return 0
+  say "installing what the Python package is built with into .venv"
+  mkdir -p "$root/build"
+  "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps --require-hashes -r "$pins" </dev/null >"$log" 2>&1 || {
+    say "pip could not install nanobind (see $log): the Python package is not built"
+    return 0
   }
   printf '%s\n' "$want" >"$stamp"
 }
@@ -236,6 +252,7 @@ if [[ $verb =~ ^(self-test|install|build)$ && $# -gt 0 ]]; then status=2 die "'$
 
 install_system_packages
 install_python_packages
+install_package_build
 install_cuda_packages
 install_engine_packages
 [[ $verb == install ]] && exit 0

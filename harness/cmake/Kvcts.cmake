@@ -27,7 +27,7 @@ add_custom_target(kvcts_programs)
 # addresses, touch bytes, or read what others wrote. The other rooms only put these together.
 add_custom_target(kvcts_sanitized_tests)
 set(KVCTS_SANITIZED_ROOMS
-  layout kernels convert relayout catalogue case oracle matrix connector reader diagnose checker store process transport worker cuda)
+  layout kernels convert relayout catalogue case probe oracle matrix connector reader diagnose checker store process transport worker cuda)
 
 # kvcts_library(name SOURCES ... LIBS ...)
 function(kvcts_library name)

@@ -1,0 +1,25 @@
+"""KV caches under test: layouts as values, tensors filled with tags that say who they are, and a diagnosis of what went wrong.
+
+    layout = kvcts.Layout("flashinfer:NHD", blocks=8, block_size=16, heads=4, head_dim=64)
+    source, target = layout.empty(), layout.empty()
+    kvcts.fill(source, layout, blocks=[6, 0, 4])
+    kvcts.clear(target, layout)
+    my_connector(source, target, [6, 0, 4], [1, 2, 5])
+    print(kvcts.verify(target, layout, blocks=[1, 2, 5]))
+
+Tensors are NumPy arrays, torch tensors, or anything that speaks DLPack, the buffer protocol or __array_interface__; nothing is copied. torch
+is not needed. Tensors in CUDA memory work where the package was built with CUDA.
+"""
+
+from ._native import LayoutError, __version__
+from .cache import Cache, Pair, pair
+from .check import Compatibility, check
+from .content import Request, Source, clear, fill, verify
+from .describing import Description, Fit, describe
+from .diagnosis import BlockState, Diagnosis, WrongBytes, WrongPlace
+from .layouts import Coordinate, Layout, Place, TensorInfo, layouts
+
+__all__ = [
+    "BlockState", "Cache", "Compatibility", "Coordinate", "Description", "Diagnosis", "Fit", "Layout", "LayoutError", "Pair", "Place", "Request",
+    "Source", "TensorInfo", "WrongBytes", "WrongPlace", "__version__", "check", "clear", "describe", "fill", "layouts", "pair", "verify",
+]

@@ -1,0 +1,30 @@
+"""Runs the package's tests with the module of this build. Skipped, with the reason, where that was not built."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ["KVCTS_BINARY_DIR"])
+
+
+def main() -> int:
+    package = BUILD / "python"
+    if not list(package.glob("kvcts/_native*.so")):
+        why = package / "missing.txt"
+        print("skipped: " + (why.read_text().strip() if why.exists() else f"{package}/kvcts/_native is not built (target kvcts_python)"))
+        return 77
+    try:
+        import numpy  # noqa: F401
+        import pytest  # noqa: F401
+    except ImportError as e:
+        print(f"skipped: {e.name} is not installed for {sys.executable} (./run_suite.sh install)")
+        return 77
+    env = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    os.execve(sys.executable, [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin", str(HERE), *sys.argv[1:]], env)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""The fixture as people meet it: a test of theirs, run by pytest in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+TEST = '''
+def test_connector(kv_pair):
+    pair = kv_pair("vllm-fa-nhd", layers=1)
+    source, target = (cache.tensors.view("u2") for cache in (pair.producer, pair.consumer))
+    for s, t in zip(pair.source_blocks, pair.target_blocks):
+        target[:, t] = source[{index}, s]
+    pair.verify()
+'''
+
+
+def run(folder: Path, index: str) -> subprocess.CompletedProcess:
+    (folder / "test_it.py").write_text(TEST.format(index=index))
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin", str(folder)], capture_output=True, text=True,
+                          timeout=120)
+
+
+def test_a_failure_shows_the_diagnosis(tmp_path):
+    wrong = run(tmp_path, "::-1")
+    assert wrong.returncode == 1 and "K and V are exchanged: explains 100 % of" in wrong.stdout, wrong.stdout
+    assert "WrongBytes" in wrong.stdout and "cache.py" not in wrong.stdout  # the traceback ends in the test
+    right = run(tmp_path, ":")
+    assert right.returncode == 0 and "1 passed" in right.stdout, right.stdout
