@@ -7,6 +7,8 @@ written there first. The two set-up commands (./run_suite.sh alone and with self
 
 With --fill, a command whose output is the one word FILL gets its real output written into the document.
 
+A document that begins with "<!-- needs GLOB -->" is passed over, and that is said, where no file of the checkout matches.
+
 Everything happens in a copy of the checkout's data, so that examples may add files: `build/` leads to the build folder.
 """
 
@@ -159,6 +161,9 @@ def main() -> int:
         d for d in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "reports").glob("*.md")), ROOT / "cases" / "README.md") if d.exists()]
     problems = []
     for document in wanted:
+        if (needs := re.match(r"<!-- needs (\S+) -->", document.read_text())) and not list(BUILD.glob(needs[1].removeprefix("build/"))):
+            print(f"{document.name}: not run, {needs[1]} is not built")
+            continue
         with tempfile.TemporaryDirectory(prefix="kvcts doc ") as name:  # a blank in the path, on purpose
             workplace(Path(name))
             problems += check(document, Path(name), filling)
