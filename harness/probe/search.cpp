@@ -266,7 +266,7 @@ void Search::other_content() {
   for (const auto& [place, token] : held) {
     if (!meant.contains(place)) extra.insert(place.first);
   }
-  const auto list = [](const std::set<std::int64_t>& ids) { return join({ids.begin(), ids.end()}); };
+  const auto list = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? std::to_string(*ids.begin()) : join({ids.begin(), ids.end()}); };
   const auto block_word = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? "block" : "blocks"; };
   if (!stale.empty()) {
     return found("stale-block", fmt::format("{} {} hold{} generation {} instead of {}", block_word(stale), list(stale), stale.size() == 1 ? "s" : "", fmt::join(generations, ", "),

@@ -22,6 +22,7 @@ def main() -> int:
     except ImportError as e:
         print(f"skipped: {e.name} is not installed for {sys.executable} (./run_suite.sh install)")
         return 77
+    os.chdir(HERE)  # -m pytest puts the current folder first: never the package's sources, which have no module
     env = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     os.execve(sys.executable, [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin", str(HERE), *sys.argv[1:]], env)
 

@@ -99,7 +99,7 @@ def test_a_stale_block(kv_pair):
             codes(target)[:, t] = codes(source)[:, s]
     diagnosis = kvcts.verify(pair.consumer.tensors, pair.consumer.layout, pair.target_blocks, pair.tokens, generation=2)
     assert diagnosis.fault_class == "stale-block" and diagnosis.exact, diagnosis
-    assert f"block [{pair.target_blocks[-1]}] holds generation 1 instead of 2" in diagnosis.text
+    assert f"block {pair.target_blocks[-1]} holds generation 1 instead of 2" in diagnosis.text
     assert [b.block for b in diagnosis.blocks if not b.right] == [pair.target_blocks[-1]]
 
 
@@ -150,7 +150,7 @@ def test_more_arrived_than_was_asked_for(kv_pair):
     free = next(b for b in range(8) if b not in pair.target_blocks)
     for source, target in zip(tensors(pair.producer), tensors(pair.consumer)):
         codes(target)[:, free] = codes(source)[:, other]
-    named(pair, "over-read", f"block [{free}]")
+    named(pair, "over-read", f"block {free} holds")
 
 
 def test_layers_misrouted(kv_pair):
