@@ -27,6 +27,13 @@ def test_the_templates_conform():
         assert status == 0 and out.endswith("10 of 10\n"), out
 
 
+def test_mooncake_store_conforms():
+    status, out = conformance([sys.executable, str(HERE / "mooncake_store.py")])
+    if status == 77:
+        pytest.skip(out.strip().splitlines()[-1])
+    assert status == 0 and out.endswith("10 of 10\n"), out
+
+
 def test_they_are_short():
     for name in ("template.py", "template.cpp"):
         assert len((HERE / name).read_text().splitlines()) < 150

@@ -146,6 +146,7 @@ class MooncakeEngine {
     if (ends != "all" && ends != "first") throw Failure{KVCTS_E_INVALID, "ends is \"" + ends + "\", expected all or first"};
     ends_with_first_ = ends == "first";
     const std::string consumer = args.take("consumer_package", "");
+    const std::string second = args.take("second_transport", "");
     package_ = args.role == KVCTS_ROLE_CONSUMER && !consumer.empty() ? consumer : chosen_package();
     for (const auto& [option, variable] : settings) {
       if (const std::string value = args.take(option, ""); !value.empty()) setenv(variable, value.c_str(), 1);
@@ -156,6 +157,7 @@ class MooncakeEngine {
     static bool tested = false;
     if (!tested) engine_->test_itself();
     tested = true;
+    if (!second.empty()) library_->install_transport(engine_->get(), second, nullptr);  // how that went is not told; what follows is (rule M9)
   }
   ~MooncakeEngine() {
     for (auto& [handle, transfer] : transfers_) leave(*transfer);
@@ -395,6 +397,7 @@ class MooncakeEngine {
   /// once (ends=first): the others go on then, they cannot be called back.
   bool look(Transfer& transfer) {
     Running& running = *transfer.running;
+    if (ends_with_first_ && any_failed(transfer)) return false;
     for (; running.settled < running.bytes.size(); ++running.settled) {
       TaskStatus task{};
       const Status asked = library_->task_status(engine_->get(), running.batch, running.settled, task);
@@ -405,10 +408,6 @@ class MooncakeEngine {
       if (task.state == TaskState::waiting || task.state == TaskState::pending) return false;
       if (task.state != TaskState::completed) {
         if (!running.failure) running.failure = ended(transfer, running.settled, task);
-        if (ends_with_first_) {
-          fail(transfer, *running.failure);
-          return false;
-        }
         continue;
       }
       // Bytes are read before the end is: a COMPLETED task may still say 0 when it is asked for the first time.
@@ -430,6 +429,20 @@ class MooncakeEngine {
     if (failed) fail(transfer, *failed);
     if (freed.code != 0) fail(transfer, native("freeing a batch", freed));
     return true;
+  }
+
+  /// ends=first: a request behind others that are still under way counts, too.
+  bool any_failed(Transfer& transfer) {
+    const Running& running = *transfer.running;
+    for (std::size_t i = running.settled; i < running.bytes.size(); ++i) {
+      TaskStatus task{};
+      const Status asked = library_->task_status(engine_->get(), running.batch, i, task);
+      const bool fine = task.state == TaskState::waiting || task.state == TaskState::pending || task.state == TaskState::completed;
+      if (asked.code == 0 && fine) continue;
+      fail(transfer, asked.code != 0 ? native("status", asked) : ended(transfer, i, task));
+      return true;
+    }
+    return false;
   }
 
   /// What a task's end means.
