@@ -17,7 +17,7 @@ class Content {
   virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
   /// True when the file holds what write_expected() would write. False says nothing where that takes an image to find out.
   virtual bool holds_expected(const RegionRef&, int, std::span<const std::uint8_t>) const { return false; }
-  /// False: only what forgive() leaves is looked at, once; no counts are compared.
+  /// False: only what forgive() leaves is looked at, once; no counts are compared, and nothing is diagnosed.
   virtual bool looks_at_everything() const { return true; }
   /// Makes the expected state equal to what was found wherever nobody looks.
   virtual void forgive(const RegionRef&, std::span<const std::uint8_t>, std::span<std::uint8_t>) const {}

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "diagnose/pieces.hpp"
+#include "diagnose/places.hpp"
 #include "oracle/oracle.hpp"
 
 namespace kvcts::diagnose {
@@ -168,6 +170,107 @@ TEST(Diagnose, DoesNotLookAtWhatTheCaseExpects) {
   truth.expected = {{Outcome::fail, "wrong-block-id", {}, ""}};
   truth.facts = {{"class", "scale-lost"}};
   EXPECT_EQ(Stage(truth, with_consumer("L x K B H N C")).name().text, plain.text);
+}
+
+// Code that moves bytes without knowing what they are: what a right transfer copies, in pieces.
+struct Transfer : Stage {
+  explicit Transfer(std::int64_t tokens = 10) : Stage(of(tokens), of(tokens)) {
+    Scene scene{truth, 0, {}, {}, {}, {}, {}, {}, {}, 0};
+    for (std::size_t i = 0; i < producer.size(); ++i) scene.producer.emplace_back(producer[i]);
+    for (const auto& b : before) scene.consumer_before.emplace_back(b);
+    pieces = pieces_of(scene);
+    EXPECT_EQ(moved(scene, pieces), expected);
+  }
+  static ResolvedCase of(std::int64_t tokens) {
+    auto c = make();
+    c.groups[0].requests[0].tokens = tokens;
+    return c;
+  }
+  void undo(const Piece& p, std::int64_t begin, std::int64_t end) {
+    for (auto i = p.to + begin; i < p.to + end; ++i) consumer[p.to_file][static_cast<std::size_t>(i)] = before[p.to_file][static_cast<std::size_t>(i)];
+  }
+  void expect(const std::string& fault_class) const {
+    const auto d = name();
+    EXPECT_EQ(d.fault_class, fault_class) << d.text;
+    EXPECT_TRUE(d.exact) << d.text;
+  }
+  std::vector<Piece> pieces;
+};
+
+TEST(Movers, PiecesThatNeverArrived) {
+  Transfer t;
+  ASSERT_GT(t.pieces.size(), 6u);
+  for (std::size_t i = 2; i < t.pieces.size(); i += 3) t.undo(t.pieces[i], 0, t.pieces[i].bytes);
+  t.expect("false-success");
+  Transfer last;
+  last.undo(last.pieces.back(), 0, last.pieces.back().bytes);
+  last.expect("truncated");
+}
+
+TEST(Movers, TailsAByteShort) {
+  Transfer last, every;
+  last.undo(last.pieces.back(), last.pieces.back().bytes - 1, last.pieces.back().bytes);
+  last.expect("truncated");
+  for (const auto& p : every.pieces) every.undo(p, p.bytes - 1, p.bytes);
+  every.expect("truncated");
+}
+
+TEST(Movers, AByteTooMuchIsNoTailOfABlock) {
+  for (const std::int64_t tokens : {10, 12}) {  // with and without free slots behind the last token
+    Transfer t(tokens);
+    const Piece& p = t.pieces.back();
+    t.consumer[p.to_file][static_cast<std::size_t>(p.to_end())] = t.producer[p.from_file][static_cast<std::size_t>(p.from_end())];
+    t.expect("over-read");
+  }
+}
+
+TEST(Movers, BytesChangedOnTheWay) {
+  Transfer swapped, zeros;
+  for (const auto& p : swapped.pieces) {
+    auto& file = swapped.consumer[p.to_file];
+    for (auto i = p.to; i + 2 <= p.to_end(); i += 2) std::swap(file[static_cast<std::size_t>(i)], file[static_cast<std::size_t>(i + 1)]);
+  }
+  swapped.expect("dtype-reinterpreted");
+  for (const auto& p : zeros.pieces) std::fill_n(zeros.consumer[p.to_file].begin() + p.to, p.bytes, std::uint8_t{0});
+  zeros.expect("read-before-ready");
+}
+
+TEST(Movers, TwoPiecesExchanged) {
+  Transfer t;
+  const auto at = std::adjacent_find(t.pieces.begin(), t.pieces.end(), [](const Piece& x, const Piece& y) { return x.bytes == y.bytes; });
+  ASSERT_NE(at, t.pieces.end());
+  const Piece &a = at[0], &b = at[1];
+  std::swap_ranges(t.consumer[a.to_file].begin() + a.to, t.consumer[a.to_file].begin() + a.to_end(), t.consumer[b.to_file].begin() + b.to);
+  const auto d = t.name();
+  EXPECT_TRUE(d.exact) << d.text;
+}
+
+TEST(Places, SayWhatLocateSays) {
+  for (const auto* text : {"L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "B L K H N C"}) {
+    for (const auto dtype : {layout::Dtype::fp16, layout::Dtype::int4}) {
+      const layout::Geometry g{.layers = 2, .blocks = 3, .block_size = 4, .heads = 3, .head_dim = 32};
+      auto cache = layout::instantiate(text, g, {"s", dtype, {}, {}});
+      for (auto& plane : cache.planes) {
+        for (const bool high : {false, true}) {
+          plane.high_nibble_first = high;
+          const Places places(plane);
+          const auto box = layout::domain(plane);
+          layout::Coord at = box.lo;
+          for (at[layout::Axis::block] = -1; at[layout::Axis::block] <= box.hi[layout::Axis::block]; ++at[layout::Axis::block])
+            for (at[layout::Axis::slot] = 0; at[layout::Axis::slot] < 5; ++at[layout::Axis::slot])
+              for (at[layout::Axis::channel] = 0; at[layout::Axis::channel] < 32; ++at[layout::Axis::channel]) {
+                const auto where = layout::locate(plane, at);
+                EXPECT_EQ(places.bit(at), where ? std::optional(where->bit) : std::nullopt);
+                for (std::int64_t i = 1; where && i < places.run(at[layout::Axis::channel]); ++i) {
+                  layout::Coord next = at;
+                  next[layout::Axis::channel] += i;
+                  EXPECT_EQ(*places.bit(next), where->bit + i * places.width());
+                }
+              }
+        }
+      }
+    }
+  }
 }
 
 TEST(Diagnose, ExceptionsThatCount) {

@@ -135,6 +135,90 @@ TEST(Oracle, TransferBytesCountTokensAndWholeBlocks) {
   EXPECT_EQ(amount.most, 2 * 2 * 12 * 3 * 8 * 2);
 }
 
+// A plane with one value a block counts blocks, a request that is not moved counts nothing, whatever blocks it names.
+TEST(Oracle, TransferBytesCountValuesThatAreThere) {
+  auto c = make("L x K B N H C", "L x K B H N C");
+  auto& cache = c.groups[0].consumer.ranks[0].truth;
+  layout::Plane scale = cache.planes.front();
+  scale.component = layout::Component::scale, scale.dtype = layout::Dtype::fp32;
+  std::erase_if(scale.modes, [](const layout::Mode& m) { return m.axis != Axis::block; });
+  cache.planes.push_back(scale);
+  c.groups[0].requests[1].consumer_blocks = {2};
+  const auto amount = transfer_bytes(c);
+  EXPECT_EQ(amount.least, 2 * 2 * 10 * 3 * 8 * 2 + 3 * 4);
+  EXPECT_EQ(amount.most, 2 * 2 * 12 * 3 * 8 * 2 + 3 * 4);
+  std::erase_if(cache.planes.back().modes, [](const layout::Mode&) { return true; });
+  EXPECT_EQ(transfer_bytes(c).least, 2 * 2 * 10 * 3 * 8 * 2 + 4) << "one value of the whole cache";
+  c.connector.kind = "none";
+  EXPECT_EQ(transfer_bytes(c).most, 0);
+}
+
+TEST(Oracle, WholeBlockAlternativeLeavesBlocksOfOtherRequestsAlone) {
+  auto c = make("L x K B N H C", "L x K B H N C");
+  c.groups[0].requests[1].consumer_blocks = {2};
+  std::vector<Bytes> sources;
+  std::vector<std::span<const std::uint8_t>> views;
+  for (const auto& region : regions(c, Side::producer)) {
+    sources.emplace_back(static_cast<std::size_t>(file_shape(c, region.bytes).size));
+    write_initial(c, region, 0, sources.back());
+  }
+  for (const auto& s : sources) views.emplace_back(s);
+  for (const auto& region : regions(c, Side::consumer)) {
+    Bytes expected(static_cast<std::size_t>(file_shape(c, region.bytes).size));
+    write_expected(c, region, 0, expected);
+    Bytes alternative = expected;
+    write_whole_block_alternative(c, region, views, alternative);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i] != alternative[i]) {
+        ASSERT_EQ(where(c, region, static_cast<std::int64_t>(i) - c.guard_bytes).find("block 2 "), std::string::npos);
+      }
+    }
+  }
+}
+
+// Rows of K, then of V, of each request; a token's heads after one another.
+TEST(Oracle, WhatAReaderGathersIsEveryRowInOrder) {
+  for (const auto dtype : {layout::Dtype::fp16, layout::Dtype::e4m3fn}) {
+    auto c = make("L x K B N H C", "L x K B H N C", dtype);
+    c.groups[0].consumer.ranks[0].geometry.first_head = 2;
+    for (const int pass : {0, 1}) {
+      Bytes out;
+      for (const auto& request : c.groups[0].requests) {
+        for (std::int64_t kv = 0; kv < 2; ++kv)
+          for (std::int64_t token = 0; token < request.tokens; ++token)
+            for (std::int64_t head = 2; head < 5; ++head)
+              for (std::int64_t channel = 0; channel < 8; ++channel) {
+                const kernels::RowId row{layout::Component::data, kv, 0, head, token, request.generation};
+                const auto code = kernels::tag_code(kernels::row_key({c.seed, static_cast<std::uint32_t>(pass), 0}, row), row, dtype, channel);
+                for (int b = 0; b < layout::bits(dtype) / 8; ++b) out.push_back(static_cast<std::uint8_t>(code >> (8 * b)));
+              }
+      }
+      EXPECT_EQ(expected_output(c, pass), out);
+    }
+  }
+}
+
+TEST(Oracle, ACaseThatMovesNothingHasItsContentFromTheStart) {
+  auto c = make("L x K B N H C", "L x K B H N C");
+  c.connector.kind = "none";
+  for (const auto& region : regions(c, Side::consumer)) {
+    Bytes initial(static_cast<std::size_t>(file_shape(c, region.bytes).size)), expected = initial;
+    write_initial(c, region, 0, initial);
+    write_expected(c, region, 0, expected);
+    EXPECT_EQ(initial, expected);
+    EXPECT_TRUE(holds_expected(c, region, 0, initial));
+    initial[initial.size() / 2] ^= 1;
+    EXPECT_FALSE(holds_expected(c, region, 0, initial));
+  }
+}
+
+TEST(Oracle, SmallestUnitIsTheShortestRunOfChannels) {
+  EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x K B H N C")), 8);
+  EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }")), 1);
+  EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C")), 8) << "x is 16 bytes: 8 of fp16";
+  EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C", layout::Dtype::fp32)), 4);
+}
+
 TEST(Oracle, WhereSpeaksOfGuardsPaddingAndContent) {
   const auto c = make("K x L x B N { H C ; pad 3 }", "L x K B N H C");
   const auto region = regions(c, Side::producer).front();

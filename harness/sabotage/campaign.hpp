@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,12 +27,15 @@ struct Row {
   Saboteur saboteur;
   std::optional<Catch> caught;
   std::size_t tried{0};                ///< cases that were run against it; 0: no case of the suite has a place for it
+  std::size_t noticed{0};              ///< of those, cases that did not end in PASS
 };
 
 struct CampaignOptions {
   int jobs{1};
   std::size_t most{256};                ///< cases against one saboteur
-  std::string content;                 ///< "" = as the cases say; else the fill of another harness (emulated.hpp)
+  std::string harness;                 ///< "" = ours; else another one's fill and checks (checker/emulated.cpp), which name nothing
+  bool stop{true};                     ///< at the first catch; else all of `most` are run
+  std::map<std::string, std::size_t> skip;  ///< by saboteur: places that are left out
   std::function<void(const std::string&)> say;
 };
 
@@ -39,6 +43,9 @@ struct CampaignOptions {
 /// are left out. Throws catalogue::Error on an expression that cannot be read.
 std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection, const std::vector<Saboteur>& saboteurs,
                               const CampaignOptions& options);
+
+/// Where each saboteur was caught, to begin another campaign there.
+std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows);
 
 struct Totals {
   std::size_t saboteurs{0}, caught{0}, named{0};  ///< without the controls

@@ -12,38 +12,80 @@ std::string checks(const Catch& c) { return fmt::format("{}", fmt::join(c.checks
 
 /// "yes", or what it was called instead.
 std::string naming(const Row& row) {
-  if (!row.caught) return "";
-  if (row.saboteur.harmless) return "-";
+  if (!row.caught || row.saboteur.harmless) return "";
   if (row.caught->named) return "yes";
   const auto& d = row.caught->result.diagnosis;
   return d.exact && !d.fault_class.empty() ? d.fault_class : "no";
 }
 
-}  // namespace
+std::string fault_class(const Row& row) { return row.saboteur.harmless ? "(right code)" : row.saboteur.fault_class; }
 
-std::string matrix_text(const std::string& suite, const std::vector<Row>& rows) {
-  std::size_t width = 8;
-  for (const auto& row : rows) width = std::max(width, row.saboteur.id.size());
-  std::string out = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:>5}  case\n", "saboteur", width, "caught by", "class", "named", "tried");
-  for (const auto& row : rows) {
-    const std::string fault_class = row.saboteur.harmless ? "(right code)" : row.saboteur.fault_class;
-    if (row.caught) {
-      out += fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:>5}  {}\n", row.saboteur.id, width, checks(*row.caught), fault_class, naming(row), row.tried, row.caught->id);
-    } else {
-      out += fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:>5}  {}\n", row.saboteur.id, width, row.saboteur.harmless ? "not caught" : "NOT CAUGHT", fault_class, "",
-                         row.tried, row.tried == 0 ? "no case has a place for it" : "");
-    }
-  }
-  const Totals t = totals_of(rows);
-  out += fmt::format("\n{}: {} of {} saboteurs caught, {} named", suite, t.caught, t.saboteurs, t.named);
-  if (t.saboteurs > 0) out += fmt::format(" ({:.1f} %)", 100.0 * static_cast<double>(t.named) / static_cast<double>(t.saboteurs));
-  return out + fmt::format("; {} false alarms of {} controls\n", t.false_alarms, rows.size() - t.saboteurs);
+std::string noticed(const Row& row) {
+  if (row.caught) return checks(*row.caught);
+  return row.saboteur.harmless ? "not caught" : "NOT CAUGHT";
 }
 
-nlohmann::json matrix_json(const std::string& suite, const std::vector<Row>& rows) {
+/// Rows of all harnesses by saboteur, where every one of them has some.
+std::vector<std::vector<const Row*>> side_by_side(const std::vector<Campaigned>& harnesses) {
+  std::vector<std::vector<const Row*>> out;
+  for (const Row& first : harnesses.at(0).rows) {
+    std::vector<const Row*> line;
+    for (const auto& harness : harnesses) {
+      const auto found = std::find_if(harness.rows.begin(), harness.rows.end(), [&](const Row& row) { return row.saboteur.id == first.saboteur.id && row.tried > 0; });
+      if (found != harness.rows.end()) line.push_back(&*found);
+    }
+    if (line.size() == harnesses.size()) out.push_back(std::move(line));
+  }
+  return out;
+}
+
+/// Ours stops at its first catch; of the others all cases are run.
+std::string verdict(const Row& row, bool ours) {
+  if (row.saboteur.harmless) return row.caught ? "FALSE ALARM" : "passes";
+  if (!row.caught) return "MISS";
+  return ours ? "caught" : fmt::format("{} of {}", row.noticed, row.tried);
+}
+
+std::vector<std::size_t> caught_of(const std::vector<std::vector<const Row*>>& lines, std::size_t harnesses) {
+  std::vector<std::size_t> out(harnesses);
+  for (const auto& line : lines) {
+    for (std::size_t h = 0; h < harnesses; ++h) out[h] += !line[h]->saboteur.harmless && line[h]->caught;
+  }
+  return out;
+}
+
+std::size_t wrong_ones(const std::vector<std::vector<const Row*>>& lines) {
+  return static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [](auto& line) { return !line[0]->saboteur.harmless; }));
+}
+
+}  // namespace
+
+std::string totals_text(const Campaigned& campaign) {
+  const Totals t = totals_of(campaign.rows);
+  std::string out = fmt::format("{}: {} of {} saboteurs caught, {} named", campaign.name, t.caught, t.saboteurs, t.named);
+  if (t.saboteurs > 0) out += fmt::format(" ({:.1f} %)", 100.0 * static_cast<double>(t.named) / static_cast<double>(t.saboteurs));
+  const std::size_t controls = campaign.rows.size() - t.saboteurs;
+  return out + fmt::format("; {} false alarm{} of {} control{}\n", t.false_alarms, t.false_alarms == 1 ? "" : "s", controls, controls == 1 ? "" : "s");
+}
+
+std::string matrix_text(const Campaigned& campaign) {
+  std::size_t width = 8;
+  for (const auto& row : campaign.rows) width = std::max(width, row.saboteur.id.size());
+  std::string out = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:<9} {:>5}  case\n", "saboteur", width, "caught by", "class", "named", "suite", "tried");
+  for (const auto& row : campaign.rows) {
+    const std::string where = row.caught ? row.caught->id : row.tried == 0 ? "no case has a place for it" : "";
+    std::string line = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:<9} {:>5}  {}", row.saboteur.id, width, noticed(row), fault_class(row), naming(row),
+                                   row.caught ? row.caught->suite : "", row.tried, where);
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out + "\n" + totals_text(campaign);
+}
+
+nlohmann::json matrix_json(const Campaigned& campaign) {
   nlohmann::json list = nlohmann::json::array();
-  for (const auto& row : rows) {
-    nlohmann::json one{{"saboteur", row.saboteur.id}, {"kind", row.saboteur.kind},   {"title", row.saboteur.title}, {"class", row.saboteur.fault_class},
+  for (const auto& row : campaign.rows) {
+    nlohmann::json one{{"saboteur", row.saboteur.id},         {"kind", row.saboteur.kind},           {"title", row.saboteur.title}, {"class", row.saboteur.fault_class},
                        {"harmless", row.saboteur.harmless}, {"caught", row.caught.has_value()}, {"tried", row.tried}};
     if (row.caught) {
       const auto& c = *row.caught;
@@ -53,9 +95,86 @@ nlohmann::json matrix_json(const std::string& suite, const std::vector<Row>& row
     }
     list.push_back(std::move(one));
   }
-  const Totals t = totals_of(rows);
-  return {{"suite", suite}, {"saboteurs", std::move(list)},
+  const Totals t = totals_of(campaign.rows);
+  return {{"suite", campaign.name}, {"saboteurs", std::move(list)},
           {"totals", {{"saboteurs", t.saboteurs}, {"caught", t.caught}, {"named", t.named}, {"false_alarms", t.false_alarms}, {"good", t.good()}}}};
+}
+
+std::string harnesses_text(const std::vector<Campaigned>& harnesses) {
+  const auto lines = side_by_side(harnesses);
+  std::size_t width = 8;
+  for (const auto& line : lines) width = std::max(width, line[0]->saboteur.id.size());
+  std::string out = fmt::format("{:<{}}", "saboteur", width);
+  for (const auto& harness : harnesses) out += fmt::format("  {:<11}", harness.name);
+  out += "\n";
+  for (const auto& line : lines) {
+    out += fmt::format("{:<{}}", line[0]->saboteur.id, width);
+    for (const Row* row : line) out += fmt::format("  {:<11}", verdict(*row, row == line[0]));
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += "\n";
+  }
+  out += "\n";
+  const auto caught = caught_of(lines, harnesses.size());
+  for (std::size_t h = 0; h < harnesses.size(); ++h) out += fmt::format("{}: {} of {} caught\n", harnesses[h].name, caught[h], wrong_ones(lines));
+  return out;
+}
+
+nlohmann::json harnesses_json(const std::vector<Campaigned>& harnesses) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const auto& line : side_by_side(harnesses)) {
+    nlohmann::json one{{"saboteur", line[0]->saboteur.id}, {"harmless", line[0]->saboteur.harmless}};
+    for (std::size_t h = 0; h < harnesses.size(); ++h) one["noticed"][harnesses[h].name] = line[h]->noticed, one["cases"][harnesses[h].name] = line[h]->tried;
+    out.push_back(std::move(one));
+  }
+  return {{"harnesses", std::move(out)}};
+}
+
+std::string page_rows(const Campaigned& campaign) {
+  std::string out;
+  for (const auto& row : campaign.rows) {
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", row.saboteur.id, row.saboteur.title, noticed(row), fault_class(row), naming(row),
+                       row.caught ? row.caught->suite : "", row.tried, row.caught ? "`" + row.caught->id + "`" : "");
+  }
+  return out;
+}
+
+std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses) {
+  std::string out = fmt::format(
+      "# Saboteurs: what would the suite catch?\n\n"
+      "Code that is wrong on purpose takes the place of right code in the cases of a suite: of the engine (`transport`, `writer`), of the connector\n"
+      "(`connector`, `planner`) or of the reader. Each is one document in `cases/saboteurs/` ([how to write one](../cases/README.md#writing-a-saboteur)).\n"
+      "The cases are tried in the suite's order, those first that a saboteur names as likely, until one of them does not end in PASS. *Caught by*\n"
+      "says which check noticed: `bytes`, `guard`, `padding`, `source` (which must not change), `count` (planned, moved, expected), `late write` (memory\n"
+      "is watched after completion), `reader` (what was gathered), `outcome` (an error, a hang or a crash). *Named*: the diagnosis of that case, which\n"
+      "does not see the saboteur, explains every wrong byte and gives its class. *Tried*: cases up to the catch, or in all. Controls are right\n"
+      "code in the same places; they are not caught. All of it runs on the host, so the evidence is *modelled*.\n\n"
+      "The families of hypotheses were written with these saboteurs at hand: the share that is named says that none of them goes without a name, not\n"
+      "how well unknown faults are named ([the museum](museum.md) does).\n\n"
+      "This page is what `kvcts sabotage --page` prints; a test holds a sample of its rows to that.\n\n```text\n");
+  for (const auto& suite : suites) out += totals_text(suite);
+  out += "```\n\n| saboteur | what it does | caught by | class | named | suite | tried | case |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n" +
+         page_rows(suites.at(0));
+
+  const auto lines = side_by_side(harnesses);
+  out +=
+      "\n## The same saboteurs against what other harnesses write and look at\n\n"
+      "The same cases with the fills of benchdnn's reorder driver, of UCX's two test buffers, of nvbandwidth and of nccl-tests in the place of ours, and with\n"
+      "their checks: the bytes that had to arrive, once, and nothing else (no guards, no free memory, no source, no counts, not again). Structure and\n"
+      "versions of the fills are those in `harness/checker/emulated.cpp`: *emulated*, none of these programs ran, and moving KV caches between ranks is\n"
+      "not what any of them is for. Each saboteur is tried in up to eight cases, from the one on in which ours caught it; *3 of 8* are the cases that\n"
+      "noticed.\n\n| saboteur |";
+  for (const auto& harness : harnesses) out += " " + harness.name + " |";
+  out += "\n| --- |";
+  for (std::size_t h = 0; h < harnesses.size(); ++h) out += " --- |";
+  out += "\n";
+  for (const auto& line : lines) {
+    out += "| " + line[0]->saboteur.id + " |";
+    for (const Row* row : line) out += row->caught || row->saboteur.harmless ? " " + verdict(*row, row == line[0]) + " |" : " **MISS** |";
+    out += "\n";
+  }
+  out += fmt::format("| **caught of {}** |", wrong_ones(lines));
+  for (const auto count : caught_of(lines, harnesses.size())) out += fmt::format(" {} |", count);
+  return out + "\n";
 }
 
 }  // namespace kvcts::sabotage

@@ -26,6 +26,8 @@ void put_into(const Saboteur& saboteur, ResolvedCase& c) {
   } else if (replaces_engine(saboteur)) {
     c.engine.plugin = "kvcts_engine_saboteur";
     c.engine.options = saboteur.options;
+    // What comes late comes after the comparison, and while memory is watched.
+    c.settle_ms = std::max(c.settle_ms, 3 * saboteur.options.value("delay_ms", std::int64_t{0}));
     c.engine.options["dtype"] = layout::name(c.groups.at(0).producer.scheme.data);  // as code that converts is told
   } else {
     c.connector.options["sabotage"] = saboteur.options;

@@ -17,8 +17,13 @@ struct SabotageOptions {
   SelectOptions select;
   std::vector<std::string> globs;
   int jobs{1};
-  bool list{false};
+  bool list{false}, harnesses{false}, page{false};
 };
+
+/// What the emulated fills are called, and how a table calls them.
+constexpr std::pair<const char*, const char*> other_harnesses[] = {
+    {"benchdnn", "benchdnn"}, {"ucx-pattern", "UCX pattern"}, {"ucx-random", "UCX random"}, {"nvbandwidth", "nvbandwidth"}, {"nccl-tests", "nccl-tests"}};
+constexpr std::size_t cases_of_others = 8;
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
   std::vector<Saboteur> chosen;
@@ -29,7 +34,11 @@ std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std
   return chosen;
 }
 
-int sabotage_suite(SabotageOptions options, const Globals& globals) {
+struct NothingSelected : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+int run(SabotageOptions options, const Globals& globals) {
   const catalogue::Catalogue catalogue(catalogue::find_cases(globals.cases));
   const std::vector<Saboteur> chosen = chosen_of(catalogue, options.globs);
   if (chosen.empty()) {
@@ -41,19 +50,46 @@ int sabotage_suite(SabotageOptions options, const Globals& globals) {
     return exit_as_expected;
   }
   auto& select = options.select;
-  if (select.suites.empty() && select.ids.empty() && select.files.empty() && select.where.empty()) select.suites = {"smoke"};
-  const matrix::Selection selection = matrix::select(catalogue, query_of(select));
-  if (selection.empty()) {
-    fmt::print(stderr, "kvcts sabotage: nothing selected: {}\n", selection.why_empty());
-    return exit_nothing_selected;
-  }
+  const bool selected = !(select.suites.empty() && select.ids.empty() && select.files.empty() && select.where.empty());
+  if (options.page && selected) throw UsageError("--page is about suites smoke and nightly; leave out the selection");
+  const auto campaign = [&](const SelectOptions& of, const sabotage::CampaignOptions& how) {
+    const matrix::Selection selection = matrix::select(catalogue, query_of(of));
+    if (selection.empty()) throw NothingSelected(selection.why_empty());
+    return sabotage::Campaigned{short_name(of), sabotage::run_campaign(catalogue, selection, chosen, how)};
+  };
   sabotage::CampaignOptions how;
   how.jobs = options.jobs;
   how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  const auto rows = sabotage::run_campaign(catalogue, selection, chosen, how);
-  if (globals.json) fmt::print("{}\n", sabotage::matrix_json(short_name(select), rows).dump(2));
-  else fmt::print("{}", sabotage::matrix_text(short_name(select), rows));
-  return sabotage::totals_of(rows).good() ? exit_as_expected : exit_unexpected;
+  if (!selected) select.suites = {"smoke"};
+  const sabotage::Campaigned ours = campaign(select, how);
+  const int status = sabotage::totals_of(ours.rows).good() ? exit_as_expected : exit_unexpected;
+  if (options.page && !options.globs.empty()) {
+    fmt::print("{}", sabotage::page_rows(ours));
+    return status;
+  }
+  if (!options.harnesses && !options.page) {
+    if (globals.json) fmt::print("{}\n", sabotage::matrix_json(ours).dump(2));
+    else fmt::print("{}", sabotage::matrix_text(ours));
+    return status;
+  }
+  std::vector<sabotage::Campaigned> all{ours};
+  all[0].name = "KV-CTS";
+  for (const auto& [harness, shown] : other_harnesses) {
+    sabotage::CampaignOptions other = how;
+    other.harness = harness, other.most = cases_of_others, other.stop = false, other.skip = sabotage::places_of_catches(ours.rows);
+    all.push_back(campaign(select, other));
+    all.back().name = shown;
+  }
+  if (!options.page) {
+    if (globals.json) fmt::print("{}\n", sabotage::harnesses_json(all).dump(2));
+    else fmt::print("{}", sabotage::harnesses_text(all));
+    return status;
+  }
+  SelectOptions nightly;
+  nightly.suites = {"nightly"};
+  const sabotage::Campaigned every = campaign(nightly, how);
+  fmt::print("{}", sabotage::page({ours, every}, all));
+  return sabotage::totals_of(every.rows).good() ? status : exit_unexpected;
 }
 
 }  // namespace
@@ -64,7 +100,16 @@ Action declare_sabotage(CLI::App& app, const Globals& globals) {
   app.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several")->type_name("GLOB");
   app.add_option("-j,--jobs", options->jobs, "Cases at once")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_flag("--list", options->list, "Only say which saboteurs there are");
-  return [=, &globals] { return sabotage_suite(*options, globals); };
+  app.add_flag("--harnesses", options->harnesses, "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
+  app.add_flag("--page", options->page, "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first table");
+  return [=, &globals] {
+    try {
+      return run(*options, globals);
+    } catch (const NothingSelected& why) {
+      fmt::print(stderr, "kvcts sabotage: nothing selected: {}\n", why.what());
+      return static_cast<int>(exit_nothing_selected);
+    }
+  };
 }
 
 }  // namespace kvcts::cli
