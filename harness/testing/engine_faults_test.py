@@ -30,6 +30,15 @@ def main() -> int:
                 outcomes.update(case["outcome"] for case in cases)
             else:
                 assert all(case["outcome"] == "SKIPPED" and "./run_suite.sh install" in case["message"] for case in cases), cases
+        # A package of a version that nobody knows is not called.
+        package = Path(place) / "packages" / "mooncake-0.3.13.post1"
+        (package / "mooncake").mkdir(parents=True)
+        (package / "kvcts-pins").write_text("pinned\n")
+        (package / "mooncake" / "engine.so").write_bytes(b"another build")
+        out = Path(place) / "unknown"
+        done = kvcts("run", "--id", "kv/producer=vllm-fa-nhd/engine=mooncake", "--out", str(out), env={**os.environ, "KVCTS_ENGINE_PACKAGES": str(package.parent)})
+        (case,) = json.loads((out / "results.json").read_text())["results"]
+        assert done.status == 0 and case["outcome"] == "SKIPPED" and "of a version that this plug-in does not know" in case["message"], case
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
     return 0
 

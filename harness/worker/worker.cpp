@@ -160,7 +160,8 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     reply = {{"raised", {{"type", error.type}, {"text", error.what()}, {"at", "connector"}}}};
   } catch (const transport::TransportError& error) {
     const std::string at = "engine: " + std::string(transport::name(error.code()));
-    if (error.code() == transport::Code::cannot_load)
+    // An engine that does not even open says what this machine lacks: a library, a version that it knows, a device.
+    if (error.code() == transport::Code::cannot_load || (op == "hello" && error.code() == transport::Code::not_supported))
       reply = {{"skipped", {{"text", error.what()}}}};
     else if (error.code() == transport::Code::contract)
       reply = {{"raised", {{"type", "ContractViolation"}, {"text", error.what()}, {"at", at}}}};

@@ -127,6 +127,9 @@ TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {
   const json skipped = hello(worker, json::object(), "of_somebody_else");
   ASSERT_TRUE(skipped.contains("skipped")) << skipped.dump();
   EXPECT_NE(skipped["skipped"]["text"].get<std::string>().find("kvcts_engine_of_somebody_else"), std::string::npos);
+  const json lacking = hello(worker, {{"fault", "refuse"}, {"phase", "open"}}, "fixture");
+  ASSERT_TRUE(lacking.contains("skipped")) << lacking.dump();
+  EXPECT_NE(lacking["skipped"]["text"].get<std::string>().find("refused on purpose"), std::string::npos);
   const json refused = hello(worker, {{"no_such_option", "1"}});
   ASSERT_TRUE(refused.contains("refused")) << refused.dump();
   EXPECT_EQ(refused["refused"]["at"], "engine: invalid");
