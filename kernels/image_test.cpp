@@ -64,6 +64,20 @@ TEST(Image, EveryWrongByteIsFoundWhereverItLies) {
   }
 }
 
+TEST(Image, OneValueOfTheWholeCacheIsNoHole) {
+  Scene scene;
+  Plane global = scene.scale;
+  global.component = Component::global_scale;
+  global.offset = 8 * (5 * 384 * 4 - 8);  // in what is left free at the end
+  global.modes.clear();
+  scene.image.tags.push_back({&global, scene.content, scene.key, 7});
+  write(scene.image, scene.file);
+  for (const int threads : {1, 3}) EXPECT_EQ(check(scene.image, scene.file, 16, threads), Difference{});
+  const auto at = static_cast<std::size_t>(4099 + global.offset / 8);
+  scene.file[at] ^= 1;
+  EXPECT_EQ(check(scene.image, scene.file, 16, 1).wrong_bytes, 1);
+}
+
 TEST(Image, AllIsWrongInAnotherPass) {
   Scene scene;
   Scene other;

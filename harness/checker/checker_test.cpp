@@ -310,5 +310,97 @@ TEST(Checker, BadRequestsAreErrorsNotCrashes) {
   }
 }
 
+TEST(Checker, AWrongByteIsShownWithWhatShouldBeThere) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto& copy = plan.copies.front();
+  std::uint8_t* byte = bench.at(false, copy.dst, copy.dst_offset);
+  const std::uint8_t right = *byte;
+  *byte ^= 0x5a;
+  const json reply = bench.compare();
+  EXPECT_EQ(reply["wrong_bytes"], 1);
+  EXPECT_EQ(reply["source_changed"], false);
+  EXPECT_EQ(reply["expected_bytes"], bytes_of(plan));
+  EXPECT_EQ(reply["message"].get<std::string>().find("1 wrong bytes"), 0u) << reply["message"];
+  ASSERT_EQ(reply["first_wrong"].size(), 1u);
+  const json& first = reply["first_wrong"][0];
+  EXPECT_EQ(first["offset"], copy.dst_offset);
+  const std::string expected = first["expected"], observed = first["observed"];
+  ASSERT_EQ(expected.size(), 16u);  // eight bytes from the first wrong one
+  EXPECT_EQ(std::stoi(expected.substr(0, 2), nullptr, 16), right);
+  EXPECT_EQ(std::stoi(observed.substr(0, 2), nullptr, 16), right ^ 0x5a);
+  EXPECT_EQ(expected.substr(2), observed.substr(2));
+}
+
+TEST(Checker, WrongBytesOfBothSidesAddUp) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto& copy = plan.copies.front();
+  *bench.at(true, copy.src, copy.src_offset) ^= 1;
+  EXPECT_EQ(bench.compare()["source_changed"], true);
+  EXPECT_EQ(bench.compare()["wrong_bytes"], 1);
+  *bench.at(false, copy.dst, copy.dst_offset) ^= 1;
+  EXPECT_EQ(bench.compare()["wrong_bytes"], 2);
+}
+
+TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const std::int64_t bytes = bytes_of(plan);
+  const auto outcome = [&](std::int64_t planned, std::int64_t moved) { return bench.compare({{"planned", planned}, {"moved", moved}})["outcome"]; };
+  EXPECT_EQ(outcome(bytes, bytes), "PASS");
+  EXPECT_EQ(outcome(-1, bytes), "PASS") << "nothing was planned";
+  EXPECT_EQ(outcome(0, bytes), "FAIL");
+  EXPECT_EQ(outcome(bytes - 1, bytes - 1), "FAIL") << "less than expected";
+  EXPECT_EQ(outcome(2 * bytes, 2 * bytes), "FAIL") << "more than whole blocks";
+}
+
+TEST(Checker, AnotherPassHasOtherBytes) {
+  Bench bench(Pair{});
+  bench.execute(bench.plan());
+  EXPECT_EQ(bench.compare()["outcome"], "PASS");
+  EXPECT_EQ(bench.compare({{"pass", 1}})["outcome"], "FAIL");
+}
+
+TEST(Checker, ALateChangeIsToldOnce) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  ASSERT_EQ(bench.compare()["outcome"], "PASS");
+  EXPECT_EQ(bench.ask("recheck")["changed"], false);
+  *bench.at(false, plan.copies.front().dst, plan.copies.front().dst_offset) ^= 1;
+  EXPECT_EQ(bench.ask("recheck")["changed"], true);
+  EXPECT_EQ(bench.ask("recheck")["changed"], false);
+}
+
+TEST(Checker, TheStateOfTheDataIsTold) {
+  Bench bench(Pair{});
+  const auto state = [&] { return bench.compare({{"state", true}})["state"].get<std::string>(); };
+  EXPECT_EQ(state(), "no byte had arrived");
+  const auto plan = bench.plan();
+  const auto& copy = plan.copies.front();
+  bench.execute(plan);
+  const std::string all = state();
+  ASSERT_EQ(all.find("all "), 0u) << all;
+  const std::int64_t count = std::stoll(all.substr(4));
+  EXPECT_LE(count, bytes_of(plan));
+  EXPECT_GT(count, bytes_of(plan) / 2);
+  *bench.at(false, copy.dst, copy.dst_offset) ^= 0x80;
+  EXPECT_EQ(state(), std::to_string(count - 1) + " of " + std::to_string(count) + " bytes had arrived");
+}
+
+TEST(Checker, AnErrorMustLeaveTheDestinationAsItWas) {
+  Bench bench(Pair{});
+  EXPECT_EQ(bench.compare({{"transferred", false}})["outcome"], "PASS");
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const json reply = bench.compare({{"transferred", false}});
+  EXPECT_EQ(reply["outcome"], "FAIL");
+  EXPECT_NE(reply["message"].get<std::string>().find("nothing may be written before the error"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kvcts

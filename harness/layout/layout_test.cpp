@@ -94,6 +94,13 @@ TEST(Map, NibbleOrder) {
   EXPECT_EQ(inverse(high, 70).front().coord[Axis::channel], 0);
 }
 
+TEST(Map, BitsBetweenElementsBelongToNobody) {
+  Plane plane;
+  plane.dtype = Dtype::fp16;
+  plane.modes = {{Axis::slot, 3, 8 * 16}, {Axis::channel, 4, 32}};  // half of each step is free
+  for (std::int64_t bit = 0; bit < 3 * 8 * 16; ++bit) EXPECT_EQ(inverse(plane, bit).size(), bit % 32 < 16 ? 1U : 0U) << bit;
+}
+
 TEST(Map, NegativeStrideAndSplitAxis) {
   const Plane plane = plane_from_text("data fp32 a0+28 {C=8} [C=2:-16 C=4:-4]");
   EXPECT_EQ(locate(plane, at(0, 0, 0, 0, 0, 8))->bit, 8 * 28);

@@ -129,6 +129,43 @@ TEST(Oracle, WholeBlockAlternativeTouchesOnlyTheTail) {
   }
 }
 
+TEST(Oracle, WholeBlockAlternativeHoldsTheProducersBytes) {
+  for (const auto dtype : {layout::Dtype::fp16, layout::Dtype::e5m2, layout::Dtype::int4}) {
+    const auto c = make("L x K B N H C", "L x K B H N C", dtype);
+    std::vector<Bytes> sources;
+    std::vector<std::span<const std::uint8_t>> views;
+    for (const auto& region : regions(c, Side::producer)) {
+      sources.emplace_back(static_cast<std::size_t>(file_shape(c, region.bytes).size));
+      write_initial(c, region, 0, sources.back());
+    }
+    for (const auto& s : sources) views.emplace_back(s);
+    const int width = layout::bits(dtype);
+    const auto code = [&](std::span<const std::uint8_t> file, std::int64_t bit) {
+      std::uint32_t out = 0;
+      for (int b = 0; b < width; ++b) out |= static_cast<std::uint32_t>(file[static_cast<std::size_t>((bit + b) / 8)] >> ((bit + b) % 8) & 1) << b;
+      return out;
+    };
+    const auto &from = c.groups[0].producer.ranks[0].truth, &to = c.groups[0].consumer.ranks[0].truth;
+    const auto targets = regions(c, Side::consumer);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      Bytes alternative(static_cast<std::size_t>(file_shape(c, targets[i].bytes).size));
+      write_expected(c, targets[i], 0, alternative);
+      ASSERT_TRUE(write_whole_block_alternative(c, targets[i], views, alternative));
+      for (std::int64_t layer = 0; layer < 2; ++layer)
+        for (std::int64_t kv = 0; kv < 2; ++kv)
+          for (std::int64_t slot = 2; slot < 4; ++slot)  // tokens 10 and 11 would lie here: block 4 of the producer, 0 of the consumer
+            for (std::int64_t head = 0; head < 3; ++head)
+              for (std::int64_t channel = 0; channel < 8; ++channel) {
+                const auto source = layout::locate(from, layout::Component::data, {{layer, kv, 4, slot, head, channel}});
+                const auto target = layout::locate(to, layout::Component::data, {{layer, kv, 0, slot, head, channel}});
+                ASSERT_TRUE(source && target);
+                if (target->allocation != targets[i].allocation) continue;
+                ASSERT_EQ(code(alternative, c.guard_bytes * 8 + target->bit), code(sources[static_cast<std::size_t>(source->allocation)], c.guard_bytes * 8 + source->bit));
+              }
+    }
+  }
+}
+
 TEST(Oracle, TransferBytesCountTokensAndWholeBlocks) {
   const auto amount = transfer_bytes(make("L x K B N H C", "L x K B H N C"));
   EXPECT_EQ(amount.least, 2 * 2 * 10 * 3 * 8 * 2);
@@ -217,6 +254,12 @@ TEST(Oracle, SmallestUnitIsTheShortestRunOfChannels) {
   EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }")), 1);
   EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C")), 8) << "x is 16 bytes: 8 of fp16";
   EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C", layout::Dtype::fp32)), 4);
+  auto scaled = make("L x K B N H C", "L x K B H N C");
+  auto& planes = scaled.groups[0].producer.ranks[0].truth.planes;
+  planes.push_back(planes.front());
+  planes.back().component = layout::Component::scale;
+  std::erase_if(planes.back().modes, [](const layout::Mode& m) { return m.axis == Axis::channel; });
+  EXPECT_EQ(smallest_unit(scaled), 8) << "scales are not asked";
 }
 
 TEST(Oracle, WhereSpeaksOfGuardsPaddingAndContent) {
