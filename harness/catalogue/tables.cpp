@@ -231,7 +231,7 @@ const Table<ConnectorEntry>& connector_table() {
   static const Table<ConnectorEntry> table{"a connector", {
       required("connector", &ConnectorEntry::id, identifier(), "id"),
       required("title", &ConnectorEntry::title, text(), "one line"),
-      required("kind", &ConnectorEntry::kind, one_of({"reference", "contract", "explicit", "none", "program"}), "which code makes the plan; program: a process of its own, which also moves the bytes"),
+      required("kind", &ConnectorEntry::kind, one_of({"reference", "blocks", "contract", "explicit", "none", "program"}), "which code makes the plan; program: a process of its own, which also moves the bytes"),
       optional("options", &ConnectorEntry::options, anything(), "for that code; of a program: command, environment, ports, start_ms, options"),
       optional("any_layout", &ConnectorEntry::any_layout, boolean(), "takes pairs whose layouts differ"),
       optional("any_block_size", &ConnectorEntry::any_block_size, boolean(), "takes pairs whose block sizes differ"),

@@ -126,11 +126,15 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   content_->forgive(f.region, f.bytes(), scratch_);
   if (kernels::compare(f.bytes(), scratch_, 1).wrong_bytes == 0) return;
   // The tail of a request's last block is nobody's: a connector that moves whole blocks may bring the producer's tail along. All of
-  // it, that is: a part of a tail is somebody's overrun.
+  // it, that is: a part of a tail is somebody's overrun. Free slots of replicas differ, and any replica may be the one that is sent.
   const auto seen = f.bytes();
   const auto* want = &scratch_;
-  alternative_ = scratch_;
-  if (content_->tail_is_free() && oracle::write_whole_block_alternative(case_, f.region, producer_files, alternative_)) {
+  const auto& producers = case_.groups.at(static_cast<std::size_t>(f.region.group)).producer.ranks;
+  const std::vector<std::uint8_t> expected = producers.size() > 1 ? scratch_ : std::vector<std::uint8_t>();
+  for (std::size_t replica = 0; content_->tail_is_free() && replica < producers.size(); ++replica) {
+    if (replica > 0) scratch_ = expected;
+    alternative_ = scratch_;
+    if (!oracle::write_whole_block_alternative(case_, f.region, producer_files, alternative_, replica)) break;
     bool whole = true;
     for (std::size_t b = 0; b < seen.size(); ++b) {
       if (scratch_[b] == alternative_[b]) continue;
@@ -141,7 +145,9 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
       }
       whole = whole && seen[b] == alternative_[b];
     }
-    if (whole) want = &alternative_;
+    if (!whole) continue;
+    want = &alternative_;
+    break;
   }
   const auto d = kernels::compare(seen, *want, shown);
   wrong.bytes += d.wrong_bytes;

@@ -5,7 +5,7 @@
 
 namespace kvcts::cli {
 
-/// Exit statuses of every verb (`check` of a later part adds its own above 9).
+/// Exit statuses of every verb (`check` has its own above 9: compat/answer.hpp).
 enum Exit : int {
   exit_as_expected = 0,       ///< every verdict as expected
   exit_unexpected = 1,        ///< some are not

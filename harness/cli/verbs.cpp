@@ -9,6 +9,7 @@ const std::vector<Verb>& verbs() {
       {"repro", "Runs one case alone, phase by phase", declare_repro},
       {"minimize", "The smallest case that fails as this one does, as a file", declare_minimize},
       {"triage", "What the failures of a run have in common, and whether that holds", declare_triage},
+      {"check", "What will come of a pair of caches and a connector, before anything moves", declare_check},
       {"report", "The reports of a run, from its store", declare_report},
       {"museum", "Published faults: how each ends, and whether all are caught and named", declare_museum},
       {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},

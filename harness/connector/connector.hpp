@@ -36,7 +36,7 @@ class Connector {
   virtual Plan plan(const ResolvedCase& view, process::Progress progress) = 0;
 };
 
-/// Kinds "reference", "contract", "explicit", "none" (kind "program" is hosted by program/host.hpp instead); with an option `sabotage`, one
+/// Kinds "reference", "blocks", "contract", "explicit", "none" (kind "program" is hosted by program/host.hpp instead); with an option `sabotage`, one
 /// that misreads what it is handed (misread.hpp). Throws std::runtime_error on an unknown kind or bad options.
 std::unique_ptr<Connector> make_connector(const ConnectorSpec& spec);
 

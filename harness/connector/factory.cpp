@@ -1,3 +1,4 @@
+#include "connector/blocks.hpp"
 #include "connector/contract.hpp"
 #include "connector/explicit.hpp"
 #include "connector/misread.hpp"
@@ -12,11 +13,12 @@ std::unique_ptr<Connector> make_connector(const ConnectorSpec& spec) {
     return std::make_unique<Misreading>(make_connector(inside), *sabotage);
   }
   if (spec.kind == "reference") return std::make_unique<Reference>(spec.options);
+  if (spec.kind == "blocks") return std::make_unique<Blocks>(spec.options);
   if (spec.kind == "contract") return std::make_unique<Contract>(spec.options);
   if (spec.kind == "explicit") return std::make_unique<Explicit>();
   if (spec.kind == "none") return std::make_unique<None>();
   if (spec.kind == "program") throw std::runtime_error("connector '" + spec.name + "' is a program: it moves its bytes itself, with engine own");
-  throw std::runtime_error("connector '" + spec.name + "': expected kind reference, contract, explicit, none or program, found '" +
+  throw std::runtime_error("connector '" + spec.name + "': expected kind reference, blocks, contract, explicit, none or program, found '" +
                            spec.kind + "'");
 }
 

@@ -121,7 +121,8 @@ bool holds_expected(const ResolvedCase& c, const RegionRef& region, int pass, st
 }
 
 bool write_whole_block_alternative(const ResolvedCase& c, const RegionRef& region,
-                                   const std::vector<std::span<const std::uint8_t>>& producer_files, std::span<std::uint8_t> file) {
+                                   const std::vector<std::span<const std::uint8_t>>& producer_files, std::span<std::uint8_t> file,
+                                   std::size_t replica) {
   if (region.side != Side::consumer) return false;
   const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
   const std::int64_t consumer_size = block_size(group, Side::consumer), producer_size = block_size(group, Side::producer);
@@ -132,18 +133,28 @@ bool write_whole_block_alternative(const ResolvedCase& c, const RegionRef& regio
   const auto tail_element = [&](const Plane& plane, const layout::Coord& at, const layout::Coord& source) {
     const auto to = layout::locate(plane, at);
     if (!to) return;
-    for (std::size_t p = 0; p < producer_regions.size(); ++p) {
+    struct Holder {
+      std::size_t file;
+      std::int64_t bit;
+    };
+    std::vector<Holder> holders;  // one a rank
+    int last_rank = -1;
+    for (std::size_t p = 0; p < producer_regions.size() && holders.size() <= replica; ++p) {
       const auto& ref = producer_regions[p];
-      if (ref.group != region.group) continue;
+      if (ref.group != region.group || ref.rank == last_rank) continue;
       for (const Plane& candidate : rank_of(c, ref).truth.planes) {
         if (candidate.allocation != ref.allocation || candidate.component != plane.component || candidate.dtype != plane.dtype) continue;
         const auto from = layout::locate(candidate, source);
         if (!from) continue;
-        copy_bits(producer_files[p], file_shape(c, ref.bytes).base * 8 + from->bit, file, target_base + to->bit, to->width);
-        any = true;
-        return;
+        holders.push_back({p, file_shape(c, ref.bytes).base * 8 + from->bit});
+        last_rank = ref.rank;
+        break;
       }
     }
+    if (holders.empty()) return;
+    const Holder& chosen = holders[replica % holders.size()];
+    copy_bits(producer_files[chosen.file], chosen.bit, file, target_base + to->bit, to->width);
+    any = true;
   };
   for (const auto& request : group.requests) {
     if (!request.transfer) continue;

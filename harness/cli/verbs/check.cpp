@@ -1,0 +1,150 @@
+// kvcts check: what will come of a pair of caches, a connector and some architectures, before anything moves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "case/resolve.hpp"
+#include "cli/drawing.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "compat/answer.hpp"
+#include "layout/template.hpp"
+#include "report/text.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using namespace compat;
+using catalogue::Catalogue;
+
+struct Options {
+  std::string producer, consumer, connector{"reference"}, archs{"cpu"}, geometry, case_file;
+};
+
+/// "sm90,sm_75" -> ids of the catalogue.
+std::vector<std::string> archs_of(const std::string& text, const Catalogue& cat) {
+  std::vector<std::string> out;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word.starts_with("sm") && !word.starts_with("sm_")) word.insert(2, "_");
+    cat.archs().at(word);
+    out.push_back(word);
+  }
+  if (out.empty()) throw UsageError("--arch expects architectures, such as sm_90,sm_75");
+  return out;
+}
+
+nlohmann::json side_json(const Description& d) {
+  return {{"said", d.said}, {"backend", d.backend}, {"layout", d.layout}, {"dtype", d.dtype}, {"tp", d.tp}, {"block_size", d.block_size}, {"note", d.note}};
+}
+
+nlohmann::json answer_json(const Answer& a) {
+  nlohmann::json out{{"arch", a.arch}, {"verdict", name(a.verdict)}, {"exit_status", exit_status(a.verdict)}, {"text", a.text}, {"case", a.id}, {"others", a.others}};
+  if (!a.by.empty()) out["by"] = a.by;
+  if (!a.fault_class.empty()) out["class"] = a.fault_class, out["bytes"] = a.bytes;
+  if (!a.document.empty()) out["case_document"] = a.document;
+  return out;
+}
+
+void print_side(const char* role, const Description& d, const Catalogue& cat) {
+  fmt::print("{:<10} {}\n", role, d.said);
+  fmt::print("           {}: {}{}\n", d.layout, cat.layouts().at(d.layout).text, d.note.empty() ? "" : "; " + d.note);
+}
+
+/// The loops of both sides, so that one sees what is in which order.
+void draw(const Description& d, const Catalogue& cat) {
+  const auto& entry = cat.layouts().at(d.layout);
+  layout::Geometry g = catalogue::geometry_of(cat.geometries().at(entry.fixed.contains("kv") && entry.fixed.at("kv") == 1 ? "mla-576" : "small"));
+  const auto scheme = catalogue::scheme_of(cat.dtypes().at(d.dtype.empty() ? "bf16" : d.dtype));
+  try {
+    const auto cache = layout::instantiate(entry.text, g, scheme, entry.tensors);
+    fmt::print("           {}, one {}:\n", d.layout, cache.allocations.front().name);
+    std::istringstream lines(draw_modes(cache.planes.front()));
+    for (std::string line; std::getline(lines, line);) fmt::print("             {}\n", line);
+  } catch (const layout::Error&) {
+    // A layout that needs other numbers is not drawn.
+  }
+}
+
+int run(const Options& o, const Globals& globals) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Catalogue cat(catalogue::find_cases(globals.cases));
+  std::vector<Answer> answers;
+  Pair pair;
+  try {
+    const auto archs = archs_of(o.archs, cat);
+    try {
+      pair.producer = describe(o.producer, cat);
+      pair.consumer = describe(o.consumer, cat);
+      pair.connector = find_connector(o.connector, pair.producer, cat);
+      pair.geometry = o.geometry;
+      if (!o.geometry.empty()) cat.geometries().at(o.geometry);
+      answers = check(pair, archs, cat);
+    } catch (const Ambiguous& open) {
+      Answer a;
+      a.verdict = compat::Verdict::ambiguous;
+      a.text = open.what();
+      a.others = open.choices;
+      answers = {a};
+    }
+  } catch (const compat::Error& e) {
+    throw UsageError(e.what());
+  }
+  const auto worst = std::max_element(answers.begin(), answers.end(), [](const auto& a, const auto& b) { return a.verdict < b.verdict; });
+  if (!o.case_file.empty()) {
+    if (worst->id.empty()) throw UsageError("--case-file: there is no case behind an ambiguous description");
+    std::ofstream file(o.case_file, std::ios::binary);
+    file << worst->document;
+    file.close();
+    if (!file || worst->document.empty())
+      throw UsageError(worst->document.empty() ? "--case-file: this case needs no file: kvcts repro " + report::shell_word(worst->id) : o.case_file + " cannot be written");
+  }
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (globals.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& a : answers) list.push_back(answer_json(a));
+    fmt::print("{}\n", nlohmann::json{{"producer", side_json(pair.producer)}, {"consumer", side_json(pair.consumer)}, {"connector", pair.connector},
+                                      {"verdict", name(worst->verdict)}, {"exit_status", exit_status(worst->verdict)}, {"answers", list}, {"ms", ms}}
+                           .dump(2));
+    return exit_status(worst->verdict);
+  }
+  if (!pair.producer.layout.empty() && !pair.consumer.layout.empty()) {
+    print_side("producer", pair.producer, cat);
+    print_side("consumer", pair.consumer, cat);
+    fmt::print("connector  {}: {}\n\n", pair.connector, cat.connectors().at(pair.connector).title);
+  }
+  for (const auto& a : answers) {
+    fmt::print("{:<10} {}{}: {}\n", a.arch.empty() ? "answer" : a.arch, name(a.verdict), a.by.empty() ? "" : " by the " + a.by, report::visible(a.text));
+    for (const auto& line : a.bytes) fmt::print("             {}\n", line);
+    for (const auto& line : a.others) fmt::print("           {}{}\n", a.id.empty() ? "could be " : "", line);
+    if (!a.document.empty()) fmt::print("           run it: kvcts check ... --case-file FILE, then kvcts run --file FILE\n");
+    else if (!a.id.empty()) fmt::print("           run it: kvcts repro {}\n", report::shell_word(a.id));
+  }
+  if (worst->verdict == compat::Verdict::wrong) {
+    fmt::print("\n");
+    draw(pair.producer, cat);
+    draw(pair.consumer, cat);
+  }
+  fmt::print("\n{}\n", name(worst->verdict));
+  return exit_status(worst->verdict);
+}
+
+}  // namespace
+
+Action declare_check(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("--producer", o->producer, "SYSTEM-VERSION:BACKEND[:SETTING][:DTYPE][:tpN][:bsN], a layout or backend of the catalogue, or a JSON file")->required();
+  app.add_option("--consumer", o->consumer, "The other side")->required();
+  app.add_option("--connector", o->connector, "Connector of the catalogue, or its short name (nixl, mooncake)")->capture_default_str();
+  app.add_option("--arch", o->archs, "Architectures, with commas")->capture_default_str();
+  app.add_option("--geometry", o->geometry, "Numbers of the model and its pool (default: small ones that both layouts can have)");
+  app.add_option("--case-file", o->case_file, "File for the case behind the answer, where it has no id of the matrix")->type_name("YAML");
+  app.footer("Exit status: 0 compatible, 10 compatible with conversion, 11 refused, 12 silently wrong, 13 ambiguous; of several archs the worst.");
+  return [=, &globals] { return run(*o, globals); };
+}
+
+}  // namespace kvcts::cli
