@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -29,8 +30,9 @@ std::vector<fs::path> folders() {
 }
 
 std::string expand(const std::string& word) {
-  static const std::string marker = "{connectors}/";
+  static const std::string marker = "{connectors}/", named = "{python:";
   if (word == "{python}") return find_python();
+  if (word.starts_with(named) && word.ends_with("}")) return find_python(word.substr(named.size(), word.size() - named.size() - 1));
   if (!word.starts_with(marker)) return word;
   const std::string file = word.substr(marker.size());
   std::string searched;
@@ -64,6 +66,16 @@ std::string find_python() {
   std::error_code error;
   const fs::path pinned = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "bin" / "python";
   return !error && fs::exists(pinned, error) ? pinned.string() : "python3";
+}
+
+std::string find_python(const std::string& environment) {
+  std::string variable = "KVCTS_PYTHON_";
+  for (const char c : environment) variable += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
+  if (const char* set = std::getenv(variable.c_str()); set != nullptr && *set != '\0') return set;
+  std::error_code error;
+  const fs::path here = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "with" / environment / "bin" / "python";
+  if (!error && fs::exists(here, error)) return here.string();
+  throw NotHere("there is no environment " + environment + ": set " + variable + " to an interpreter that has it (reports/vllm.md)");
 }
 
 Command command_of(const std::string& connector, const json& options) {

@@ -1,5 +1,6 @@
 // How a connector program is started: the options of a connector of kind "program".
-//   command: [word, ...]   "{python}" is the suite's interpreter; "{connectors}/x" is x in $KVCTS_CONNECTOR_PATH (colon separated folders),
+//   command: [word, ...]   "{python}" is the suite's interpreter; "{python:vllm}" that of another environment: $KVCTS_PYTHON_VLLM, else
+//                          .venv/with/vllm of the checkout; "{connectors}/x" is x in $KVCTS_CONNECTOR_PATH (colon separated folders),
 //                          else among the programs that come with the suite
 //   environment: {KEY: value}
 //   ports: n               TCP ports on loopback that each side is given for each job (default 0)
@@ -33,5 +34,7 @@ Command command_of(const std::string& connector, const nlohmann::json& options);
 
 /// $KVCTS_PYTHON, else the checkout's .venv when the program runs from a build folder in it, else "python3".
 std::string find_python();
+/// The interpreter of a separate environment ("vllm"). Throws NotHere with what to do.
+std::string find_python(const std::string& environment);
 
 }  // namespace kvcts::connector::program
