@@ -44,11 +44,26 @@ kernels::Image image_of(const layout::Cache& cache, int allocation, std::int64_t
   return image;
 }
 
+namespace {
+
+// Tags will be written into every byte: poison below them would be a second pass over the memory for nothing.
+bool fills_everything(const layout::Cache& cache, int allocation, const std::vector<kernels::BlockContent>& blocks, const layout::Geometry& geometry) {
+  std::int64_t tokens = 0;
+  for (const kernels::BlockContent& b : blocks) tokens += b.tokens;
+  if (tokens != geometry.blocks * geometry.block_size) return false;
+  for (const layout::Plane& plane : cache.planes) {
+    if (plane.allocation == allocation && layout::bits(plane.dtype) < 8) return false;
+  }
+  return layout::holes(cache, allocation).empty();
+}
+
+}  // namespace
+
 void fill(const Subject& subject, const Bound& bound, const Content& content, int threads) {
   const auto blocks = blocks_of(content.requests, subject.geometry);
   for (std::size_t a = 0; a < bound.stretches.size(); ++a) {
     const auto bytes = bound.stretches[a].bytes;
-    if (content.poison) {
+    if (content.poison && !fills_everything(bound.cache, static_cast<int>(a), blocks, subject.geometry)) {
       kernels::write(image_of(bound.cache, static_cast<int>(a), static_cast<std::int64_t>(bytes.size()), blocks, content), bytes, threads);
       continue;
     }

@@ -13,7 +13,8 @@ using layout::Axis;
 
 namespace {
 
-constexpr std::size_t shown = 8;
+constexpr std::size_t shown = 8;         ///< rows
+constexpr std::size_t looked_at = 4096;  ///< bytes, for the first wrong rows among them
 constexpr std::size_t drawn = 4096;
 
 std::string hex(std::span<const std::uint8_t> bytes) {
@@ -106,11 +107,11 @@ Report verify(const Question& q) {
     // First in one go. Only where that finds something are tails looked at.
     kernels::Difference difference;
     if (q.content.poison) {
-      difference = kernels::check(image_of(q.bound.cache, allocation, static_cast<std::int64_t>(bytes.size()), blocks, q.content), bytes, any_tail ? 4096 : shown, q.threads);
+      difference = kernels::check(image_of(q.bound.cache, allocation, static_cast<std::int64_t>(bytes.size()), blocks, q.content), bytes, looked_at, q.threads);
     } else {
       for (const layout::Plane& plane : q.bound.cache.planes) {
         if (plane.allocation != allocation || blocks.empty()) continue;
-        const auto more = kernels::check(bytes, plane, blocks, q.content.key, unblocked_generation(q.content), shown, q.threads);
+        const auto more = kernels::check(bytes, plane, blocks, q.content.key, unblocked_generation(q.content), looked_at, q.threads);
         difference.wrong_bytes += more.wrong_bytes;
         difference.first.insert(difference.first.end(), more.first.begin(), more.first.end());
       }

@@ -136,7 +136,7 @@ class SelfTest:
 
     def everything(self) -> None:
         if self.build("default", "build", "all"):
-            self.ctest("tests", "build", "-LE", "suite|slow")
+            self.ctest("tests", "build", "-LE", "suite|slow|nightly")
             # Each of these uses all processors itself.
             self.ctest("slow tests", "build", "-L", "slow", jobs=1)
             self.ctest("suites", "build", "-L", "suite", jobs=1)

@@ -24,7 +24,7 @@ def skip(why: str) -> None:
 
 
 def run(*argv: str | Path, **more) -> str:
-    done = subprocess.run([str(a) for a in argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, **more)
+    done = subprocess.run([str(a) for a in argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=3000, **more)
     if done.returncode != 0:
         print(done.stdout[-4000:], done.stderr[-4000:])
         raise SystemExit(f"{argv[0]} ... {argv[-1]} ended with {done.returncode}")
@@ -77,7 +77,7 @@ def main() -> int:
         listed = run(python, "-c", "import kvcts; print(len(kvcts.layouts()))", env=env, cwd=folder)
         assert int(listed) == len(list((PACKAGE.parents[2] / "cases" / "layouts").glob("*.yaml"))), listed
 
-        for name in ("pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        for name in ("pytest", "py", "pluggy", "iniconfig", "packaging", "pygments"):
             lend(name, site)
         (folder / "test_it.py").write_text("def test_it(kv_pair):\n    assert 'silently-skipped' in str(kv_pair('LBHNC').diagnose())\n")
         print(run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", env=env, cwd=folder).strip().splitlines()[-1])
