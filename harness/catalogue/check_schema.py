@@ -22,7 +22,7 @@ except ImportError as missing:
 
 CASES = Path(os.environ.get("KVCTS_SOURCE_DIR", Path(__file__).resolve().parents[2])) / "cases"
 FOLDERS = {"case": ["seeds", "readers", "crash", "faults", "museum", "engine-faults", "vllm"], "layout": ["layouts"], "dtype": ["dtypes"], "geometry": ["geometries"], "backend": ["backends"],
-           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"],
+           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"], "rule": ["rules"],
            "collection": ["museum/index"], "saboteur": ["saboteurs"]}
 
 

@@ -1,6 +1,7 @@
 #include "catalogue/schema.hpp"
 
 #include "catalogue/case_file.hpp"
+#include "catalogue/rule_table.hpp"
 #include "catalogue/saboteur.hpp"
 #include "catalogue/script_table.hpp"
 #include "catalogue/tables.hpp"
@@ -92,6 +93,7 @@ const std::vector<Kind>& kinds() {
       kind("constraint", "constraints", constraint_table),
       kind("suite", "suites", suite_table),
       kind("waiver", "waivers", waiver_table),
+      kind("rule", "rules", rule_table),
       kind("collection", "museum/index", collection_table),
       kind("saboteur", "saboteurs", saboteur_table),
   };

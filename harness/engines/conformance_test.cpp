@@ -76,6 +76,7 @@ std::vector<Placement> placements() {
       {"nixl_tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, packaged("nixl-1.5.1", "tcp")},
       {"nixl_cma", "kvcts_engine_nixl", 2, {{"path", "cma"}, {"lists", "one-shot"}}, packaged("nixl-1.5.1", "tcp,cma")},
       {"nixl_1_2_thread", "kvcts_engine_nixl", 2, {{"path", "tcp"}, {"progress_thread", "on"}}, packaged("nixl-1.2.0", "tcp")},
+      {"nixl_posix", "kvcts_engine_nixl_posix", 2, {}, packaged("nixl-1.5.1", "tcp")},
       {"ucx_1_22_tcp", "kvcts_engine_ucx_package", 2, {}, packaged("ucx-1.22.0", "tcp,self")},
       {"ucx_1_22_cma", "kvcts_engine_ucx_package", 2, {{"error_handling", "none"}}, packaged("ucx-1.22.0", "posix,cma,self")},
       // Each version is the initiator once, and the target of the other.

@@ -17,6 +17,7 @@ Action declare_golden(CLI::App& app, const Globals& globals);
 Action declare_minimize(CLI::App& app, const Globals& globals);
 Action declare_triage(CLI::App& app, const Globals& globals);
 Action declare_museum(CLI::App& app, const Globals& globals);
+Action declare_rules(CLI::App& app, const Globals& globals);
 Action declare_explain(CLI::App& app, const Globals& globals);
 Action declare_sabotage(CLI::App& app, const Globals& globals);
 

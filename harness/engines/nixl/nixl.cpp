@@ -10,6 +10,7 @@
 //   - guard=on (default) checks what NIXL does not: access, ranges that wrap, damage of blobs. guard=off hands everything through, so that the
 //     rules table (cases/rules) sees NIXL itself.
 //   - Names of agents carry process and serial number: NIXL knows peers by name only, and a worker that replaces a dead one is another agent.
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,74 +20,17 @@
 #include <utility>
 #include <vector>
 
-#include "engines/nixl/library.hpp"
+#include "engines/nixl/objects.hpp"
 #include "engines/support/blob.hpp"
 #include "engines/support/handles.hpp"
 #include "engines/support/table.hpp"
 #include "engines/support/ucx_path.hpp"
-#include "transport/packages.hpp"
 
 namespace kvcts::engines::nixl {
 namespace {
 
 constexpr std::uint64_t longest_notification = 4096;  // of the ABI
 constexpr std::size_t spare_sockets = 12;             // that an agent may collect
-
-std::string chosen_package() {
-  const char* chosen = std::getenv(transport::package_variable);
-  return chosen != nullptr ? chosen : "";
-}
-
-/// The one library of this process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
-const Library& library() {
-  static const Library loaded = [] {
-    const std::string name = chosen_package();
-    if (name.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
-    const auto folder = transport::package_folder(name);
-    if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(name)};
-    return Library(folder);
-  }();
-  return loaded;
-}
-
-std::int32_t status_of(Status status) {
-  switch (status) {
-    case Status::success:
-      return KVCTS_OK;
-    case Status::in_progress:
-      return KVCTS_IN_PROGRESS;
-    case Status::not_posted:
-      return KVCTS_E_NOT_POSTED;
-    case Status::invalid:
-      return KVCTS_E_INVALID;
-    case Status::not_found:
-      return KVCTS_E_NOT_FOUND;
-    case Status::mismatch:
-      return KVCTS_E_MISMATCH;
-    case Status::not_allowed:
-      return KVCTS_E_NOT_PERMITTED;
-    case Status::repost_active:
-      return KVCTS_E_BUSY;
-    case Status::not_supported:
-      return KVCTS_E_NOT_SUPPORTED;
-    case Status::remote_disconnect:
-      return KVCTS_E_PEER_LOST;
-    case Status::canceled:
-      return KVCTS_E_CANCELED;
-    case Status::backend:
-    case Status::unknown:
-    case Status::folded:
-      return KVCTS_E_BACKEND;
-  }
-  return KVCTS_E_BACKEND;
-}
-
-Failure failure(Status status, const std::string& what) {
-  return {status_of(status), what + ": " + std::string(name(status)), static_cast<std::int64_t>(status)};
-}
-void check(Status status, const char* what) {
-  if (status != Status::success) throw failure(status, what);
-}
 
 bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) { return offset <= extent && bytes <= extent - offset; }
 
@@ -95,50 +39,6 @@ bool on_or_off(const OpenArgs& args, const char* option, const char* fallback) {
   if (value != "on" && value != "off") throw Failure{KVCTS_E_INVALID, std::string(option) + " is \"" + value + "\", expected on or off"};
   return value == "on";
 }
-
-/// A list of NIXL's, freed when it goes.
-class Transfers {
- public:
-  explicit Transfers(Memory memory) { library().create_transfer_list(memory, &list_); }
-  ~Transfers() { library().destroy_transfer_list(list_); }
-  Transfers(const Transfers&) = delete;
-  Transfers& operator=(const Transfers&) = delete;
-  void add(std::uint64_t address, std::uint64_t bytes) { library().transfer_list_add(list_, address, bytes, 0); }
-  TransferList get() const { return list_; }
-
- private:
-  TransferList list_{nullptr};
-};
-
-class Registration {
- public:
-  Registration(Memory memory, std::uint64_t address, std::uint64_t bytes) {
-    library().create_registration_list(memory, &list_);
-    library().registration_list_add(list_, address, bytes, 0, nullptr, 0);
-  }
-  ~Registration() { library().destroy_registration_list(list_); }
-  Registration(const Registration&) = delete;
-  Registration& operator=(const Registration&) = delete;
-  RegistrationList get() const { return list_; }
-
- private:
-  RegistrationList list_{nullptr};
-};
-
-class CallOptions {
- public:
-  explicit CallOptions(Backend backend) {
-    library().create_options(&options_);
-    library().options_add_backend(options_, backend);
-  }
-  ~CallOptions() { library().destroy_options(options_); }
-  CallOptions(const CallOptions&) = delete;
-  CallOptions& operator=(const CallOptions&) = delete;
-  Options get() const { return options_; }
-
- private:
-  Options options_{nullptr};
-};
 
 struct Region {
   std::uint64_t address{0}, bytes{0};
@@ -169,15 +69,7 @@ struct Transfer {
 class NixlEngine {
  public:
   static constexpr const char* engine_name = "nixl";
-  /// The package's: NIXL does not tell its own version.
-  static const char* engine_version() {
-    static const std::string version = [] {
-      const std::string package = chosen_package();
-      const auto dash = package.find('-');
-      return dash == std::string::npos ? std::string("none chosen") : package.substr(dash + 1);
-    }();
-    return version.c_str();
-  }
+  static const char* engine_version() { return package_version(); }
 
   explicit NixlEngine(const OpenArgs& args) {
     const std::string errors = args.take("error_handling", "peer");
@@ -189,6 +81,12 @@ class NixlEngine {
     merges_ = on_or_off(args, "merge", "on");
     guard_ = on_or_off(args, "guard", "on");
     path_ = args.take("path", "");
+    // Hang fixtures: a target that is not there for its peer.
+    const std::string target = args.take("target", "busy");
+    if (target != "busy" && target != "idle" && target != "stopped") {
+      throw Failure{KVCTS_E_INVALID, "target is \"" + target + "\", expected busy, idle or stopped"};
+    }
+    absent_ = args.role == KVCTS_ROLE_CONSUMER ? target : "busy";
     if (path_ != "" && path_ != "tcp" && path_ != "cma") throw Failure{KVCTS_E_INVALID, "path is \"" + path_ + "\", expected tcp or cma"};
     args.finish();
     peer_errors_ = errors == "peer";
@@ -378,6 +276,8 @@ class NixlEngine {
   }
 
   bool progress() {
+    if (absent_ == "idle") return false;
+    if (absent_ == "stopped") raise(SIGSTOP);
     bool worked = false;
     for (NixlEngine* engine : all()) worked = engine->receive() || worked;
     return worked;
@@ -623,7 +523,7 @@ class NixlEngine {
     return agents > 0;
   }
 
-  std::string name_, path_;
+  std::string name_, path_, absent_;
   bool prepares_{true}, thread_{false}, merges_{true}, guard_{true}, peer_errors_{true}, exact_{false}, last_writes_{true};
   Agent agent_{nullptr};
   Backend backend_{nullptr};

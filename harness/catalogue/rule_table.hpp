@@ -1,0 +1,42 @@
+// Rules of engines (cases/rules): how an engine behaves at the edges of what it promises, step by step through the transport ABI, and what
+// each engine and version is known to answer. Meaning of the steps: reports/rules.md; they are played by harness/rules.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "catalogue/fields.hpp"
+
+namespace kvcts::catalogue {
+
+/// One piece of a request: bytes between a region of the initiator and one of the target.
+struct RuleCopy {
+  std::string local{"local"}, remote{"remote"};  ///< names of regions; local may be "nobody": memory that was never registered
+  std::int64_t local_at{0}, remote_at{0}, bytes{4096};
+  std::int64_t times{1};                         ///< > 1: as many, each `bytes` further on
+};
+
+struct RuleStep {
+  std::string action, as;
+  std::string side{"initiator"};
+  std::string region, peer{"peer"}, request{"request"}, op{"write"}, blob{"whole"}, state, memory{"host"}, notification;
+  std::int64_t at{0}, bytes{1 << 20}, address{-1}, amount{0}, within_ms{1000};
+  std::vector<std::string> regions{"remote"};
+  std::vector<RuleCopy> copies{RuleCopy{}};
+};
+
+struct RuleEntry {
+  std::string id, title, known_as, explain, advice;
+  std::string prelude{"pair"};
+  json options = json::object(), environment = json::object();  ///< in front of those of the engine's entry; null removes
+  std::vector<RuleStep> steps;
+  std::map<std::string, std::vector<std::string>> expect;  ///< engine -> what is seen; several: each is right (racy)
+  std::string notes, file;
+};
+
+const Table<RuleStep>& rule_step_table();
+const Table<RuleEntry>& rule_table();
+
+}  // namespace kvcts::catalogue

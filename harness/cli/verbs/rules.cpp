@@ -1,0 +1,143 @@
+// kvcts rules: plays the rules of engines and says which have changed.
+#include "rules/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "catalogue/catalogue.hpp"
+#include "catalogue/nearest.hpp"
+#include "cli/availability.hpp"
+#include "cli/verbs/verbs.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using rules::EngineEntry;
+using rules::RuleEntry;
+
+struct Options {
+  std::vector<std::string> rules, engines;
+  int runs{1};
+  bool page{false};
+};
+
+/// Keeps what is named; UsageError for a name that is not there.
+template <class T, class Name>
+void narrow(std::vector<T>& all, const std::vector<std::string>& wanted, const char* what, Name&& name) {
+  if (wanted.empty()) return;
+  std::vector<std::string> known;
+  for (const T& one : all) known.push_back(name(one));
+  for (const std::string& each : wanted) {
+    if (std::find(known.begin(), known.end(), each) == known.end()) {
+      throw UsageError(fmt::format("expected {}, found '{}'{}", what, each, catalogue::suggestion(each, known)));
+    }
+  }
+  std::erase_if(all, [&](const T& one) { return std::find(wanted.begin(), wanted.end(), name(one)) == wanted.end(); });
+}
+
+struct Played {
+  std::map<std::string, int> seen;  ///< answer -> how often
+  std::string version, words, skipped;
+  double ms{0};
+};
+
+Played play(const RuleEntry& rule, const EngineEntry& engine, int runs, Availability& availability) {
+  Played played;
+  if (const auto& lack = availability.lack(engine.id)) {
+    played.skipped = lack->reason;
+    return played;
+  }
+  for (int run = 0; run < runs; ++run) {
+    const rules::Observation one = rules::play(rule, engine);
+    ++played.seen[one.text];
+    played.version = one.version;
+    if (!one.words.empty()) played.words = one.words;
+    played.ms += one.ms / runs;
+  }
+  return played;
+}
+
+std::string_view verdict(const RuleEntry& rule, const EngineEntry& engine, const Played& played) {
+  if (!played.skipped.empty()) return "SKIPPED";
+  if (!rule.expect.contains(engine.id)) return "not stated";
+  const bool good = std::all_of(played.seen.begin(), played.seen.end(), [&](const auto& one) { return rules::as_expected(rule, engine.id, one.first); });
+  return good ? "as stated" : "CHANGED RULE";
+}
+
+int show(const Options& options, const Globals& globals) {
+  const auto cases = catalogue::find_cases(globals.cases);
+  const catalogue::Catalogue cat(cases);
+  std::vector<RuleEntry> chosen = rules::read_rules(cases);
+  std::vector<EngineEntry> engines;
+  for (const auto& [id, engine] : cat.engines()) engines.push_back(engine);
+  for (const RuleEntry& rule : chosen) {
+    for (const auto& [engine, stated] : rule.expect) {
+      if (!cat.engines().find(engine)) throw UsageError(fmt::format("{}: rule {} expects something of engine '{}', which is not in cases/engines", rule.file, rule.id, engine));
+    }
+  }
+  if (options.page) {
+    if (!options.rules.empty() || !options.engines.empty()) throw UsageError("--page is about all rules and engines; name none");
+    fmt::print("{}", rules::page(chosen, engines));
+    return exit_as_expected;
+  }
+  narrow(chosen, options.rules, "a rule", [](const RuleEntry& rule) { return rule.id; });
+  narrow(engines, options.engines, "--engine to name one", [](const EngineEntry& engine) { return engine.id; });
+
+  Availability availability(cat);
+  nlohmann::json out = nlohmann::json::array();
+  std::map<std::string_view, int> sums;
+  for (const RuleEntry& rule : chosen) {
+    bool titled = false;
+    for (const EngineEntry& engine : engines) {
+      // Without --engine: those that the rule states something about.
+      if (options.engines.empty() && !rule.expect.contains(engine.id)) continue;
+      const Played played = play(rule, engine, options.runs, availability);
+      const auto how = verdict(rule, engine, played);
+      ++sums[how];
+      const auto stated = rule.expect.find(engine.id);
+      if (globals.json) {
+        out.push_back({{"rule", rule.id}, {"engine", engine.id}, {"version", played.version}, {"verdict", how}, {"seen", played.seen},
+                       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}}, {"words", played.words},
+                       {"skipped", played.skipped}, {"ms", played.ms}});
+        continue;
+      }
+      if (!titled) fmt::print("{}: {}\n", rule.id, rule.title);
+      titled = true;
+      std::string text = played.skipped;
+      for (const auto& [seen, times] : played.seen) {
+        text += (text.empty() ? "" : " | ") + seen + (options.runs > 1 ? fmt::format(" ({} of {})", times, options.runs) : "");
+      }
+      fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, played.version, how, text);
+      if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(stated->second, " | "));
+      if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty()) fmt::print("  {:<38} {}\n", "", played.words);
+      std::fflush(stdout);
+    }
+  }
+  if (globals.json) {
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    std::string text;
+    for (const auto& [how, count] : sums) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, how);
+    fmt::print("{}\n", text.empty() ? "nothing is stated about what was chosen" : text);
+  }
+  if (sums.empty()) return exit_nothing_selected;
+  return sums.contains("CHANGED RULE") ? exit_unexpected : exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_rules(CLI::App& app, const Globals& globals) {
+  auto options = std::make_shared<Options>();
+  app.add_option("RULE", options->rules, "Rules, by id; none: all");
+  app.add_option("--engine", options->engines, "Only this engine, also where nothing is stated about it; may be repeated")->type_name("ENGINE")->expected(1)->take_all();
+  app.add_option("--runs", options->runs, "How often each is played")->type_name("N")->check(CLI::Range(1, 1000));
+  app.add_flag("--page", options->page, "Print reports/rules.md");
+  return [options, &globals] { return show(*options, globals); };
+}
+
+}  // namespace kvcts::cli

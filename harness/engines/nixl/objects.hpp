@@ -1,0 +1,126 @@
+// What the plug-ins of NIXL share: the one library of the process, statuses in the ABI's words, and lists that free themselves.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "engines/nixl/library.hpp"
+#include "engines/support/failure.hpp"
+#include "transport/packages.hpp"
+
+namespace kvcts::engines::nixl {
+
+inline std::string chosen_package() {
+  const char* chosen = std::getenv(transport::package_variable);
+  return chosen != nullptr ? chosen : "";
+}
+
+/// The one library of this process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
+inline const Library& library() {
+  static const Library loaded = [] {
+    const std::string name = chosen_package();
+    if (name.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
+    const auto folder = transport::package_folder(name);
+    if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(name)};
+    return Library(folder);
+  }();
+  return loaded;
+}
+
+inline std::int32_t status_of(Status status) {
+  switch (status) {
+    case Status::success:
+      return KVCTS_OK;
+    case Status::in_progress:
+      return KVCTS_IN_PROGRESS;
+    case Status::not_posted:
+      return KVCTS_E_NOT_POSTED;
+    case Status::invalid:
+      return KVCTS_E_INVALID;
+    case Status::not_found:
+      return KVCTS_E_NOT_FOUND;
+    case Status::mismatch:
+      return KVCTS_E_MISMATCH;
+    case Status::not_allowed:
+      return KVCTS_E_NOT_PERMITTED;
+    case Status::repost_active:
+      return KVCTS_E_BUSY;
+    case Status::not_supported:
+      return KVCTS_E_NOT_SUPPORTED;
+    case Status::remote_disconnect:
+      return KVCTS_E_PEER_LOST;
+    case Status::canceled:
+      return KVCTS_E_CANCELED;
+    case Status::backend:
+    case Status::unknown:
+    case Status::folded:
+      return KVCTS_E_BACKEND;
+  }
+  return KVCTS_E_BACKEND;
+}
+
+inline Failure failure(Status status, const std::string& what) {
+  return {status_of(status), what + ": " + std::string(name(status)), static_cast<std::int64_t>(status)};
+}
+inline void check(Status status, const char* what) {
+  if (status != Status::success) throw failure(status, what);
+}
+
+/// The package's version: NIXL does not tell its own.
+inline const char* package_version() {
+  static const std::string version = [] {
+    const std::string package = chosen_package();
+    const auto dash = package.find('-');
+    return dash == std::string::npos ? std::string("none chosen") : package.substr(dash + 1);
+  }();
+  return version.c_str();
+}
+
+/// A list of NIXL's, freed when it goes.
+class Transfers {
+ public:
+  explicit Transfers(Memory memory) { library().create_transfer_list(memory, &list_); }
+  ~Transfers() { library().destroy_transfer_list(list_); }
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+  /// `device`: of DRAM 0, of a file its descriptor; then the address is an offset.
+  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t device = 0) { library().transfer_list_add(list_, address, bytes, device); }
+  TransferList get() const { return list_; }
+
+ private:
+  TransferList list_{nullptr};
+};
+
+class Registration {
+ public:
+  explicit Registration(Memory memory) { library().create_registration_list(memory, &list_); }
+  Registration(Memory memory, std::uint64_t address, std::uint64_t bytes) : Registration(memory) { add(address, bytes); }
+  ~Registration() { library().destroy_registration_list(list_); }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t device = 0) {
+    library().registration_list_add(list_, address, bytes, device, nullptr, 0);
+  }
+  RegistrationList get() const { return list_; }
+
+ private:
+  RegistrationList list_{nullptr};
+};
+
+class CallOptions {
+ public:
+  explicit CallOptions(Backend backend) {
+    library().create_options(&options_);
+    library().options_add_backend(options_, backend);
+  }
+  ~CallOptions() { library().destroy_options(options_); }
+  CallOptions(const CallOptions&) = delete;
+  CallOptions& operator=(const CallOptions&) = delete;
+  Options get() const { return options_; }
+
+ private:
+  Options options_{nullptr};
+};
+
+}  // namespace kvcts::engines::nixl

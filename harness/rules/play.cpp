@@ -1,0 +1,377 @@
+// A rule takes place between two processes, each with the plug-in to itself, that share memory with nobody else. The third one, this
+// program, only listens: what was seen comes through a pipe line by line, so that a crash or a call that never returns loses nothing.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "rules/actor.hpp"
+#include "rules/rules.hpp"
+#include "transport/patience.hpp"
+
+namespace kvcts::rules {
+
+using catalogue::RuleStep;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::chrono::seconds slack{15};  // loading, connecting and ending, beside the rule's own waits
+constexpr std::size_t longest_message = 1 << 20;
+
+/// "kvcts_engine_ucx" -> "ucx": how a rule calls a plug-in.
+std::string short_name(const std::string& plugin) {
+  constexpr std::string_view prefix = "kvcts_engine_";
+  return plugin.starts_with(prefix) ? plugin.substr(prefix.size()) : plugin;
+}
+
+/// Options and environment: the engine's entry, changed by the rule as a merge patch.
+std::map<std::string, std::string> texts(json values, const json& patch) {
+  values.merge_patch(patch);
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : values.items()) out[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return out;
+}
+
+struct Setup {
+  std::string plugin;
+  std::map<std::string, std::string> options, environment;
+  Memory here, there;
+};
+
+Memory make_memory(bool of_target) {
+  Memory memory;
+  memory.fd = memfd_create("kvcts-rule", MFD_CLOEXEC);
+  if (memory.fd < 0 || ftruncate(memory.fd, memory_bytes) != 0) throw std::runtime_error("no memory file");
+  void* at = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
+  if (at == MAP_FAILED) throw std::runtime_error("no mapping");
+  memory.bytes = static_cast<std::uint8_t*>(at);
+  for (std::size_t i = 0; i < memory_bytes; ++i) memory.bytes[i] = initial(of_target, i);
+  return memory;
+}
+void drop(Memory& memory) {
+  munmap(memory.bytes, memory_bytes);
+  close(memory.fd);
+}
+
+// ---- the target: a process that does what it is told and makes progress meanwhile -----------------------------------
+
+[[noreturn]] void serve(const Setup& setup, int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
+  const auto reply = [&](const json& said) {
+    const std::string text = said.dump();
+    if (send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) _exit(0);
+  };
+  std::optional<Actor> actor;
+  try {
+    actor.emplace(true, setup.plugin, setup.options, setup.there);
+  } catch (const transport::TransportError& error) {
+    reply({{"failed", error.what()}, {"code", transport::name(error.code())}});
+    _exit(0);
+  } catch (const std::exception& error) {
+    reply({{"failed", error.what()}});
+    _exit(0);
+  }
+  reply({{"ok", true}});
+  bool idle = false;
+  transport::Patience patience;
+  std::string buffer(longest_message, '\0');
+  for (;;) {
+    pollfd ready{socket, POLLIN, 0};
+    if (!idle && actor->session().progress()) patience.reset();
+    if (poll(&ready, 1, idle ? -1 : patience.poll_timeout_ms()) == 0) continue;
+    patience.reset();
+    const auto bytes = recv(socket, buffer.data(), buffer.size(), 0);
+    if (bytes <= 0) _exit(0);
+    try {
+      const json asked = json::from_cbor(buffer.substr(0, static_cast<std::size_t>(bytes)));
+      const std::string what = asked.at("what");
+      if (what == "idle") {
+        idle = asked.at("on");
+        reply({{"said", "ok"}});
+      } else if (what == "blob") {
+        const std::string blob = actor->blob(asked.at("regions"));
+        reply({{"blob", std::vector<std::uint8_t>(blob.begin(), blob.end())}});
+      } else if (what == "connect") {
+        const auto raw = asked.at("blob").get<std::vector<std::uint8_t>>();
+        reply({{"said", actor->connect(asked.at("peer"), {raw.begin(), raw.end()}, asked.at("regions"))}, {"words", actor->words()}});
+      } else {
+        const RuleStep& step = *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
+        reply({{"said", actor->act(step)}, {"words", actor->words()}});
+      }
+    } catch (const std::exception& error) {
+      reply({{"failed", error.what()}});
+    }
+  }
+}
+
+/// A side that could not be opened: that is an answer, too.
+struct Unopened {
+  std::string code, words;
+};
+
+/// The way to it.
+class Target {
+ public:
+  explicit Target(const Setup& setup) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("no socket pair");
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(ends[0]);
+      serve(setup, ends[1]);
+    }
+    close(ends[1]);
+    socket_ = ends[0];
+    hear();
+  }
+  /// Meanwhile the initiator goes on with its own work, as an event loop does.
+  json ask(const json& question, transport::Session& initiator) {
+    const std::vector<std::uint8_t> text = json::to_cbor(question);
+    if (send(socket_, text.data(), text.size(), MSG_NOSIGNAL) < 0) throw std::runtime_error("the target is gone" + how());
+    transport::Patience patience;
+    for (pollfd ready{socket_, POLLIN, 0}; poll(&ready, 1, patience.poll_timeout_ms()) == 0;) {
+      if (initiator.progress()) patience.reset();
+    }
+    return hear();
+  }
+  void signal(int number) {
+    kill(pid_, number);
+    int status = 0;
+    if (number == SIGKILL) waitpid(pid_, &status, 0);
+    if (number == SIGSTOP) waitpid(pid_, &status, WUNTRACED);
+  }
+
+ private:
+  json hear() {
+    std::string buffer(longest_message, '\0');
+    const auto bytes = recv(socket_, buffer.data(), buffer.size(), 0);
+    if (bytes <= 0) throw std::runtime_error("the target is gone" + how());
+    json said = json::parse(buffer.substr(0, static_cast<std::size_t>(bytes)));
+    if (said.contains("code")) throw Unopened{said["code"], said["failed"]};
+    if (said.contains("failed")) throw std::runtime_error(said["failed"].get<std::string>());
+    return said;
+  }
+  std::string how() {
+    int status = 0;
+    if (waitpid(pid_, &status, 0) == pid_ && WIFSIGNALED(status)) return std::string(", ended by SIG") + sigabbrev_np(WTERMSIG(status));
+    return "";
+  }
+  pid_t pid_{-1};
+  int socket_{-1};
+};
+
+/// Both sides register 1 MiB and the initiator connects. Made before any fork: the target reads steps where they lay then.
+const std::vector<RuleStep>& prelude() {
+  static const std::vector<RuleStep> steps = [] {
+    RuleStep local, remote, connect;
+    local.action = remote.action = "register", connect.action = "connect";
+    local.region = "local", remote.region = "remote", remote.side = "target";
+    return std::vector<RuleStep>{local, remote, connect};
+  }();
+  return steps;
+}
+
+// ---- the initiator: plays the steps -----------------------------------------------------------------------------------
+
+class Play {
+ public:
+  Play(const RuleEntry& rule, const Setup& setup, int out) : rule_(rule), setup_(setup), out_(out) {}
+
+  void run() {
+    at("opening");
+    Target target(setup_);  // before anything is loaded here
+    target_ = &target;
+    for (const auto& [key, value] : setup_.environment) setenv(key.c_str(), value.c_str(), 1);
+    Actor actor(false, setup_.plugin, setup_.options, setup_.here);
+    actor_ = &actor;
+    tell({{"version", actor.session().plugin().version()}});
+    if (rule_.prelude == "pair") {
+      for (const RuleStep& step : prelude()) must(step, "the prelude");
+    }
+    for (std::size_t i = 0; i < rule_.steps.size(); ++i) {
+      const RuleStep& step = rule_.steps[i];
+      const std::string where = "step " + std::to_string(i + 1) + " (" + step.action + ")";
+      at(where);
+      if (step.as.empty()) {
+        must(step, where);
+      } else {
+        const std::string answered = act(step);
+        tell({{"as", step.as}, {"seen", answered}, {"words", words_}});
+      }
+    }
+    tell({{"end", true}});
+    _exit(0);  // what is still active belongs to the engine; nothing is given back
+  }
+
+  void tell(const json& line) const {
+    const std::string text = line.dump() + "\n";
+    [[maybe_unused]] const auto written = write(out_, text.data(), text.size());
+  }
+
+ private:
+  void at(const std::string& where) const { tell({{"at", where}}); }
+
+  /// A step without a name has to go well, or nothing that follows means anything.
+  void must(const RuleStep& step, const std::string& where) {
+    const std::string answered = act(step);
+    if (answered != "ok" && answered != "done" && answered != "came") throw std::runtime_error(where + " answered " + answered + ": " + words_);
+  }
+
+  std::string act(const RuleStep& step) {
+    if (step.action == "connect") return connect(step);
+    if (step.action == "target") return change(step.state);
+    if (step.action == "check") return actor_->check(step.request, setup_.there, places_);
+    if (step.side == "initiator") return own(actor_->act(step));
+    if (step.action == "register") places_[step.region] = static_cast<std::size_t>(step.at);
+    return theirs({{"what", "step"}, {"step", reinterpret_cast<std::uintptr_t>(&step)}});
+  }
+
+  std::string connect(const RuleStep& step) {
+    const bool forth = step.side == "initiator";
+    std::string blob;
+    if (step.blob == "kept") {
+      blob = kept_;
+    } else if (forth && step.blob != "own") {
+      const auto raw = target_->ask({{"what", "blob"}, {"regions", step.regions}}, actor_->session()).at("blob").get<std::vector<std::uint8_t>>();
+      blob.assign(raw.begin(), raw.end());
+    } else {
+      blob = actor_->blob(step.regions);
+    }
+    if (step.blob == "whole" || step.blob == "kept") kept_ = blob;
+    if (step.blob == "cut") blob.resize(blob.size() - std::min<std::size_t>(blob.size(), static_cast<std::size_t>(step.amount)));
+    if (step.blob == "empty") blob.clear();
+    if (step.blob == "garbage") {
+      for (std::size_t i = 0; i < blob.size(); ++i) blob[i] = static_cast<char>(initial(true, i * 7 + 3));
+    }
+    if (forth) return own(actor_->connect(step.peer, blob, step.regions));
+    return theirs({{"what", "connect"}, {"peer", step.peer}, {"regions", step.regions}, {"blob", std::vector<std::uint8_t>(blob.begin(), blob.end())}});
+  }
+
+  std::string change(const std::string& state) {
+    if (state == "stopped") return target_->signal(SIGSTOP), "ok";
+    if (state == "running") return target_->signal(SIGCONT), "ok";
+    if (state == "killed") return target_->signal(SIGKILL), "ok";
+    return theirs({{"what", "idle"}, {"on", state == "idle"}});
+  }
+
+  std::string own(std::string said) {
+    words_ = actor_->words();
+    return said;
+  }
+  std::string theirs(const json& question) {
+    const json answer = target_->ask(question, actor_->session());
+    words_ = answer.value("words", "");
+    return answer.at("said");
+  }
+
+  const RuleEntry& rule_;
+  const Setup& setup_;
+  int out_;
+  Target* target_{nullptr};
+  Actor* actor_{nullptr};
+  std::map<std::string, std::size_t> places_;
+  std::string kept_, words_;  ///< the last whole blob; the words of the last error
+};
+
+[[noreturn]] void initiate(const RuleEntry& rule, const Setup& setup, int out) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int null = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
+  Play play(rule, setup, out);
+  try {
+    play.run();
+  } catch (const Unopened& answer) {
+    play.tell({{"failed", answer.words}, {"code", answer.code}});
+  } catch (const std::exception& error) {
+    play.tell({{"failed", error.what()}});
+  }
+  _exit(0);
+}
+
+// ---- the listener -----------------------------------------------------------------------------------------------------
+
+/// Lines of the pipe until its end or the deadline.
+std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_time) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  std::string text;
+  char buffer[4096];
+  in_time = false;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    if (left <= 0) break;
+    pollfd ready{fd, POLLIN, 0};
+    if (poll(&ready, 1, static_cast<int>(left)) <= 0) continue;
+    const auto bytes = read(fd, buffer, sizeof buffer);
+    if (bytes <= 0) {
+      in_time = true;
+      break;
+    }
+    text.append(buffer, static_cast<std::size_t>(bytes));
+  }
+  std::vector<json> lines;
+  for (std::size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1) {
+    if (json line = json::parse(text.substr(from, to - from), nullptr, false); !line.is_discarded()) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace
+
+Observation play(const RuleEntry& rule, const EngineEntry& engine) {
+  Setup setup{engine.plugin, texts(engine.options, rule.options.value(short_name(engine.plugin), json::object())), texts(engine.environment, rule.environment), make_memory(false), make_memory(true)};
+  prelude();
+  std::chrono::milliseconds deadline = slack;
+  for (const RuleStep& step : rule.steps) deadline += std::chrono::milliseconds(step.within_ms);
+  Observation seen;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(std::string("no pipe: ") + std::strerror(errno));
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error(std::string("no process: ") + std::strerror(errno));
+  if (pid == 0) {
+    close(ends[0]);
+    initiate(rule, setup, ends[1]);
+  }
+  close(ends[1]);
+  bool in_time = false;
+  const std::vector<json> lines = listen(ends[0], deadline, in_time);
+  close(ends[0]);
+  kill(-pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  seen.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  drop(setup.here);
+  drop(setup.there);
+
+  std::string where = "the beginning", trouble;
+  std::vector<std::pair<std::string, std::string>> answers;
+  bool ended = false;
+  for (const json& line : lines) {
+    if (line.contains("at")) where = line["at"];
+    if (line.contains("version")) seen.version = line["version"];
+    if (line.contains("words") && !line["words"].get<std::string>().empty()) seen.words = line["words"];
+    if (line.contains("as")) answers.emplace_back(line["as"], line["seen"]);
+    if (line.contains("failed")) trouble = line.value("code", "not played"), seen.words = line["failed"];
+    ended = ended || line.contains("end");
+  }
+  if (trouble.empty() && !ended) {
+    trouble = !in_time ? "does not return" : WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL ? std::string("crash SIG") + sigabbrev_np(WTERMSIG(status)) : "exits";
+  }
+  const auto named = std::count_if(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return !step.as.empty(); });
+  for (const auto& [as, answer] : answers) seen.text += (seen.text.empty() ? "" : "; ") + (named > 1 ? as + ": " : "") + answer;
+  if (!trouble.empty()) seen.text += (seen.text.empty() ? "" : "; ") + trouble + " in " + where;
+  return seen;
+}
+
+}  // namespace kvcts::rules

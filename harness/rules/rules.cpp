@@ -1,0 +1,37 @@
+#include "rules/rules.hpp"
+
+#include <algorithm>
+
+namespace kvcts::rules {
+
+namespace fs = std::filesystem;
+
+std::vector<RuleEntry> read_rules(const fs::path& cases) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(cases / "rules", error)) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<RuleEntry> rules;
+  for (const fs::path& file : files) {
+    const std::string shown = "rules/" + file.filename().string();
+    for (const auto& document : catalogue::parse_yaml_file(file, shown)) {
+      RuleEntry rule = catalogue::read(catalogue::rule_table(), document);
+      rule.file = shown;
+      const auto same = [&](const RuleEntry& other) { return other.id == rule.id; };
+      if (std::any_of(rules.begin(), rules.end(), same)) {
+        throw catalogue::Error(document.where() + ": expected a new rule, found '" + rule.id + "' again; rename one");
+      }
+      rules.push_back(std::move(rule));
+    }
+  }
+  return rules;
+}
+
+bool as_expected(const RuleEntry& rule, const std::string& engine, const std::string& seen) {
+  const auto stated = rule.expect.find(engine);
+  return stated != rule.expect.end() && std::find(stated->second.begin(), stated->second.end(), seen) != stated->second.end();
+}
+
+}  // namespace kvcts::rules

@@ -1,0 +1,40 @@
+// Plays rules of engines (cases/rules) against the engines, and says where one has changed.
+//
+//   const std::vector<RuleEntry> rules = read_rules(cases);
+//   Observation seen = play(rules[0], engine);      // two processes of their own, under a deadline
+//   bool changed = !as_expected(rules[0], engine.id, seen);
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "catalogue/entries.hpp"
+#include "catalogue/rule_table.hpp"
+
+namespace kvcts::rules {
+
+using catalogue::EngineEntry;
+using catalogue::RuleEntry;
+
+/// Every rule of cases/rules, by file and place. Throws catalogue::Error.
+std::vector<RuleEntry> read_rules(const std::filesystem::path& cases);
+
+struct Observation {
+  std::string text;     ///< "load: mismatch; good: backend"; of one answer alone: "pending"
+  std::string version;  ///< of the engine, as it tells; "" when it never got so far
+  std::string words;    ///< of the last error, for people
+  double ms{0};
+};
+
+/// Plays one rule. Never throws for what the engine does: a crash, a call that does not return or a step that had to go well are part of the
+/// text ("crash SIGSEGV in step 3 (connect)").
+Observation play(const RuleEntry& rule, const EngineEntry& engine);
+
+/// What was seen is one of the things that are stated. A rule that states nothing about the engine is never as expected.
+bool as_expected(const RuleEntry& rule, const std::string& engine, const std::string& seen);
+
+/// reports/rules.md: rule x engine, with what differs, from what is stated.
+std::string page(const std::vector<RuleEntry>& rules, const std::vector<EngineEntry>& engines);
+
+}  // namespace kvcts::rules
