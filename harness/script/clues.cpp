@@ -11,6 +11,11 @@ namespace {
 
 bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
 
+// Content, or poison from elsewhere: where a step is believed to bring what was there before anybody wrote.
+bool brought(const Who& who, int backing, std::int64_t offset) {
+  return content(who) || (who.kind == Who::Kind::poison && (who.backing != backing || who.offset != offset));
+}
+
 bool fresh_in_every_pass(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
   bool fresh = true;
   for (std::size_t pass = 0; pass < o.bytes.size() && fresh; ++pass) {
@@ -33,22 +38,37 @@ Namer::Namer(const Observation& observation, Names& names, const Arena& arena, s
     if (b.sparse) continue;
     for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i) names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
   }
+  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
+  learn();
+}
+
+void Namer::learn() {
   std::vector<Id> ids;
-  names.each([&](Id id) {
-    const auto kind = names.at(id).kind;
+  names_.each([&](Id id) {
+    if (known_.size() <= id) known_.resize(id + 1);
+    if (known_[id]) return;
+    known_[id] = true;
+    const auto kind = names_.at(id).kind;
     if (kind != Who::Kind::hole && kind != Who::Kind::unknown && kind != Who::Kind::code) ids.push_back(id);
   });
-  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
   std::vector<std::uint64_t> signatures(ids.size(), 0);
   for (int pass = 0; pass < first_passes; ++pass) {
     for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], renderings_[static_cast<std::size_t>(pass)].byte(ids[i]));
   }
-  table_.assign(std::bit_ceil(ids.size() * 2 + 2), {0, hole});
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::size_t at = signatures[i] & (table_.size() - 1);
+  const auto put = [&](const std::pair<std::uint64_t, Id>& entry) {
+    std::size_t at = entry.first & (table_.size() - 1);
     while (table_[at].second != hole) at = (at + 1) & (table_.size() - 1);
-    table_[at] = {signatures[i], ids[i]};
+    table_[at] = entry;
+  };
+  count_ += ids.size();
+  if (table_.size() < count_ * 2 + 2) {
+    std::vector<std::pair<std::uint64_t, Id>> old(std::bit_ceil(count_ * 2 + 2), {0, hole});
+    old.swap(table_);
+    for (const auto& entry : old) {
+      if (entry.second != hole) put(entry);
+    }
   }
+  for (std::size_t i = 0; i < ids.size(); ++i) put({signatures[i], ids[i]});
 }
 
 Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
@@ -67,14 +87,16 @@ Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
   return out;
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth& truth, Expectation& expectation, const Arena& arena, Names& names,
-                 std::uint64_t seed) {
-  (void)truth;
+Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena, Names& names, std::uint64_t seed) {
+  if (mismatch.ranges.empty()) return {};
+  return find_clues(o, mismatch, expectation, arena, names, Namer(o, names, arena, seed));
+}
+
+Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Namer& namer) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
   const Checkpoint* check = expectation.at(o.checks[out.check]);
-  const Namer namer(o, names, arena, seed);
   std::unordered_map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> wrong;
   for (const WrongRange& range : mismatch.ranges) {
     if (range.check == out.check) wrong[range.backing].emplace_back(range.begin, range.end);
@@ -92,7 +114,8 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth& tr
     for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b.ordinal)].pages()) {
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const std::int64_t offset = number * Image::page + i;
-        if ((*ids)[static_cast<std::size_t>(i)] != hole && content(names.at((*ids)[static_cast<std::size_t>(i)])) && !is_wrong(offset)) offsets.push_back(offset);
+        const Id id = (*ids)[static_cast<std::size_t>(i)];
+        if (id != hole && brought(names.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
       }
     }
     std::sort(offsets.begin(), offsets.end());
@@ -128,15 +151,19 @@ std::uint64_t identity_key(const Who& who) {
   return key;
 }
 
-Whereabouts::Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names) {
+Whereabouts::Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names)
+    : Whereabouts(check.images, [&](int backing) { return backing < static_cast<int>(arena.backings().size()); }, names) {}
+
+Whereabouts::Whereabouts(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names) {
   std::vector<std::pair<std::uint64_t, Place>> all;
-  for (const Backing& b : arena.backings()) {
-    for (const auto& [number, ids] : check.images[static_cast<std::size_t>(b.ordinal)].pages()) {
+  for (int backing = 0; backing < static_cast<int>(images.size()); ++backing) {
+    if (!of(backing)) continue;
+    for (const auto& [number, ids] : images[static_cast<std::size_t>(backing)].pages()) {
       for (std::int64_t i = 0; i < Image::page; ++i) {
         const Id id = (*ids)[static_cast<std::size_t>(i)];
         if (id == hole) continue;
         const Who who = names.at(id);
-        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), Place{b.ordinal, number * Image::page + i});
+        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), Place{backing, number * Image::page + i});
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -30,11 +31,13 @@ inline constexpr int naming_passes = 24;
 /// One more pass of a signature, which begins at 0. Names are told apart by it: reports/identity.md.
 std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
 
-/// Turns the bytes of all passes into names. `observation` must have naming_passes passes. Names that are interned later are not known.
+/// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
 class Namer {
  public:
   Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
   Who who(std::size_t check, int backing, std::int64_t offset) const;
+  /// Takes up the names that were interned since.
+  void learn();
 
  private:
   /// Enough passes to leave one or two names for any bytes; the others decide between those.
@@ -43,6 +46,8 @@ class Namer {
   Names& names_;
   /// Signatures of the first passes, each with its name: an open hash table; names that share one stand behind each other.
   std::vector<std::pair<std::uint64_t, Id>> table_;
+  std::vector<bool> known_;            ///< by Id
+  std::size_t count_{0};               ///< of entries in the table
   mutable std::vector<Rendering> renderings_;
 };
 
@@ -50,11 +55,16 @@ class Namer {
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation, const Arena& arena,
                  Names& names, std::uint64_t seed);
 
+/// The same, with names that are known already.
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Namer& namer);
+
 /// "K layer 1 token 3 head 0 channel 0", and where somebody like that must be: the place of each content byte in the truth.
 class Whereabouts {
  public:
   /// Places in the truth at a check, in backings of one memory or (empty) all.
   Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names);
+  /// Places in those images (by backing) that `of` accepts.
+  Whereabouts(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names);
   std::span<const Place> of(const Who& who) const;
 
  private:

@@ -160,23 +160,45 @@ Explanation from_kinds(const Evidence& e) {
   return {};
 }
 
-// A script in which a hypothesis is what was meant. Nothing where a step only takes its bytes early.
-std::optional<Script> as_meant(const Script& script, const Bodies& bodies) {
-  Script out = script;
-  out.steps.clear();
-  int number = 0;
-  for (const Play& play : sequence_of(script, bodies)) {
-    if (play.part != Play::Part::whole) return std::nullopt;
-    Step step;
-    step.name = play.step;
-    for (const Step& known : out.steps) {
-      if (known.name == step.name) step.name = play.step + "~" + std::to_string(++number);
-    }
-    step.intended = play.action;
-    step.intended.after.clear(), step.intended.before.clear();
-    out.steps.push_back(std::move(step));
+// Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
+std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
+  workshop.allow(2000);
+  propose_pairs(workshop);
+  if (workshop.found()) {
+    const Hypothesis& both = workshop.exact().front();
+    Explanation out = certain(both.fault_class, both.words);
+    out.tried = workshop.tried();
+    return out;
   }
-  return out;
+  std::vector<const Hypothesis*> starts;
+  for (const Hypothesis& first : workshop.agreeing()) starts.push_back(&first);
+  for (const auto& partial : workshop.partial()) starts.push_back(&partial.hypothesis);
+  std::int64_t tried = workshop.tried();
+  for (const Hypothesis* start : starts) {
+    const Hypothesis& first = *start;
+    try {
+      auto residue = workshop.residue(first.bodies);
+      if (!residue || residue->mismatch.wrong_bytes == 0) continue;
+      Expectation expectation(residue->truth, evidence.arena, evidence.names, evidence.seed);
+      const Clues clues = find_clues(evidence.observation, residue->mismatch, expectation, evidence.arena, evidence.names, workshop.namer());
+      Evidence rest{residue->believed, evidence.arena, residue->truth, evidence.observation, residue->mismatch, clues, expectation, evidence.names, evidence.seed};
+      Workshop second(rest, workshop);
+      second.allow(3000);
+      for (const Family& family : families()) {
+        family.propose(second);
+        if (second.found() || second.spent()) break;
+      }
+      tried += second.tried();
+      if (!second.found()) continue;
+      const Hypothesis& other = second.exact().front();
+      Explanation out = certain(first.fault_class, first.words + "; and " + other.words + (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
+      out.tried = tried;
+      return out;
+    } catch (const std::exception&) {
+      continue;  // nobody can have meant that
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -226,39 +248,18 @@ Explanation explain(Evidence evidence) {
   if (workshop.second()) return finish();
   if (!ended.fault_class.empty()) return ended;
   if (const Explanation kinds = from_kinds(evidence); !kinds.fault_class.empty()) return kinds;
-  // Two causes at once. What the first one would have made is taken for what was meant; a single search finds the second.
-  for (const auto& [share, first] : workshop.partial()) {
-    const std::optional<Script> meant = as_meant(evidence.intended, first.bodies);
-    if (!meant) continue;
-    try {
-      Names names;
-      const Truth truth = paint(*meant, evidence.arena, names);
-      Expectation expectation(truth, evidence.arena, names, evidence.seed);
-      const Mismatch mismatch = compare(evidence.observation, truth, expectation, evidence.arena);
-      if (mismatch.wrong_bytes == 0) continue;
-      const Clues clues = find_clues(evidence.observation, mismatch, truth, expectation, evidence.arena, names, evidence.seed);
-      Evidence rest{*meant, evidence.arena, truth, evidence.observation, mismatch, clues, expectation, names, evidence.seed};
-      Workshop second(rest);
-      second.allow(3000);
-      for (const Family& family : families()) {
-        family.propose(second);
-        if (second.found() || second.spent()) break;
-      }
-      if (!second.found()) continue;
-      const Hypothesis& other = second.exact().front();
-      out = certain(first.fault_class, first.words + "; and " + other.words + (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
-      out.tried = workshop.tried() + second.tried();
-      return out;
-    } catch (const std::exception&) {
-      continue;  // nobody can have meant that
-    }
+  if (const auto two = explain_two(evidence, workshop)) return *two;
+  if (workshop.late()) {
+    out = certain(workshop.late()->fault_class, workshop.late()->words);
+    out.tried = workshop.tried();
+    return out;
   }
   out.tried = workshop.tried();
   if (!workshop.partial().empty()) {
-    const auto& [share, best] = workshop.partial().front();
-    out.words = best.words;
-    out.share = share;
-    out.others.push_back(best.fault_class + ": " + best.words);
+    const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(), [](const auto& a, const auto& b) { return a.share < b.share; });
+    out.words = best->hypothesis.words;
+    out.share = best->share;
+    out.others.push_back(best->hypothesis.fault_class + ": " + best->hypothesis.words);
   }
   return out;
 }

@@ -103,7 +103,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
 }
 
 // What a fit is called, by what is different from the declared planes.
-std::string class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words) {
+std::string class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words, std::size_t& numbers) {
   std::set<Axis> axes;
   bool base = false, wraps = false;
   std::string list;
@@ -120,6 +120,7 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
       wraps = (q.offset - p.offset) % (std::int64_t{8} << 31) == 0;
     }
   }
+  numbers = axes.size() + (base ? 1 : 0);
   words = axes.empty() ? "another base" : "steps of bytes: " + list + (base ? ", and another base" : "");
   if (axes.empty()) return wraps ? "int32-overflow" : "wrong-stride";
   if (axes.size() == 1 && !axes.contains(Axis::kv)) return "wrong-stride";
@@ -160,42 +161,39 @@ void propose_fits(Workshop& w) {
         const auto table = request->second.blocks.find(Arena::memory_of(views[v]));
         const auto& override_ids = at_source ? a.from_blocks : a.to_blocks;
         const std::vector<std::int64_t> ids = override_ids ? *override_ids : table == request->second.blocks.end() ? std::vector<std::int64_t>{} : table->second;
-        const auto coordinate = [&](const Who& who) -> std::optional<layout::Coord> {
-          const std::int64_t position = who.token - request->second.first_token;
+        std::vector<Sample> samples;
+        const auto coordinate = [&](const Element& e) -> std::optional<layout::Coord> {
+          const std::int64_t position = e.token ? *e.token - request->second.first_token : -1;
           if (position < 0 || position / slots >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
           layout::Coord c;
-          c[Axis::layer] = who.layer, c[Axis::kv] = who.kv, c[Axis::head] = who.head, c[Axis::channel] = who.channel;
+          c[Axis::layer] = e.layer, c[Axis::kv] = e.kv, c[Axis::head] = e.head, c[Axis::channel] = e.channel;
           c[Axis::block] = ids[static_cast<std::size_t>(position / slots)], c[Axis::slot] = position % slots;
           return c;
         };
-        std::vector<Sample> samples;
-        std::int64_t budget = 20000;
-        for (const Clue& clue : w.clues().all) {
-          if (--budget < 0) break;
-          if (at_source) {
+        const auto put_where = [&](const Element& e) {
+          Element out = e;
+          out.layer = picked_destination(a.pick.layers, a.pick_to.layers, e.layer), out.kv = picked_destination(a.pick.kv, a.pick_to.kv, e.kv);
+          out.head = picked_destination(a.pick.heads, a.pick_to.heads, e.head), out.channel = picked_destination(a.pick.channels, a.pick_to.channels, e.channel);
+          if (e.token) out.token = picked_destination(a.pick.tokens, a.pick_to.tokens, *e.token);
+          return out;
+        };
+        for (const Sighting& s : w.sightings(i)) {
+          if (!s.from || s.from->component != Component::data) continue;
+          if (at_source && s.at) {
             // What should be c here is something that lies elsewhere in the source.
-            if (clue.must.kind != Who::Kind::tag || clue.must.byte != 0 || clue.must.component != Component::data || clue.must.generation != request->second.generation) continue;
-            const auto c = coordinate(clue.must);
-            if (!c) continue;
-            if (clue.is.kind == Who::Kind::poison && backings.contains(clue.is.backing) && clue.is.backing != clue.backing) {
-              samples.push_back({*c, {clue.is.backing, clue.is.offset}});
-              continue;
-            }
-            for (const Place& p : w.whereabouts().of(clue.is)) {
-              if (backings.contains(p.backing)) {
-                samples.push_back({*c, p});
-                break;
-              }
-            }
-          } else if (clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.component == Component::data && clue.is.generation == request->second.generation && backings.contains(clue.backing)) {
-            if (const auto c = coordinate(clue.is)) samples.push_back({*c, {clue.backing, clue.offset}});
+            const auto c = coordinate(s.asked);
+            if (c && s.source && backings.contains(s.source->backing)) samples.push_back({*c, *s.source});
+          } else if (!at_source && backings.contains(s.clue->backing)) {
+            if (const auto c = coordinate(put_where(*s.from))) samples.push_back({*c, {s.clue->backing, s.clue->offset}});
           }
+          if (samples.size() == 20000) break;
         }
         if (samples.size() < 4) continue;
         const auto now = fitted(declared, starts, samples);
         if (!now) continue;
         std::string words;
-        std::string fault_class = class_of(declared, *now, words);
+        std::size_t numbers = 0;
+        std::string fault_class = class_of(declared, *now, words, numbers);
         // A base counted in elements of another width, in memory that holds both.
         if (const auto memory = w.script().memories.find(Arena::memory_of(views[v])); memory != w.script().memories.end() && !now->planes.empty()) {
           const std::int64_t base = memory->second.view.offset, moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
@@ -206,6 +204,8 @@ void propose_fits(Workshop& w) {
             if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype)) fault_class = "dtype-reinterpreted", words = "a base counted in elements of another width";
           }
         }
+        // Two plain causes at once are simpler than a map of which more than two numbers are wrong.
+        w.involved(numbers > 2);
         Action body = a;
         (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
         w.attempt(fault_class, "'" + w.script().steps[i].name + "': " + (at_source ? "read with " : "written with ") + words, i, body);
@@ -221,6 +221,7 @@ void propose_fits(Workshop& w) {
           }
         }
         w.attempt(fault_class, "wherever " + Arena::memory_of(views[v]) + " is used: " + words, std::move(bodies));
+        w.involved(false);
       }
     }
   }

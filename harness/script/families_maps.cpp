@@ -22,31 +22,20 @@ std::int64_t slots_of(const View& view) {
 
 bool through_views(const Action& a) { return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" || (a.op == "fill" && !a.request.empty()); }
 
-// Clues about one step: content that should be where it puts it, of its request.
-std::vector<const Clue*> clues_of(Workshop& w, std::size_t step) {
-  const Action& a = w.action(step);
-  std::set<std::string> memories{a.output};
-  for (const View& view : a.to) memories.insert(Arena::memory_of(view));
-  const auto request = w.script().requests.find(a.request);
-  std::vector<const Clue*> out;
-  for (const Clue& clue : w.clues().all) {
-    if ((clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number) || clue.must.byte != 0) continue;
-    if (a.op != "put" && !memories.contains(w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory)) continue;
-    if (request != w.script().requests.end() && a.op != "write" && clue.must.generation != request->second.generation) continue;
-    out.push_back(&clue);
+using Mapping = std::map<std::int64_t, std::int64_t>;   ///< coordinate at the destination -> the one that is there
+
+// What each coordinate of an axis holds, by most of its elements that come from the source at all.
+template <class Axis>
+Mapping mapping_of(const std::vector<Sighting>& sightings, Axis axis) {
+  std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+  for (const Sighting& s : sightings) {
+    if (!s.from || !s.taken) continue;
+    const std::optional<std::int64_t> at = axis(*s.at), from = axis(*s.from);
+    if (at && from) ++votes[*at][*from];
   }
-  return out;
-}
-
-using Mapping = std::map<std::int64_t, std::int64_t>;   ///< destination coordinate -> the one that is there
-
-// What each coordinate of an axis holds, where it is one and the same for all of its bytes that hold something.
-std::optional<Mapping> mapping_of(const std::vector<const Clue*>& clues, std::int64_t Who::* axis) {
   Mapping out;
-  for (const Clue* clue : clues) {
-    if (clue->is.kind != clue->must.kind) continue;
-    const auto [at, fresh] = out.emplace(clue->must.*axis, clue->is.*axis);
-    if (!fresh && at->second != clue->is.*axis) return std::nullopt;
+  for (const auto& [at, counts] : votes) {
+    out[at] = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
   }
   return out;
 }
@@ -159,33 +148,33 @@ void propose_ids(Workshop& w, bool any_list) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
-    const std::vector<const Clue*> clues = clues_of(w, i);
-    const auto try_axis = [&](std::int64_t Who::* axis, Picks Selection::* member, const char* what, const std::function<std::string(const Mapping&)>& class_of) {
-      const auto mapping = mapping_of(clues, axis);
-      if (!mapping || mapping->empty() || is_identity(*mapping)) return;
+    const std::vector<Sighting>& sightings = w.sightings(i);
+    const auto try_axis = [&](auto axis, Picks Selection::* member, const char* what, const std::function<std::string(const Mapping&)>& class_of) {
+      const Mapping mapping = mapping_of(sightings, axis);
+      if (mapping.empty() || is_identity(mapping)) return;
       Action body = a;
       std::vector<std::int64_t> from, to;
       if (a.op == "read") {  // what is read has its place by order, not by coordinate
         const OutputShape shape = output_shape(w.script(), a);
-        const auto& all = axis == &Who::layer ? shape.layers : axis == &Who::kv ? shape.kv : axis == &Who::head ? shape.heads : axis == &Who::token ? shape.tokens : shape.channels;
-        for (const std::int64_t value : all) from.push_back(mapping->contains(value) ? mapping->at(value) : value);
+        const auto& all = member == &Selection::layers ? shape.layers : member == &Selection::kv ? shape.kv : member == &Selection::heads ? shape.heads : member == &Selection::tokens ? shape.tokens : shape.channels;
+        for (const std::int64_t value : all) from.push_back(mapping.contains(value) ? mapping.at(value) : value);
         body.pick.*member = from;
-        w.attempt(class_of(*mapping), std::string(what) + " " + list_words(from) + " instead of " + list_words(all) + " in " + name_of(w, i), i, body);
+        w.attempt(class_of(mapping), std::string(what) + " " + list_words(from) + " instead of " + list_words(all) + " in " + name_of(w, i), i, body);
         return;
       }
-      for (const auto& [destination, source] : *mapping) to.push_back(destination), from.push_back(source);
+      for (const auto& [destination, source] : mapping) to.push_back(destination), from.push_back(source);
       body.pick.*member = from;
       body.pick_to.*member = to;
-      w.attempt(class_of(*mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
+      w.attempt(class_of(mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
     };
     if (!any_list && (a.op == "move" || a.op == "read")) {
-      try_axis(&Who::layer, &Selection::layers, "layers", [](const Mapping&) { return "layer-misrouted"; });
-      try_axis(&Who::head, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
-      try_axis(&Who::kv, &Selection::kv, "kv", [](const Mapping& m) {
+      try_axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers", [](const Mapping&) { return "layer-misrouted"; });
+      try_axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
+      try_axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv", [](const Mapping& m) {
         const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
         return exchanged ? "kv-split-vs-interleaved" : "region-aliasing";
       });
-      try_axis(&Who::channel, &Selection::channels, "channels", [](const Mapping& m) {
+      try_axis([](const Element& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; }, &Selection::channels, "channels", [](const Mapping& m) {
         std::set<std::int64_t> sources;
         for (const auto& [to, from] : m) sources.insert(from);
         return sources.size() == m.size() ? "axis-permuted" : "head-shard-mapping";  // the same part twice: replicas taken for a row
@@ -196,48 +185,16 @@ void propose_ids(Workshop& w, bool any_list) {
       const auto& views = at_source ? a.from : a.to;
       if (views.empty()) continue;
       const std::int64_t n = slots_of(views.front());
-      const auto* table = table_of(w, a.request, memory_of(views));
-      if (!table) continue;
+      const auto& given = at_source ? a.from_blocks : a.to_blocks;
+      const auto* table = given ? &*given : table_of(w, a.request, memory_of(views));
+      if (!table || table->empty()) continue;
       const auto& request = w.script().requests.at(a.request);
-      // Position -> the source place's block: from whose tokens are there, in the truth.
+      // Position -> the block that its tokens come from, or lie in.
       std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
-      const auto block_at = [&](const Place& place, const View& view) -> std::optional<std::int64_t> {
-        const layout::Cache cache = cache_of(view);
-        const auto starts = w.evidence().arena.places(view, cache);
-        for (const auto& plane : cache.planes) {
-          const Place start = starts[static_cast<std::size_t>(plane.allocation)];
-          if (start.backing != place.backing) continue;
-          for (const auto& element : layout::inverse(plane, (place.offset - start.offset - view.offset) * 8)) return element.coord[Axis::block];
-        }
-        return std::nullopt;
-      };
-      std::int64_t budget = 4000;
-      for (const Clue* clue : clues) {
-        if (--budget < 0) break;
-        if (at_source) {
-          // What should be at this token came from another block of the source.
-          if (!clue->wrong) {
-            for (const Place& p : w.whereabouts().of(clue->must)) {
-              if (const auto b = block_at(p, views.front())) ++votes[(clue->must.token - request.first_token) / n][*b];
-            }
-            continue;
-          }
-          if (clue->is.kind == Who::Kind::tag) {
-            for (const Place& p : w.whereabouts().of(clue->is)) {
-              if (const auto b = block_at(p, views.front())) ++votes[(clue->must.token - request.first_token) / n][*b];
-            }
-          } else if (clue->is.kind == Who::Kind::poison) {
-            if (const auto b = block_at({clue->is.backing, clue->is.offset}, views.front())) ++votes[(clue->must.token - request.first_token) / n][*b];
-          }
-        }
-      }
-      if (!at_source) {
-        // Where each of our tokens is now, in any block of the destination.
-        for (const Clue& clue : w.clues().all) {
-          if (--budget < -8000) break;
-          if (clue.is.kind != Who::Kind::tag || clue.is.byte != 0 || clue.is.generation != request.generation) continue;
-          if (const auto b = block_at({clue.backing, clue.offset}, views.front())) ++votes[(clue.is.token - request.first_token) / n][*b];
-        }
+      for (const Sighting& s : sightings) {
+        if (!s.from || !s.at) continue;
+        if (at_source && s.asked.token && s.from->block >= 0) ++votes[(*s.asked.token - request.first_token) / n][s.from->block];
+        if (!at_source && s.from->token && s.at->block >= 0) ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s.from->token) - request.first_token) / n][s.at->block];
       }
       std::vector<std::int64_t> inferred = *table;
       bool changed = false;
@@ -335,7 +292,7 @@ void propose_ids(Workshop& w, bool any_list) {
       }
     }
     if (a.op == "move" || a.op == "read") {
-      try_axis(&Who::token, &Selection::tokens, "tokens", [&](const Mapping& m) {
+      try_axis([](const Element& e) { return e.component == Component::data ? e.token : std::nullopt; }, &Selection::tokens, "tokens", [&](const Mapping& m) {
         const std::int64_t n = std::min(a.from.empty() ? 1 : slots_of(a.from.front()), a.to.empty() ? 1 : slots_of(a.to.front()));
         const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
         return by_block || n == 1 ? "wrong-block-id" : "wrong-block-size";
@@ -403,10 +360,10 @@ void propose_memories(Workshop& w) {
           view.of = name;
           w.attempt(class_of(was, name), words, i, body);
           if (a.op == "move") {
-            if (const auto layers = mapping_of(clues_of(w, i), &Who::layer); layers && !layers->empty() && !is_identity(*layers)) {
+            if (const Mapping layers = mapping_of(w.sightings(i), [](const Element& e) { return std::optional(e.layer); }); !layers.empty() && !is_identity(layers)) {
               Action mapped = body;
               mapped.pick.layers.emplace(), mapped.pick_to.layers.emplace();
-              for (const auto& [to, from] : *layers) mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
+              for (const auto& [to, from] : layers) mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
               w.attempt("layer-misrouted", words + ", other layers", i, mapped);
             }
           }

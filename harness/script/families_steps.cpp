@@ -84,39 +84,16 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   return reported_done(w) ? "false-success" : "silently-skipped";
 }
 
-// What lay in memory in front of a step, where an earlier one had written there: a part that still holds it was left out.
-class Before {
- public:
-  Before(Workshop& w, std::size_t step) : names_(w.evidence().names) {
-    const Action& a = w.action(step);
-    bool written = false;
-    for (std::size_t i = 0; i < step; ++i) {
-      const Action& b = w.action(i);
-      written = written || ((b.op == "move" || b.op == "write" || b.op == "get") && memory_of(b.to) == memory_of(a.to));
-    }
-    if (!written || a.op == "read") return;
-    Script cut = w.script();
-    cut.steps.resize(step);
-    try {
-      truth_ = paint(cut, w.evidence().arena, names_);
-    } catch (const std::exception&) {
-      truth_.checks.clear();  // what came before cannot have been meant
-    }
+// Whether an earlier step had written where this one writes: a part that still holds that was left out.
+bool written_before(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  bool written = false;
+  for (std::size_t i = 0; i < step; ++i) {
+    const Action& b = w.action(i);
+    written = written || ((b.op == "move" || b.op == "write" || b.op == "get") && memory_of(b.to) == memory_of(a.to));
   }
-  bool same(const Clue& clue) const {
-    if (truth_.checks.empty()) return false;
-    const auto& pages = truth_.checks.back().images[static_cast<std::size_t>(clue.backing)].pages();
-    const std::int64_t number = clue.offset >= 0 ? clue.offset / Image::page : -((Image::page - 1 - clue.offset) / Image::page);
-    const auto found = pages.find(number);
-    if (found == pages.end()) return false;
-    const Id id = (*found->second)[static_cast<std::size_t>(clue.offset - number * Image::page)];
-    return id != hole && names_.at(id) == clue.is;
-  }
-
- private:
-  Names& names_;
-  Truth truth_;
-};
+  return written && a.op != "read";
+}
 
 std::string class_of_unmet(const std::string& about) {
   if (about == "dtype") return "dtype-reinterpreted";
@@ -189,30 +166,28 @@ void propose_subsets(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!w.moves(i) || a.op == "fill" || a.op == "copy") continue;
-    const bool source = a.op == "put";
     std::map<int, Part> axes;
     Part parts;
-    std::set<std::int64_t> channels_data;
-    const std::string memory = a.op == "read" ? a.output : memory_of(a.to);
     bool four_bits = false;
-    const Before before(w, i);
-    for (const Clue& clue : w.clues().all) {
-      if (!source && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory != memory) continue;
-      if (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number) continue;
-      four_bits = four_bits || layout::bits(clue.must.dtype) == 4;
-      const bool as_before = before.same(clue);
+    const bool written = written_before(w, i);
+    for (const Sighting& s : w.sightings(i)) {
+      if (!s.taken) continue;
+      const Clue& clue = *s.clue;
+      const Element& at = *s.at;
+      const bool pair = (clue.must.kind == Who::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
+      four_bits = four_bits || pair;
+      const bool as_before = written && w.name_before(i, clue.backing, clue.offset) == clue.is;
       if (!clue.wrong && as_before) continue;  // right by itself: says nothing
       const bool touched = !clue.wrong || !(clue.untouched || as_before);
       const auto note = [&](Part& part, std::int64_t value) {
         part.all.insert(value);
         if (touched) part.touched.insert(value);
       };
-      note(axes[0], clue.must.layer), note(axes[1], clue.must.kv), note(axes[3], clue.must.head), note(axes[4], clue.must.channel);
-      if (layout::bits(clue.must.dtype) == 4 && clue.must.kind == Who::Kind::tag) note(axes[4], clue.must.channel + 1);  // a byte is a pair
-      if (clue.must.token != 0 || clue.must.component == layout::Component::data) note(axes[2], clue.must.token);
-      note(parts, clue.must.component == layout::Component::data ? 0 : 1);
+      note(axes[0], at.layer), note(axes[1], at.kv), note(axes[3], at.head), note(axes[4], at.channel);
+      if (pair && clue.must.kind != Who::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
+      if (*at.token != 0 || at.component == layout::Component::data) note(axes[2], *at.token);
+      note(parts, at.component == layout::Component::data ? 0 : 1);
     }
-    const auto list = [](const Part& part) { return std::vector<std::int64_t>(part.touched.begin(), part.touched.end()); };
     const auto words = [&](const char* what, const Part& part) {
       return "only " + std::to_string(part.touched.size()) + " of " + std::to_string(part.all.size()) + " " + what + " in " + name_of(w, i);
     };
@@ -250,7 +225,7 @@ void propose_subsets(Workshop& w) {
       const Part& part = axes[axis];
       if (part.touched.empty() || part.touched.size() == part.all.size()) return;
       Action body = a;
-      body.pick.*member = list(part);
+      keep_only(body, member, part.touched);
       w.attempt(fault_class, words(what, part), i, body);
     };
     try_axis(0, &Selection::layers, "layer-missing", "layers");
@@ -260,8 +235,8 @@ void propose_subsets(Workshop& w) {
     try_axis(4, &Selection::channels, four_bits ? "packed-dim-misread" : "truncated", "channels");
     // Some axes at once.
     Action body = a;
-    if (axes[0].touched.size() < axes[0].all.size()) body.pick.layers = list(axes[0]);
-    if (axes[2].touched.size() < axes[2].all.size()) body.pick.tokens = list(axes[2]);
+    if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
+    if (axes[2].touched.size() < axes[2].all.size()) keep_only(body, &Selection::tokens, axes[2].touched);
     w.attempt("truncated", words("tokens", axes[2]), i, body);
   }
 }
@@ -430,6 +405,25 @@ void propose_keys(Workshop& w) {
   }
 }
 
+// Whether two steps use a block of one memory: by their tables as they were first.
+bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
+  const auto blocks = [&](const Action& action, const std::string& memory) {
+    const auto request = w.script().requests.find(action.request);
+    if (request == w.script().requests.end()) return std::optional<std::vector<std::int64_t>>{};
+    const auto ids = request->second.blocks.find(memory);
+    return ids == request->second.blocks.end() ? std::nullopt : std::optional(ids->second);
+  };
+  for (const std::string& memory : {memory_of(a.from), memory_of(a.to)}) {
+    if (memory.empty() || (memory_of(b.from) != memory && memory_of(b.to) != memory)) continue;
+    const auto mine = blocks(a, memory), theirs = blocks(b, memory);
+    if (!mine || !theirs) return true;  // not said: it may be so
+    for (const std::int64_t id : *mine) {
+      if (std::find(theirs->begin(), theirs->end(), id) != theirs->end()) return true;
+    }
+  }
+  return false;
+}
+
 void propose_orders(Workshop& w) {
   const auto& steps = w.script().steps;
   const auto touches = [](const Action& a, const std::string& memory) {
@@ -451,7 +445,7 @@ void propose_orders(Workshop& w) {
         const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
         const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
         const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
-        if (changes && here && (other || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
+        if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
         if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
         if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
         if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;

@@ -80,6 +80,13 @@ Rehearsal::Rehearsal(const Script& script, const Arena& arena, Locators& locator
   unchanged_.first_check = tape_.checks.size();
 }
 
+std::size_t Rehearsal::ops_before(const std::string& step) const {
+  for (std::size_t k = 0; k < segments_.size(); ++k) {
+    if (plays_[k].step == step && plays_[k].part != Play::Part::deliver) return segments_[k].ops_begin;
+  }
+  return tape_.ops.size();
+}
+
 Sequence Rehearsal::cut(Sequence sequence) const {
   if (until_.empty()) return sequence;
   const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const Play& play) { return play.step == until_ && play.part != Play::Part::capture; });

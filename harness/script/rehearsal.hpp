@@ -35,6 +35,9 @@ class Rehearsal {
   /// Of the base itself.
   const Rehearsed& unchanged() const { return unchanged_; }
   const std::vector<Bytes>& unchanged_bytes() const { return at_checks_; }
+  const Tape& unchanged_tape() const { return tape_; }
+  /// How many ops of that tape come before a step takes place; all, where it does not.
+  std::size_t ops_before(const std::string& step) const;
   /// Throws std::runtime_error (std::exception) when bodies ask for what cannot be.
   Rehearsed play(const Bodies& bodies, const OnCheck& on_check);
   /// All of it on one tape, for other passes.

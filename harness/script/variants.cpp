@@ -160,7 +160,34 @@ std::vector<Variant> permuted(const Cache& given, bool far) {
       plane = repacked(plane, own, order);
     }
     if (!good || !fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
+    // Scales in the same order: those that lie in the rows of the data go with them, others are packed in the new order.
+    Cache scaled = variant;
+    for (Plane& plane : scaled.planes) {
+      if (is_data(plane)) continue;
+      const Plane& old = cache.planes[static_cast<std::size_t>(first - cache.planes.begin())];
+      const Plane& data = variant.planes[static_cast<std::size_t>(first - cache.planes.begin())];
+      const auto stride_in = [](const Plane& of, const Mode& like) {
+        const auto found = std::find_if(of.modes.begin(), of.modes.end(), [&](const Mode& m) { return m.axis == like.axis && m.step == like.step; });
+        return found == of.modes.end() ? 0 : found->stride;
+      };
+      const bool inline_rows = plane.allocation == old.allocation && std::all_of(plane.modes.begin(), plane.modes.end(), [&](const Mode& m) {
+                                 return m.extent == 1 || m.axis == Axis::channel || stride_in(old, m) == m.stride;
+                               });
+      if (inline_rows) {
+        for (Mode& mode : plane.modes) {
+          if (mode.axis != Axis::channel && mode.extent > 1) mode.stride = stride_in(data, mode);
+        }
+        continue;
+      }
+      std::vector<Mode> own = by_stride(plane);
+      std::vector<std::size_t> as_data(own.size());
+      std::iota(as_data.begin(), as_data.end(), std::size_t{0});
+      std::stable_sort(as_data.begin(), as_data.end(), [&](std::size_t a, std::size_t b) { return std::abs(stride_in(data, own[a])) > std::abs(stride_in(data, own[b])); });
+      plane = repacked(plane, own, as_data);
+    }
+    const bool with_scales = !(scaled == variant) && fits(scaled);
     out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now, std::move(variant)});
+    if (with_scales) out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now + ", scales too", std::move(scaled)});
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "script/workshop.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace kvcts::script {
 
@@ -26,6 +27,8 @@ json outcome_of(const Ending& ending, const std::vector<json>& events) {
   return out;
 }
 
+std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) { return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); }
+
 Bodies intended_bodies(const Script& script) {
   Bodies out;
   for (const Step& step : script.steps) out.push_back({step.intended});
@@ -43,16 +46,20 @@ bool stopped_early(const Evidence& e) {
 
 }  // namespace
 
-Workshop::Workshop(Evidence& evidence)
-    : evidence_(evidence), ending_given_(stopped_early(evidence)), locators_(evidence.arena), base_(intended_bodies(evidence.intended)),
-      rehearsal_(evidence.intended, evidence.arena, locators_, base_, ending_given_ ? evidence.observation.ending.step : "", evidence.seed, 0) {
+Workshop::Workshop(Evidence& evidence) : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena)) {}
+
+Workshop::Workshop(Evidence& evidence, const Workshop& first) : Workshop(evidence, first.asked_, first.ending_given_, first.common_) {}
+
+Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common)
+    : evidence_(evidence), asked_(asked), ending_given_(ending_given), common_(std::move(common)), base_(intended_bodies(evidence.intended)),
+      rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "", evidence.seed, 0) {
   const Observation& o = evidence.observation;
   outcome_ = outcome_of(o.ending, o.events);
   moved_ = moved(o.events);
   const auto& bytes = rehearsal_.unchanged_bytes();
   for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
     auto& misses = base_misses_.emplace_back();
-    for (const Backing& b : evidence.arena.backings()) misses.push_back(differing(bytes[check], 0, check, b.ordinal, INT64_MAX)), all_base_misses_ += misses.back();
+    for (const Backing& b : evidence.arena.backings()) misses.push_back(differing(bytes[check], 0, check, b.ordinal)), all_base_misses_ += misses.back();
   }
 }
 
@@ -74,7 +81,8 @@ bool Workshop::moves(std::size_t step) const {
   return ops.contains(action(step).op);
 }
 
-std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check, int backing, std::int64_t at_most) const {
+template <class F>
+void Workshop::each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const {
   const Observation& o = evidence_.observation;
   const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
   const Backing& b = evidence_.arena.backings()[static_cast<std::size_t>(backing)];
@@ -86,16 +94,14 @@ std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check
     const auto after = any->second.upper_bound(offset);
     return after == any->second.begin() || offset >= std::prev(after)->second;
   };
-  std::int64_t out = 0;
   if (!b.sparse) {
     const auto &p = bytes.dense(backing), &q = seen.dense(backing);
-    if (p == q) return 0;
-    if (all_matter && at_most == INT64_MAX) {
-      for (std::size_t i = 0; i < p.size(); ++i) out += p[i] != q[i];
-      return out;
+    if (p == q) return;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const std::int64_t offset = static_cast<std::int64_t>(i) - b.guard_below;
+      if (p[i] != q[i] && matters(offset) && !f(offset)) return;
     }
-    for (std::size_t i = 0; i < p.size() && out < at_most; ++i) out += p[i] != q[i] && matters(static_cast<std::int64_t>(i) - b.guard_below);
-    return out;
+    return;
   }
   std::vector<std::int64_t> pages = bytes.pages(backing);
   const auto more = seen.pages(backing);
@@ -108,9 +114,30 @@ std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check
     bytes.read(backing, begin, end - begin, p.data());
     seen.read(backing, begin, end - begin, q.data());
     if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
-    for (std::int64_t i = 0; i < end - begin && out < at_most; ++i) out += p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && matters(begin + i);
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      if (p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && matters(begin + i) && !f(begin + i)) return;
+    }
   }
+}
+
+std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check, int backing) const {
+  const Observation& o = evidence_.observation;
+  const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
+  std::int64_t out = 0;
+  if (evidence_.arena.backings()[static_cast<std::size_t>(backing)].sparse || (at && at->any.contains(backing))) {
+    each_difference(bytes, pass, check, backing, [&](std::int64_t) { return ++out > 0; });
+    return out;
+  }
+  const auto &p = bytes.dense(backing), &q = o.bytes[static_cast<std::size_t>(pass)][check].dense(backing);
+  if (p == q) return 0;
+  for (std::size_t i = 0; i < p.size(); ++i) out += p[i] != q[i];
   return out;
+}
+
+const Bytes& Workshop::begin(int pass) {
+  auto& all = common_->begin;
+  while (all.size() <= static_cast<std::size_t>(pass)) all.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(all.size()));
+  return all[static_cast<std::size_t>(pass)];
 }
 
 bool Workshop::in_every_pass(const Bodies& bodies) {
@@ -118,13 +145,58 @@ bool Workshop::in_every_pass(const Bodies& bodies) {
   const Observation& o = evidence_.observation;
   bool same = true;
   for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && same; ++pass) {
-    while (begin_.size() <= static_cast<std::size_t>(pass)) begin_.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(begin_.size()));
-    Bytes bytes(begin_[static_cast<std::size_t>(pass)], tape.backings, evidence_.seed, pass);
+    Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
     script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
-      for (const Backing& b : evidence_.arena.backings()) same = same && differing(bytes, pass, check, b.ordinal, 1) == 0;
+      for (const Backing& b : evidence_.arena.backings()) {
+        if (same) each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t) { return same = false; });
+      }
     });
   }
   return same;
+}
+
+const Namer& Workshop::namer() {
+  auto& namer = common_->namer;
+  if (!namer) namer.emplace(evidence_.observation, evidence_.names, evidence_.arena, evidence_.seed);
+  namer->learn();
+  return *namer;
+}
+
+std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
+  Residue out;
+  out.believed = script();
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    if (bodies[i].size() > 1) return std::nullopt;
+    out.believed.steps[i].intended = bodies[i].empty() ? Action{} : bodies[i].front();
+    if (bodies[i].empty()) out.believed.steps[i].intended.op = "nothing";
+  }
+  const Observation& o = evidence_.observation;
+  const Tape tape = rehearsal_.tape(bodies);
+  if (tape.checks != o.checks) return std::nullopt;
+  out.truth = predict(tape, evidence_.arena, evidence_.names, evidence_.truth);
+  if (ending_given_) out.truth.ending = o.ending;
+  std::map<std::pair<std::size_t, int>, std::set<std::int64_t>> wrong;
+  for (int pass = 0; pass < static_cast<int>(o.bytes.size()); ++pass) {
+    Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
+    script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+      for (const Backing& b : evidence_.arena.backings()) {
+        each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t offset) { return wrong[{check, b.ordinal}].insert(offset), true; });
+      }
+    });
+  }
+  std::map<std::size_t, std::int64_t> wrong_at;
+  for (const auto& [where, offsets] : wrong) {
+    for (const std::int64_t offset : offsets) {
+      auto& ranges = out.mismatch.ranges;
+      if (!ranges.empty() && ranges.back().check == where.first && ranges.back().backing == where.second && ranges.back().end == offset) ++ranges.back().end;
+      else ranges.push_back({where.first, where.second, offset, offset + 1});
+    }
+    wrong_at[where.first] += static_cast<std::int64_t>(offsets.size());
+  }
+  for (const auto& [check, bytes] : wrong_at) out.mismatch.wrong_bytes = std::max(out.mismatch.wrong_bytes, bytes);
+  out.mismatch.ending_differs = out.truth.ending.kind != o.ending.kind;
+  out.mismatch.reports_differ = reports(out.truth.events) != reports(o.events);
+  return out;
 }
 
 // Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
@@ -133,13 +205,15 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   const Observation& o = evidence_.observation;
   const auto& backings = evidence_.arena.backings();
   std::int64_t misses = 0;
+  predicted_ = 0;
   Rehearsed seen;
   try {
     seen = rehearsal_.play(bodies, [&](std::size_t check, const Bytes& bytes) {
       if (check >= o.checks.size()) return false;
       for (const Backing& b : backings) {
         const bool as_base = check < base_misses_.size() && bytes.shares(rehearsal_.unchanged_bytes()[check], b.ordinal);
-        misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal, INT64_MAX);
+        misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal);
+        if (!as_base && !b.sparse) predicted_ = predicted_ * 0x9fb21c651e98df25ull + hash_of(bytes.dense(b.ordinal)) + static_cast<std::uint64_t>(b.ordinal);
       }
       return misses == 0 || !found();
     });
@@ -164,12 +238,14 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
 }
 
-bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) { return attempt(fault_class, words, std::move(bodies), 0, 0); }
+
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement) {
   if (spent() || bodies == base_) return false;
   ++tried_;
   std::int64_t bytes = 0;
   for (const Backing& b : evidence_.arena.backings()) bytes += b.sparse ? 0 : b.guard_below + b.bytes + b.guard_above;
-  work_ += 1 + bytes / 65536;
+  work_ += 1 + bytes / 524288;
   bool all = false, counts = false;
   double share = 0;
   try {
@@ -182,30 +258,50 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
     if (!second_) second_ = std::move(hypothesis);
     return false;
   }
+  if (all && involved_) {
+    if (!late_) late_ = std::move(hypothesis);
+    return false;
+  }
   if (all) {
     exact_.push_back(std::move(hypothesis));
     return true;
   }
-  // The best of each class: variants of one idea would crowd out the others.
   constexpr std::size_t kept = 8;
-  if (share <= 0.02) return false;
-  const auto same = std::find_if(partial_.begin(), partial_.end(), [&](const auto& other) { return other.second.fault_class == fault_class; });
-  if (same == partial_.end()) {
-    partial_.emplace_back(share, std::move(hypothesis));
-  } else if (share > same->first) {
-    *same = {share, std::move(hypothesis)};
+  if (agreement > 0.99 && agreement > base_agreement && agreeing_.size() < kept && std::find(agreeing_bytes_.begin(), agreeing_bytes_.end(), predicted_) == agreeing_bytes_.end()) {
+    agreeing_.push_back(hypothesis);
+    agreeing_bytes_.push_back(predicted_);
   }
-  std::stable_sort(partial_.begin(), partial_.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
-  if (partial_.size() > kept) partial_.pop_back();
+  if (share <= 0.02) return false;
+  remember({share, share + (agreement > 0.99 ? 0.15 : 0), predicted_, std::move(hypothesis)});
   return false;
+}
+
+// Of hypotheses that do equally well the first is kept, and few of one class: variants of one idea would crowd out the others.
+void Workshop::remember(Partial partial) {
+  constexpr std::size_t kept = 10, alike = 2;
+  if (std::any_of(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.bytes == partial.bytes; })) return;
+  const auto of_class = [&](const Partial& other) { return other.hypothesis.fault_class == partial.hypothesis.fault_class; };
+  if (std::count_if(partial_.begin(), partial_.end(), of_class) >= static_cast<std::ptrdiff_t>(alike)) {
+    const auto worst = std::find_if(partial_.rbegin(), partial_.rend(), of_class);
+    if (worst->rank >= partial.rank) return;
+    partial_.erase(std::next(worst).base());
+  }
+  partial_.insert(std::find_if(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.rank < partial.rank; }), std::move(partial));
+  if (partial_.size() > kept) partial_.pop_back();
 }
 
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body) {
   Bodies changed = base_;
   if (changed[step].size() == 1 && changed[step][0] == body) return false;
-  if (!plausible(step, body)) return false;
+  double agrees = 0;
+  try {
+    agrees = agreement(step, body);
+  } catch (const std::exception&) {
+    return false;  // a view of what is not there
+  }
+  if (agrees == 0 && !plausible(step, body)) return false;
   changed[step] = {body};
-  return attempt(fault_class, words, std::move(changed));
+  return attempt(fault_class, words, std::move(changed), agrees, agrees > 0.99 ? agreement(step, action(step)) : 0);
 }
 
 bool Workshop::plausible(std::size_t step, const Action& body) {
@@ -245,7 +341,7 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
   narrow(part.pick.heads, part.pick_to.heads, first->must.head, last->must.head);
   Tape tape;
   try {
-    tape = record(script(), evidence_.arena, {Play{script().steps[step].name, part}}, locators_);
+    tape = record(script(), evidence_.arena, {Play{script().steps[step].name, part}}, common_->locators);
   } catch (const std::exception&) {
     return true;
   }

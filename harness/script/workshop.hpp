@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,7 +11,9 @@
 
 #include "script/explain.hpp"
 #include "script/locator.hpp"
+#include "script/predict.hpp"
 #include "script/rehearsal.hpp"
+#include "script/sighting.hpp"
 #include "script/variants.hpp"
 
 namespace kvcts::script {
@@ -23,11 +26,23 @@ struct Hypothesis {
 class Workshop {
  public:
   explicit Workshop(Evidence& evidence);
+  /// A search for what is wrong besides a hypothesis of another one: `evidence.intended` has its steps.
+  Workshop(Evidence& evidence, const Workshop& first);
 
   const Script& script() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
   const Clues& clues() const { return evidence_.clues; }
   const Whereabouts& whereabouts();
+  /// What the bytes say of a step; see sighting.hpp.
+  const std::vector<Sighting>& sightings(std::size_t step);
+  /// A sample of them, as places.
+  const std::vector<Fact>& facts(std::size_t step);
+  /// The share of a step's facts that it would have made, done so. 0 also where that cannot be told.
+  double agreement(std::size_t step, const Action& body);
+  Locators& locators() { return common_->locators; }
+  /// Names of all bytes in front of a step, when all is done as it stands.
+  const std::vector<Image>& images_before(std::size_t step);
+  Who name_before(std::size_t step, int backing, std::int64_t offset);
   Bodies bodies() const { return base_; }
   const Action& action(std::size_t step) const { return script().steps[step].intended; }
   /// Whether a step takes part in what went wrong, as far as one can tell before trying: it moves, writes or reads.
@@ -43,40 +58,85 @@ class Workshop {
   /// The sequence ended where it should not have, and nothing else is wrong: what was done before is as intended.
   bool as_it_ended();
 
+  /// What a hypothesis leaves unexplained, as if it had been meant. Nothing where no search can start from it.
+  struct Residue {
+    Script believed;
+    Truth truth;
+    Mismatch mismatch;
+  };
+  std::optional<Residue> residue(const Bodies& bodies);
+  const Namer& namer();
+
   bool found() const { return !exact_.empty(); }
   const std::vector<Hypothesis>& exact() const { return exact_; }
   /// Predicts every byte, but not how many were moved.
   const std::optional<Hypothesis>& second() const { return second_; }
+  /// Predicts everything, but changes so much that two plain causes at once come before it.
+  const std::optional<Hypothesis>& late() const { return late_; }
+  /// What is attempted from here on is of that kind.
+  void involved(bool so) { involved_ = so; }
   std::int64_t tried() const { return tried_; }
   /// By the work done, never by the clock: the same case is given the same search on every machine.
   bool spent() const { return work_ >= limit_; }
   void allow(std::int64_t more) { limit_ = work_ + more; }
-  /// The best few that explain a part, best first.
-  const std::vector<std::pair<double, Hypothesis>>& partial() const { return partial_; }
+  /// Explains a part.
+  struct Partial {
+    double share{0};                   ///< of the wrong bytes
+    double rank{0};                    ///< higher where it also says from where bytes came
+    std::uint64_t bytes{0};            ///< a number for what it predicts
+    Hypothesis hypothesis;
+  };
+  /// The best few, best first: no two that predict the same bytes.
+  const std::vector<Partial>& partial() const { return partial_; }
+  /// Those that would have brought every byte from where it came, whatever else is wrong with it.
+  const std::vector<Hypothesis>& agreeing() const { return agreeing_; }
 
  private:
+  bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
+  void remember(Partial partial);
   /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in doubt.
   bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
-  /// Bytes that differ from what was observed at a check in a pass, and matter; `at_most`: counting stops there.
-  std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing, std::int64_t at_most) const;
+  std::uint64_t predicted_{0};         ///< by the last that was judged: a number for its bytes
+  /// Bytes that differ from what was observed at a check in a pass, and matter.
+  std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing) const;
   /// Whether it predicts the passes behind the first as well.
   bool in_every_pass(const Bodies& bodies);
+  /// What searches about one observation share.
+  struct Common {
+    explicit Common(const Arena& arena) : locators(arena) {}
+    Locators locators;
+    std::vector<Bytes> begin;          ///< of each pass, before the first step
+    std::optional<Namer> namer;
+  };
+  Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common);
+  /// Calls f(offset) for bytes that differ from what was observed and matter; false: no more.
+  template <class F>
+  void each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const;
+  const Bytes& begin(int pass);
+
   Evidence& evidence_;
+  const Script& asked_;                ///< the sequence that was meant
   bool ending_given_{false};
-  Locators locators_;
+  std::shared_ptr<Common> common_;
   Bodies base_;
   Rehearsal rehearsal_;                ///< of the first pass
   std::vector<std::vector<std::int64_t>> base_misses_;   ///< check, backing -> bytes that the base gets wrong
   std::int64_t all_base_misses_{0};
   nlohmann::json outcome_;             ///< that was observed
   std::int64_t moved_{0};              ///< bytes, as engines counted them
-  std::vector<Bytes> begin_;           ///< of each pass, before the first step
+  std::vector<Sighting> look(std::size_t step);
   std::optional<Whereabouts> whereabouts_;
+  std::vector<std::optional<std::vector<Sighting>>> sightings_;
+  std::vector<std::optional<std::vector<Image>>> images_;
+  std::vector<std::optional<std::vector<Fact>>> facts_;
   std::unordered_map<std::int64_t, std::size_t> clue_at_;   ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
-  std::vector<std::pair<double, Hypothesis>> partial_;
-  std::optional<Hypothesis> second_;
+  std::vector<Partial> partial_;
+  std::vector<std::uint64_t> agreeing_bytes_;   ///< what those of the same index predict
+  std::vector<Hypothesis> agreeing_;
+  std::optional<Hypothesis> second_, late_;
+  bool involved_{false};
   std::int64_t tried_{0};
   std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count as several
 };
@@ -108,5 +168,8 @@ void propose_raw(Workshop& w);            ///< raw copies and fills: other lengt
 void propose_everywhere(Workshop& w);     ///< one belief about a memory in all steps
 void propose_fits(Workshop& w);           ///< one linear map, read off the bytes
 void propose_lengths(Workshop& w);        ///< more or fewer tokens than there are
+
+/// Not a family: two changes of one transfer at once, told by where its bytes came from (pairs.cpp).
+void propose_pairs(Workshop& w);
 
 }  // namespace kvcts::script
