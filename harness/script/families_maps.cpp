@@ -504,7 +504,7 @@ void propose_offsets(Workshop& w) {
 }
 
 void propose_everywhere(Workshop& w) {
-  const auto near = [](const layout::Cache& cache) { return permuted(cache, false); };
+  const auto near = [](const layout::Cache& cache) { return permuted(cache, false, true); };
   for (const std::function<std::vector<Variant>(const layout::Cache&)>& variants : {std::function<std::vector<Variant>(const layout::Cache&)>(near), std::function<std::vector<Variant>(const layout::Cache&)>(renamed), std::function<std::vector<Variant>(const layout::Cache&)>(reblocked), std::function<std::vector<Variant>(const layout::Cache&)>(resized), std::function<std::vector<Variant>(const layout::Cache&)>(rescaled)}) {
     propose_beliefs(w, [&](const layout::Cache& cache, std::size_t) { return variants(cache); });
     if (w.found()) return;
@@ -549,7 +549,7 @@ void propose_everywhere(Workshop& w) {
 
 void propose_layouts(Workshop& w) {
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return recoded(cache); });
-  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false, true); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
   propose_variants(w, [&](const layout::Cache& cache, std::size_t step) {
@@ -614,7 +614,7 @@ void propose_scales(Workshop& w) {
 
 void propose_far_layouts(Workshop& w) {
   w.allow(1000);
-  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, true, true); });
 }
 
 void propose_raw(Workshop& w) {

@@ -34,7 +34,7 @@ std::vector<Taken> ways(const View& view) {
       if (mode.axis == Axis::block || mode.axis == Axis::layer) others.push_back(mode.stride);
     }
   }
-  for (const auto& variants : {permuted(cache, false), renamed(cache), reblocked(cache), restrided(cache, others), resized(cache)}) {
+  for (const auto& variants : {permuted(cache, false, true), renamed(cache), reblocked(cache), restrided(cache, others), resized(cache)}) {
     for (const Variant& variant : variants) {
       out.push_back({variant.fault_class, variant.words, view, false});
       out.back().view.cache = layout::to_text(variant.cache);

@@ -111,7 +111,7 @@ Cache merged(const Cache& cache) {
   return out;
 }
 
-std::vector<Variant> permuted(const Cache& given, bool far) {
+std::vector<Variant> permuted(const Cache& given, bool far, bool scales) {
   std::vector<Variant> out;
   const Cache cache = merged(given);
   const auto first = std::find_if(cache.planes.begin(), cache.planes.end(), is_data);
@@ -185,7 +185,7 @@ std::vector<Variant> permuted(const Cache& given, bool far) {
       std::stable_sort(as_data.begin(), as_data.end(), [&](std::size_t a, std::size_t b) { return std::abs(stride_in(data, own[a])) > std::abs(stride_in(data, own[b])); });
       plane = repacked(plane, own, as_data);
     }
-    const bool with_scales = !(scaled == variant) && fits(scaled);
+    const bool with_scales = scales && !(scaled == variant) && fits(scaled);
     out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now, std::move(variant)});
     if (with_scales) out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now + ", scales too", std::move(scaled)});
   }

@@ -15,7 +15,8 @@ struct Variant {
 };
 
 /// Axes of the data planes in another order, packed as before. `far` false: two axes exchanged, or one moved; true: every other order.
-std::vector<Variant> permuted(const layout::Cache& cache, bool far);
+/// `scales`: and each once more, with the scales in that order, too.
+std::vector<Variant> permuted(const layout::Cache& cache, bool far, bool scales = false);
 /// The names of two axes exchanged: their extents and strides go with the place, so the code also counts wrongly.
 std::vector<Variant> renamed(const layout::Cache& cache);
 /// Blocks of k times as many (or k times fewer) tokens over the same bytes.
