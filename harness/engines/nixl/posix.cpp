@@ -144,9 +144,13 @@ class PosixEngine final : public SharedMemoryEngine {
       throw failure(made, "the POSIX backend could not be made with api=" + api_);
     }
     store_.file = File(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (std::string name = folder + "/kvcts-nixl-XXXXXX"; store_.file.get() < 0) {  // some file systems have no unnamed files
+      store_.file = File(mkostemp(name.data(), O_CLOEXEC));
+      unlink(name.c_str());
+    }
     if (store_.file.get() < 0) {
       library().destroy_agent(store_.agent);
-      throw Failure{KVCTS_E_NOT_SUPPORTED, "no unnamed file can be made in " + folder + ": " + std::string(std::strerror(errno)), errno};
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "no file can be made in " + folder + ": " + std::string(std::strerror(errno)), errno};
     }
   }
   ~PosixEngine() override {
