@@ -43,10 +43,12 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
         reply = found->second->compare(request);
       } else if (op == "recheck") {
         reply = found->second->recheck();
+      } else if (op == "look") {
+        reply = found->second->look(request.value("region", ""), request.value("offset", std::int64_t{0}), request.value("bytes", std::int64_t{0}));
       } else if (op == "close") {
         cases_.erase(found);
       } else {
-        throw std::runtime_error("expected open, fill, compare, recheck, close or script, found '" + op + "'");
+        throw std::runtime_error("expected open, fill, compare, recheck, look, close or script, found '" + op + "'");
       }
     }
     reply["ok"] = true;

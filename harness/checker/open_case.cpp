@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checker/moves.hpp"
 #include "diagnose/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
@@ -165,6 +166,25 @@ void OpenCase::compare_output(Wrong& wrong) {
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
 
+json OpenCase::draw(const std::string& region) {
+  if (case_.content.kind != "tags") return nullptr;  // other bytes are nobody's
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+    const auto& f = files_[i];
+    if (f.region.name != region) continue;
+    std::vector<std::uint8_t> before(f.bytes().size()), expected(f.bytes().size());
+    content_->write_initial(f.region, pass_, before);
+    content_->write_expected(f.region, pass_, expected);
+    // What a connector of whole blocks may bring along is not drawn as wrong.
+    auto tails = expected;
+    oracle::write_whole_block_alternative(case_, f.region, producer_views(), tails);
+    for (std::size_t b = 0; b < expected.size(); ++b) {
+      if (f.bytes()[b] == tails[b]) expected[b] = tails[b];
+    }
+    return moves_of(case_, producer_views(), {f.region, before, expected, f.bytes()});
+  }
+  return nullptr;
+}
+
 std::string OpenCase::state_of_data() const {
   // Of the bytes that the transfer has to change: how many are as they must be.
   std::int64_t to_change = 0, arrived = 0, changed = 0;
@@ -305,6 +325,9 @@ json OpenCase::compare(const json& request) {
     }
   }
   if (cause.exact) fault_class = cause.fault_class;
+  if (transferred && !target.first.empty()) {
+    if (json picture = draw(target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
+  }
   // The state of the data is only told where something went wrong: it costs another look at every byte.
   if (failed || told_something || request.value("state", false)) reply["state"] = state_of_data();
   reply["outcome"] = failed ? "FAIL" : "PASS";
@@ -317,6 +340,19 @@ json OpenCase::compare(const json& request) {
                         {"others", cause.others}};
   reply["ns"] = {{"compare", compared_at - start}, {"diagnose", now_ns() - compared_at}};
   return reply;
+}
+
+json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t bytes) const {
+  for (const auto& f : files_) {
+    if (f.region.name != region) continue;
+    const std::int64_t begin = offset + f.shape.base;
+    if (bytes < 0 || begin < 0 || begin + bytes > f.shape.size) throw std::runtime_error("look: " + region + " has no bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes));
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string out;
+    for (const std::uint8_t b : f.bytes().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes))) out += digits[b >> 4], out += digits[b & 15];
+    return {{"hex", out}};
+  }
+  throw std::runtime_error("look: no region is called " + region);
 }
 
 std::uint64_t OpenCase::digest_all() const {

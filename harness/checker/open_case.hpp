@@ -27,6 +27,8 @@ class OpenCase {
   nlohmann::json fill(int pass);
   /// Every byte of every file against what must be there; diagnosis on a mismatch.
   nlohmann::json compare(const nlohmann::json& request);
+  /// Bytes of a region as they are: {"hex"}. Throws std::runtime_error where there is no such region or byte.
+  nlohmann::json look(const std::string& region, std::int64_t offset, std::int64_t bytes) const;
   /// Whether any byte changed since the last compare.
   nlohmann::json recheck();
 
@@ -47,6 +49,8 @@ class OpenCase {
   void compare_output(Wrong& wrong);
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
+  /// The drawing of where bytes came from, of the region with the first wrong byte.
+  nlohmann::json draw(const std::string& region);
   std::string state_of_data() const;
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events, bool transferred);
   std::uint64_t digest_all() const;

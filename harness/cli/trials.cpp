@@ -9,7 +9,8 @@
 
 namespace kvcts::cli {
 
-std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jobs, const std::function<bool(const CaseResult&)>& enough) {
+std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jobs, const std::function<bool(const CaseResult&)>& enough,
+                                  const std::optional<supervisor::Look>& look) {
   std::vector<std::optional<CaseResult>> all(cases.size());
   std::map<std::string, std::size_t> number;  // the cases may all have one id
   const auto id_of = [&](std::size_t i) { return fmt::format("{}~{}", cases[i].id, i); };
@@ -19,6 +20,7 @@ std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jo
   const supervisor::Jobs queue{cases.size(), id_of, [&](std::size_t i) { return cases[i]; }};
   supervisor::Options options;
   options.jobs = jobs;
+  options.look = look;
   supervisor::Handlers handlers;
   handlers.on_result = [&](CaseResult&& result) {
     if (result.outcome == Outcome::not_run) return;

@@ -7,6 +7,7 @@ const std::vector<Verb>& verbs() {
       {"list", "The cases of a selection; without one, the suites", declare_list},
       {"run", "Runs a selection, stores every result as it happens, reports", declare_run},
       {"repro", "Runs one case alone, phase by phase", declare_repro},
+      {"dump", "Bytes of a case in words: who is there, and who should be", declare_dump},
       {"minimize", "The smallest case that fails as this one does, as a file", declare_minimize},
       {"triage", "What the failures of a run have in common, and whether that holds", declare_triage},
       {"check", "What will come of a pair of caches and a connector, before anything moves", declare_check},

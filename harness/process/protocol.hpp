@@ -31,6 +31,7 @@
 //                   bytes had arrived", diagnosis:{...}, outcome, class, message, ns:{compare, diagnose}}
 //            state true: say how much had arrived (hung, crashed). events: what workers replied or raised, in order, last how the
 //            case ended if not well: {phase, role, refused|raised|hang|crash: {...}}. Never the case's expected outcome.
+//   look     {key, region: name, offset, bytes}             -> ok {hex}   bytes of a region as they are, guards below 0
 //   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   bytes after the last compare?
 //   close    {key}                                         -> ok {}
 //   script   {case}                                        -> ok {as compare, and phase, hang, signal, events}

@@ -8,6 +8,7 @@
 #include "report/case_data.hpp"
 #include "report/sink.hpp"
 #include "report/template.hpp"
+#include "report/map_drawing.hpp"
 #include "report/text.hpp"
 #include "report/vocabulary.hpp"
 
@@ -126,6 +127,7 @@ std::string cause_card(const Cause& cause, std::string_view key, std::size_t num
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
   if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
   if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro_line(cause.ids.front())));
+  if (first) out += map_svg(first->picture);
   if (first && !first->first_wrong.empty()) out += "<div class=\"plain\">" + wrong_table(first->first_wrong) + "</div>";
   return out + id_list(cause, key) + "</article>\n";
 }

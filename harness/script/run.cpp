@@ -8,6 +8,7 @@
 #include "case/outcome.hpp"
 #include "kernels/tag.hpp"
 #include "script/explain.hpp"
+#include "script/window.hpp"
 
 namespace kvcts::script {
 
@@ -159,6 +160,9 @@ json run_script(const Script& script, std::uint64_t seed) {
   reply["diagnosis"] = {{"class", why.fault_class}, {"exact", why.exact}, {"text", text}, {"what_to_do", check_for(why.fault_class)}, {"others", why.others}};
   reply["tried"] = why.tried;
   reply["first_wrong"] = first_wrong(seen, mismatch, expectation, arena, names, clues);
+  if (!mismatch.ranges.empty()) {
+    if (const Checkpoint* check = expectation.at(seen.checks[clues.check])) reply["picture"] = moves_of(script, arena, names, *check, clues);
+  }
   reply["ns"] = {{"compare", std::chrono::duration_cast<std::chrono::nanoseconds>(compared - begin).count()}, {"diagnose", ns_since(compared)}};
   return reply;
 }

@@ -107,6 +107,7 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
       if (result.outcome == Outcome::pass) break;
       result.phase = Phase::compare;
       result.diagnosis = found;
+      if (const auto picture = compared.find("picture"); picture != compared.end() && picture->is_object()) result.picture = *picture;
       if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
       break;
     }
@@ -206,6 +207,7 @@ void decide_script(const json& reply, CaseResult& result) {
   if (result.outcome == Outcome::pass) return;
   result.phase = phase_from_name(reply.value("phase", "")).value_or(Phase::compare);
   result.diagnosis = diagnosis_of(reply);
+  if (const auto picture = reply.find("picture"); picture != reply.end() && picture->is_object()) result.picture = *picture;
   if (result.outcome == Outcome::hang) {
     result.hang = hang_from_name(reply.value("hang", "")).value_or(HangKind::stalled);
     if (result.diagnosis.fault_class.empty()) result.diagnosis = plain(result.phase == Phase::read_back ? "hang-kernel" : "hang-transfer", result.message);

@@ -252,6 +252,12 @@ Task<void> Lane::attempt_case(Attempt& a) {
     co_await compare(a, ended);
   }
   decide(ended, a.compared, result);
+  if (run_.options.look && a.opened) {
+    const Look& look = *run_.options.look;
+    json request = {{"op", "look"}, {"key", a.key}, {"region", look.region}, {"offset", look.offset}, {"bytes", look.bytes}};
+    checker_->request(std::move(request));
+    add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
+  }
   if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass)) add_evidence(result, "plan", process::dump(a.plan));
   if (!a.stray.empty()) {
     if (result.outcome == Outcome::pass) {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Jobs {
   std::size_t count{0};
   std::function<std::string(std::size_t)> id;
   std::function<ResolvedCase(std::size_t)> resolve;  ///< may throw: the case's outcome is ERROR with the exception's text
+};
+
+/// Bytes of a region that somebody wants to see: hex as evidence "bytes" of the result. Guards are below 0 and behind the end.
+struct Look {
+  std::string region;    ///< "consumer/g0/r0/kv.L0"
+  std::int64_t offset{0}, bytes{0};
 };
 
 struct Options {
@@ -44,6 +51,7 @@ struct Options {
   bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};          ///< take stacks on a hang
   bool keep_plans{false};     ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass
+  std::optional<Look> look;   ///< at the end of each case that was opened
   bool handle_signals{true};  ///< SIGINT and SIGTERM end the run; restored afterwards
   std::int64_t tick_ms{0};    ///< how often on_tick is called; 0 = never
 };

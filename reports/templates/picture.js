@@ -255,7 +255,7 @@
   /** Drawings of one case. `wrong`: rows of its table of wrong bytes. */
   kvcts.picture = (picture, wrong) => {
     const group = picture.groups && picture.groups[0];
-    if (!group) return el('p', {class: 'quiet'}, 'No drawing: the result carries no layouts.');
+    if (!group) return movesFigure(picture) || el('p', {class: 'quiet'}, 'No drawing: the result carries no layouts.');
     const offsets = (wrong || []).filter(row => group.consumer.regions.some((region, i) => i === 0 && region.name === row[1])).map(row => row[2]);
     const at = windows(group, offsets);
     // The axis that tells most: the first in which bytes came from the wrong place.

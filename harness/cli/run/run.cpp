@@ -14,6 +14,7 @@
 #include "cli/exit.hpp"
 #include "cli/run/plan.hpp"
 #include "report/console.hpp"
+#include "report/phases.hpp"
 #include "report/picture.hpp"
 #include "report/summary.hpp"
 #include "report/text.hpp"
@@ -269,6 +270,22 @@ int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path
       return view.exit_status;
     }
     return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue);
+  });
+}
+
+int print_phases(const std::filesystem::path& directory, bool json) {
+  return opening([&] {
+    const report::PhaseShares shares = report::phase_shares(store::RunReader::open(directory));
+    if (json) {
+      nlohmann::json phases = nlohmann::json::object();
+      for (int p = 0; p < phase_count; ++p) phases[std::string(name(static_cast<Phase>(p)))] = shares.ns[static_cast<std::size_t>(p)];
+      phases["between"] = shares.other_ns;
+      std::cout << nlohmann::json{{"executions", shares.executions}, {"ns", phases}, {"run_ns", shares.run_ns}, {"detection", shares.detection()}}.dump(2) << '\n';
+    } else {
+      std::cout << report::phases_text(shares);
+    }
+    std::cout.flush();
+    return int{exit_as_expected};
   });
 }
 

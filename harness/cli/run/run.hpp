@@ -29,4 +29,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options);
 /// null: then the page's filter knows axes but not the facts behind their values.
 int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out, bool compatibility, bool json);
 
+/// Where the time of the executions that passed went (report/phases.hpp). Returns 0.
+int print_phases(const std::filesystem::path& directory, bool json);
+
 }  // namespace kvcts::cli

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "catalogue/case_text.hpp"
-#include "cli/run/plan.hpp"
+#include "cli/one_case.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "report/text.hpp"
@@ -24,36 +24,12 @@ struct Options {
   double deadline_s{5};
 };
 
-bool is_file(const std::string& subject) {
-  return (subject.ends_with(".yaml") || subject.ends_with(".yml")) && !subject.starts_with("kv/");
-}
-
-/// The case that is meant: an id, or the one case of a file.
+/// The case that is meant; it must be one that runs here.
 CaseSpec chosen(Options& o, const catalogue::Catalogue& cat) {
-  if (is_file(o.subject)) {
-    if (!o.file.empty()) throw UsageError("expected one case file, found two; name the case and give its file with --file");
-    o.file = o.subject;
-    o.subject.clear();
-  }
-  matrix::Query query;
-  if (!o.file.empty()) query.files.emplace_back(o.file);
-  if (!o.subject.empty()) query.ids = {o.subject};
-  Plan plan(cat, query, {o.seed, {}});
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < plan.items().size(); ++i) {
-    const std::string& id = plan.items()[i].planned.id;
-    if (o.subject.empty() ? id.find('#') == std::string::npos : id == o.subject) found.push_back(i);
-  }
-  if (found.empty()) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", o.subject, plan.selection().why_empty()));
-  if (found.size() > 1) {
-    throw UsageError(fmt::format("expected one case, found {} in {}; name one: kvcts minimize {} --file {}", found.size(), o.file, plan.items()[found[0]].planned.id, o.file));
-  }
-  const Item& item = plan.items()[found[0]];
-  o.subject = item.planned.id;
-  if (item.decided) throw UsageError(fmt::format("expected a case that fails, found '{}': {}: {}", o.subject, name(item.decided->outcome), item.decided->message));
-  CaseSpec spec = plan.selection().spec(item.selected);
-  if (o.seed) spec.seed = *o.seed;
-  return spec;
+  const OneCase one = choose(cat, "minimize", o.subject, o.file, o.seed);
+  o.subject = one.id, o.file = one.file;
+  if (const auto& decided = one.chosen().decided) throw UsageError(fmt::format("expected a case that fails, found '{}': {}: {}", o.subject, name(decided->outcome), decided->message));
+  return one.spec();
 }
 
 /// What the run in --run has of it: its seed, and how it ended there.
@@ -82,10 +58,8 @@ nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
 
 int run(Options o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
-  if (!o.run.empty() && !o.seed && !is_file(o.subject)) {
-    if (const auto row = earlier(o); row && row->decided) o.seed = row->result.seed;
-  }
-  const CaseSpec spec = chosen(o, cat);
+  CaseSpec spec = chosen(o, cat);
+  if (const auto row = earlier(o); row && row->decided && !o.seed) spec.seed = row->result.seed;
   if (!o.out.empty() && std::filesystem::is_directory(o.out)) throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));
   minimize::Options options;
   options.tries = o.tries;

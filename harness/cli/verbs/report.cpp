@@ -29,7 +29,11 @@ Action declare_report(CLI::App& app, const Globals& globals) {
   app.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)")->required();
   app.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder")->type_name("DIR");
   app.add_flag("--compat", *compatibility, "Write compatibility.md and compatibility.html instead: which producer goes with which consumer");
+  auto phases = std::make_shared<bool>(false);
+  app.add_flag("--phases", *phases, "Print where the time of cases that passed went, and what telling bytes apart cost of it");
   return [=, &globals] {
+    if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
+    if (*phases) return print_phases(*directory, globals.json);
     const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals);
     return print_run(cat.get(), *directory, *out, *compatibility, globals.json);
   };

@@ -16,6 +16,7 @@ Action declare_layouts(CLI::App& app, const Globals& globals);
 Action declare_golden(CLI::App& app, const Globals& globals);
 Action declare_minimize(CLI::App& app, const Globals& globals);
 Action declare_triage(CLI::App& app, const Globals& globals);
+Action declare_dump(CLI::App& app, const Globals& globals);
 Action declare_museum(CLI::App& app, const Globals& globals);
 Action declare_rules(CLI::App& app, const Globals& globals);
 Action declare_explain(CLI::App& app, const Globals& globals);

@@ -1,0 +1,74 @@
+#include "case/provenance.hpp"
+
+namespace kvcts {
+
+using nlohmann::json;
+using Kind = Provenance::Kind;
+
+namespace {
+
+std::string range(std::int64_t first, std::int64_t last) { return std::to_string(first) + (last > first ? ".." + std::to_string(last) : ""); }
+
+std::string hex(std::uint8_t value) {
+  static constexpr char digits[] = "0123456789abcdef";
+  return std::string("0x") + digits[value >> 4] + digits[value & 15];
+}
+
+}  // namespace
+
+bool extend(Provenance& run, const Provenance& next) {
+  Provenance same = next;
+  same.channel = run.channel, same.last_channel = run.last_channel, same.offset = run.offset, same.last_offset = run.last_offset;
+  if (!(same == run)) return false;
+  if (run.kind == Kind::element) {
+    if (next.channel > run.last_channel + 1 || next.channel < run.channel || next.last_channel < run.last_channel) return false;
+    run.last_channel = next.last_channel;
+  }
+  if (run.kind == Kind::poison) {
+    if (next.offset != run.last_offset + 1) return false;
+    run.last_offset = next.last_offset;
+  }
+  return true;
+}
+
+std::string words(const Provenance& who) {
+  switch (who.kind) {
+    case Kind::unknown: return "unknown";
+    case Kind::constant: return hex(who.value);
+    case Kind::other: return who.text;
+    case Kind::poison: {
+      const bool below = who.offset < 0;
+      return "poison of " + who.region + (below ? " - " : " + ") + (below ? range(-who.last_offset, -who.offset) : range(who.offset, who.last_offset));
+    }
+    case Kind::element: break;
+  }
+  std::string out = who.component.empty() ? "" : who.component + " ";
+  out += who.kv == 0 ? "K" : who.kv == 1 ? "V" : "kv " + std::to_string(who.kv);
+  out += " layer " + std::to_string(who.layer);
+  if (who.block >= 0) out += " block " + std::to_string(who.block) + " slot " + std::to_string(who.slot);
+  else if (who.token >= 0) out += " token " + std::to_string(who.token);
+  if (who.component != "global scale") out += " head " + std::to_string(who.head) + (who.component == "scale" ? " group " : " channel ") + range(who.channel, who.last_channel);
+  out += ", generation " + std::to_string(who.generation);
+  if (who.block >= 0 && who.token >= 0) out += ", token " + std::to_string(who.token);
+  if (!who.from.empty() || who.rank >= 0) out += ", from" + (who.from.empty() ? "" : " " + who.from) + (who.rank < 0 ? "" : " rank " + std::to_string(who.rank));
+  return out;
+}
+
+json place_json(const Provenance& who) {
+  if (who.kind != Kind::element || who.block < 0 || !who.component.empty()) return words(who);
+  return {who.rank < 0 ? 0 : who.rank, who.layer, who.kv, who.block, who.slot, who.head, who.channel, who.generation};
+}
+
+void append(std::vector<Stretch>& stretches, Stretch byte) {
+  if (!stretches.empty()) {
+    Stretch& last = stretches.back();
+    Provenance expected = last.expected, found = last.found;
+    if (last.offset + last.bytes == byte.offset && last.place == byte.place && last.wrong == byte.wrong && extend(expected, byte.expected) && extend(found, byte.found)) {
+      last.expected = std::move(expected), last.found = std::move(found), last.bytes += byte.bytes;
+      return;
+    }
+  }
+  stretches.push_back(std::move(byte));
+}
+
+}  // namespace kvcts

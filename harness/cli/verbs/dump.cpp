@@ -1,0 +1,178 @@
+// kvcts dump: bytes of a case's memory in words.
+#include "dump/dump.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "catalogue/nearest.hpp"
+#include "cli/one_case.hpp"
+#include "cli/trials.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "report/text.hpp"
+#include "script/window.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string subject, file, region, at{"after"};
+  std::optional<std::uint64_t> seed;
+  std::int64_t offset{0}, bytes{256};
+  int lines{64};
+};
+
+/// "0x40", "64", "-16".
+CLI::Validator whole_number() {
+  return CLI::Validator([](std::string& text) {
+    try {
+      std::size_t used = 0;
+      const std::int64_t value = std::stoll(text, &used, 0);
+      if (used != text.size()) return std::string("expected a whole number, decimal or 0x, found '") + text + "'";
+      text = std::to_string(value);
+      return std::string();
+    } catch (const std::exception&) {
+      return std::string("expected a whole number, decimal or 0x, found '") + text + "'";
+    }
+  }, "N");
+}
+
+struct Listed {
+  std::string name, side;
+  std::int64_t bytes{0};
+};
+
+std::vector<Listed> regions_of(const ResolvedCase& c) {
+  std::vector<Listed> out;
+  if (c.scripted()) {
+    for (const auto& r : script::regions_of(c.script)) out.push_back({r.name, r.side, r.bytes});
+    return out;
+  }
+  for (const Side side : {Side::producer, Side::consumer}) {
+    for (const auto& r : regions(c, side)) out.push_back({r.name, std::string(name(side)), r.bytes});
+  }
+  return out;
+}
+
+int list(const ResolvedCase& c, const Globals& globals) {
+  const auto all = regions_of(c);
+  if (globals.json) {
+    json out = json::array();
+    for (const auto& r : all) out.push_back({{"region", r.name}, {"side", r.side}, {"bytes", r.bytes}});
+    fmt::print("{}\n", json{{"case", c.id}, {"regions", out}}.dump(2));
+    return exit_as_expected;
+  }
+  for (const auto& r : all) fmt::print("{:<28} {:<9} {:>14} bytes\n", r.name, r.side, report::thousands(r.bytes));
+  return exit_as_expected;
+}
+
+std::vector<std::uint8_t> from_hex(const std::string& text) {
+  const auto digit = [](char c) { return static_cast<std::uint8_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
+  std::vector<std::uint8_t> out;
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) out.push_back(static_cast<std::uint8_t>(digit(text[i]) << 4 | digit(text[i + 1])));
+  return out;
+}
+
+/// Runs the case with each content, and takes the window's bytes after it.
+std::vector<std::vector<std::uint8_t>> run(const ResolvedCase& resolved, const dump::Window& window, std::string& ending) {
+  std::vector<ResolvedCase> cases;
+  for (int i = 0; i < dump::runs; ++i) cases.push_back(dump::run_of(resolved, i));
+  const auto results = run_until(cases, 1, [](const CaseResult&) { return false; }, supervisor::Look{window.region, window.offset, window.bytes});
+  std::vector<std::vector<std::uint8_t>> out;
+  for (const CaseResult& r : results) {
+    if (r.outcome == Outcome::error || r.outcome == Outcome::skipped) throw UsageError(fmt::format("the case could not be run: {}: {}", name(r.outcome), r.message));
+    const auto bytes = std::find_if(r.evidence_files.begin(), r.evidence_files.end(), [](const EvidenceFile& f) { return f.kind == "bytes"; });
+    if (bytes == r.evidence_files.end()) throw UsageError(fmt::format("no bytes were left to look at: {}", report::ending_words(r)));
+    out.push_back(from_hex(bytes->text));
+  }
+  ending = report::ending_words(results.front());
+  return out;
+}
+
+std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
+  if (c.scripted()) {
+    const std::string check = o.at == "after" ? "" : o.at;
+    if (o.at == "before") throw UsageError("--at before is for cases that run code; a scripted case has its checks (--at NAME), and poison before the first step");
+    return script::look(c.script, c.seed, {o.region, o.offset, o.bytes, check});
+  }
+  if (o.at != "before" && o.at != "after") throw UsageError(fmt::format("--at expects before or after in a case that runs code, found '{}'", o.at));
+  if (c.content.kind != "tags") throw UsageError(fmt::format("content {} does not tell bytes apart; leave content out", c.content.kind));
+  dump::Window window{dump::region_of(c, o.region).name, o.offset, o.bytes};
+  region = window.region;
+  if (o.at == "before") return dump::look(c, window, {});
+  dump::look(c, window, {});  // what is wrong with the window is said before anything runs
+  return dump::look(c, window, run(c, window, ending));
+}
+
+void print(const std::vector<Stretch>& stretches, int lines) {
+  std::size_t widest = 1;
+  for (const Stretch& s : stretches) widest = std::max(widest, fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1).size());
+  int left = lines;
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    if (left-- == 0) {
+      fmt::print("and {} more; --lines shows them\n", report::plural(static_cast<std::int64_t>(stretches.size() - i), "stretch"));
+      return;
+    }
+    const Stretch& s = stretches[i];
+    const std::string range = s.bytes == 1 ? std::to_string(s.offset) : fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1);
+    if (!s.wrong) {
+      fmt::print("{:>{}}  {}: {}\n", range, widest, s.place, words(s.found));
+    } else {
+      fmt::print("{:>{}}  {}\n{:>{}}    should be  {}\n{:>{}}    is         {}\n", range, widest, s.place, "", widest, words(s.expected), "", widest, words(s.found));
+    }
+  }
+}
+
+int show(const Options& o, const Globals& globals) {
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  const OneCase one = choose(cat, "dump", o.subject, o.file, o.seed);
+  if (const auto& decided = one.chosen().decided) throw UsageError(fmt::format("expected a case that runs here, found '{}': {}: {}", one.id, name(decided->outcome), decided->message));
+  const ResolvedCase resolved = one.plan->resolve(one.item);
+  if (o.region.empty()) return list(resolved, globals);
+  std::string region = o.region, ending;
+  std::vector<Stretch> stretches;
+  try {
+    stretches = look(resolved, o, region, ending);
+  } catch (const std::runtime_error& e) {
+    throw UsageError(fmt::format("{}: {}", one.id, e.what()));
+  }
+  std::int64_t wrong = 0;
+  for (const Stretch& s : stretches) wrong += s.wrong ? s.bytes : 0;
+  if (globals.json) {
+    json list = json::array();
+    for (const Stretch& s : stretches) {
+      list.push_back({{"offset", s.offset}, {"bytes", s.bytes}, {"place", s.place}, {"expected", words(s.expected)}, {"found", words(s.found)}, {"wrong", s.wrong}});
+    }
+    fmt::print("{}\n", json{{"case", one.id}, {"region", region}, {"at", o.at}, {"wrong_bytes", wrong}, {"stretches", list}}.dump(2));
+    return exit_as_expected;
+  }
+  fmt::print("{}{}: {} from {} on, {} the run; {} wrong{}\n", one.id, ending.empty() ? "" : " (" + ending + ")", region, o.offset, o.at == "after" ? "after" : o.at == "before" ? "before" : "at " + o.at + " of",
+             report::thousands(wrong), wrong > 0 ? "" : " here");
+  print(stretches, o.lines);
+  return exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_dump(CLI::App& app, const Globals& globals) {
+  auto o = std::make_shared<Options>();
+  app.add_option("ID", o->subject, "Case id, or a case file with one case")->required();
+  app.add_option("--file", o->file, "Case file that has it, when it is not in cases/")->type_name("YAML");
+  app.add_option("--region,--memory", o->region, "Region or memory to look at, or the end of its name; none: the list of them")->type_name("NAME");
+  app.add_option("--offset", o->offset, "First byte; guards are below 0 and behind the end")->capture_default_str()->transform(whole_number());
+  app.add_option("--bytes", o->bytes, "How many, up to 16384")->capture_default_str()->transform(whole_number())->check(CLI::Range(1, 16384));
+  app.add_option("--at", o->at, "before or after the run; in a scripted case the name of a check")->capture_default_str()->type_name("WHEN");
+  app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
+  app.add_option("--lines", o->lines, "Stretches to show")->capture_default_str()->check(CLI::Range(1, 20'000));
+  return [o, &globals] {
+    try {
+      return show(*o, globals);
+    } catch (const Interrupted&) {
+      return int{exit_interrupted};
+    }
+  };
+}
+
+}  // namespace kvcts::cli
