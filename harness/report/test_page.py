@@ -211,6 +211,19 @@ class PageTest(unittest.TestCase):
         self.assertGreater(self.value("document.querySelectorAll('#failed-1 .moves .cross').length"), 0)
         self.assertTrue(self.value("[...document.querySelectorAll('#failed-1 .case svg.bytes')].every(s => s.querySelectorAll('rect').length > 100)"))
 
+    def test_the_map_shows_at_a_glance_what_came_from_elsewhere(self):
+        """In the card itself, nothing opened: strips of several colours, marks below the runs that are wrong, all of it to be seen."""
+        shape = self.value("""(() => { const map = document.querySelector('#failed-1 > figure.map svg'), box = map.getBoundingClientRect(), off = map.querySelector('.off').getBoundingClientRect();
+          const rects = [...map.querySelectorAll('rect')];
+          return {width: box.width, height: box.height, off: off.width, label: map.getAttribute('aria-label'), inside: rects.every(r => { const b = r.getBoundingClientRect();
+            return b.left >= box.left - 1 && b.right <= box.right + 1 && b.width > 0; }), colours: new Set(rects.map(r => getComputedStyle(r).fill)).size}; })()""")
+        self.assertGreater(shape["width"], 300)
+        self.assertGreater(shape["height"], 60)
+        self.assertGreater(shape["off"], 1)
+        self.assertTrue(shape["inside"])
+        self.assertGreater(shape["colours"], 2)
+        self.assertRegex(shape["label"], r"^[1-9]\d* of \d+ runs of .* came from another place; they differ in ")
+
     def test_drawings_follow_the_map(self):
         """Place to byte and back, for every plane of every picture on the page."""
         wrong = self.value("""(() => { const letters = 'LKBNHC'; const bad = []; let seen = 0;

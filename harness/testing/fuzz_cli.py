@@ -174,7 +174,7 @@ class Fuzzer:
         return Attempt(self.rng.choice([["report", str(folder), "--json"], ["run", "--resume", str(folder)]]), f"run store {folder}", folder)
 
     def command_line(self) -> Attempt:
-        verbs = ["list", "run", "repro", "minimize", "triage", "explain", "doctor", "golden", "report", "schema", "layouts"]
+        verbs = ["list", "run", "repro", "minimize", "triage", "dump", "explain", "doctor", "golden", "report", "schema", "layouts"]
         flags = ["--suite", "--id", "--where", "--cover", "--shard", "--budget", "--file", "--resume", "--out", "-j", "--seed", "--require",
                  "--hold", "--json", "--cases", "--rows", "--geometry", "--dtype"]
         values = [o for o in ODD if "\0" not in o] + ["smoke", "nothing", "1/0", "0/0", "5/4", "-5", "1e9", "*", "verify", "[", "a==", "sm_90"]

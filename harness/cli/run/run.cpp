@@ -158,7 +158,10 @@ class Run {
   void draw(CaseResult& result, std::size_t item) {
     constexpr int most = 50;
     const auto plan = report::take_plan(result);
-    if (!report::has_picture(result.outcome) || ++drawn_[report::ending_words(result)] > most) return;
+    if (!report::has_picture(result.outcome) || ++drawn_[report::ending_words(result)] > most) {
+      result.picture = nullptr;
+      return;
+    }
     guarded([&] { report::add_picture(plan_.resolve(item), plan, result); });
   }
 
