@@ -175,10 +175,13 @@ json OpenCase::draw(const std::string& region) {
     content_->write_initial(f.region, pass_, before);
     content_->write_expected(f.region, pass_, expected);
     // What a connector of whole blocks may bring along is not drawn as wrong.
-    auto tails = expected;
-    oracle::write_whole_block_alternative(case_, f.region, producer_views(), tails);
-    for (std::size_t b = 0; b < expected.size(); ++b) {
-      if (f.bytes()[b] == tails[b]) expected[b] = tails[b];
+    const auto& ranks = case_.groups.at(static_cast<std::size_t>(f.region.group)).producer.ranks;
+    for (std::size_t replica = 0; replica < ranks.size(); ++replica) {
+      auto tails = expected;
+      oracle::write_whole_block_alternative(case_, f.region, producer_views(), tails, replica);
+      for (std::size_t b = 0; b < expected.size(); ++b) {
+        if (f.bytes()[b] == tails[b]) expected[b] = tails[b];
+      }
     }
     return moves_of(case_, producer_views(), {f.region, before, expected, f.bytes()});
   }

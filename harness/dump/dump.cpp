@@ -147,7 +147,9 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
     before.emplace_back(static_cast<std::size_t>(oracle::file_shape(resolved, r.bytes).size));
   }
   const auto size = static_cast<std::size_t>(window.bytes);
-  Signatures expected(size), tail(size), is(size);
+  const std::size_t replicas = resolved.groups.at(static_cast<std::size_t>(region.group)).producer.ranks.size();
+  Signatures expected(size), is(size);
+  std::vector<Signatures> tails(replicas, Signatures(size));
   for (int i = 0; i < runs; ++i) {
     const ResolvedCase run = run_of(resolved, i);
     std::vector<Bytes> images;
@@ -162,15 +164,18 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
     if (found.empty()) {
       oracle::write_initial(run, region, 0, file);
       const Bytes there = part();
-      expected.add(there), tail.add(there), is.add(there);
+      expected.add(there), is.add(there);
+      for (Signatures& tail : tails) tail.add(there);
       continue;
     }
     oracle::write_expected(run, region, 0, file);
     expected.add(part());
-    if (region.side == Side::consumer) {  // slots behind a request's last token may hold the producer's
-      oracle::write_whole_block_alternative(run, region, {images.begin(), images.end()}, file);
+    const Bytes right = file;
+    for (std::size_t replica = 0; replica < replicas; ++replica) {
+      file = right;  // slots behind a request's last token may hold the producer's, of any replica
+      if (region.side == Side::consumer) oracle::write_whole_block_alternative(run, region, {images.begin(), images.end()}, file, replica);
+      tails[replica].add(part());
     }
-    tail.add(part());
     is.add(found.at(static_cast<std::size_t>(i)));
   }
 
@@ -198,7 +203,7 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
     std::optional<std::uint8_t> constant;
     if (!found.empty() && std::all_of(found.begin(), found.end(), [&](const Bytes& b) { return b[i] == found[0][i]; })) constant = found[0][i];
     const std::int64_t offset = window.offset + static_cast<std::int64_t>(i);
-    const bool wrong = is[i] != expected[i] && is[i] != tail[i];
+    const bool wrong = is[i] != expected[i] && std::none_of(tails.begin(), tails.end(), [&](const Signatures& tail) { return tail[i] == is[i]; });
     append(out, {offset, 1, place_words(resolved, region, offset), who(expected[i], std::nullopt), who(is[i], constant), wrong});
   }
   return out;
