@@ -3,7 +3,8 @@
     write_table.py PAGE FILE.json...
 
 Each file is one run: `kvcts_bench --json`, `kvcts_bench --table --json` or `peers.py --json`. The page says for each run on which machine
-and when it was measured. Runs made with --quick are refused: nobody looked at their times.
+and when it was measured. A run on buffers that the caches hold (`kvcts_bench --size 1`) is no table of its own: it tells of the rows that fall
+short how fast their arithmetic alone is. Runs made with --quick are refused: nobody looked at their times.
 """
 import argparse
 import collections
@@ -13,6 +14,7 @@ import sys
 
 SHORT = 0.8  # below it, an entry of the table is explained
 LEAST = 0.4  # no entry should be below
+CACHED = 2 << 20  # buffers up to here stay in a processor's caches
 
 
 def machine_line(run):
@@ -30,7 +32,25 @@ def amount(size):
     return f"{size >> 30} GiB" if size % (1 << 30) == 0 else f"{size >> 20} MiB"
 
 
-def rows_page(run):
+def is_cached(run):
+    return run["program"] != "peers.py" and bool(run["rows"]) and all(row["buffer_bytes"] <= CACHED for row in run["rows"])
+
+
+def cached_speeds(runs):
+    return {(row["name"], row["threads"]): row["speed"] for run in runs if is_cached(run) for row in run["rows"]}
+
+
+def reason(row, cached):
+    """What is known of a row that falls short: its own words, and whether memory or arithmetic is what it waits for."""
+    words = [row["why"]] if row["why"] else []
+    alone = cached.get((row["name"], row["threads"]))
+    if alone is not None:
+        words.append(f"{row['speed'] / 1e9:.1f} GB/s here and {alone / 1e9:.1f} with all buffers in the caches, where {row['against']} does "
+                     f"{row['reference_speed'] / 1e9:.1f} here")
+    return "".join(f"; {part}" for part in words)
+
+
+def rows_page(run, cached):
     """Kernels beside their yardsticks: one column a setting."""
     settings = sorted({(row["buffer_bytes"], row["threads"]) for row in run["rows"]})
     by_name = collections.defaultdict(dict)
@@ -50,7 +70,7 @@ def rows_page(run):
             cells.append(f"**{row['ratio']:.2f}**" if falls_short else f"{row['ratio']:.2f}")
             if falls_short:
                 short.append(f"- `{name}`, {amount(setting[0])}, {setting[1]} thread{'s' if setting[1] > 1 else ''}: {row['ratio']:.2f} "
-                             f"(wanted {row['target']:.2f}){'; ' + row['why'] if row['why'] else ''}")
+                             f"(wanted {row['target']:.2f}){reason(row, cached)}")
         lines.append([f"`{name}`", one["against"], f"{one['target']:.2f}" if one["target"] else "", *cells])
     out = ["## Kernels beside their yardsticks\n", machine_line(run), "",
            "Ratio of speeds, median over turns of kernel and yardstick in one process on the same buffers; in bold what is below its target.\n",
@@ -106,18 +126,19 @@ def peers_page(run):
     return "\n".join(out)
 
 
-def page_of(run):
+def page_of(run, cached):
     if run.get("quick"):
         sys.exit("write_table.py: a run made with --quick has no times to show; run kvcts_bench and peers.py without it")
     if run["program"] == "peers.py":
         return 2, peers_page(run)
     if not run["rows"]:
         sys.exit("write_table.py: a run without rows; see its `skipped`")
-    return (3, layouts_page(run)) if run["rows"][0]["family"] == "table" else (1, rows_page(run))
+    return (3, layouts_page(run)) if run["rows"][0]["family"] == "table" else (1, rows_page(run, cached))
 
 
 def page(runs):
-    parts = [text for _, text in sorted(page_of(run) for run in runs)]
+    cached = cached_speeds(runs)
+    parts = [text for _, text in sorted(page_of(run, cached) for run in runs if not is_cached(run) or run.get("quick"))]
     return "\n".join([
         "# Benchmarks\n",
         "Written by `kernels/bench/write_table.py` from the numbers of `kvcts_bench` and `kernels/bench/peers.py`; do not edit. What counts are ratios "

@@ -233,6 +233,30 @@ KVCTS_BODY void scale_values(u32* values, const float* factors, std::size_t bloc
   }
 }
 
+/// Half steps on the grid that a 16-bit magnitude has with the target's mantissa: even ones are numbers of the grid, odd ones all that lies
+/// between two of them. This is the one of half the target's least denormal, up to which everything rounds to zero.
+template <Dtype from, Dtype to>
+inline constexpr u16 first_step = [] {
+  constexpr Format source = format_of(from), target = format_of(to);
+  constexpr int exponent = source.bias - target.bias - target.mantissa;
+  static_assert(exponent > 0, "all denormals of the source round to zero");
+  return static_cast<u16>(exponent << (target.mantissa + 1));
+}();
+
+/// The target's code of each half step from there on to its least normal number. Ties lie on even steps.
+template <Dtype from, Dtype to>
+inline constexpr auto denormal_codes = [] {
+  constexpr Format source = format_of(from), target = format_of(to);
+  constexpr int drop = source.mantissa - target.mantissa;
+  std::array<u16, 64> table{};
+  static_assert((target.mantissa + 1) << (target.mantissa + 1) <= 64);
+  for (u32 i = 0; i < table.size(); ++i) {
+    const u32 step = first_step<from, to> + i;
+    table[i] = static_cast<u16>(encode(to, decode(from, ((step / 2) << drop) + step % 2), Overflow::saturate));
+  }
+  return table;
+}();
+
 /// One 16-bit float to an 8-bit one within lanes of 16 bits: encode_float() of decode_float(), shortened. All numbers of a
 /// 16-bit format lie on its own grid, so that rounding needs none of fp32's bits.
 template <Dtype from, Dtype to, Overflow overflow, typename V>
@@ -245,18 +269,15 @@ KVCTS_BODY V narrow(V h) {
   constexpr u16 moved = static_cast<u16>((1u << (drop - 1)) - 1u - (static_cast<u32>(rebias) << source.mantissa));
   V code = (a + (((a >> drop) & static_cast<u16>(1)) + moved)) >> drop;
   if constexpr (rebias > 0) {
-    // Denormals of the target: the significand, shifted by what its exponent lacks.
-    const V exponent = a >> source.mantissa;
-    const V fraction = a & static_cast<u16>((1u << source.mantissa) - 1u);
-    const V significand = fraction | static_cast<u16>(1u << source.mantissa);
-    constexpr u16 lacks = static_cast<u16>(drop + rebias + 1);
-    V shift = lacks - exponent;
-    // Beyond this shift (and for denormals of the source) less than half of the last place is left.
-    constexpr u16 most = static_cast<u16>(source.mantissa + 2);
-    shift = shift < most ? shift : (V{} + most);
-    const V one = V{} + static_cast<u16>(1);
-    const V rounded = (significand + ((one << (shift - static_cast<u16>(1))) - static_cast<u16>(1)) + ((significand >> shift) & one)) >> shift;
-    code = exponent < static_cast<u16>(rebias + 1) ? rounded : code;
+    // Denormals of the target have one code between two neighbours of its own grid: looked up, which is cheaper than shifting each
+    // significand by what its exponent lacks.
+    constexpr u16 first = first_step<from, to>;
+    V step = (a >> drop) + ((a + static_cast<u16>((1u << drop) - 1u)) >> drop);
+    step = (step > first ? step : (V{} + first)) - first;
+    V low, high;
+    std::memcpy(&low, denormal_codes<from, to>.data(), 64);
+    std::memcpy(&high, denormal_codes<from, to>.data() + 32, 64);
+    code = a < static_cast<u16>((rebias + 1) << source.mantissa) ? __builtin_shuffle(low, high, step) : code;
   } else if constexpr (rebias < 0) {
     // e5m2fnuz from fp16: the target reaches a binade lower, denormals of the source become denormals or normal numbers.
     constexpr u16 half = static_cast<u16>((1u << (drop - 2)) - 1u);
