@@ -197,6 +197,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
     ended.kind = Kind::skipped;
     ended.phase = Phase::registration;
     ended.text = "the engine is set aside: " + aside->second;
+    result.facts["set_aside"] = a.resolved.engine.plugin;
     decide(ended, nullptr, result);
     result.wall_ns = now_ns() - begin;
     run_.emit(a.job, std::move(result));

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(os.environ.get("KVCTS_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("KVCTS_BINARY_DIR", ROOT / "build"))
@@ -81,6 +83,31 @@ def kill(pid: int) -> bool:
         return True
     except ProcessLookupError:
         return False
+
+
+def expect(status: int, *argv: str, says: str = "", err: str = "") -> str:
+    """What `kvcts argv` printed. Raises when it ended otherwise, when its output lacks `says` or its errors `err`, or when a refusal is
+    not one line."""
+    ended = kvcts(*argv)
+    assert ended.status == status, f"kvcts {' '.join(argv)} ended with {ended.status}, expected {status}: {ended.err or ended.out[-1500:]}"
+    assert says in ended.out, f"{says!r} is not in\n{ended.out}"
+    assert err in ended.err, f"{err!r} is not in\n{ended.err}"
+    assert status not in (2, 3, 4) or len(ended.err.splitlines()) == 1, f"one line was expected: {ended.err!r}"
+    return ended.out
+
+
+def results(run: Path) -> list[dict]:
+    """The results that a run left in its folder."""
+    return json.loads((run / "results.json").read_text())["results"]
+
+
+def finish(main: Callable[[], int | None]) -> NoReturn:
+    """Ends the test as `main` does; a failed assertion is a line and status 1."""
+    try:
+        sys.exit(main())
+    except AssertionError as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
 
 
 def need_program() -> None:

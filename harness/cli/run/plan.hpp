@@ -36,7 +36,8 @@ class Plan {
   const std::vector<Item>& items() const { return items_; }
   /// The case as it is run. Throws as kvcts::resolve.
   ResolvedCase resolve(std::size_t item) const;
-  /// Verdict and waiver of a result, put into it.
+  /// Verdict and waiver of a result, put into it. A case that is skipped because the run set its engine aside is unexpected: nobody knows
+  /// how it would have ended.
   void judge(CaseResult& result, const std::vector<Expected>& expected);
 
  private:
