@@ -44,23 +44,13 @@ std::vector<Piece> elements(const Scene& scene) {
             at[Axis::block] = request.consumer_blocks.at(static_cast<std::size_t>(token / to_size)), at[Axis::slot] = token % to_size;
             source[Axis::block] = request.producer_blocks.at(static_cast<std::size_t>(token / from_size)), source[Axis::slot] = token % from_size;
           }
-          for (auto l = box.lo[Axis::layer]; l < box.hi[Axis::layer]; ++l)
-            for (auto k = box.lo[Axis::kv]; k < box.hi[Axis::kv]; ++k)
-              for (auto h = box.lo[Axis::head]; h < box.hi[Axis::head]; ++h)
-                for (auto ch = box.lo[Axis::channel]; ch < box.hi[Axis::channel];) {
-                  at[Axis::layer] = source[Axis::layer] = l, at[Axis::kv] = source[Axis::kv] = k;
-                  at[Axis::head] = source[Axis::head] = h, at[Axis::channel] = source[Axis::channel] = ch;
-                  const auto to = target.bit(at);
-                  const auto from = to ? sources.find(plane.component, source) : std::nullopt;
-                  const std::int64_t count = from ? std::min(target.run(ch), from->places->run(ch)) : 1;
-                  ch += count;
-                  if (!from) continue;
-                  Piece p;
-                  p.from_file = from->file, p.from = bases[from->file] + from->bit;
-                  p.to_file = first_file + static_cast<std::size_t>(plane.allocation), p.to = base + *to;
-                  p.bytes = target.width() * count, p.component = plane.component, p.first = at, p.token = token, p.rank = r;
-                  out.push_back(p);
-                }
+          each_run(target, sources, box, at, source, [&](std::int64_t to, const CachePlaces::Place& from, std::int64_t count, const layout::Coord& first) {
+            Piece p;
+            p.from_file = from.file, p.from = bases[from.file] + from.bit;
+            p.to_file = first_file + static_cast<std::size_t>(plane.allocation), p.to = base + to;
+            p.bytes = target.width() * count, p.component = plane.component, p.first = first, p.token = token, p.rank = r;
+            out.push_back(p);
+          });
         }
       }
     }

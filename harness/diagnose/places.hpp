@@ -2,6 +2,7 @@
 // as layout::locate, which it is made from.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -54,5 +55,25 @@ class CachePlaces {
   };
   std::vector<One> all_;
 };
+
+/// Walks what `target` has between box.lo and box.hi, on every axis but block and slot, which stay as `at` and `source` have them. Calls
+/// visit(bit in the target's allocation, place in `sources`, codes that lie packed on both sides, the target's coordinate) for each run of
+/// channels that both sides have.
+template <class Visit>
+void each_run(const Places& target, const CachePlaces& sources, const layout::Box& box, layout::Coord at, layout::Coord source, const Visit& visit) {
+  using layout::Axis;
+  for (auto layer = box.lo[Axis::layer]; layer < box.hi[Axis::layer]; ++layer)
+    for (auto kv = box.lo[Axis::kv]; kv < box.hi[Axis::kv]; ++kv)
+      for (auto head = box.lo[Axis::head]; head < box.hi[Axis::head]; ++head)
+        for (auto channel = box.lo[Axis::channel]; channel < box.hi[Axis::channel];) {
+          at[Axis::layer] = source[Axis::layer] = layer, at[Axis::kv] = source[Axis::kv] = kv;
+          at[Axis::head] = source[Axis::head] = head, at[Axis::channel] = source[Axis::channel] = channel;
+          const auto to = target.bit(at);
+          const auto from = to ? sources.find(target.plane().component, source) : std::nullopt;
+          const std::int64_t count = from ? std::min(target.run(channel), from->places->run(channel)) : 1;
+          channel += count;
+          if (from) visit(*to, *from, count, at);
+        }
+}
 
 }  // namespace kvcts::diagnose

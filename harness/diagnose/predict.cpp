@@ -63,18 +63,9 @@ void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_fi
           at[Axis::slot] = token % consumer_size;
           source[Axis::block] = request.producer_blocks.at(static_cast<std::size_t>(token / producer_size));
           source[Axis::slot] = token % producer_size;
-          for (auto l = box.lo[Axis::layer]; l < box.hi[Axis::layer]; ++l)
-            for (auto k = box.lo[Axis::kv]; k < box.hi[Axis::kv]; ++k)
-              for (auto h = box.lo[Axis::head]; h < box.hi[Axis::head]; ++h)
-                for (auto c = box.lo[Axis::channel]; c < box.hi[Axis::channel];) {
-                  at[Axis::layer] = source[Axis::layer] = l, at[Axis::kv] = source[Axis::kv] = k;
-                  at[Axis::head] = source[Axis::head] = h, at[Axis::channel] = source[Axis::channel] = c;
-                  const auto to = target.bit(at);
-                  const auto from = to ? sources.find(plane.component, source) : std::nullopt;
-                  const std::int64_t count = from ? std::min(target.run(c), from->places->run(c)) : 1;
-                  if (from) copy_codes(scene.producer[from->file], bases[from->file] + from->bit, out, base + *to, target.width(), count);
-                  c += count;
-                }
+          each_run(target, sources, box, at, source, [&](std::int64_t to, const CachePlaces::Place& from, std::int64_t count, const layout::Coord&) {
+            copy_codes(scene.producer[from.file], bases[from.file] + from.bit, out, base + to, target.width(), count);
+          });
         }
       }
     }

@@ -7,15 +7,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
-from kvtest import kvcts, kvcts_json, need_program  # noqa: E402
-
-
-def expect(status: int, *argv: str, says: str = "", err: str = "") -> str:
-    ended = kvcts(*argv)
-    assert ended.status == status, f"kvcts {' '.join(argv)} ended with {ended.status}, expected {status}: {ended.err or ended.out[-1500:]}"
-    assert says in ended.out, f"{says!r} is not in\n{ended.out}"
-    assert err in ended.err, f"{err!r} is not in\n{ended.err}"
-    return ended.out
+from kvtest import expect, kvcts_json, need_program  # noqa: E402
 
 
 def main() -> None:

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <random>
 
-#include "engines/testing/target.hpp"
+#include "engines/testing/isolated.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::testing {
@@ -176,22 +176,7 @@ class Conformance : public ::testing::TestWithParam<Placement> {
  protected:
   /// Runs `body` in a child under a time limit; its failures are this test's.
   void isolated(const std::function<void(const Placement&)>& body, std::chrono::seconds limit = 60s) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(static_cast<unsigned>(limit.count()));
-      try {
-        body(GetParam());
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << error.what();
-      }
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    run_isolated([&] { body(GetParam()); }, limit);
   }
 };
 

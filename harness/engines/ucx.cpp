@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "engines/support/blob.hpp"
+#include "engines/support/descriptors.hpp"
 #include "engines/support/handles.hpp"
 #include "engines/support/table.hpp"
 #include "engines/support/ucx_path.hpp"
@@ -77,10 +78,6 @@ Failure lost(ucs_status_t status) {
 }
 void check(ucs_status_t status, const char* what) {
   if (status != UCS_OK) throw ucx_failure(status, what);
-}
-
-bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) {
-  return offset <= extent && bytes <= extent - offset;
 }
 
 /// The connection to one peer agent. The error handler marks it; nobody uses it afterwards.
@@ -297,12 +294,10 @@ class UcxEngine {
     request->peer = peers_.at(transfer.peer);
     request->peer_handle = transfer.peer;
     request->writes = transfer.op == KVCTS_OP_WRITE;
-    const std::uint32_t needed = request->writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ;
     std::unordered_map<std::uint64_t, const Region*> locals;
     request->operations.reserve(transfer.count);
     for (std::uint64_t i = 0; i < transfer.count; ++i) {
       const kvcts_descriptor& d = transfer.descriptors[i];
-      const auto where = [i] { return "descriptor " + std::to_string(i) + ": "; };
       Operation operation{request.get(), reinterpret_cast<std::byte*>(d.local_offset), d.bytes, 0, nullptr, nullptr};
       if (d.local_region != KVCTS_NO_REGION) {
         const auto [known, fresh] = locals.try_emplace(d.local_region, nullptr);
@@ -310,19 +305,11 @@ class UcxEngine {
           known->second = &regions_.at(d.local_region);
           request->locals.push_back(d.local_region);
         }
-        if (!inside(d.local_offset, d.bytes, known->second->bytes))
-          throw Failure{KVCTS_E_NOT_FOUND, where() + "the local range is outside of its region"};
+        check_local(d, i, known->second->bytes);
         operation.local = known->second->address + d.local_offset;
         operation.memory = known->second->memory;
       }
-      if (d.remote_region >= request->peer->regions.size()) {
-        throw Failure{KVCTS_E_NOT_FOUND, where() + "the peer has no region " + std::to_string(d.remote_region)};
-      }
-      const RemoteRegion& remote = request->peer->regions[d.remote_region];
-      if (!inside(d.remote_offset, d.bytes, remote.bytes))
-        throw Failure{KVCTS_E_NOT_FOUND, where() + "the remote range is outside of its region"};
-      if ((remote.access & needed) == 0)
-        throw Failure{KVCTS_E_NOT_PERMITTED, where() + "the peer registered the region without this access"};
+      const RemoteRegion& remote = remote_region(request->peer->regions, d, i, request->writes);
       request->bytes += d.bytes;
       operation.remote = remote.address + d.remote_offset;
       operation.key = remote.key;

@@ -27,6 +27,16 @@ ResolvedCase make(const std::string& producer, const std::string& consumer, layo
   return c;
 }
 
+/// The producer's files before the transfer.
+std::vector<Bytes> producer_files(const ResolvedCase& c) {
+  std::vector<Bytes> out;
+  for (const auto& region : regions(c, Side::producer)) {
+    out.emplace_back(static_cast<std::size_t>(file_shape(c, region.bytes).size));
+    write_initial(c, region, 0, out.back());
+  }
+  return out;
+}
+
 // Element by element, no rows, no runs.
 Bytes brute_force(const ResolvedCase& c, const RegionRef& region, bool transferred_only) {
   const auto shape = file_shape(c, region.bytes);
@@ -105,13 +115,8 @@ TEST(Oracle, InitialStates) {
 
 TEST(Oracle, WholeBlockAlternativeTouchesOnlyTheTail) {
   const auto c = make("L x K B N H C", "L x K B H N C");
-  std::vector<Bytes> sources;
-  std::vector<std::span<const std::uint8_t>> views;
-  for (const auto& region : regions(c, Side::producer)) {
-    sources.emplace_back(static_cast<std::size_t>(file_shape(c, region.bytes).size));
-    write_initial(c, region, 0, sources.back());
-  }
-  for (const auto& s : sources) views.emplace_back(s);
+  const std::vector<Bytes> sources = producer_files(c);
+  const std::vector<std::span<const std::uint8_t>> views(sources.begin(), sources.end());
   for (const auto& region : regions(c, Side::consumer)) {
     Bytes expected(static_cast<std::size_t>(file_shape(c, region.bytes).size));
     write_expected(c, region, 0, expected);
@@ -132,13 +137,8 @@ TEST(Oracle, WholeBlockAlternativeTouchesOnlyTheTail) {
 TEST(Oracle, WholeBlockAlternativeHoldsTheProducersBytes) {
   for (const auto dtype : {layout::Dtype::fp16, layout::Dtype::e5m2, layout::Dtype::int4}) {
     const auto c = make("L x K B N H C", "L x K B H N C", dtype);
-    std::vector<Bytes> sources;
-    std::vector<std::span<const std::uint8_t>> views;
-    for (const auto& region : regions(c, Side::producer)) {
-      sources.emplace_back(static_cast<std::size_t>(file_shape(c, region.bytes).size));
-      write_initial(c, region, 0, sources.back());
-    }
-    for (const auto& s : sources) views.emplace_back(s);
+    const std::vector<Bytes> sources = producer_files(c);
+    const std::vector<std::span<const std::uint8_t>> views(sources.begin(), sources.end());
     const int width = layout::bits(dtype);
     const auto code = [&](std::span<const std::uint8_t> file, std::int64_t bit) {
       std::uint32_t out = 0;
@@ -193,13 +193,8 @@ TEST(Oracle, TransferBytesCountValuesThatAreThere) {
 TEST(Oracle, WholeBlockAlternativeLeavesBlocksOfOtherRequestsAlone) {
   auto c = make("L x K B N H C", "L x K B H N C");
   c.groups[0].requests[1].consumer_blocks = {2};
-  std::vector<Bytes> sources;
-  std::vector<std::span<const std::uint8_t>> views;
-  for (const auto& region : regions(c, Side::producer)) {
-    sources.emplace_back(static_cast<std::size_t>(file_shape(c, region.bytes).size));
-    write_initial(c, region, 0, sources.back());
-  }
-  for (const auto& s : sources) views.emplace_back(s);
+  const std::vector<Bytes> sources = producer_files(c);
+  const std::vector<std::span<const std::uint8_t>> views(sources.begin(), sources.end());
   for (const auto& region : regions(c, Side::consumer)) {
     Bytes expected(static_cast<std::size_t>(file_shape(c, region.bytes).size));
     write_expected(c, region, 0, expected);

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
-from kvtest import ROOT, kvcts, kvcts_json, need_program  # noqa: E402
+from kvtest import ROOT, finish, kvcts, kvcts_json, need_program  # noqa: E402
 
 SAMPLE = ["idle-target", "truncated-blob", "stale-metadata", "straddle-two-regions", "notified-after-data", "killed-target"]
 ENGINES = ["shm", "ucx-tcp", "nixl-tcp", "nixl-1.2-tcp"]
@@ -59,8 +59,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

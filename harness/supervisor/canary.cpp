@@ -3,16 +3,11 @@
 
 #include "supervisor/evidence.hpp"
 #include "supervisor/lane.hpp"
+#include "worker/canary.hpp"
 
 namespace kvcts::supervisor {
 
 using Kind = Ended::Kind;
-
-namespace {
-
-constexpr int exit_none = 4;  // worker/canary.hpp
-
-}  // namespace
 
 /// Sets the engine aside for the rest of the run when its canary does not pass.
 Task<void> Lane::ask_canary(Attempt& a) {
@@ -25,11 +20,11 @@ Task<void> Lane::ask_canary(Attempt& a) {
   spec.environment = engine.environment;
   const std::int64_t begin = now_ns();
   const Told told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms);
-  if (told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == exit_none) {
+  if (told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_none) {
     run_.without_canary.insert(engine.plugin);
     co_return;
   }
-  const bool passes = told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == 0;
+  const bool passes = told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_passes;
   const std::string took = std::to_string((now_ns() - begin) / 1'000'000) + " ms";
   std::string words = passes ? "passes after " + took : told.text;
   while (!words.empty() && words.back() == '\n') words.pop_back();

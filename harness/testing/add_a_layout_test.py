@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kvtest import ROOT, kvcts, kvcts_json, need_program
+from kvtest import ROOT, finish, kvcts, kvcts_json, need_program
 
 LAYOUT = """\
 layout: test-blocks-heads-first
@@ -60,8 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

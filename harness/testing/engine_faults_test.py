@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kvtest import kvcts, need_program
+from kvtest import finish, kvcts, need_program, results
 
 SAMPLE = ["mooncake-late-write", "mooncake-late-write#healthy", "mooncake-late-write#read", "mooncake-store", "mooncake-store#wrong-at-*",
           "mooncake-store-keeps-old-values*", "nixl-idle-target", "nixl-idle-target#busy"]
@@ -24,7 +22,7 @@ def main() -> int:
             out = Path(place) / name
             done = kvcts("run", "--suite", "engine-faults", *chosen, "-j", "2", "--out", str(out), env=dict(environment), timeout=300)
             assert done.status == 0, f"{name}: ended with {done.status}\n{done.out}\n{done.err}"
-            cases = json.loads((out / "results.json").read_text())["results"]
+            cases = results(out)
             assert len(cases) == 13, [case["id"] for case in cases]
             if name == "installed":
                 outcomes.update(case["outcome"] for case in cases)
@@ -37,15 +35,11 @@ def main() -> int:
         (package / "mooncake" / "engine.so").write_bytes(b"another build")
         out = Path(place) / "unknown"
         done = kvcts("run", "--id", "kv/producer=vllm-fa-nhd/engine=mooncake", "--out", str(out), env={**os.environ, "KVCTS_ENGINE_PACKAGES": str(package.parent)})
-        (case,) = json.loads((out / "results.json").read_text())["results"]
+        (case,) = results(out)
         assert done.status == 0 and case["outcome"] == "SKIPPED" and "of a version that this plug-in does not know" in case["message"], case
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

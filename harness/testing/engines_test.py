@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kvtest import KVCTS, kvcts
+from kvtest import finish, kvcts, need_program, results
 
 # What the engine's own facts must say, where its name promises a path.
 PATHS = {"nixl-tcp": "tcp/lo", "nixl-tcp-thread": "tcp/lo", "nixl-cma": "cma/memory", "nixl-1.2-tcp": "tcp/lo", "nixl-1.2-cma": "cma/memory",
@@ -18,14 +16,8 @@ PATHS = {"nixl-tcp": "tcp/lo", "nixl-tcp-thread": "tcp/lo", "nixl-cma": "cma/mem
          "mooncake": "tcp", "mooncake-0.3.12": "tcp", "mooncake-mixed": "tcp"}
 
 
-def results(out: Path) -> list[dict]:
-    return json.loads((out / "results.json").read_text())["results"]
-
-
 def main() -> int:
-    if not KVCTS.exists():
-        print("skipped: kvcts is not built")
-        return 77
+    need_program()
     with tempfile.TemporaryDirectory() as place:
         sample = Path(place) / "sample"
         done = kvcts("run", "--suite", "engines", "--shard", "1/6", "--out", str(sample), timeout=600)
@@ -51,8 +43,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from kvtest import BUILD, ROOT, kvcts, need_program
+from kvtest import BUILD, ROOT, finish, kvcts, need_program
 
 
 def main() -> int:
@@ -43,8 +42,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

@@ -15,14 +15,13 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from collections import Counter
 from pathlib import Path
 
-from kvtest import KVCTS, MARK, command, kill, kvcts, kvcts_json, marked_processes, memory_files, need_program, wait_until_gone
+from kvtest import KVCTS, MARK, command, finish, kill, kvcts, kvcts_json, marked_processes, memory_files, need_program, wait_until_gone
 
 SAME = ("outcome", "phase", "signal", "verdict", "fault_class", "wrong_bytes", "planned_bytes", "moved_bytes", "expected_bytes")
 
@@ -167,8 +166,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import time
 
-from kvtest import ROOT
+from kvtest import ROOT, finish
 
 SCRIPT = ROOT / "run_suite.sh"
 
@@ -40,8 +39,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)

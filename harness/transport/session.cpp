@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "transport/open_args.hpp"
 #include "transport/patience.hpp"
 
 namespace kvcts::transport {
@@ -87,16 +88,9 @@ struct Session::Held {
 };
 
 Session::Session(std::shared_ptr<const Plugin> plugin, const OpenOptions& options) : plugin_(std::move(plugin)) {
-  std::vector<kvcts_option> list;
-  for (const auto& [key, value] : options.options) list.push_back({key.c_str(), value.c_str()});
-  kvcts_open_args args{};
-  args.size = sizeof args;
-  args.name = options.name.c_str();
-  args.role = static_cast<std::uint32_t>(options.role);
-  args.options = list.data();
-  args.option_count = list.size();
+  const OpenArgs args(options);
   kvcts_agent* agent = nullptr;
-  checked(api().open(&args, &agent), "open");
+  checked(api().open(args.get(), &agent), "open");
   if (agent == nullptr) throw TransportError(Code::contract, plugin_->engine() + ": open returned OK and no agent");
   agent_ = agent;
   try {

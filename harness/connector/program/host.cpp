@@ -56,10 +56,10 @@ json Host::judged(const std::string& call, json answer) {
   return answer;
 }
 
-json Host::ask(const std::string& call, json arguments) {
+template <class Wait>
+json Host::answer_of(const std::string& call, json arguments, const Wait& wait) {
   try {
-    const std::uint64_t id = session_->call(call, std::move(arguments));
-    return judged(call, session_->wait(id, stop_));
+    return judged(call, wait(session_->call(call, std::move(arguments))));
   } catch (const Ended& ended) {
     spent_ = true;
     throw Stopped{crash(ended)};
@@ -67,6 +67,10 @@ json Host::ask(const std::string& call, json arguments) {
     spent_ = true;
     throw Stopped{abandoned};
   }
+}
+
+json Host::ask(const std::string& call, json arguments) {
+  return answer_of(call, std::move(arguments), [&](std::uint64_t id) { return session_->wait(id, stop_); });
 }
 
 const json& Host::start() {
@@ -103,11 +107,9 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
   json arguments = transfer_arguments(view, side_);
   arguments["job"] = key;
   arguments["transfer"] = pass;
-  json answer;
-  try {
-    const std::uint64_t id = session_->call("transfer", std::move(arguments));
-    bool taken = false;
-    answer = session_->wait(id, [&] {
+  bool taken = false;
+  json answer = answer_of("transfer", std::move(arguments), [&](std::uint64_t id) {
+    return session_->wait(id, [&] {
       if (!taken && session_->accepted(id)) {
         taken = true;
         progress.enter(Phase::complete);
@@ -116,14 +118,7 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
       if (total != 0) progress.set(done, total);
       return stop_ && stop_();
     });
-  } catch (const Ended& ended) {
-    spent_ = true;
-    throw Stopped{crash(ended)};
-  } catch (const Abandoned&) {
-    spent_ = true;
-    throw Stopped{abandoned};
-  }
-  answer = judged("transfer", std::move(answer));
+  });
   // Blocks that the connector says it could not load: an error that the engine is told, as good as a refusal.
   if (const auto errors = answer.find("load_errors"); errors != answer.end() && errors->is_array() && !errors->empty())
     stop_with("refused", "load errors", {{"text", "load errors of blocks " + errors->dump()}, {"moved", answer.value("moved", json())}});

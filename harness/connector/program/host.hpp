@@ -42,6 +42,9 @@ class Host {
   std::int64_t resident_bytes() const { return session_ ? session_->resident_bytes() : 0; }
 
  private:
+  /// What `wait` brings for the call's id, judged; a program that ended, or a wait given up, is a Stopped.
+  template <class Wait>
+  nlohmann::json answer_of(const std::string& call, nlohmann::json arguments, const Wait& wait);
   nlohmann::json ask(const std::string& call, nlohmann::json arguments);
   nlohmann::json judged(const std::string& call, nlohmann::json answer);
   [[noreturn]] void stop_with(const char* kind, const std::string& call, const nlohmann::json& answer);

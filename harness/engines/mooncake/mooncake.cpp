@@ -23,6 +23,7 @@
 #include "engines/mooncake/library.hpp"
 #include "engines/mooncake/listens.hpp"
 #include "engines/support/blob.hpp"
+#include "engines/support/descriptors.hpp"
 #include "engines/support/handles.hpp"
 #include "engines/support/peer_fault.hpp"
 #include "engines/support/table.hpp"
@@ -62,8 +63,6 @@ const Library& library(const std::string& package) {
   loaded = package;
   return library;
 }
-
-bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) { return offset <= extent && bytes <= extent - offset; }
 
 bool on_or_off(const OpenArgs& args, const char* option, const char* fallback) {
   const std::string value = args.take(option, fallback);
@@ -324,27 +323,14 @@ class MooncakeEngine {
   }
 
   void add(Transfer& transfer, const kvcts_descriptor& d, std::uint64_t index) {
-    const auto where = [index] { return "descriptor " + std::to_string(index) + ": "; };
     std::uint64_t from = d.local_offset;
     if (d.local_region != KVCTS_NO_REGION) {
       const Region& region = regions_.at(d.local_region);
       transfer.locals.insert(d.local_region);
-      if (guard_ && !inside(d.local_offset, d.bytes, region.bytes)) {
-        throw Failure{KVCTS_E_NOT_FOUND, where() + "the local range is outside of its region"};
-      }
+      if (guard_) check_local(d, index, region.bytes);
       from += region.address;
     }
-    if (d.remote_region >= transfer.peer->regions.size()) {
-      throw Failure{KVCTS_E_NOT_FOUND, where() + "the peer has no region " + std::to_string(d.remote_region)};
-    }
-    const Region& there = transfer.peer->regions[d.remote_region];
-    const std::uint32_t needed = transfer.writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ;
-    if (guard_ && !inside(d.remote_offset, d.bytes, there.bytes)) {
-      throw Failure{KVCTS_E_NOT_FOUND, where() + "the remote range is outside of its region"};
-    }
-    if (guard_ && (there.access & needed) == 0) {
-      throw Failure{KVCTS_E_NOT_PERMITTED, where() + "the peer registered the region without this access"};
-    }
+    const Region& there = remote_region(transfer.peer->regions, d, index, transfer.writes, guard_);
     if (guard_ && d.bytes == 0) return;
     transfer.bytes += d.bytes;
     transfer.pieces.push_back({from, there.address + d.remote_offset, d.bytes});

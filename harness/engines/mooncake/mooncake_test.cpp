@@ -1,14 +1,13 @@
 // What is special to the plug-in of Mooncake; what it shares with the others is in conformance_test.cpp. Skipped where the packages are not
 // installed. Each body runs in a process of its own, with a target in another one.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
 
-#include "engines/testing/target.hpp"
+#include "engines/testing/isolated.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::testing {
@@ -29,41 +28,13 @@ Placement mooncake(const std::string& package, std::map<std::string, std::string
            {"MC_TCP_STATUS_TIMEOUT_SEC", "1"}, {"MC_TCP_PROGRESS_TIMEOUT_SEC", "1"}}};
 }
 
-Session open(const Placement& setup) {
-  for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
-  return Session(transport::Plugin::load(transport::find_plugin(setup.plugin)), {.name = "initiator", .options = setup.options});
-}
-
-std::string outcome(const std::function<void()>& call) {
-  try {
-    call();
-    return "";
-  } catch (const TransportError& error) {
-    return error.what();
-  }
-}
-
 class MooncakePlugin : public ::testing::Test {
  protected:
   void isolated(const std::function<void()>& body) {
     for (const auto& package : {newer, older}) {
       if (transport::package_folder(package).empty()) GTEST_SKIP() << transport::package_missing(package);
     }
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(60);
-      try {
-        body();
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << error.what();
-      }
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    run_isolated(body);
   }
 };
 
@@ -74,7 +45,7 @@ TEST_F(MooncakePlugin, BytesGoOverTcpByTheKernelsCountAndByItsOwn) {
       Memory from(bytes), to(bytes);
       from.fill(1);
       const auto target = start_target(setup);
-      Session session = open(setup);
+      Session session = open_initiator(setup);
       EXPECT_EQ("mooncake-" + session.plugin().version(), initiator);
       const auto local = session.register_region(from.region(0, bytes));
       const auto peer = session.add_peer(target->metadata({target->add(to.region(0, bytes))}));
@@ -97,7 +68,7 @@ TEST_F(MooncakePlugin, AListGoesOutInBatches) {
     Memory from(bytes), to(bytes);
     from.fill(1);
     const auto target = start_target(setup);
-    Session session = open(setup);
+    Session session = open_initiator(setup);
     const auto local = session.register_region(from.region(0, bytes));
     const auto peer = session.add_peer(target->metadata({target->add(to.region(0, bytes))}));
     std::vector<transport::Descriptor> list;
@@ -117,7 +88,7 @@ TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
     fs::create_directories(package / "mooncake");
     std::ofstream(package / "kvcts-pins") << "pinned\n";
     setenv(transport::packages_variable, place.c_str(), 1);
-    const auto said = [] { return outcome([] { open(mooncake("mooncake-9.9.9")); }); };
+    const auto said = [] { return refusal([] { open_initiator(mooncake("mooncake-9.9.9")); }); };
     EXPECT_NE(said().find("there is no mooncake/engine.so"), std::string::npos) << said();
     fs::copy_file("/proc/self/exe", package / "mooncake/engine.so");  // an ELF file with a build ID of its own
     EXPECT_NE(said().find("is of a version that this plug-in does not know (build ID "), std::string::npos) << said();
@@ -129,15 +100,15 @@ TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
 
 TEST_F(MooncakePlugin, AProcessRunsOneVersion) {
   isolated([] {
-    const Session first = open(mooncake(newer));
-    const std::string said = outcome([] { open(mooncake(older)); });
+    const Session first = open_initiator(mooncake(newer));
+    const std::string said = refusal([] { open_initiator(mooncake(older)); });
     EXPECT_NE(said.find("this process runs mooncake-0.3.13.post1 already"), std::string::npos) << said;
   });
 }
 
 TEST_F(MooncakePlugin, WithoutThePackageItSaysWhatToInstall) {
   isolated([] {
-    const std::string said = outcome([] { open(mooncake("mooncake-0.0.0")); });
+    const std::string said = refusal([] { open_initiator(mooncake("mooncake-0.0.0")); });
     EXPECT_NE(said.find("engine package mooncake-0.0.0 is not installed"), std::string::npos) << said;
     EXPECT_NE(said.find("./run_suite.sh install"), std::string::npos) << said;
   });
@@ -147,7 +118,7 @@ TEST_F(MooncakePlugin, WrongOptionsAreNamed) {
   for (const auto& [option, value] : std::map<std::string, std::string>{{"guard", "maybe"}, {"window", "many"}, {"ends", "some"}, {"peer_fault", "sleeps"},
                                                                         {"peer_fault_at", "dawn"}}) {
     isolated([name = option, wrong = value] {
-      const std::string said = outcome([&] { open(mooncake(newer, {{name, wrong}})); });
+      const std::string said = refusal([&] { open_initiator(mooncake(newer, {{name, wrong}})); });
       EXPECT_NE(said.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << said;
     });
   }
@@ -160,7 +131,7 @@ TEST_F(MooncakePlugin, AStoppedPeerIsATimeoutAndItsBytesComeLate) {
     from.fill(1);
     const std::string before = to.copy();
     const auto target = start_target(setup);
-    Session session = open(setup);
+    Session session = open_initiator(setup);
     const auto local = session.register_region(from.region(0, 4096));
     const auto peer = session.add_peer(target->metadata({target->add(to.region(0, 4096))}));
     const auto request = session.post(peer, Op::write, {{local, 0, 0, 0, 4096}});

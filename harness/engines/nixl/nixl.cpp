@@ -22,6 +22,7 @@
 
 #include "engines/nixl/objects.hpp"
 #include "engines/support/blob.hpp"
+#include "engines/support/descriptors.hpp"
 #include "engines/support/handles.hpp"
 #include "engines/support/table.hpp"
 #include "engines/support/ucx_path.hpp"
@@ -31,8 +32,6 @@ namespace {
 
 constexpr std::uint64_t longest_notification = 4096;  // of the ABI
 constexpr std::size_t spare_sockets = 12;             // that an agent may collect
-
-bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) { return offset <= extent && bytes <= extent - offset; }
 
 bool on_or_off(const OpenArgs& args, const char* option, const char* fallback) {
   const std::string value = args.take(option, fallback);
@@ -389,30 +388,17 @@ class NixlEngine {
 
   /// Fills both lists; returns how many descriptors NIXL gets.
   std::uint64_t list(const kvcts_transfer& raw, Transfer& transfer, Transfers& local, Transfers& remote) {
-    const std::uint32_t needed = transfer.writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ;
     std::uint64_t count = 0;
     for (std::uint64_t i = 0; i < raw.count; ++i) {
       const kvcts_descriptor& d = raw.descriptors[i];
-      const auto where = [i] { return "descriptor " + std::to_string(i) + ": "; };
       std::uint64_t from = d.local_offset;
       if (d.local_region != KVCTS_NO_REGION) {
         const Region& region = regions_.at(d.local_region);
         transfer.locals.insert(d.local_region);
-        if (guard_ && !inside(d.local_offset, d.bytes, region.bytes)) {
-          throw Failure{KVCTS_E_NOT_FOUND, where() + "the local range is outside of its region"};
-        }
+        if (guard_) check_local(d, i, region.bytes);
         from += region.address;
       }
-      if (d.remote_region >= transfer.peer->regions.size()) {
-        throw Failure{KVCTS_E_NOT_FOUND, where() + "the peer has no region " + std::to_string(d.remote_region)};
-      }
-      const Region& there = transfer.peer->regions[d.remote_region];
-      if (guard_ && !inside(d.remote_offset, d.bytes, there.bytes)) {
-        throw Failure{KVCTS_E_NOT_FOUND, where() + "the remote range is outside of its region"};
-      }
-      if (guard_ && (there.access & needed) == 0) {
-        throw Failure{KVCTS_E_NOT_PERMITTED, where() + "the peer registered the region without this access"};
-      }
+      const Region& there = remote_region(transfer.peer->regions, d, i, transfer.writes, guard_);
       ++transfer.descriptors;
       transfer.bytes += d.bytes;
       if (guard_ && d.bytes == 0) continue;  // at the end of a region NIXL would not find it

@@ -1,12 +1,11 @@
 // What is special to the plug-in of NIXL; what it shares with the others is in conformance_test.cpp. Skipped where the package is not
 // installed. Each body runs in a process of its own, with a target in another one.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 
-#include "engines/testing/target.hpp"
+#include "engines/testing/isolated.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::testing {
@@ -25,39 +24,11 @@ Placement nixl(const std::string& package, const std::string& transports, std::m
            {"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_LEVEL", "fatal"}, {"NIXL_LOG_LEVEL", "FATAL"}}};
 }
 
-Session open(const Placement& setup) {
-  for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
-  return Session(transport::Plugin::load(transport::find_plugin(setup.plugin)), {.name = "initiator", .options = setup.options});
-}
-
-std::string outcome(const std::function<void()>& call) {
-  try {
-    call();
-    return "";
-  } catch (const TransportError& error) {
-    return error.what();
-  }
-}
-
 class NixlPlugin : public ::testing::Test {
  protected:
   void isolated(const std::string& package, const std::function<void()>& body) {
     if (!package.empty() && transport::package_folder(package).empty()) GTEST_SKIP() << transport::package_missing(package);
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(60);
-      try {
-        body();
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << error.what();
-      }
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    run_isolated(body);
   }
 
   /// Writes 1 MiB; says how that ended, and what the facts are.
@@ -65,10 +36,10 @@ class NixlPlugin : public ::testing::Test {
     Memory here(bytes), there(bytes);
     here.fill(1);
     const auto target = start_target(setup);
-    Session session = open(setup);
+    Session session = open_initiator(setup);
     const auto local = session.register_region(here.region(0, bytes));
     const auto peer = session.add_peer(target->metadata({target->add(there.region(0, bytes))}));
-    const std::string said = outcome([&] {
+    const std::string said = refusal([&] {
       const auto request = session.post(peer, Op::write, {{local, 0, 0, 0, bytes}});
       session.wait(request);
       session.release(request);
@@ -115,7 +86,7 @@ TEST_F(NixlPlugin, CodesAreExact) {
     Memory there(4096);
     const Placement setup = nixl("nixl-1.5.1", "tcp", {{"guard", "off"}});
     const auto target = start_target(setup);
-    Session session = open(setup);
+    Session session = open_initiator(setup);
     EXPECT_EQ(session.facts().at("exact_codes"), "yes");
     const auto peer = session.add_peer(target->metadata({target->add(there.region(0, 4096))}));
     // Memory that nobody registered: the C interface says "backend", NIXL says "not found".
@@ -133,7 +104,7 @@ TEST_F(NixlPlugin, CodesAreExact) {
 
 TEST_F(NixlPlugin, WithoutThePackageItSaysWhatToInstall) {
   isolated("", [] {
-    const std::string said = outcome([] { open(nixl("nixl-0.0.0", "tcp", {})); });
+    const std::string said = refusal([] { open_initiator(nixl("nixl-0.0.0", "tcp", {})); });
     EXPECT_NE(said.find("engine package nixl-0.0.0 is not installed"), std::string::npos) << said;
     EXPECT_NE(said.find("./run_suite.sh install"), std::string::npos) << said;
   });
@@ -143,7 +114,7 @@ TEST_F(NixlPlugin, WrongOptionsAreNamed) {
   for (const auto& [option, value] : std::map<std::string, std::string>{
            {"error_handling", "some"}, {"lists", "long"}, {"progress_thread", "yes"}, {"path", "rdma"}, {"guard", "maybe"}}) {
     isolated("nixl-1.5.1", [name = option, wrong = value] {
-      const std::string said = outcome([&] { open(nixl("nixl-1.5.1", "tcp", {{name, wrong}})); });
+      const std::string said = refusal([&] { open_initiator(nixl("nixl-1.5.1", "tcp", {{name, wrong}})); });
       EXPECT_NE(said.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << said;
     });
   }

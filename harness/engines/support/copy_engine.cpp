@@ -4,15 +4,13 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "engines/support/descriptors.hpp"
+
 namespace kvcts::engines {
 namespace {
 
 /// Bytes that one post or poll moves at most: about a millisecond, so that progress is seen from outside and cancel works.
 constexpr std::uint64_t bytes_a_round = 8u << 20;
-
-bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) {
-  return offset <= extent && bytes <= extent - offset;
-}
 
 [[noreturn]] void outside(const char* side, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes,
                           std::uint64_t extent) {

@@ -1,0 +1,36 @@
+// The ranges of a descriptor, held against the regions that they name: engines refuse them in the same words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engines/support/failure.hpp"
+#include "transport/kvcts_transport.h"
+
+namespace kvcts::engines {
+
+inline bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t extent) { return offset <= extent && bytes <= extent - offset; }
+
+/// `extent`: bytes of the local region. Throws KVCTS_E_NOT_FOUND.
+inline void check_local(const kvcts_descriptor& d, std::uint64_t index, std::uint64_t extent) {
+  if (inside(d.local_offset, d.bytes, extent)) return;
+  throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(index) + ": the local range is outside of its region"};
+}
+
+/// The peer's region, which has `bytes` and `access`. Throws KVCTS_E_NOT_FOUND where there is none, and, where `guard` asks for it, where the
+/// range leaves it; KVCTS_E_NOT_PERMITTED where it was not registered for this.
+template <class Region>
+const Region& remote_region(const std::vector<Region>& regions, const kvcts_descriptor& d, std::uint64_t index, bool writes, bool guard = true) {
+  const auto refuse = [index](std::int32_t status, const std::string& why) { return Failure{status, "descriptor " + std::to_string(index) + ": " + why}; };
+  if (d.remote_region >= regions.size()) throw refuse(KVCTS_E_NOT_FOUND, "the peer has no region " + std::to_string(d.remote_region));
+  const Region& region = regions[d.remote_region];
+  if (!guard) return region;
+  if (!inside(d.remote_offset, d.bytes, region.bytes)) throw refuse(KVCTS_E_NOT_FOUND, "the remote range is outside of its region");
+  if ((region.access & (writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ)) == 0) {
+    throw refuse(KVCTS_E_NOT_PERMITTED, "the peer registered the region without this access");
+  }
+  return region;
+}
+
+}  // namespace kvcts::engines

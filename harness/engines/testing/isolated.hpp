@@ -1,0 +1,53 @@
+// Bodies of engine tests, each in a process of its own: a plug-in is loaded once a process, and some of them hang or die.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "engines/testing/target.hpp"
+
+namespace kvcts::testing {
+
+/// Runs `body` in a child under a time limit; its failures are this test's.
+inline void run_isolated(const std::function<void()>& body, std::chrono::seconds limit = std::chrono::seconds(60)) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(static_cast<unsigned>(limit.count()));
+    try {
+      body();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    std::fflush(nullptr);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+/// The initiator, in this process: its environment becomes the engine's.
+inline transport::Session open_initiator(const Placement& setup) {
+  for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
+  return transport::Session(transport::Plugin::load(transport::find_plugin(setup.plugin)), {.name = "initiator", .options = setup.options});
+}
+
+/// What a call is refused with; "" when it is not.
+inline std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+    return "";
+  } catch (const transport::TransportError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace kvcts::testing

@@ -1,0 +1,30 @@
+// The arguments of open() and canary(), as the C table takes them.
+#pragma once
+
+#include <vector>
+
+#include "transport/session.hpp"
+
+namespace kvcts::transport {
+
+/// Points into `options`, which has to outlive it.
+class OpenArgs {
+ public:
+  explicit OpenArgs(const OpenOptions& options) {
+    for (const auto& [key, value] : options.options) list_.push_back({key.c_str(), value.c_str()});
+    raw_.size = sizeof raw_;
+    raw_.name = options.name.c_str();
+    raw_.role = static_cast<std::uint32_t>(options.role);
+    raw_.options = list_.data();
+    raw_.option_count = list_.size();
+  }
+  OpenArgs(const OpenArgs&) = delete;
+  OpenArgs& operator=(const OpenArgs&) = delete;
+  const kvcts_open_args* get() const { return &raw_; }
+
+ private:
+  std::vector<kvcts_option> list_;
+  kvcts_open_args raw_{};
+};
+
+}  // namespace kvcts::transport
