@@ -11,6 +11,7 @@ const std::vector<Verb>& verbs() {
       {"minimize", "The smallest case that fails as this one does, as a file", declare_minimize},
       {"triage", "What the failures of a run have in common, and whether that holds", declare_triage},
       {"check", "What will come of a pair of caches and a connector, before anything moves", declare_check},
+      {"describe", "What a tensor of some shape can be, and which fact would settle it", declare_describe},
       {"report", "The reports of a run, from its store", declare_report},
       {"museum", "Published faults: how each ends, and whether all are caught and named", declare_museum},
       {"rules", "How engines behave at the edges of what they promise, and what has changed", declare_rules},

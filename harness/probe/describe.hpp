@@ -27,6 +27,10 @@ struct Description {
 };
 /// Throws layout::Error for a shape of more than 8 dimensions or an unknown dtype.
 Description describe(const Tensor& tensor, const layout::Facts& facts, const catalogue::Catalogue& catalogue);
+/// Names of the axes that a reading leaves without a number.
+std::vector<std::string> missing(const layout::Reading& reading);
+/// In lines, for people.
+std::string to_text(const Tensor& tensor, const Description& description);
 
 /// How the connector moves: by logical coordinates, knowing both layouts; or block by block, bytes as they lie.
 enum class Moves { coordinates, blocks };

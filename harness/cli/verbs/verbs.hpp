@@ -10,6 +10,7 @@ Action declare_run(CLI::App& app, const Globals& globals);
 Action declare_repro(CLI::App& app, const Globals& globals);
 Action declare_report(CLI::App& app, const Globals& globals);
 Action declare_check(CLI::App& app, const Globals& globals);
+Action declare_describe(CLI::App& app, const Globals& globals);
 Action declare_doctor(CLI::App& app, const Globals& globals);
 Action declare_schema(CLI::App& app, const Globals& globals);
 Action declare_layouts(CLI::App& app, const Globals& globals);

@@ -35,23 +35,10 @@ class Description(NamedTuple):
     open: list[tuple[str, list[str]]]
     ambiguous: bool
     settled_by: str
+    text: str  # all of it, for people
 
     def __str__(self) -> str:
-        lines = [f"tensor    {self.dtype}, shape {self.shape}, strides {self.strides} bytes"]
-        for fit in self.fits:
-            n = fit.numbers
-            size = f"{n['blocks']} blocks of {n['block_size']} tokens, {n['heads']} heads, head_dim {n['head_dim']}" + (f", {n['layers']} layers" if n["layers"] > 1 else "")
-            lines.append(f"fits      {fit.axes}: {size}" + ("" if n["kv"] == 2 else ", one latent"))
-            lines.append(f"            {', '.join(fit.layouts)}")
-        for letters, missing in self.open[:8]:
-            lines.append(f"open      {letters}: needs {', '.join(missing)}")
-        if len(self.open) > 8:
-            lines.append(f"          and {len(self.open) - 8} more readings that need numbers")
-        if not self.fits:
-            lines.append("no layout of the catalogue has this shape and these strides" + (" without further numbers" if self.open else ""))
-        if self.ambiguous:
-            lines.append(f"ambiguous: {len(self.fits) or len(self.open)} readings; say {self.settled_by}")
-        return "\n".join(lines)
+        return self.text
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{escape(f.axes)}</td><td>{f.numbers['blocks']}</td><td>{f.numbers['block_size']}</td><td>{f.numbers['heads']}</td>"
@@ -70,4 +57,4 @@ def describe(tensor: Any, *, layers: Optional[int] = None, blocks: Optional[int]
     """
     facts = {k: int(v) for k, v in dict(layers=layers, blocks=blocks, block_size=block_size, heads=heads, head_dim=head_dim).items() if v is not None}
     d = _native.describe(natives(tensor), facts, catalogue())
-    return Description(tuple(d["shape"]), tuple(d["strides"]), d["dtype"], [Fit(*f) for f in d["fits"]], d["open"], d["ambiguous"], d["settled_by"])
+    return Description(tuple(d["shape"]), tuple(d["strides"]), d["dtype"], [Fit(*f) for f in d["fits"]], d["open"], d["ambiguous"], d["settled_by"], d["text"])

@@ -124,14 +124,9 @@ nb::dict describe(const nb::list& tensors, const std::map<std::string, std::int6
   out["dtype"] = tensor.dtype, out["shape"] = tensor.shape, out["strides"] = tensor.strides;
   nb::list fits, open;
   for (const auto& fit : d.fits) fits.append(nb::make_tuple(fit.axes, fit.order, numbers_of(fit.geometry), fit.dtype, fit.layouts));
-  for (const auto& reading : d.open) {
-    std::vector<std::string> missing;
-    for (const Axis axis : layout::all_axes) {
-      if (reading.letters.find(layout::letter(axis)) != std::string::npos && reading.extents[static_cast<std::size_t>(axis)] == 0) missing.emplace_back(layout::name(axis));
-    }
-    open.append(nb::make_tuple(reading.letters, missing));
-  }
+  for (const auto& reading : d.open) open.append(nb::make_tuple(reading.letters, probe::missing(reading)));
   out["fits"] = fits, out["open"] = open, out["ambiguous"] = d.ambiguous, out["settled_by"] = d.settled_by;
+  out["text"] = probe::to_text(tensor, d);
   return out;
 }
 
