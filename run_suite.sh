@@ -8,6 +8,8 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               golden and crash, write the report and say where it is
        ./run_suite.sh [OPTION...] self-test   build and run every test of the project, print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
+       ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines and engine-faults, then ask what the suite
+                                              itself would miss (kvcts museum, kvcts sabotage)
        ./run_suite.sh [OPTION...] install     only install
        ./run_suite.sh [OPTION...] build       only install and build
        ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
@@ -225,22 +227,40 @@ build() {
 }
 
 # ---- running --------------------------------------------------------------------------------------------------------
+# An interruption ends everything; the suite's own error (3) wins over a failed expectation (1).
+worst=0
+note_status() {
+  (($1 == 130)) && exit 130
+  if (($1 == 1 && worst == 0)) || (($1 > 1)); then worst=$1; fi
+}
+
+# run_suites SUITE...: one folder for all, a report each; sets worst.
 run_suites() {
-  local kvcts=$root/build/bin/kvcts out rc worst=0 suite
+  local kvcts=$root/build/bin/kvcts out rc suite
   out=$root/runs/$(date -u +%Y%m%d-%H%M%S)-$$
   mkdir -p "$out"
-  for suite in smoke seeds golden crash; do
+  for suite in "$@"; do
     say "suite $suite"
     rc=0
     "$kvcts" run --suite "$suite" -j "$jobs" --out "$out/$suite" || rc=$?
-    # An interruption ends everything; the suite's own error (3) wins over a failed expectation (1).
-    ((rc == 130)) && exit 130
-    if ((rc == 1 && worst == 0)) || ((rc > 1)); then worst=$rc; fi
+    note_status "$rc"
   done
-  for suite in smoke seeds golden crash; do
+  for suite in "$@"; do
     [[ -f $out/$suite/index.html ]] && printf 'report: %s\n' "$out/$suite/index.html"
   done
-  return "$worst"
+  return 0
+}
+
+# What the suite itself would miss: published faults, and code that is wrong on purpose.
+run_checks_of_the_suite() {
+  local rc check
+  for check in museum "sabotage --suite nightly"; do
+    say "kvcts $check"
+    rc=0
+    # shellcheck disable=SC2086
+    "$root/build/bin/kvcts" $check || rc=$?
+    note_status "$rc"
+  done
 }
 
 while (($#)); do
@@ -258,7 +278,7 @@ while (($#)); do
 done
 verb=${1:-suites}
 [[ $# -gt 0 ]] && shift
-if [[ $verb =~ ^(self-test|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
+if [[ $verb =~ ^(self-test|nightly|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
 
 install_system_packages
 install_python_packages
@@ -273,7 +293,13 @@ install_vllm
 case $verb in
   self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" ;;
   build) build default all ;;
-  suites) build default kvcts_programs; run_suites ;;
+  suites) build default kvcts_programs; run_suites smoke seeds golden crash; exit "$worst" ;;
+  nightly)
+    build default kvcts_programs
+    run_suites nightly connectors engines engine-faults
+    run_checks_of_the_suite
+    exit "$worst"
+    ;;
   gpu-bundle)
     [[ $# -le 1 ]] || { status=2 die "gpu-bundle takes one folder, found $# arguments"; }
     [[ $cuda == 1 ]] && find_nvcc >/dev/null || die "gpu-bundle needs device kernels, and no nvcc was found (and none could be installed)"

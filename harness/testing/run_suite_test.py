@@ -18,7 +18,7 @@ def script(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess:
 def main() -> int:
     shown = script("--help")
     assert shown.returncode == 0 and shown.stdout.startswith("usage: ./run_suite.sh") and not shown.stderr
-    for argv, says in ((["--bogus"], "--bogus"), (["--jobs", "many"], "many"), (["--jobs"], "--jobs"), (["self-test", "now"], "now")):
+    for argv, says in ((["--bogus"], "--bogus"), (["--jobs", "many"], "many"), (["--jobs"], "--jobs"), (["self-test", "now"], "now"), (["nightly", "now"], "now")):
         wrong = script(*argv)
         assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
     # The browser is asked for by name and by nobody else.
