@@ -39,9 +39,9 @@ bool is_sealed(int fd) {
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && (seals & F_SEAL_GROW) != 0;
 }
 
-Mapping::Mapping(int fd, std::size_t bytes, bool writable) : bytes_(bytes != 0 ? bytes : file_bytes(fd)) {
-  // Every byte is poisoned or read: one call for all pages is cheaper than a fault for each.
-  void* address = ::mmap(nullptr, bytes_, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+Mapping::Mapping(int fd, std::size_t bytes, bool writable, Pages pages) : bytes_(bytes != 0 ? bytes : file_bytes(fd)) {
+  const int populate = pages == Pages::at_once ? MAP_POPULATE : 0;
+  void* address = ::mmap(nullptr, bytes_, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | populate, fd, 0);
   if (address == MAP_FAILED) fail("mapping a memory file of " + std::to_string(bytes_) + " bytes");
   data_ = static_cast<std::uint8_t*>(address);
 }

@@ -22,13 +22,16 @@ std::size_t file_bytes(int fd);
 /// on.
 bool is_sealed(int fd);
 
+/// When the pages of a mapping are entered: all at once, which is cheaper where every byte is used, or each as it is touched.
+enum class Pages : std::uint8_t { at_once, as_touched };
+
 /// A shared mapping of a whole file, unmapped at the end of its life. Movable.
 class Mapping {
  public:
   Mapping() = default;
   /// Maps `bytes` bytes of `fd` (0 = the whole file), readable, and writable if asked. The descriptor may be closed
   /// afterwards.
-  Mapping(int fd, std::size_t bytes, bool writable = true);
+  Mapping(int fd, std::size_t bytes, bool writable = true, Pages pages = Pages::at_once);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();

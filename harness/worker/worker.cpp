@@ -267,7 +267,8 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
       file.bytes = files[i].at("bytes").get<std::int64_t>();
       file.fd = std::move(fds[i]);
       if (!process::is_sealed(file.fd.get())) throw Misuse("a memory file is not sealed against shrinking");
-      file.map = process::Mapping(file.fd.get(), 0);
+      // A request moves a part of its pool.
+      file.map = process::Mapping(file.fd.get(), 0, true, process::Pages::as_touched);
       if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
         throw Misuse("an allocation lies outside its memory file");
       hosted.files.push_back(std::move(file));
