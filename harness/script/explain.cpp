@@ -112,7 +112,8 @@ Explanation from_reports(const Evidence& e) {
       }
     }
   }
-  const bool done = std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && status(r) == "done"; });
+  const auto failed = [](const nlohmann::json& word) { return word == "failed" || word == "aborted" || word == "error"; };
+  const bool done = std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
   if (count(meant, "fail") > count(seen, "fail") && done) return certain("false-success", "a failure was reported as done");
   if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was reported to nobody");
   if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) && count(meant, "complete") == count(seen, "complete") &&
@@ -158,6 +159,56 @@ Explanation from_kinds(const Evidence& e) {
   if (only_scales) return certain("scale-lost", "the scales are not those of the data");
   if (constant && value && *value != 0) return certain("scale-lost", "content is saturated: codes are all alike");
   return {};
+}
+
+// Zeros that lost their sign, NaNs that became another, numbers too small for some unit that became zero: a copy by way of numbers.
+Explanation from_values(const Evidence& e) {
+  std::map<int, layout::Dtype> dtypes;
+  for (const auto& [name, memory] : e.intended.memories) {
+    if (memory.view.cache.empty()) continue;
+    const layout::Cache cache = cache_of(memory.view);
+    View whole = memory.view;
+    whole.of = name;
+    const auto places = e.arena.places(whole, cache);
+    for (const auto& plane : cache.planes) {
+      if (plane.component == layout::Component::data) dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).backing, plane.dtype);
+    }
+  }
+  struct Format {
+    int bytes;
+    std::uint64_t exponent;            ///< its bits; sign is the highest bit
+  };
+  static const std::map<layout::Dtype, Format> formats{{layout::Dtype::bf16, {2, 0x7f80}}, {layout::Dtype::fp16, {2, 0x7c00}}, {layout::Dtype::fp32, {4, 0x7f800000}}, {layout::Dtype::e5m2, {1, 0x7c}}};
+  std::set<std::string> kinds;
+  for (int pass = 0; pass < static_cast<int>(e.observation.bytes.size()); ++pass) {
+    for (const WrongRange& range : e.mismatch.ranges) {
+      const Backing& b = e.arena.backings()[static_cast<std::size_t>(range.backing)];
+      const Checkpoint* check = e.expectation.at(e.observation.checks[range.check]);
+      const auto dtype = dtypes.find(range.backing);
+      if (!check || b.sparse || dtype == dtypes.end() || !formats.contains(dtype->second)) return {};
+      const Format& f = formats.at(dtype->second);
+      const std::uint64_t sign = std::uint64_t{1} << (8 * f.bytes - 1);
+      const auto& must = e.expectation.dense(*check, range.backing, pass);
+      const auto& is = e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing);
+      for (std::int64_t at = range.begin / f.bytes * f.bytes; at < range.end; at += f.bytes) {
+        if (at < 0 || at + f.bytes > b.bytes) return {};
+        std::uint64_t p = 0, q = 0;
+        for (int k = f.bytes; k-- > 0;) {
+          const auto i = static_cast<std::size_t>(at + k + b.guard_below);
+          p = p << 8 | must[i], q = q << 8 | is[i];
+        }
+        if (p == q) continue;
+        const auto nan = [&](std::uint64_t v) { return (v & f.exponent) == f.exponent && (v & ~(sign | f.exponent)) != 0; };
+        if (nan(p) && nan(q)) kinds.insert("a NaN became another NaN");
+        else if (p == sign && q == 0) kinds.insert("-0 became 0");
+        else if ((p & f.exponent) == 0 && (q & ~sign) == 0) kinds.insert("subnormal numbers became zero");
+        else return {};
+      }
+    }
+  }
+  std::string words;
+  for (const std::string& kind : kinds) words += (words.empty() ? "" : "; ") + kind;
+  return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits went by way of numbers");
 }
 
 // Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
@@ -248,6 +299,7 @@ Explanation explain(Evidence evidence) {
   if (workshop.second()) return finish();
   if (!ended.fault_class.empty()) return ended;
   if (const Explanation kinds = from_kinds(evidence); !kinds.fault_class.empty()) return kinds;
+  if (const Explanation values = from_values(evidence); !values.fault_class.empty()) return values;
   if (const auto two = explain_two(evidence, workshop)) return *two;
   if (workshop.late()) {
     out = certain(workshop.late()->fault_class, workshop.late()->words);

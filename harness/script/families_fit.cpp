@@ -2,6 +2,7 @@
 // nearly every fault of a map. Steps and bases are read off pairs of elements that differ along one axis; one view says it all.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <unordered_map>
 
@@ -102,6 +103,36 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
   return out;
 }
 
+// Whether the axes of a plane lie in another order, by their strides.
+bool order_changed(const layout::Cache& declared, const layout::Cache& now) {
+  for (std::size_t p = 0; p < declared.planes.size(); ++p) {
+    std::vector<std::pair<std::int64_t, Axis>> was, is;
+    for (const auto& m : declared.planes[p].modes) {
+      if (m.extent > 1) was.emplace_back(-m.stride, m.axis);
+    }
+    for (const auto& m : now.planes[p].modes) {
+      if (m.extent > 1) is.emplace_back(-m.stride, m.axis);
+    }
+    std::sort(was.begin(), was.end()), std::sort(is.begin(), is.end());
+    for (std::size_t i = 0; i < was.size() && i < is.size(); ++i) {
+      if (was[i].second != is[i].second) return true;
+    }
+  }
+  return false;
+}
+
+// Another base by a few whole blocks: every id is off by one, or by two.
+bool whole_blocks(const layout::Cache& declared, const layout::Cache& now) {
+  for (std::size_t p = 0; p < declared.planes.size(); ++p) {
+    const std::int64_t shift = now.planes[p].offset - declared.planes[p].offset;
+    if (shift == 0) continue;
+    const auto& modes = declared.planes[p].modes;
+    const auto block = std::find_if(modes.begin(), modes.end(), [](const layout::Mode& m) { return m.axis == Axis::block && m.extent > 1; });
+    if (block == modes.end() || shift % block->stride != 0 || std::abs(shift / block->stride) * 2 > block->extent) return false;
+  }
+  return true;
+}
+
 // What a fit is called, by what is different from the declared planes.
 std::string class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words, std::size_t& numbers) {
   std::set<Axis> axes;
@@ -122,23 +153,12 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
   }
   numbers = axes.size() + (base ? 1 : 0);
   words = axes.empty() ? "another base" : "steps of bytes: " + list + (base ? ", and another base" : "");
-  if (axes.empty()) return wraps ? "int32-overflow" : "wrong-stride";
-  if (axes.size() == 1 && !axes.contains(Axis::kv)) return "wrong-stride";
-  const bool kv = axes.contains(Axis::kv);
+  if (axes.empty()) return wraps ? "int32-overflow" : whole_blocks(declared, now) ? "wrong-block-id" : "wrong-stride";
+  const bool kv = axes.contains(Axis::kv), reordered = order_changed(declared, now);
+  if (axes.size() == 1) return kv && reordered ? "kv-split-vs-interleaved" : "wrong-stride";
   // K and V found elsewhere, with blocks (or rows) that follow from it.
   if (kv && axes.size() <= 2 && !axes.contains(Axis::channel)) return "kv-split-vs-interleaved";
-  std::vector<std::pair<std::int64_t, Axis>> was, is;
-  for (const auto& m : declared.planes.front().modes) {
-    if (m.extent > 1) was.emplace_back(-m.stride, m.axis);
-  }
-  for (const auto& m : now.planes.front().modes) {
-    if (m.extent > 1) is.emplace_back(-m.stride, m.axis);
-  }
-  std::sort(was.begin(), was.end()), std::sort(is.begin(), is.end());
-  for (std::size_t i = 0; i < was.size() && i < is.size(); ++i) {
-    if (was[i].second != is[i].second) return "axis-permuted";
-  }
-  return "wrong-stride";
+  return reordered ? "axis-permuted" : "wrong-stride";
 }
 
 }  // namespace

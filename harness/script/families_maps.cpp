@@ -306,6 +306,15 @@ void propose_ids(Workshop& w, bool any_list) {
 void propose_lists(Workshop& w) { propose_ids(w, false); }
 void propose_any_lists(Workshop& w) { propose_ids(w, true); }
 
+// Another request in place of one: that goes on where the first one ends (or ends before it) holds the same tokens, more or fewer of them.
+static std::string longer_or_shorter(const Request& was, const Request& now, const std::string& memory) {
+  const auto p = was.blocks.find(memory), q = now.blocks.find(memory);
+  if (was.generation != now.generation || was.first_token != now.first_token || p == was.blocks.end() || q == now.blocks.end() || was.tokens == now.tokens) return "wrong-block-id";
+  const std::size_t n = std::min(p->second.size(), q->second.size());
+  if (!std::equal(p->second.begin(), p->second.begin() + static_cast<std::ptrdiff_t>(n), q->second.begin())) return "wrong-block-id";
+  return now.tokens > was.tokens ? "over-read" : "truncated";
+}
+
 void propose_memories(Workshop& w) {
   const auto class_of = [&](const std::string& was, const std::string& now) -> std::string {
     const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
@@ -392,7 +401,8 @@ void propose_memories(Workshop& w) {
       if (name == a.request || a.request.empty()) continue;
       Action body = a;
       body.request = name;
-      w.attempt("wrong-block-id", "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
+      const std::string fault_class = longer_or_shorter(w.script().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
+      w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
       if (a.op == "write") {
         body = a;
         body.generation = other.generation;
@@ -549,17 +559,18 @@ void propose_everywhere(Workshop& w) {
 
 void propose_layouts(Workshop& w) {
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return recoded(cache); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return relaid(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false, true); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
   propose_variants(w, [&](const layout::Cache& cache, std::size_t step) {
-    std::vector<std::int64_t> others;
+    std::vector<std::int64_t> others;  // steps of other views: numbers of another pool
     const Action& a = w.action(step);
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {
         for (const auto& plane : cache_of(view).planes) {
           for (const auto& mode : plane.modes) {
-            if (mode.axis == Axis::block || mode.axis == Axis::layer) others.push_back(mode.stride);
+            if (mode.axis == Axis::block || mode.axis == Axis::layer || mode.axis == Axis::kv) others.push_back(mode.stride);
           }
         }
       }
@@ -575,9 +586,11 @@ void propose_layouts(Workshop& w) {
     }
     return out;
   });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return repitched(cache); });
 }
 
 void propose_scales(Workshop& w) {
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return swizzled(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return rescaled(cache); });
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);

@@ -13,17 +13,21 @@ const std::vector<Family>& families() {
       {"another time", propose_orders},
       {"a part is missing", propose_subsets},
       {"other ids", propose_lists},
+      {"ids of another unit or time", propose_tables},
       {"another memory or request", propose_memories},
       {"more or fewer tokens", propose_lengths},
       {"raw copies", propose_raw},
+      {"a list of copies", propose_copies},
       {"narrow arithmetic", propose_arithmetic},
       {"a wrong layout", propose_layouts},
       {"ids, whatever they are", propose_any_lists},
       {"one linear map", propose_fits},
+      {"ids beyond the pool", propose_beyond},
       {"the same belief in every step", propose_everywhere},
       {"scales", propose_scales},
       {"a wrong base", propose_offsets},
       {"any order of axes", propose_far_layouts},
+      {"a piece of a step", propose_pieces},
   };
   return all;
 }

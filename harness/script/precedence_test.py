@@ -60,7 +60,9 @@ def families() -> list[tuple[str, str]]:
 
 def family_classes() -> dict[str, list[str]]:
     words = vocabulary()
-    variants = functions(SCRIPT / "variants.cpp")
+    variants: dict[str, str] = {}
+    for path in sorted(SCRIPT.glob("variants*.cpp")):
+        variants |= functions(path)
     out = {}
     for path in sorted(SCRIPT.glob("families_*.cpp")):
         # A helper of the same name in another file is another function: each file sees its own and variants.cpp's.

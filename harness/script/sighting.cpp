@@ -207,7 +207,8 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
     }
     if (s.at) {
       Element e = *s.at;
-      s.taken = e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) && picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
+      const bool asked_for = a.parts == "all" || (a.parts == "data") == (e.component == layout::Component::data);
+      s.taken = asked_for && e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) && picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
                 picked(a.pick.heads, a.pick_to.heads, e.head);
       e.kv = picked_source(a.pick.kv, a.pick_to.kv, e.kv), e.layer = picked_source(a.pick.layers, a.pick_to.layers, e.layer);
       e.head = picked_source(a.pick.heads, a.pick_to.heads, e.head), e.channel = picked_source(a.pick.channels, a.pick_to.channels, e.channel);

@@ -111,12 +111,20 @@ Cache merged(const Cache& cache) {
   return out;
 }
 
-std::vector<Variant> permuted(const Cache& given, bool far, bool scales) {
+namespace {
+
+// The axes of a plane, outermost first: planes that lie alike.
+std::string shape_of(const Plane& plane) {
+  std::string out;
+  for (const Mode& mode : by_stride(plane)) out += letter(mode.axis);
+  return out;
+}
+
+// Of the data planes that lie as this one does.
+std::vector<Variant> permuted_like(const Cache& cache, std::vector<Plane>::const_iterator first, bool far, bool scales) {
   std::vector<Variant> out;
-  const Cache cache = merged(given);
-  const auto first = std::find_if(cache.planes.begin(), cache.planes.end(), is_data);
-  if (first == cache.planes.end()) return out;
   const std::vector<Mode> modes = by_stride(*first);
+  const std::string shape = shape_of(*first);
   const std::size_t n = modes.size();
   std::vector<std::size_t> identity(n);
   std::iota(identity.begin(), identity.end(), std::size_t{0});
@@ -149,17 +157,10 @@ std::vector<Variant> permuted(const Cache& given, bool far, bool scales) {
     const std::string now = letters(modes, order), was = letters(modes, identity);
     if (now == was) continue;
     Cache variant = cache;
-    bool good = true;
     for (Plane& plane : variant.planes) {
-      if (!is_data(plane)) continue;
-      const std::vector<Mode> own = by_stride(plane);
-      if (own.size() != n) {
-        good = false;
-        break;
-      }
-      plane = repacked(plane, own, order);
+      if (is_data(plane) && shape_of(plane) == shape) plane = repacked(plane, by_stride(plane), order);
     }
-    if (!good || !fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
+    if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
     // Scales in the same order: those that lie in the rows of the data go with them, others are packed in the new order.
     Cache scaled = variant;
     for (Plane& plane : scaled.planes) {
@@ -188,6 +189,22 @@ std::vector<Variant> permuted(const Cache& given, bool far, bool scales) {
     const bool with_scales = scales && !(scaled == variant) && fits(scaled);
     out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now, std::move(variant)});
     if (with_scales) out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now + ", scales too", std::move(scaled)});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Variant> permuted(const Cache& given, bool far, bool scales) {
+  const Cache cache = merged(given);
+  std::vector<Variant> out;
+  std::set<std::string> shapes;
+  for (auto plane = cache.planes.begin(); plane != cache.planes.end(); ++plane) {
+    if (!is_data(*plane) || !shapes.insert(shape_of(*plane)).second) continue;
+    for (Variant& variant : permuted_like(cache, plane, far, scales)) {
+      if (shapes.size() > 1) variant.words += ", where it lies so";
+      out.push_back(std::move(variant));
+    }
   }
   return out;
 }
@@ -472,16 +489,27 @@ std::vector<Variant> resized(const Cache& cache) {
     return true;
   };
   for (const Axis axis : {Axis::channel, Axis::head, Axis::layer}) {
-    for (const std::int64_t f : {2, 4, 8}) {
-      for (const bool more : {false, true}) {
+    std::set<std::int64_t> extents;
+    for (const Plane& plane : cache.planes) {
+      if (!is_data(plane)) continue;
+      const layout::Box box = layout::domain(plane);
+      const std::int64_t was = box.hi[axis] - box.lo[axis];
+      for (const std::int64_t f : {2, 4, 8}) {
+        extents.insert(was * f);
+        if (was % f == 0) extents.insert(was / f);
+      }
+      for (const std::int64_t tile : {16, 32, 64, 128, 256}) {
+        if (axis == Axis::channel && was > tile / 2) extents.insert((was + tile - 1) / tile * tile);
+      }
+    }
+    {
+      for (const std::int64_t now : extents) {
         bool changed = false, four_bits = false;
-        std::int64_t was = 0, now = 0;
+        std::int64_t was = 0;
         Cache variant = with(cache, Component::data, [&](Plane& plane) {
           const layout::Box box = layout::domain(plane);
           was = box.hi[axis] - box.lo[axis];
-          if (!more && was % f != 0) return;
-          now = more ? was * f : was / f;
-          if (now == 0) return;
+          if (now == 0 || now == was) return;
           four_bits = layout::bits(plane.dtype) == 4;
           changed = packed_again(plane, axis, now) || changed;
         });
@@ -504,6 +532,9 @@ std::vector<Variant> recoded(const Cache& cache) {
       if (layout::bits(plane.dtype) == layout::bits(dtype)) plane.dtype = dtype;
     });
     out.push_back({"dtype-reinterpreted", std::string(layout::name(data->dtype)) + " taken for " + std::string(layout::name(dtype)), std::move(variant)});
+  }
+  if (layout::bits(data->dtype) == 4) {
+    out.push_back({"dtype-reinterpreted", "the two codes of a byte taken in the other order", with(cache, Component::data, [](Plane& plane) { plane.high_nibble_first = !plane.high_nibble_first; })});
   }
   return out;
 }

@@ -27,7 +27,14 @@ std::vector<Variant> restrided(const layout::Cache& cache, const std::vector<std
 std::vector<Variant> rescaled(const layout::Cache& cache);
 /// More or fewer heads, or a narrower row, over the same bytes.
 std::vector<Variant> resized(const layout::Cache& cache);
-/// Codes taken for those of another dtype of the same width.
+/// Rows of another width (codes of 4 bits counted as bytes, scales inside of the rows left out, head_dim rounded up to a tile): every stride
+/// outside of a row follows.
+std::vector<Variant> repitched(const layout::Cache& cache);
+/// Scales inside of the data's allocation, behind each row instead of behind all rows of a block, or the reverse: data moves with them.
+std::vector<Variant> relaid(const layout::Cache& cache);
+/// Scales in another one of the orders that kernels have: linear, interleaved over four slots, groups before slots.
+std::vector<Variant> swizzled(const layout::Cache& cache);
+/// Codes taken for those of another dtype of the same width, or two of 4 bits in the other order.
 std::vector<Variant> recoded(const layout::Cache& cache);
 
 /// Planes of K and V that differ in nothing but their begin, as one plane with a kv mode.

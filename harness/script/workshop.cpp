@@ -50,6 +50,8 @@ Workshop::Workshop(Evidence& evidence) : Workshop(evidence, evidence.intended, s
 
 Workshop::Workshop(Evidence& evidence, const Workshop& first) : Workshop(evidence, first.asked_, first.ending_given_, first.common_) {}
 
+Workshop::Workshop(Evidence& evidence, const Workshop& first, std::size_t only) : Workshop(evidence, evidence.intended, first.ending_given_, first.common_) { only_ = only; }
+
 Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common)
     : evidence_(evidence), asked_(asked), ending_given_(ending_given), common_(std::move(common)), base_(intended_bodies(evidence.intended)),
       rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "", evidence.seed, 0) {
@@ -242,6 +244,9 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
 
 bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement) {
   if (spent() || bodies == base_) return false;
+  for (std::size_t step = 0; only_ && step < bodies.size(); ++step) {
+    if (step != *only_ && bodies[step] != base_[step]) return false;
+  }
   ++tried_;
   std::int64_t bytes = 0;
   for (const Backing& b : evidence_.arena.backings()) bytes += b.sparse ? 0 : b.guard_below + b.bytes + b.guard_above;
@@ -290,9 +295,16 @@ void Workshop::remember(Partial partial) {
   if (partial_.size() > kept) partial_.pop_back();
 }
 
-bool Workshop::attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body) {
+// What is wrong with scales alone: they are there, but those of somebody else.
+static std::string of_scales(const std::string& fault_class) {
+  static const std::set<std::string> of_data{"wrong-block-id", "region-aliasing", "layer-misrouted", "head-shard-mapping", "kv-split-vs-interleaved", "axis-permuted"};
+  return of_data.contains(fault_class) ? "scale-misplaced" : fault_class;
+}
+
+bool Workshop::attempt(const std::string& given_class, const std::string& words, std::size_t step, const Action& body) {
+  const std::string fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
   Bodies changed = base_;
-  if (changed[step].size() == 1 && changed[step][0] == body) return false;
+  if ((only_ && step != *only_) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
   double agrees = 0;
   try {
     agrees = agreement(step, body);
@@ -305,7 +317,7 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
 }
 
 bool Workshop::plausible(std::size_t step, const Action& body) {
-  if (body.op != "move" || !body.after.empty() || !body.before.empty()) return true;
+  if (body.op != "move" || !body.after.empty() || !body.before.empty() || body.splits != action(step).splits) return true;
   // What is at the source now was there when it was moved, unless somebody wrote there later.
   const auto memories = [](const std::vector<View>& views) {
     std::set<std::string> out;

@@ -28,6 +28,8 @@ class Workshop {
   explicit Workshop(Evidence& evidence);
   /// A search for what is wrong besides a hypothesis of another one: `evidence.intended` has its steps.
   Workshop(Evidence& evidence, const Workshop& first);
+  /// A search for what is wrong with one piece of a step: `evidence.intended` has the pieces as steps, and only step `only` is changed.
+  Workshop(Evidence& evidence, const Workshop& first, std::size_t only);
 
   const Script& script() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
@@ -117,6 +119,7 @@ class Workshop {
 
   Evidence& evidence_;
   const Script& asked_;                ///< the sequence that was meant
+  std::optional<std::size_t> only_;    ///< the one step that hypotheses may change
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
   Bodies base_;
@@ -168,6 +171,10 @@ void propose_raw(Workshop& w);            ///< raw copies and fills: other lengt
 void propose_everywhere(Workshop& w);     ///< one belief about a memory in all steps
 void propose_fits(Workshop& w);           ///< one linear map, read off the bytes
 void propose_lengths(Workshop& w);        ///< more or fewer tokens than there are
+void propose_copies(Workshop& w);         ///< a transfer as a list of copies: other lengths, joined, cut
+void propose_tables(Workshop& w);         ///< ids of another unit, or of another time
+void propose_beyond(Workshop& w);         ///< ids beyond the pool, in front of it or behind it
+void propose_pieces(Workshop& w);         ///< any of these, in a piece of a step only
 
 /// Not a family: two changes of one transfer at once, told by where its bytes came from (pairs.cpp).
 void propose_pairs(Workshop& w);

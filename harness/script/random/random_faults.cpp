@@ -40,7 +40,7 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
     case_seed = specs[0].seed;
   } catch (const std::exception& error) {
     ++tally.broken;
-    if (show) std::cout << "seed " << seed << ": cannot be: " << error.what() << "\n";
+    if (tally.broken <= 3 || show) std::cerr << "seed " << seed << ", " << faults << " faults: the document is refused: " << error.what() << "\n";
     return;
   }
   std::string label;
@@ -133,5 +133,6 @@ int main(int argc, char** argv) {
   fmt::print("targets: {} % and {} %\n", single_target, pair_target);
   fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms, tally.broken);
   if (!tally.ms.empty()) fmt::print("a failing case, compared and diagnosed: median {:.1f} ms of processor time, 95 % under {:.1f} ms\n", tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
-  return missed == 0 && tally.false_alarms == 0 && named * 100 >= single_target && named_pairs * 100 >= pair_target ? 0 : 1;
+  if (tally.broken > 0) std::cerr << "kvcts-random-faults: expected documents that the language accepts, found " << tally.broken << " refused ones: mend random/generator.cpp or what refuses them\n";
+  return tally.broken == 0 && missed == 0 && tally.false_alarms == 0 && named * 100 >= single_target && named_pairs * 100 >= pair_target ? 0 : 1;
 }

@@ -1,0 +1,200 @@
+// Block tables that are right for something else: ids of another unit, of another time, of a larger pool.
+#include <algorithm>
+#include <map>
+
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
+
+std::string list_words(const Ids& list) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
+  return out + (list.size() > 12 ? ", ...]" : "]");
+}
+
+const Ids* table_of(const Workshop& w, const Action& a, bool at_source) {
+  const auto& given = at_source ? a.from_blocks : a.to_blocks;
+  if (given) return &*given;
+  const auto& views = at_source ? a.from : a.to;
+  const auto request = w.script().requests.find(a.request);
+  if (views.empty() || request == w.script().requests.end()) return nullptr;
+  const auto ids = request->second.blocks.find(Arena::memory_of(views.front()));
+  return ids == request->second.blocks.end() ? nullptr : &ids->second;
+}
+
+// Ids of blocks of which `ratio` are one larger block: those larger ones. Nothing where the list is no such list.
+std::optional<Ids> larger(const Ids& ids, std::int64_t ratio) {
+  Ids out;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto within = static_cast<std::int64_t>(i) % ratio;
+    if (within == 0 ? ids[i] % ratio != 0 || ids[i] < 0 : ids[i] != ids[i - 1] + 1) return std::nullopt;
+    if (within == 0) out.push_back(ids[i] / ratio);
+  }
+  return out.empty() || static_cast<std::int64_t>(ids.size()) < ratio ? std::nullopt : std::optional(out);
+}
+
+Ids smaller(const Ids& ids, std::int64_t ratio) {
+  Ids out;
+  for (const std::int64_t id : ids) {
+    for (std::int64_t k = 0; k < ratio; ++k) out.push_back(id * ratio + k);
+  }
+  return out;
+}
+
+// Blocks of a scheduler, counted in blocks of a kernel with the ratio of somebody else. Lists of different lengths go pairwise as far as both go.
+void propose_ratios(Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (const std::int64_t right : {2, 3, 4, 8, 16}) {
+    for (const bool at_source : {true, false}) {
+      const Ids* table = table_of(w, a, at_source);
+      const auto coarse = table ? larger(*table, right) : std::nullopt;
+      if (!coarse) continue;
+      const Ids* across = table_of(w, a, !at_source);
+      for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
+        if (wrong == right) continue;
+        const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " + std::to_string(wrong) + " in " + name_of(w, step);
+        Action body = a;
+        Ids mine = smaller(*coarse, wrong);
+        (at_source ? body.from_blocks : body.to_blocks) = mine;
+        w.attempt("wrong-block-size", words, step, body);
+        if (!across) continue;
+        Ids theirs = *across;
+        const std::size_t n = std::min(mine.size(), theirs.size());
+        mine.resize(n), theirs.resize(n);
+        (at_source ? body.from_blocks : body.to_blocks) = mine;
+        (at_source ? body.to_blocks : body.from_blocks) = theirs;
+        w.attempt("wrong-block-size", words + ", as far as the lists of both ends go", step, body);
+        if (const auto other = larger(*across, right); other && at_source) {
+          body.from_blocks = smaller(*coarse, wrong), body.to_blocks = smaller(*other, wrong);
+          w.attempt("wrong-block-size", words + ", at both ends", step, body);
+        }
+      }
+    }
+  }
+}
+
+// The table that a request has at another time.
+void propose_times(Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  const auto request = w.script().requests.find(a.request);
+  if (request == w.script().requests.end()) return;
+  for (const bool at_source : {true, false}) {
+    const auto& views = at_source ? a.from : a.to;
+    if (views.empty()) continue;
+    const std::string memory = Arena::memory_of(views.front());
+    const auto first = request->second.blocks.find(memory);
+    Ids before = first == request->second.blocks.end() ? Ids{} : first->second;
+    for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
+      const Action& assign = w.action(k);
+      const auto now = assign.blocks.find(memory);
+      if (assign.op != "assign" || assign.request != a.request || now == assign.blocks.end()) continue;
+      Action body = a;
+      (at_source ? body.from_blocks : body.to_blocks) = k < step ? before : now->second;
+      w.attempt("stale-block", "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) + " in " + name_of(w, step), step, body);
+      before = now->second;
+    }
+  }
+}
+
+// A fill that hit other blocks: those that hold its bytes.
+void propose_filled(Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  if (!a.to_blocks || a.to.size() != 1) return;
+  const Lens lens(a.to[0], w.evidence().arena, {}, {}, 0);
+  std::set<std::int64_t> hit, spared;
+  for (const Clue& clue : w.clues().all) {
+    if (!clue.wrong) continue;
+    const auto element = lens.at({clue.backing, clue.offset});
+    if (!element || element->block < 0) continue;
+    const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
+    (meant ? spared : hit).insert(element->block);
+  }
+  // Constant bytes that were meant are no clues: a block of the list that nobody complains of was hit, unless bytes were kept that another block lost.
+  Ids all, moved;
+  for (const std::int64_t id : *a.to_blocks) {
+    if (!spared.contains(id)) all.push_back(id), moved.push_back(id);
+  }
+  for (const std::int64_t id : hit) all.push_back(id);
+  const auto attempt = [&](const Ids& ids) {
+    Action body = a;
+    body.to_blocks = ids;
+    w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + name_of(w, step), step, body);
+  };
+  attempt(all);
+  attempt({hit.begin(), hit.end()});
+  for (std::size_t k = 0; k < a.to_blocks->size() && hit.size() == 1; ++k) {
+    Ids one = *a.to_blocks;
+    one[k] = *hit.begin();
+    attempt(one);
+  }
+}
+
+}  // namespace
+
+void propose_tables(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op == "fill") propose_filled(w, i);
+    if (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get") continue;
+    propose_ratios(w, i);
+    propose_times(w, i);
+  }
+}
+
+// An id that the pool does not have still has an address: asked of the bytes, by the distance from where block 0 would be.
+void propose_beyond(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    const auto request = w.script().requests.find(a.request);
+    if (request == w.script().requests.end() || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get")) continue;
+    const Request& r = request->second;
+    for (const bool at_source : {true, false}) {
+      const auto& views = at_source ? a.from : a.to;
+      const Ids* table = table_of(w, a, at_source);
+      if (views.size() != 1 || !table || table->empty()) continue;
+      const Aim aim(w.locators().of(views[0]), *table, {}, r.first_token);
+      std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+      const auto vote = [&](const Element& e, Place place) {
+        const auto first = aim.at(e, 0), second = aim.at(e, 1);
+        if (!e.token || *e.token < r.first_token || !first || !second || first->backing != place.backing) return;
+        const std::int64_t stride = second->offset - first->offset, distance = place.offset - first->offset;
+        if (stride != 0 && distance % stride == 0) ++votes[(*e.token - r.first_token) / aim.slots()][distance / stride];
+      };
+      std::int64_t budget = 4000;
+      for (const Clue& clue : w.clues().all) {
+        if (!clue.wrong || clue.untouched || --budget < 0) continue;
+        const auto element = [](const Who& who) { return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0}; };
+        if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation) vote(element(clue.is), {clue.backing, clue.offset});
+        if (at_source && clue.must.kind == Who::Kind::tag && clue.must.byte == 0 && clue.must.generation == r.generation) {
+          if (clue.is.kind == Who::Kind::poison) vote(element(clue.must), {clue.is.backing, clue.is.offset});
+          if (clue.is.kind == Who::Kind::tag) {
+            for (const Place& p : w.whereabouts().of(clue.is)) vote(element(clue.must), p);
+          }
+        }
+      }
+      Ids ids = *table;
+      bool changed = false;
+      for (const auto& [position, counts] : votes) {
+        if (position < 0 || position >= static_cast<std::int64_t>(ids.size())) continue;
+        const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+        std::int64_t& id = ids[static_cast<std::size_t>(position)];
+        changed = changed || id != best->first;
+        id = best->first;
+      }
+      if (!changed) continue;
+      Action body = a;
+      (at_source ? body.from_blocks : body.to_blocks) = ids;
+      w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + Arena::memory_of(views[0]) + ", beyond what the pool has, in " + name_of(w, i), i, body);
+    }
+  }
+}
+
+}  // namespace kvcts::script
