@@ -48,7 +48,7 @@ std::vector<DocRow> step_rows(const Table<script::Action>& table) {
 }
 
 Kind case_kind() {
-  Kind out = kind("case", "seeds readers crash faults museum engine-faults", case_table);
+  Kind out = kind("case", "seeds readers crash faults field museum engine-faults", case_table);
   out.schema = [plain = out.schema] {
     json whole = plain();
     whole["anyOf"] = json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});

@@ -54,6 +54,16 @@ def classes_of(name: str, known: dict[str, str], words: set[str], seen: set[str]
     return found
 
 
+def reached(name: str, known: dict[str, str], seen: set[str] | None = None) -> set[str]:
+    """A function and all that it calls."""
+    seen = seen if seen is not None else set()
+    if name in known and name not in seen:
+        seen.add(name)
+        for called in re.findall(r"\b(\w+)\b", known[name]):
+            reached(called, known, seen)
+    return seen
+
+
 def families() -> list[tuple[str, str]]:
     return re.findall(r'\{"([^"]+)", (propose_\w+)\}', (SCRIPT / "precedence.cpp").read_text())
 
@@ -71,7 +81,10 @@ def family_classes() -> dict[str, list[str]]:
             if function in functions(path):
                 found = classes_of(function, known, set(words))
                 out[name] = [w for w in words if w in found]
-    return out
+                if "families()" in "".join(known.get(word, "") for word in reached(function, known)):
+                    out[name] = []  # asks all others
+    everything = {word for found in out.values() for word in found}
+    return {name: found or [w for w in words if w in everything] for name, found in out.items()}
 
 
 def quantities() -> dict[str, str]:
