@@ -18,7 +18,8 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
        ./run_suite.sh [OPTION...] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
   --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
-  --with vllm    also install an environment with vLLM's connectors (0.6 GB to download, 2.6 GB in place) for suite vllm
+  --with LIST    also install what some suites need, by name, with commas between: vllm (suite vllm; 0.6 GB to download, 2.6 GB in place),
+                 lmcache (suite lmcache; 0.3 GB, 1.1 GB), flashinfer (its headers, for a test; comes by itself with the engine packages)
   --no-engines   no engine packages (harness/engines/packages): cases with the engines in them are SKIPPED
   --browser      also install chromium-headless-shell (100 MB, 306 MB installed), for the self-test's tests of the HTML report; without any
                  Chromium they are skipped
@@ -169,17 +170,25 @@ install_cuda_packages() {
   printf '%s\n' "$want" >"$stamp"
 }
 
-# Asked for by name only: it is large.
-install_vllm() {
-  [[ $with == vllm && -x $root/.venv/bin/python ]] || return 0
-  [[ $install == 1 ]] || { say "--no-install forbids installing vLLM: suite vllm is SKIPPED unless it is there"; return 0; }
-  "$root/harness/connector/vllm/install.sh" "$root/.venv/bin/python" "$root/.venv/with/vllm" "$root/build"
+# Environments of real connectors, asked for by name only: they are large.
+install_environments() {
+  local name
+  for name in ${with//,/ }; do
+    [[ $name != flashinfer && -x $root/.venv/bin/python ]] || continue
+    [[ $install == 1 ]] || { say "--no-install forbids installing $name: suite $name is SKIPPED unless it is there"; continue; }
+    (cd "$root" && "harness/connector/$name/install.sh" "$root/.venv/bin/python" "$root/.venv/with/$name" "$root/build")
+  done
 }
 
 install_engine_packages() {
   local more=()
-  [[ $engines == 1 && -x $root/.venv/bin/python ]] || return 0
-  [[ $install == 1 ]] || more=(--no-install)
+  [[ -x $root/.venv/bin/python ]] || return 0
+  [[ $install == 1 ]] || more+=(--no-install)
+  # Without the engines, FlashInfer's headers only where they are asked for.
+  if [[ $engines == 0 ]]; then
+    [[ ,$with, == *,flashinfer,* ]] || return 0
+    more+=('flashinfer-*')
+  fi
   (cd "$root" && harness/engines/packages/install.sh "$root/.venv/bin/python" "$root/.venv/engines" "$root/build" ${more[@]+"${more[@]}"})
 }
 
@@ -270,7 +279,13 @@ while (($#)); do
     --browser) packages+=$'\nchromium-headless-shell'; shift ;;
     --no-cuda) cuda=0; export KVCTS_NO_CUDA=1; shift ;;
     --no-engines) engines=0; shift ;;
-    --with) [[ ${2:-} == vllm ]] || { status=2 die "--with expects vllm, found '${2:-}'"; }; with=vllm; shift 2 ;;
+    --with)
+      [[ ${2:-} =~ ^(vllm|lmcache|flashinfer)(,(vllm|lmcache|flashinfer))*$ ]] || {
+        status=2 die "--with expects vllm, lmcache or flashinfer, or several with commas between, found '${2:-}'"
+      }
+      with=$2
+      shift 2
+      ;;
     --jobs) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }; jobs=$2; shift 2 ;;
     -*) status=2 die "unknown option '$1'; --help lists the options" ;;
     *) break ;;
@@ -285,7 +300,7 @@ install_python_packages
 install_package_build
 install_cuda_packages
 install_engine_packages
-install_vllm
+install_environments
 [[ $verb == install ]] && exit 0
 [[ -n $jobs ]] || jobs=$(job_count)
 [[ -x $root/.venv/bin/python ]] && export KVCTS_PYTHON=$root/.venv/bin/python

@@ -26,7 +26,7 @@ from pathlib import Path
 from kvtest import BUILD, ROOT, need_program
 
 SETUP = re.compile(r"^(\./run_suite\.sh( self-test)?|git clone .*|cd .*)$")
-PROGRESS = re.compile(r"[\d,]+/[\d,]+, [\d.]+/s")  # of a run that a crowded machine makes slow
+PROGRESS = re.compile(r"[\d,]+/[\d,]+, ([\d.]+/s|slowest)")  # of a run that a crowded machine makes slow
 CHANGING = [
     (re.compile(r"\d+(\.\d+)? ?(ns|us|µs|ms|s|min|B|KiB|MiB|GiB|MB|GB|bytes/s|cases/s|/s|%)(?![A-Za-z0-9])"), "#"),
     (re.compile(r"\d{8}-\d{6}\S*"), "#"),

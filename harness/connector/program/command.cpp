@@ -75,7 +75,8 @@ std::string find_python(const std::string& environment) {
   std::error_code error;
   const fs::path here = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "with" / environment / "bin" / "python";
   if (!error && fs::exists(here, error)) return here.string();
-  throw NotHere("there is no environment " + environment + ": set " + variable + " to an interpreter that has it (reports/vllm.md)");
+  throw NotHere("there is no environment " + environment + ": ./run_suite.sh --with " + environment + " install makes one, or set " + variable +
+                " to an interpreter that has it");
 }
 
 Command command_of(const std::string& connector, const json& options) {

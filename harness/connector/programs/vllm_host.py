@@ -18,9 +18,9 @@ import os
 import sys
 import tempfile
 import time
-import traceback
 import uuid
 
+import refusal
 import template
 
 ROLE = OPTIONS = None
@@ -188,14 +188,6 @@ class Job:
                 half.shutdown()
 
 
-def refusal(error):
-    """Exceptions that the connector raised on purpose are refusals: a raise or an assert of vLLM's own. Others are exceptions."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    deliberate = isinstance(error, template.Refusal) or ("/vllm/" in at.filename and (at.line or "").startswith(("raise", "assert")))
-    return {"state": "refused" if deliberate else "raised", "type": type(error).__name__, "text": f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in `{at.line}`",
-            "file": os.path.basename(at.filename), "line": at.lineno, "spent": not isinstance(error, template.Refusal)}
-
-
 PENDING = {}
 
 
@@ -227,7 +219,7 @@ def handle(call, jobs):
                 try:
                     answer = job.poll()
                 except Exception as error:
-                    answer = refusal(error)
+                    answer = refusal.answer(error, "vllm")
                 if answer:
                     ended.append({"id": number, **answer})
                     del PENDING[number]
@@ -236,7 +228,7 @@ def handle(call, jobs):
             if job := jobs.pop(call["job"], None):
                 job.close()
     except Exception as error:
-        return refusal(error)
+        return refusal.answer(error, "vllm")
     return {}
 
 

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# install.sh PYTHON FOLDER LOGS [--no-install]: the packages of this folder (README.md), each into FOLDER/<name>, whole or not at all. What is
-# there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
+# install.sh PYTHON FOLDER LOGS [--no-install] [GLOB]: the packages of this folder (README.md) whose name fits GLOB (default: all), each into
+# FOLDER/<name>, whole or not at all. What is there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
 set -euo pipefail
 pins=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 python=$1 target=$2 logs=$3 install=1
-[[ ${4:-} != --no-install ]] || install=0
+shift 3
+[[ ${1:-} != --no-install ]] || { install=0; shift; }
+names=${1:-*}
 
 say() { printf '== %s\n' "$*" >&2; }
 
 said=0
 for file in "$pins"/*.txt; do
   name=$(basename "$file" .txt)
+  # shellcheck disable=SC2053
+  [[ $name == $names ]] || continue
   folder=$target/$name
   log=$logs/install-$name.log
   cmp -s "$file" "$folder/kvcts-pins" && continue

@@ -1,0 +1,20 @@
+"""What an exception of a hosted connector counts as: the answer to the call in which it was raised."""
+
+import os
+import traceback
+
+import template
+
+
+def answer(error, package, spent=True):
+    """A `raise` or an `assert` in the package's own code is a refusal, as is one of the host's; every other exception is one that nobody foresaw.
+    `spent`: the package's exceptions leave the process in a state that no later job should meet."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = frames[-1]
+    own = isinstance(error, template.Refusal)
+    deliberate = own or (f"/{package}/" in at.filename and (at.line or "").startswith(("raise", "assert")))
+    text = f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in `{at.line}`"
+    if not deliberate:  # where the package called what raised
+        at = next((frame for frame in reversed(frames) if f"/{package}/" in frame.filename), at)
+    return {"state": "refused" if deliberate else "raised", "type": type(error).__name__, "text": text, "file": os.path.basename(at.filename), "line": at.lineno,
+            "spent": spent and not own}
