@@ -22,7 +22,7 @@ except ImportError as missing:
 
 CASES = Path(os.environ.get("KVCTS_SOURCE_DIR", Path(__file__).resolve().parents[2])) / "cases"
 FOLDERS = {"case": ["seeds", "readers", "crash", "faults", "field", "museum", "engine-faults", "vllm", "lmcache", "history"], "layout": ["layouts"], "dtype": ["dtypes"], "geometry": ["geometries"], "backend": ["backends"],
-           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"], "rule": ["rules"],
+           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"], "rule": ["rules"], "claim": ["claims"],
            "collection": ["museum/index"], "saboteur": ["saboteurs"]}
 
 

@@ -94,6 +94,7 @@ const std::vector<Kind>& kinds() {
       kind("suite", "suites", suite_table),
       kind("waiver", "waivers", waiver_table),
       kind("rule", "rules", rule_table),
+      kind("claim", "claims", claim_table),
       kind("collection", "museum/index", collection_table),
       kind("saboteur", "saboteurs", saboteur_table),
   };

@@ -15,6 +15,7 @@ const std::vector<Verb>& verbs() {
       {"report", "The reports of a run, from its store", declare_report},
       {"museum", "Published faults: how each ends, and whether all are caught and named", declare_museum},
       {"rules", "How engines behave at the edges of what they promise, and what has changed", declare_rules},
+      {"conformance", "A transport plug-in's claims, and what its header demands, held against what it does", declare_conformance},
       {"explain", "What a fault class, an outcome, a verdict, a kind of evidence or a case means", declare_explain},
       {"sabotage", "How much of what is wrong on purpose would a suite catch, and name?", declare_sabotage},
       {"golden", "Golden tensors: list, verify, show", declare_golden},

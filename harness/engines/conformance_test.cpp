@@ -59,6 +59,10 @@ std::vector<Placement> placements() {
   std::vector<Placement> all{
       {"memcpy", "kvcts_engine_memcpy", 1, {}, {}},
       {"bounce", "kvcts_engine_bounce", 1, {}, {}},
+      {"template", "kvcts_engine_template_now", 2, {}, {}},
+      {"template_one_process", "kvcts_engine_template_now", 1, {}, {}},
+      {"template_v1", "kvcts_engine_template_v1", 2, {}, {}},  // built against the frozen copy of the header
+      {"hostile_without_a_fault", "kvcts_engine_hostile", 2, {}, {}},
       {"shm_one_process", "kvcts_engine_shm", 1, {}, {}},
       {"shm", "kvcts_engine_shm", 2, {}, {}},
       {"fixture", "kvcts_engine_fixture", 2, {}, {}},

@@ -12,6 +12,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
 
 #include "rules/actor.hpp"
 #include "rules/rules.hpp"
@@ -42,9 +45,10 @@ std::map<std::string, std::string> texts(json values, const json& patch) {
 }
 
 struct Setup {
-  std::string plugin;
-  std::map<std::string, std::string> options, environment;
+  ActorSetup actor;
+  std::map<std::string, std::string> environment;
   Memory here, there;
+  bool one_process{false};
 };
 
 Memory make_memory(bool of_target) {
@@ -62,7 +66,42 @@ void drop(Memory& memory) {
   close(memory.fd);
 }
 
-// ---- the target: a process that does what it is told and makes progress meanwhile -----------------------------------
+// ---- the target: does what it is told and makes progress meanwhile ---------------------------------------------------
+
+/// What a target answers; it lives in a process of its own or beside the initiator.
+class Told {
+ public:
+  explicit Told(const Setup& setup) : actor_(true, setup.actor, setup.there) {}
+  bool idle() const { return idle_; }
+  bool turn() { return !idle_ && actor_.turn(); }
+  json answer(const json& asked) {
+    const std::string what = asked.at("what");
+    if (what == "idle") {
+      idle_ = asked.at("on");
+      return {{"said", "ok"}};
+    }
+    if (what == "collect") {
+      actor_.collect();
+      return {{"said", "ok"}};
+    }
+    if (what == "blob") {
+      const std::string blob = actor_.blob(asked.at("regions"));
+      return {{"blob", std::vector<std::uint8_t>(blob.begin(), blob.end())}};
+    }
+    if (what == "connect") {
+      const auto raw = asked.at("blob").get<std::vector<std::uint8_t>>();
+      const std::string said = actor_.connect(asked.at("peer"), {raw.begin(), raw.end()}, asked.at("regions"));
+      return {{"said", said}, {"words", actor_.words()}};
+    }
+    const RuleStep& step = *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
+    const std::string said = actor_.act(step);
+    return {{"said", said}, {"words", actor_.words()}};
+  }
+
+ private:
+  Actor actor_;
+  bool idle_{false};
+};
 
 [[noreturn]] void serve(const Setup& setup, int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -71,9 +110,9 @@ void drop(Memory& memory) {
     const std::string text = said.dump();
     if (send(socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) _exit(0);
   };
-  std::optional<Actor> actor;
+  std::optional<Told> told;
   try {
-    actor.emplace(true, setup.plugin, setup.options, setup.there);
+    told.emplace(setup);
   } catch (const transport::TransportError& error) {
     reply({{"failed", error.what()}, {"code", transport::name(error.code())}});
     _exit(0);
@@ -82,32 +121,17 @@ void drop(Memory& memory) {
     _exit(0);
   }
   reply({{"ok", true}});
-  bool idle = false;
   transport::Patience patience;
   std::string buffer(longest_message, '\0');
   for (;;) {
     pollfd ready{socket, POLLIN, 0};
-    if (!idle && actor->session().progress()) patience.reset();
-    if (poll(&ready, 1, idle ? -1 : patience.poll_timeout_ms()) == 0) continue;
+    if (told->turn()) patience.reset();
+    if (poll(&ready, 1, told->idle() ? -1 : patience.poll_timeout_ms()) == 0) continue;
     patience.reset();
     const auto bytes = recv(socket, buffer.data(), buffer.size(), 0);
     if (bytes <= 0) _exit(0);
     try {
-      const json asked = json::from_cbor(buffer.substr(0, static_cast<std::size_t>(bytes)));
-      const std::string what = asked.at("what");
-      if (what == "idle") {
-        idle = asked.at("on");
-        reply({{"said", "ok"}});
-      } else if (what == "blob") {
-        const std::string blob = actor->blob(asked.at("regions"));
-        reply({{"blob", std::vector<std::uint8_t>(blob.begin(), blob.end())}});
-      } else if (what == "connect") {
-        const auto raw = asked.at("blob").get<std::vector<std::uint8_t>>();
-        reply({{"said", actor->connect(asked.at("peer"), {raw.begin(), raw.end()}, asked.at("regions"))}, {"words", actor->words()}});
-      } else {
-        const RuleStep& step = *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
-        reply({{"said", actor->act(step)}, {"words", actor->words()}});
-      }
+      reply(told->answer(json::from_cbor(buffer.substr(0, static_cast<std::size_t>(bytes)))));
     } catch (const std::exception& error) {
       reply({{"failed", error.what()}});
     }
@@ -122,7 +146,17 @@ struct Unopened {
 /// The way to it.
 class Target {
  public:
-  explicit Target(const Setup& setup) {
+  virtual ~Target() = default;
+  /// Meanwhile the initiator goes on with its own work, as an event loop does.
+  virtual json ask(const json& question, Actor& initiator) = 0;
+  virtual void signal(int number) = 0;
+  /// What has to happen in the initiator's process for the target to go on; none where it is a process of its own.
+  virtual std::function<void()> meanwhile() { return {}; }
+};
+
+class Neighbour final : public Target {
+ public:
+  explicit Neighbour(const Setup& setup) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("no socket pair");
     pid_ = fork();
@@ -134,17 +168,16 @@ class Target {
     socket_ = ends[0];
     hear();
   }
-  /// Meanwhile the initiator goes on with its own work, as an event loop does.
-  json ask(const json& question, transport::Session& initiator) {
+  json ask(const json& question, Actor& initiator) override {
     const std::vector<std::uint8_t> text = json::to_cbor(question);
     if (send(socket_, text.data(), text.size(), MSG_NOSIGNAL) < 0) throw std::runtime_error("the target is gone" + how());
     transport::Patience patience;
     for (pollfd ready{socket_, POLLIN, 0}; poll(&ready, 1, patience.poll_timeout_ms()) == 0;) {
-      if (initiator.progress()) patience.reset();
+      if (initiator.turn()) patience.reset();
     }
     return hear();
   }
-  void signal(int number) {
+  void signal(int number) override {
     kill(pid_, number);
     int status = 0;
     if (number == SIGKILL) waitpid(pid_, &status, 0);
@@ -163,11 +196,26 @@ class Target {
   }
   std::string how() {
     int status = 0;
-    if (waitpid(pid_, &status, 0) == pid_ && WIFSIGNALED(status)) return std::string(", ended by SIG") + sigabbrev_np(WTERMSIG(status));
-    return "";
+    if (waitpid(pid_, &status, 0) != pid_) return "";
+    if (WIFSIGNALED(status)) return std::string(", ended by SIG") + sigabbrev_np(WTERMSIG(status));
+    return WEXITSTATUS(status) != 0 ? ", ended with status " + std::to_string(WEXITSTATUS(status)) : "";
   }
   pid_t pid_{-1};
   int socket_{-1};
+};
+
+/// In the initiator's own process.
+class Companion final : public Target {
+ public:
+  explicit Companion(const Setup& setup) : told_(setup) {}
+  json ask(const json& question, Actor&) override { return told_.answer(question); }
+  void signal(int) override { throw std::runtime_error("a target in the same process is neither stopped nor killed"); }
+  std::function<void()> meanwhile() override {
+    return [this] { told_.turn(); };
+  }
+
+ private:
+  Told told_;
 };
 
 /// Both sides register 1 MiB and the initiator connects. Made before any fork: the target reads steps where they lay then.
@@ -189,10 +237,13 @@ class Play {
 
   void run() {
     at("opening");
-    Target target(setup_);  // before anything is loaded here
-    target_ = &target;
+    std::unique_ptr<Target> target;
+    if (!setup_.one_process) target = std::make_unique<Neighbour>(setup_);  // before anything is loaded here
     for (const auto& [key, value] : setup_.environment) setenv(key.c_str(), value.c_str(), 1);
-    Actor actor(false, setup_.plugin, setup_.options, setup_.here);
+    if (setup_.one_process) target = std::make_unique<Companion>(setup_);
+    target_ = target.get();
+    Actor actor(false, setup_.actor, setup_.here);
+    actor.meanwhile = target->meanwhile();
     actor_ = &actor;
     tell({{"version", actor.session().plugin().version()}});
     if (rule_.prelude == "pair") {
@@ -230,10 +281,31 @@ class Play {
   std::string act(const RuleStep& step) {
     if (step.action == "connect") return connect(step);
     if (step.action == "target") return change(step.state);
-    if (step.action == "check") return actor_->check(step.request, setup_.there, places_);
+    if (step.action == "check" || step.action == "others" || step.action == "watch") return look(step);
     if (step.side == "initiator") return own(actor_->act(step));
     if (step.action == "register") places_[step.region] = static_cast<std::size_t>(step.at);
     return theirs({{"what", "step"}, {"step", reinterpret_cast<std::uintptr_t>(&step)}});
+  }
+
+  /// At the bytes of both sides.
+  std::string look(const RuleStep& step) {
+    const auto collect = [&] {
+      if (setup_.actor.memory.empty()) return;
+      actor_->collect();
+      if (state_ == "killed") return;  // its memory is gone with it
+      if (state_ == "stopped") target_->signal(SIGCONT);
+      target_->ask({{"what", "collect"}}, *actor_);
+      if (state_ == "stopped") target_->signal(SIGSTOP);
+    };
+    collect();
+    if (step.action == "check") return actor_->check(step.request, setup_.there, places_);
+    if (step.action == "others") return actor_->others(setup_.there, places_);
+    const auto all = [&] { return std::string(reinterpret_cast<const char*>(setup_.here.bytes), memory_bytes) + std::string(reinterpret_cast<const char*>(setup_.there.bytes), memory_bytes); };
+    const std::string before = all();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(step.within_ms);
+    for (; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(1))) actor_->turn();
+    collect();
+    return all() == before ? "quiet" : "changed";
   }
 
   std::string connect(const RuleStep& step) {
@@ -242,7 +314,7 @@ class Play {
     if (step.blob == "kept") {
       blob = kept_;
     } else if (forth && step.blob != "own") {
-      const auto raw = target_->ask({{"what", "blob"}, {"regions", step.regions}}, actor_->session()).at("blob").get<std::vector<std::uint8_t>>();
+      const auto raw = target_->ask({{"what", "blob"}, {"regions", step.regions}}, *actor_).at("blob").get<std::vector<std::uint8_t>>();
       blob.assign(raw.begin(), raw.end());
     } else {
       blob = actor_->blob(step.regions);
@@ -258,6 +330,7 @@ class Play {
   }
 
   std::string change(const std::string& state) {
+    state_ = state;
     if (state == "stopped") return target_->signal(SIGSTOP), "ok";
     if (state == "running") return target_->signal(SIGCONT), "ok";
     if (state == "killed") return target_->signal(SIGKILL), "ok";
@@ -269,7 +342,7 @@ class Play {
     return said;
   }
   std::string theirs(const json& question) {
-    const json answer = target_->ask(question, actor_->session());
+    const json answer = target_->ask(question, *actor_);
     words_ = answer.value("words", "");
     return answer.at("said");
   }
@@ -280,6 +353,7 @@ class Play {
   Target* target_{nullptr};
   Actor* actor_{nullptr};
   std::map<std::string, std::size_t> places_;
+  std::string state_;         ///< of the target, as it was last changed
   std::string kept_, words_;  ///< the last whole blob; the words of the last error
 };
 
@@ -293,6 +367,8 @@ class Play {
     play.run();
   } catch (const Unopened& answer) {
     play.tell({{"failed", answer.words}, {"code", answer.code}});
+  } catch (const transport::TransportError& error) {
+    play.tell({{"failed", error.what()}, {"code", transport::name(error.code())}});
   } catch (const std::exception& error) {
     play.tell({{"failed", error.what()}});
   }
@@ -328,8 +404,10 @@ std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_ti
 
 }  // namespace
 
-Observation play(const RuleEntry& rule, const EngineEntry& engine) {
-  Setup setup{engine.plugin, texts(engine.options, rule.options.value(short_name(engine.plugin), json::object())), texts(engine.environment, rule.environment), make_memory(false), make_memory(true)};
+Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
+  const json any = rule.options.value("any", json::object());
+  Setup setup{{engine.plugin, memory, texts(engine.options, rule.options.value(short_name(engine.plugin), any))}, texts(engine.environment, rule.environment),
+              make_memory(false), make_memory(true), engine.processes == 1};
   prelude();
   std::chrono::milliseconds deadline = slack;
   for (const RuleStep& step : rule.steps) deadline += std::chrono::milliseconds(step.within_ms);

@@ -6,22 +6,24 @@ namespace kvcts::rules {
 
 namespace fs = std::filesystem;
 
-std::vector<RuleEntry> read_rules(const fs::path& cases) {
+std::vector<RuleEntry> read_rules(const fs::path& cases) { return read_entries(cases / "rules", catalogue::rule_table()); }
+
+std::vector<RuleEntry> read_entries(const fs::path& folder, const catalogue::Table<RuleEntry>& table) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(cases / "rules", error)) {
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".yaml") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   std::vector<RuleEntry> rules;
   for (const fs::path& file : files) {
-    const std::string shown = "rules/" + file.filename().string();
+    const std::string shown = folder.filename().string() + "/" + file.filename().string();
     for (const auto& document : catalogue::parse_yaml_file(file, shown)) {
-      RuleEntry rule = catalogue::read(catalogue::rule_table(), document);
+      RuleEntry rule = catalogue::read(table, document);
       rule.file = shown;
       const auto same = [&](const RuleEntry& other) { return other.id == rule.id; };
       if (std::any_of(rules.begin(), rules.end(), same)) {
-        throw catalogue::Error(document.where() + ": expected a new rule, found '" + rule.id + "' again; rename one");
+        throw catalogue::Error(document.where() + ": expected a new id, found '" + rule.id + "' again; rename one");
       }
       rules.push_back(std::move(rule));
     }

@@ -20,6 +20,9 @@ using catalogue::RuleEntry;
 /// Every rule of cases/rules, by file and place. Throws catalogue::Error.
 std::vector<RuleEntry> read_rules(const std::filesystem::path& cases);
 
+/// Every document of a folder's files, by file and place; ids are unique.
+std::vector<RuleEntry> read_entries(const std::filesystem::path& folder, const catalogue::Table<RuleEntry>& table);
+
 struct Observation {
   std::string text;     ///< "load: mismatch; good: backend"; of one answer alone: "pending"
   std::string version;  ///< of the engine, as it tells; "" when it never got so far
@@ -28,8 +31,8 @@ struct Observation {
 };
 
 /// Plays one rule. Never throws for what the engine does: a crash, a call that does not return or a step that had to go well are part of the
-/// text ("crash SIGSEGV in step 3 (connect)").
-Observation play(const RuleEntry& rule, const EngineEntry& engine);
+/// text ("crash SIGSEGV in step 3 (connect)"). `memory`: stem or file of a provider that brings both sides' memory; "": memory files.
+Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory = "");
 
 /// What was seen is one of the things that are stated. A rule that states nothing about the engine is never as expected.
 bool as_expected(const RuleEntry& rule, const std::string& engine, const std::string& seen);

@@ -1,10 +1,13 @@
-/* Compiled as C11 -pedantic-errors: the ABI is usable from plain C, and its structures have the sizes that version 0 says. */
+/* Compiled as C11 -pedantic-errors: the ABI is usable from plain C, and its structures have the sizes that version 1 says. */
+#include "kvcts_memory.h"
 #include "kvcts_transport.h"
 
 _Static_assert(sizeof(kvcts_descriptor) == 40, "descriptors are an array: their stride is part of the ABI");
 _Static_assert(sizeof(kvcts_claims) == 8 + 20 * 4 + 3 * 8, "claims have no hidden padding");
 _Static_assert(sizeof(kvcts_region) == 8 + 4 * 4 + 3 * 8 + 2 * 4 + 2 * 8, "regions have no hidden padding");
 _Static_assert(sizeof(kvcts_transfer) == 7 * 8, "transfers have no hidden padding");
+_Static_assert(sizeof(kvcts_memory_info) == 8 + 4 * 4 + 2 * 8, "what memory is has no hidden padding");
+_Static_assert(sizeof(kvcts_allocation) == 4 * 8 + 2 * 4 + 8, "allocations have no hidden padding");
 
 static int32_t no_open(const kvcts_open_args* args, kvcts_agent** agent) {
   (void)args;

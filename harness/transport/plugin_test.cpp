@@ -43,7 +43,8 @@ TEST_P(HostileTable, IsOneClearError) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, HostileTable,
-    ::testing::Values(Row{"null_entry", "returned NULL"}, Row{"wrong_version", "transport ABI 4711, expected 0"},
+    ::testing::Values(Row{"null_entry", "returned NULL"}, Row{"wrong_version", "transport ABI 4711, expected 1"},
+                      Row{"old_version", "does not speak version 1 of the transport ABI; it speaks version 0; build it against"},
                       Row{"truncated", "lacks required calls: prepare, post, poll, release, last_error"},
                       Row{"huge_size", "bytes; expected"}, Row{"tiny_size", "says it has 4 bytes"},
                       Row{"missing_calls", "lacks required calls: post, poll"}, Row{"no_name", "name is NULL"},
@@ -62,6 +63,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, HostileAgent,
                          ::testing::Values(Row{"bad_status", "returned status 4711"},
                                            Row{"no_agent", "open returned OK and no agent"},
                                            Row{"lying_claims", "alignment is 3"},
+                                           Row{"long_claims", "claims: wrote behind the end of a structure"},
+                                           Row{"other_size", "claims: changed the size of a structure"},
                                            Row{"null_text", "hostile: open: backend"}),
                          [](const auto& row) { return row.param.kind; });
 

@@ -6,12 +6,13 @@
 
 #include "transport/open_args.hpp"
 #include "transport/patience.hpp"
+#include "transport/table.hpp"
 
 namespace kvcts::transport {
 namespace {
 
 constexpr std::uint64_t largest_blob = 1u << 30;      // more is a plug-in that writes garbage into *bytes
-constexpr std::uint64_t largest_notification = 4096;  // as the ABI says
+constexpr std::uint64_t largest_notification = KVCTS_LONGEST_NOTIFICATION;
 constexpr std::size_t longest_text = 4096;
 
 bool known(std::int32_t status) { return status >= KVCTS_E_NOT_POSTED && status < 0; }
@@ -65,6 +66,7 @@ std::string contradiction(const Claims& claims, const kvcts_transport& api) {
              " is known";
     }
   }
+  if (claims.reserved != 0) return "reserved is " + std::to_string(claims.reserved) + ", expected 0";
   if (claims.kinds == 0 || claims.reach == 0) return "kinds and reach must name at least one each";
   if (!claims.can_write && !claims.can_read) return "an engine must be able to write or to read";
   if (!std::has_single_bit(claims.alignment) || claims.alignment > (1u << 30)) {
@@ -85,6 +87,8 @@ std::string contradiction(const Claims& claims, const kvcts_transport& api) {
 struct Session::Held {
   std::vector<Descriptor> descriptors;
   std::string notification;
+  std::uint64_t bytes{0};  ///< of all descriptors; UINT64_MAX where that many cannot be counted
+  Status last{};           ///< of poll(): neither number goes back or exceeds what was asked for
 };
 
 Session::Session(std::shared_ptr<const Plugin> plugin, const OpenOptions& options) : plugin_(std::move(plugin)) {
@@ -94,8 +98,11 @@ Session::Session(std::shared_ptr<const Plugin> plugin, const OpenOptions& option
   if (agent == nullptr) throw TransportError(Code::contract, plugin_->engine() + ": open returned OK and no agent");
   agent_ = agent;
   try {
-    claims_.size = sizeof claims_;
-    checked(api().claims(agent_, &claims_), "claims");
+    Guarded<kvcts_claims> claims;
+    const std::int32_t status = api().claims(agent_, &claims.out);
+    claims.check(plugin_->engine(), "claims");
+    checked(status, "claims");
+    claims_ = claims.out;
     if (const auto wrong = contradiction(claims_, api()); !wrong.empty()) {
       throw TransportError(Code::contract, plugin_->engine() + ": claims: " + wrong);
     }
@@ -110,10 +117,11 @@ Session::~Session() {
 }
 
 void Session::fail(std::int32_t status, const char* call) const {
-  kvcts_error error{};
-  error.size = sizeof error;
+  Guarded<kvcts_error> guarded;
+  kvcts_error& error = guarded.out;
   error.text = "";
   api().last_error(agent_, &error);
+  guarded.check(plugin_->engine(), "last_error");
   std::string text = error.text == nullptr ? "" : std::string(error.text, strnlen(error.text, longest_text));
   const Code code = static_cast<Code>(status);
   throw TransportError(code,
@@ -180,6 +188,7 @@ void Session::remove_peer(PeerId peer) { checked(api().remove_peer(agent_, peer)
 RequestId Session::prepare(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification) {
   check_notification(notification);
   auto held = std::make_unique<Held>(Held{std::move(descriptors), std::move(notification)});
+  for (const Descriptor& d : held->descriptors) held->bytes = d.bytes > UINT64_MAX - held->bytes ? UINT64_MAX : held->bytes + d.bytes;
   kvcts_transfer transfer{};
   transfer.size = sizeof transfer;
   transfer.peer = peer;
@@ -190,14 +199,30 @@ RequestId Session::prepare(PeerId peer, Op op, std::vector<Descriptor> descripto
   transfer.notification_bytes = held->notification.size();
   RequestId request = 0;
   checked(api().prepare(agent_, &transfer, &request), "prepare");
-  if (request == 0 || held_.contains(request)) {
+  const std::lock_guard lock(held_lock_);
+  if (request == 0 || request == UINT64_MAX || held_.contains(request)) {
     throw TransportError(Code::contract, plugin_->engine() + ": prepare returned OK and no handle, or one that is in use");
   }
   held_.emplace(request, std::move(held));
   return request;
 }
 
-bool Session::start(RequestId request) { return checked(api().post(agent_, request), "post", true) == KVCTS_OK; }
+bool Session::start(RequestId request) {
+  const bool done = checked(api().post(agent_, request), "post", true) == KVCTS_OK;
+  if (Held* held = this->held(request)) held->last = {};
+  return done;
+}
+
+Session::Held* Session::held(RequestId request) {
+  const std::lock_guard lock(held_lock_);
+  const auto found = held_.find(request);
+  return found == held_.end() ? nullptr : found->second.get();
+}
+
+void Session::drop(RequestId request) {
+  const std::lock_guard lock(held_lock_);
+  held_.erase(request);
+}
 
 RequestId Session::post(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification) {
   const RequestId request = prepare(peer, op, std::move(descriptors), std::move(notification));
@@ -205,21 +230,34 @@ RequestId Session::post(PeerId peer, Op op, std::vector<Descriptor> descriptors,
     start(request);
   } catch (...) {
     api().release(agent_, request);  // its own status tells nothing new
-    held_.erase(request);
+    drop(request);
     throw;
   }
   return request;
 }
 
 Status Session::poll(RequestId request) {
-  kvcts_progress progress{};
-  progress.size = sizeof progress;
+  Guarded<kvcts_progress> guarded;
+  kvcts_progress& progress = guarded.out;
   progress.bytes_done = progress.descriptors_done = KVCTS_UNKNOWN;
   Status status;
-  status.done = checked(api().poll(agent_, request, &progress), "poll", true) == KVCTS_OK;
+  const std::int32_t answer = api().poll(agent_, request, &progress);
+  guarded.check(plugin_->engine(), "poll");
+  status.done = checked(answer, "poll", true) == KVCTS_OK;
   if (progress.bytes_done != KVCTS_UNKNOWN) status.bytes = progress.bytes_done;
   if (progress.descriptors_done != KVCTS_UNKNOWN) status.descriptors = progress.descriptors_done;
+  if (Held* held = this->held(request)) {
+    check_progress("bytes_done", status.bytes, held->last.bytes, held->bytes);
+    check_progress("descriptors_done", status.descriptors, held->last.descriptors, held->descriptors.size());
+    held->last = status;
+  }
   return status;
+}
+
+void Session::check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before, std::uint64_t all) const {
+  if (!now || (*now >= before.value_or(0) && *now <= all)) return;
+  throw TransportError(Code::contract, plugin_->engine() + ": poll: " + what + " is " + std::to_string(*now) + " after " +
+                                           std::to_string(before.value_or(0)) + ", of " + std::to_string(all) + " in the request");
 }
 
 Status Session::wait(RequestId request, const std::function<void(const Status&)>& seen) {
@@ -247,7 +285,7 @@ void Session::cancel(RequestId request) {
 
 void Session::release(RequestId request) {
   checked(api().release(agent_, request), "release");
-  held_.erase(request);
+  drop(request);
 }
 
 bool Session::progress() {

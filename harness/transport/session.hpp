@@ -8,7 +8,7 @@
 //   RequestId q = session.post(peer, Op::write, {{r, 0, 0, 0, n}});
 //   session.wait(q);  session.release(q);
 //
-// A Session is used by one thread at a time.
+// A Session is used by one thread at a time; where claims().thread_safe, by several, each with requests of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -166,6 +167,9 @@ class Session {
 
  private:
   struct Held;
+  Held* held(RequestId request);  ///< nullptr: not one of ours
+  void drop(RequestId request);
+  void check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before, std::uint64_t all) const;
   const kvcts_transport& api() const { return plugin_->table(); }
   std::int32_t checked(std::int32_t status, const char* call, bool may_be_in_progress = false) const;
   [[noreturn]] void fail(std::int32_t status, const char* call) const;
@@ -173,6 +177,7 @@ class Session {
   std::shared_ptr<const Plugin> plugin_;
   kvcts_agent* agent_{nullptr};
   Claims claims_{};
+  std::mutex held_lock_;  ///< of the map: requests are made and given back from several threads
   std::map<RequestId, std::unique_ptr<Held>> held_;
 };
 

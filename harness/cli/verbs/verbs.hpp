@@ -20,6 +20,7 @@ Action declare_triage(CLI::App& app, const Globals& globals);
 Action declare_dump(CLI::App& app, const Globals& globals);
 Action declare_museum(CLI::App& app, const Globals& globals);
 Action declare_rules(CLI::App& app, const Globals& globals);
+Action declare_conformance(CLI::App& app, const Globals& globals);
 Action declare_explain(CLI::App& app, const Globals& globals);
 Action declare_sabotage(CLI::App& app, const Globals& globals);
 

@@ -4,7 +4,7 @@
 #include "kvcts_transport.h"
 
 enum { NULL_ENTRY, WRONG_VERSION, TRUNCATED, HUGE_SIZE, TINY_SIZE, MISSING_CALLS, NO_NAME, NAME_WITHOUT_END, NO_ENTRY, BAD_STATUS,
-       NO_AGENT, LYING_CLAIMS, NULL_TEXT, NONSENSE };
+       NO_AGENT, LYING_CLAIMS, NULL_TEXT, NONSENSE, OLD_VERSION, LONG_CLAIMS, OTHER_SIZE };
 
 #if KIND != 8 /* NO_ENTRY; the preprocessor knows no enum */
 static int32_t open_agent(const kvcts_open_args* args, kvcts_agent** agent) {
@@ -19,6 +19,8 @@ static int32_t claims(kvcts_agent* agent, kvcts_claims* out) {
   out->kinds = out->reach = out->can_write = 1;
   out->max_descriptors = out->max_bytes = 1;
   out->alignment = KIND == LYING_CLAIMS ? 3 : 1;
+  if (KIND == LONG_CLAIMS) ((unsigned char*)out)[out->size] = 0;
+  if (KIND == OTHER_SIZE) out->size = 8;
   return KVCTS_OK;
 }
 static int32_t register_region(kvcts_agent* a, const kvcts_region* r, uint64_t* h) { return (void)a, (void)r, *h = 0, KVCTS_OK; }
@@ -40,7 +42,6 @@ const kvcts_transport* kvcts_transport_entry(uint32_t host_abi) {
   static char endless[4096];
   static kvcts_transport table;
   for (size_t i = 0; i < sizeof endless; ++i) endless[i] = 'x';
-  (void)host_abi;
   table.size = KIND == TRUNCATED ? offsetof(kvcts_transport, prepare) : KIND == HUGE_SIZE ? UINT64_MAX : KIND == TINY_SIZE ? 4 : sizeof table;
   table.abi = KIND == WRONG_VERSION ? 4711 : KVCTS_TRANSPORT_ABI;
   table.name = KIND == NO_NAME ? NULL : KIND == NAME_WITHOUT_END ? endless : "hostile";
@@ -58,7 +59,7 @@ const kvcts_transport* kvcts_transport_entry(uint32_t host_abi) {
   table.poll = KIND == MISSING_CALLS ? NULL : poll_request;
   table.release = by_handle;
   table.last_error = last_error;
-  return KIND == NULL_ENTRY ? NULL : &table;
+  return KIND == NULL_ENTRY || (KIND == OLD_VERSION && host_abi != 0) ? NULL : &table;
 }
 #else
 int kvcts_nothing_here(void);

@@ -1,0 +1,186 @@
+// kvcts conformance: a transport's claims, and what the header demands of every one, held against what it does. For a vendor's library alone: no
+// catalogue entry and no source tree is needed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "catalogue/catalogue.hpp"
+#include "catalogue/nearest.hpp"
+#include "cli/child.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "rules/claims.hpp"
+#include "rules/provider.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+using rules::ClaimSeen;
+using rules::EngineEntry;
+using rules::RuleEntry;
+
+struct Options {
+  std::string plugin, memory;
+  std::vector<std::string> options, environment, tests;
+};
+
+constexpr std::chrono::seconds opening{20};
+
+/// "key=value" texts as a JSON mapping.
+nlohmann::json pairs(const std::vector<std::string>& texts, const char* option) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const std::string& text : texts) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("{} expects KEY=VALUE, found '{}'", option, text));
+    out[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return out;
+}
+
+/// An entry of cases/engines by its id, else a plug-in that nobody has described: a file or a stem.
+EngineEntry entry_of(const Options& options, const catalogue::Catalogue& cat, bool& described) {
+  EngineEntry entry;
+  if (const auto* known = cat.engines().find(options.plugin)) entry = *known;
+  described = !entry.id.empty();
+  if (!described) {
+    entry.id = entry.plugin = options.plugin;
+    if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_")) {
+      throw UsageError(fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}", options.plugin,
+                                   catalogue::suggestion(options.plugin, cat.engines().ids())));
+    }
+  }
+  if (entry.plugin.empty()) throw UsageError(fmt::format("engine {} has no plug-in: its connector program moves the bytes", entry.id));
+  entry.options.update(pairs(options.options, "--option"));
+  entry.environment.update(pairs(options.environment, "--environment"));
+  return entry;
+}
+
+/// Opens an agent in a process of its own: who is it, and what does it say of itself?
+ChildAnswer introduce(const EngineEntry& entry) {
+  return ask_child(
+      [&] {
+        for (const auto& [key, value] : entry.environment.items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
+        transport::OpenOptions open{"conformance/producer", transport::Role::producer, {}};
+        for (const auto& [key, value] : entry.options.items()) open.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+        transport::Session session(transport::Plugin::load(transport::find_plugin(entry.plugin)), open);
+        return nlohmann::json{{"name", session.plugin().engine()}, {"version", session.plugin().version()}, {"file", session.plugin().origin()},
+                              {"claims", rules::claim_texts(session.claims())}};
+      },
+      opening);
+}
+
+/// Each test of a provider in a process of its own.
+nlohmann::json try_provider(const std::string& memory) {
+  nlohmann::json out{{"tests", nlohmann::json::array()}};
+  const ChildAnswer who = ask_child(
+      [&] {
+        const auto provider = transport::MemoryProvider::load(transport::find_plugin(memory));
+        transport::MemoryPool pool(provider, {});
+        return nlohmann::json{{"name", provider->name()}, {"version", provider->version()}, {"memory", pool.info().memory}, {"device", pool.info().device},
+                              {"host_accessible", pool.info().host_accessible}, {"exports", pool.info().exports}};
+      },
+      opening);
+  out["provider"] = who.ok ? who.value : nlohmann::json{{"error", who.error}};
+  for (const auto& test : rules::provider_tests()) {
+    if (!who.ok) break;
+    const ChildAnswer answer = ask_child(
+        [&] {
+          transport::MemoryPool pool(transport::MemoryProvider::load(transport::find_plugin(memory)), {});
+          return nlohmann::json(test.holds(pool));
+        },
+        opening);
+    const std::string seen = answer.ok ? answer.value.get<std::string>() : answer.error;
+    out["tests"].push_back({{"test", test.id}, {"title", test.title}, {"seen", seen.empty() ? "as demanded" : seen}, {"verdict", seen.empty() ? "holds" : "BROKEN"}});
+  }
+  return out;
+}
+
+/// Memory of a provider can only be used by a transport that takes it.
+std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& said) {
+  const std::uint32_t kind = provider.at("memory");
+  for (const auto& [name, bit] : {std::pair{"memories.host", 0u}, {"memories.cuda", 1u}, {"memories.hip", 2u}, {"memories.other", 3u}}) {
+    if (bit == kind && said.at(name) != "1") return fmt::format("the provider's memory is {}, which the transport does not claim", std::string(name).substr(9));
+  }
+  return "";
+}
+
+int show(const Options& options, const Globals& globals) {
+  const auto cases = catalogue::find_cases(globals.cases);
+  const catalogue::Catalogue cat(cases);
+  bool described = false;
+  EngineEntry entry = entry_of(options, cat, described);
+  std::vector<RuleEntry> tests = rules::read_claims(cases);
+  std::vector<std::string> known;
+  for (const RuleEntry& test : tests) known.push_back(test.id);
+  for (const std::string& wanted : options.tests) {
+    if (std::find(known.begin(), known.end(), wanted) == known.end()) throw UsageError(fmt::format("--test expects a test of cases/claims, found '{}'{}", wanted, catalogue::suggestion(wanted, known)));
+  }
+  if (!options.tests.empty()) std::erase_if(tests, [&](const RuleEntry& t) { return std::find(options.tests.begin(), options.tests.end(), t.id) == options.tests.end(); });
+
+  const ChildAnswer who = introduce(entry);
+  if (!who.ok) {
+    if (globals.json) fmt::print("{}\n", nlohmann::json{{"plugin", entry.plugin}, {"error", who.error}}.dump(2));
+    else fmt::print("{} cannot be opened: {}\n", entry.plugin, who.error);
+    return exit_unexpected;
+  }
+  const auto said = who.value.at("claims").get<rules::ClaimTexts>();
+  if (!described) entry.processes = said.at("reach.host") == "1" || said.at("reach.network") == "1" ? 2 : 1;
+
+  nlohmann::json out{{"engine", who.value["name"]}, {"version", who.value["version"]}, {"file", who.value["file"]}, {"processes", entry.processes},
+                     {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
+  for (const auto& claim : rules::claim_names()) out["claims"][claim] = said.at(claim);
+  int held = 0, broken = 0, unasked = 0;
+  const auto say = [&](const std::string& text) {
+    if (!globals.json) fmt::print("{}\n", text), std::fflush(stdout);
+  };
+  say(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
+                  entry.processes == 2 ? "between two processes" : "within one process"));
+  if (!options.memory.empty()) {
+    out["memory"] = try_provider(options.memory);
+    const auto& provider = out["memory"]["provider"];
+    if (provider.contains("error")) {
+      say(fmt::format("{} cannot be opened: {}", options.memory, provider["error"].get<std::string>()));
+      if (globals.json) fmt::print("{}\n", out.dump(2));
+      return exit_unexpected;
+    }
+    say(fmt::format("memory of {} {}", provider["name"].get<std::string>(), provider["version"].get<std::string>()));
+    for (const auto& test : out["memory"]["tests"]) {
+      ++(test["verdict"] == "holds" ? held : broken);
+      say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(), test["verdict"].get<std::string>(), test["seen"].get<std::string>()));
+    }
+    if (const std::string why = unfit(provider, said); !why.empty()) throw UsageError(why);
+  }
+  for (const RuleEntry& test : tests) {
+    const ClaimSeen seen = rules::judge(test, said, entry, options.memory);
+    const auto verdict = rules::name(seen.verdict);
+    out["tests"].push_back({{"claim", test.claim}, {"said", seen.said}, {"test", test.id}, {"title", test.title}, {"verdict", verdict}, {"seen", seen.seen},
+                            {"allowed", seen.allowed}, {"words", seen.words}, {"ms", seen.ms}});
+    const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
+    ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
+    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict, asked ? seen.seen : seen.words));
+    if (seen.verdict != ClaimSeen::Verdict::broken) continue;
+    say(fmt::format("  {:<61} asked: {}", "", test.title));
+    say(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
+    if (!seen.words.empty()) say(fmt::format("  {:<61} it said: {}", "", seen.words));
+    if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
+  }
+  if (globals.json) fmt::print("{}\n", out.dump(2));
+  say(fmt::format("{} hold, {} BROKEN, {} not asked", held, broken, unasked));
+  return broken > 0 ? exit_unexpected : exit_as_expected;
+}
+
+}  // namespace
+
+Action declare_conformance(CLI::App& app, const Globals& globals) {
+  auto options = std::make_shared<Options>();
+  app.add_option("PLUGIN", options->plugin, "An engine of cases/engines, or the file of a plug-in")->required();
+  app.add_option("--memory", options->memory, "File of a memory provider: tested too, and regions are made of it")->type_name("FILE");
+  app.add_option("--option", options->options, "For the plug-in; may be repeated")->type_name("KEY=VALUE")->expected(1)->take_all();
+  app.add_option("--environment", options->environment, "For its processes; may be repeated")->type_name("KEY=VALUE")->expected(1)->take_all();
+  app.add_option("--test", options->tests, "Only this test; may be repeated")->type_name("TEST")->expected(1)->take_all();
+  return [options, &globals] { return show(*options, globals); };
+}
+
+}  // namespace kvcts::cli
