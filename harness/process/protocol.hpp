@@ -45,6 +45,8 @@
 //            forgets old cases, maps whole memory files, gives the connector its tensors, registers regions with the engine
 //            ("both" connects its two sides here: no metadata, no connect)
 //   connect  {key, peer: {role, metadata}}                 -> ok {}                                      phase register
+//   upload   {key}  -> ok {}     where the engine has a memory_provider: the files' bytes into its memory, before each pass; phase transfer
+//   download {key}  -> ok {}     the other way behind it, and once more at finish; phase complete
 //   plan     {key}                                         -> ok {copies, bytes, relayout, sample:[first 64 copies], digest}
 //   transfer {key, pass}  -> ok {moved, copies, path: {...engine counters...}, ns:{transfer, complete}}  phases transfer, complete
 //   read     {key, pass}                                   -> ok {tokens, output..., events}            the reader, phase read back

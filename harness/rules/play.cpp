@@ -408,6 +408,7 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
   const json any = rule.options.value("any", json::object());
   Setup setup{{engine.plugin, memory, texts(engine.options, rule.options.value(short_name(engine.plugin), any))}, texts(engine.environment, rule.environment),
               make_memory(false), make_memory(true), engine.processes == 1};
+  if (auto provided = setup.actor.options.extract("memory_provider"); !provided.empty() && memory.empty()) setup.actor.memory = provided.mapped();
   prelude();
   std::chrono::milliseconds deadline = slack;
   for (const RuleStep& step : rule.steps) deadline += std::chrono::milliseconds(step.within_ms);

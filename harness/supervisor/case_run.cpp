@@ -10,6 +10,19 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
+namespace {
+/// Regions are memory of a provider that only the workers reach: bytes go in before a pass and come out behind it.
+bool has_provider(const ResolvedCase& c) { return c.engine.options.contains("memory_provider"); }
+}  // namespace
+
+/// Asks every worker for the same.
+Task<Ended> Lane::ask_all(Attempt& a, Phase phase, const char* op) {
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  for (const auto& child : workers_->children) requests.push_back({child.get(), {{"op", op}, {"key", a.key}}, {}});
+  co_return co_await ask_workers(a, phase, requests, replies);
+}
+
 Task<Ended> Lane::execute(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   const bool pair = workers_->children.size() == 2;
@@ -81,6 +94,10 @@ Task<Ended> Lane::execute(Attempt& a) {
 
     enter(a, Phase::transfer);
     a.transferred = false;
+    if (has_provider(c)) {
+      ended = co_await ask_all(a, Phase::transfer, "upload");
+      if (ended.kind != Kind::completed) co_return ended;
+    }
     requests.clear();
     requests.push_back({&initiator, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
     for (const auto& child : workers_->children)
@@ -98,6 +115,10 @@ Task<Ended> Lane::execute(Attempt& a) {
       const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);
       spend(a, Phase::transfer, total - completing);
       spend(a, Phase::complete, completing);
+    }
+    if (has_provider(c)) {
+      ended = co_await ask_all(a, Phase::complete, "download");
+      if (ended.kind != Kind::completed) co_return ended;
     }
     a.transferred = true;
 
@@ -147,7 +168,8 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
                   {"planned", a.planned},
                   {"moved", a.moved},
                   {"transferred", a.transferred && ended.kind != Kind::hung && ended.kind != Kind::crashed},
-                  {"state", ended.kind == Kind::hung || ended.kind == Kind::crashed}};
+                  // A provider's memory dies with the worker: nobody knows what had arrived there.
+                  {"state", !has_provider(a.resolved) && (ended.kind == Kind::hung || ended.kind == Kind::crashed)}};
   checker_->request(std::move(request));
   a.compared = co_await checker_reply(&a.resolved);
   const std::int64_t total = now_ns() - a.since_ns;

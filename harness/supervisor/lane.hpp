@@ -170,6 +170,7 @@ class Lane {
   Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
   Task<void> look_for_strays(Attempt& a);
   std::vector<std::string> strays(std::int64_t last_pid) const;
+  Task<Ended> ask_all(Attempt& a, Phase phase, const char* op);
   Task<Ended> finish(Attempt& a);
   Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
   Task<void> settle(bool all, std::uint64_t only = 0);

@@ -103,6 +103,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     a.result.facts["connector_program"] = workers_->engines[0];
   else if (workers_->engines[0].contains("version"))
     a.result.facts["engine_version"] = workers_->engines[0]["version"];
+  if (workers_->engines[0].contains("memory")) a.result.facts["memory_provider"] = workers_->engines[0]["memory"];
   for (const auto& child : workers_->children) {
     child->out().clear();
     child->err().clear();

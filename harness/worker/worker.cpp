@@ -13,6 +13,7 @@
 #include "connector/misread.hpp"
 #include "process/status_view.hpp"
 #include "reader/reader.hpp"
+#include "transport/memory.hpp"
 #include "worker/base64.hpp"
 
 namespace kvcts::worker {
@@ -24,6 +25,7 @@ using process::UniqueFd;
 namespace {
 
 constexpr std::size_t sample_copies = 64;
+constexpr const char* provider_option = "memory_provider";  ///< of an engine: stem of a plug-in for transport/kvcts_memory.h
 
 /// A request of ours that makes no sense: the suite's own fault, never that of the code under test.
 struct Misuse : std::runtime_error {
@@ -90,13 +92,16 @@ struct Worker::File {
   std::int64_t base{0}, bytes{0};
   UniqueFd fd;
   process::Mapping map;
+  std::optional<transport::Block> block;  ///< of the whole file, where a provider brings the memory that is registered
   std::uint8_t* data() const { return map.data() + base; }
+  std::span<std::uint8_t> whole() const { return {map.data(), map.size()}; }
 };
 
 /// One side's endpoint of the engine.
 struct Worker::Agent {
   Side side;
   transport::Session session;
+  std::unique_ptr<transport::MemoryPool> pool;  ///< none: memory files are registered as they are
 };
 
 struct Worker::Hosted {
@@ -186,6 +191,8 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
   if (op == "hello") return hello(request);
   if (op == "prepare") return prepare(request, fds);
   if (op == "connect") return connect(request);
+  if (op == "upload") return upload(request);
+  if (op == "download") return download(request);
   if (op == "plan") return plan(request);
   if (op == "transfer") return transfer(request);
   if (op == "read") return read(request);
@@ -195,13 +202,14 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
     for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
     return json::object();
   }
-  throw Misuse("expected hello, prepare, connect, plan, transfer, read, finish, cancel or forget");
+  throw Misuse("expected hello, prepare, connect, upload, download, plan, transfer, read, finish, cancel or forget");
 }
 
 transport::OpenOptions open_options(const json& engine) {
   transport::OpenOptions options;
   const json given = engine.value("options", json::object());
   for (const auto& [key, value] : given.items()) options.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  options.options.erase(provider_option);
   return options;
 }
 
@@ -213,18 +221,19 @@ json Worker::hello(const json& request) {
   transport::OpenOptions options = open_options(engine);
   const auto plugin = transport::Plugin::load(transport::find_plugin(engine.at("plugin").get<std::string>()));
   const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
+  const std::string memory = engine.value("options", json::object()).value(provider_option, "");
   for (const Side side : {Side::producer, Side::consumer}) {
     if (role_ != "both" && role_ != name(side)) continue;
     options.name = base + "/" + std::string(name(side));
     options.role = side == Side::producer ? transport::Role::producer : transport::Role::consumer;
-    agents_.push_back(std::unique_ptr<Agent>(new Agent{side, {plugin, options}}));
+    agents_.push_back(std::unique_ptr<Agent>(new Agent{side, {plugin, options}, nullptr}));
+    if (!memory.empty())
+      agents_.back()->pool = std::make_unique<transport::MemoryPool>(transport::MemoryProvider::load(transport::find_plugin(memory)), transport::OpenOptions{options.name, options.role, {}});
   }
   if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
-  return {
-      {"pid", ::getpid()},
-      {"engine",
-       {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}}},
-      {"load_ns", now_ns() - begin}};
+  json said = {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}};
+  if (const auto& pool = agents_[0]->pool) said["memory"] = pool->provider().name() + " " + pool->provider().version();
+  return {{"pid", ::getpid()}, {"engine", std::move(said)}, {"load_ns", now_ns() - begin}};
 }
 
 json Worker::hello_program(const json& request) {
@@ -292,8 +301,14 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
   for (const auto& one : agents_) {
     hosted.connector->register_caches(hosted.view, one->side);
     auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
-    for (const File& file : hosted.files) {
+    for (File& file : hosted.files) {
       if (file.output || file.side != one->side) continue;
+      if (one->pool) {
+        file.block.emplace(one->pool->allocate(file.whole().size()));
+        file.block->write(0, file.whole());
+        regions.push_back(one->session.register_region(file.block->region(static_cast<std::uint64_t>(file.base), static_cast<std::uint64_t>(file.bytes))));
+        continue;
+      }
       transport::Region region;
       region.address = file.data();
       region.bytes = static_cast<std::uint64_t>(file.bytes);
@@ -331,6 +346,20 @@ json Worker::connect(const json& request) {
   auto& peer = here.side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
   peer = here.session.add_peer(metadata);
   ++connected_;
+  return json::object();
+}
+
+/// A pass begins: what the checker has put into the files goes into the provider's memory.
+json Worker::upload(const json& request) {
+  for (File& file : hosted(request).files)
+    if (file.block) file.block->write(0, file.whole());
+  return json::object();
+}
+
+/// It is over: all of it comes back, guards and what nobody named as well.
+json Worker::download(const json& request) {
+  for (const File& file : hosted(request).files)
+    if (file.block) file.block->read(0, file.whole());
   return json::object();
 }
 
@@ -484,6 +513,11 @@ json Worker::finish(const json& request) {
       regions.pop_back();
       one->session.deregister(region);
     }
+  }
+  for (File& file : hosted.files) {
+    if (!file.block) continue;
+    file.block->read(0, file.whole());  // what came after the last pass
+    file.block.reset();
   }
   for (File& file : hosted.files) file.fd.reset();
   hosted.connector.reset();

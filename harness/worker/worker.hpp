@@ -20,7 +20,7 @@
 
 namespace kvcts::worker {
 
-/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts.
+/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts. Without `memory_provider`, which is for the worker.
 transport::OpenOptions open_options(const nlohmann::json& engine);
 
 /// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
@@ -53,6 +53,8 @@ class Worker {
   nlohmann::json hello(const nlohmann::json& request);
   nlohmann::json prepare(const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
   nlohmann::json connect(const nlohmann::json& request);
+  nlohmann::json upload(const nlohmann::json& request);
+  nlohmann::json download(const nlohmann::json& request);
   nlohmann::json plan(const nlohmann::json& request);
   nlohmann::json transfer(const nlohmann::json& request);
   nlohmann::json read(const nlohmann::json& request);

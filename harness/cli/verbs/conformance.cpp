@@ -40,7 +40,7 @@ nlohmann::json pairs(const std::vector<std::string>& texts, const char* option) 
 }
 
 /// An entry of cases/engines by its id, else a plug-in that nobody has described: a file or a stem.
-EngineEntry entry_of(const Options& options, const catalogue::Catalogue& cat, bool& described) {
+EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& described) {
   EngineEntry entry;
   if (const auto* known = cat.engines().find(options.plugin)) entry = *known;
   described = !entry.id.empty();
@@ -54,6 +54,10 @@ EngineEntry entry_of(const Options& options, const catalogue::Catalogue& cat, bo
   if (entry.plugin.empty()) throw UsageError(fmt::format("engine {} has no plug-in: its connector program moves the bytes", entry.id));
   entry.options.update(pairs(options.options, "--option"));
   entry.environment.update(pairs(options.environment, "--environment"));
+  if (const auto provider = entry.options.find("memory_provider"); provider != entry.options.end()) {
+    if (options.memory.empty()) options.memory = provider->get<std::string>();
+    entry.options.erase("memory_provider");
+  }
   return entry;
 }
 
@@ -106,7 +110,7 @@ std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& said)
   return "";
 }
 
-int show(const Options& options, const Globals& globals) {
+int show(Options options, const Globals& globals) {
   const auto cases = catalogue::find_cases(globals.cases);
   const catalogue::Catalogue cat(cases);
   bool described = false;
