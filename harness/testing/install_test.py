@@ -10,6 +10,32 @@ from pathlib import Path
 from kvtest import BUILD, ROOT, finish, kvcts, need_program
 
 
+ENGINE = "engine: acme\ntitle: built outside\nplugin: kvcts_engine_acme\nprocesses: 2\n"
+IN_MEMORY = ENGINE.replace("engine: acme\n", "engine: acme-memory\n") + "options: {memory_provider: kvcts_memory_acme}\n"
+
+
+def vendor(installed: Path, place: Path) -> None:
+    """What somebody has who has an installation and no source: headers, templates, a compiler."""
+    work = place / "vendor"
+    work.mkdir()
+    template, headers = installed / "share/kvcts/template", next(installed.glob("include/kvcts"))
+    for source, library in (("transport.c", "kvcts_engine_acme.so"), ("memory.c", "kvcts_memory_acme.so")):
+        lines = len((template / source).read_text().splitlines())
+        assert lines < 200, f"{source} has {lines} lines"
+        built = subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-I", str(headers), "-o", str(work / library), str(template / source)],
+                               capture_output=True, text=True)
+        assert built.returncode == 0, built.stderr
+    (installed / "share/kvcts/cases/engines/acme.yaml").write_text(ENGINE)
+    (installed / "share/kvcts/cases/engines/acme-memory.yaml").write_text(IN_MEMORY)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(place), "KVCTS_ENGINE_PATH": str(work)}
+    pairs = [f"kv/producer={a}/consumer={b}/dtype={dtype}/engine={engine}{op}" for a, b, dtype in (("vllm-fa-nhd", "vllm-fa-hnd", "fp16"), ("vllm-xformers", "flashinfer-nhd", "fp8_e4m3"))
+             for engine in ("acme", "acme-memory") for op in ("", "/op=read")]
+    for argv in (["conformance", str(work / "kvcts_engine_acme.so")], ["conformance", "acme-memory"],
+                 ["run", *(word for pair in pairs for word in ("--id", pair)), "--out", str(place / "acme")]):
+        ended = kvcts(*argv, program=installed / "bin" / "kvcts", env=env, cwd=work, timeout=300)
+        assert ended.status == 0, f"kvcts {' '.join(argv)} ended with {ended.status}: {ended.err or ended.out[-2000:]}"
+
+
 def main() -> int:
     need_program()
     with tempfile.TemporaryDirectory(prefix="kvcts install ") as name:
@@ -37,7 +63,8 @@ def main() -> int:
             ended = kvcts(*argv, program=tool, env=clean, cwd=Path(name))
             assert ended.status == wanted, f"kvcts {' '.join(argv)} ended with {ended.status}: {ended.err or ended.out[-2000:]}"
             assert str(BUILD) not in ended.out and str(ROOT) not in ended.out, f"kvcts {' '.join(argv)} speaks of the build folder"
-    print("installed, moved, run: seeds, part of golden, golden verify, doctor")
+        vendor(moved, Path(name))
+    print("installed, moved, run: seeds, part of golden, golden verify, doctor; a vendor's transport built against it, conforms, moves caches")
     return 0
 
 
