@@ -24,11 +24,12 @@ const std::array<Mask, 3> masks{{{"kinds", {"memory", "file", "object"}}, {"memo
 std::string text_of(std::uint64_t value) { return value == UINT64_MAX ? "unlimited" : std::to_string(value); }
 
 /// Why a test cannot be asked of this engine; "" when it can.
-std::string unaskable(const RuleEntry& test, const ClaimTexts& said) {
+std::string unaskable(const RuleEntry& test, const ClaimTexts& said, const EngineEntry& engine) {
   for (const auto& [claim, value] : test.when) {
     if (said.at(claim) != value) return "asked where " + claim + " is " + value + ", here it is " + said.at(claim);
   }
   for (const RuleStep& step : test.steps) {
+    if (engine.processes == 1 && (step.state == "stopped" || step.state == "killed")) return "asked of a peer in another process";
     for (const auto& copy : step.copies) {
       if (copy.limit.empty()) continue;
       const std::string& limit = said.at(copy.limit);
@@ -84,7 +85,7 @@ std::vector<RuleEntry> read_claims(const std::filesystem::path& cases) {
 ClaimSeen judge(const RuleEntry& test, const ClaimTexts& said, const EngineEntry& engine, const std::string& memory) {
   ClaimSeen out;
   if (test.claim != always) out.said = said.at(test.claim);
-  if (out.words = unaskable(test, said); !out.words.empty()) return out;
+  if (out.words = unaskable(test, said, engine); !out.words.empty()) return out;
   auto allowed = test.holds.find(out.said);
   if (allowed == test.holds.end()) allowed = test.holds.find(always);
   if (allowed == test.holds.end()) {

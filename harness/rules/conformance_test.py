@@ -3,11 +3,13 @@ test that asks for it; what cannot be opened is one clear sentence."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
-from kvtest import BUILD, kvcts, kvcts_json, need_program  # noqa: E402
+from kvtest import BUILD, ROOT, finish, kvcts, kvcts_json, need_program  # noqa: E402
 
 EXAMPLES = BUILD / "harness/engines/example"
 # What the hostile plug-in (harness/engines/hostile.c) says or does -> a test that must be BROKEN. It is the template otherwise.
@@ -26,6 +28,33 @@ LIES = {
 ALSO = {"two-sided": "target-makes-no-progress", "early+claim:completion=0": "visible-when-flushed"}
 UNOPENED = {"exit:open": "ended with status 7", "abort:open": "SIGABRT", "garbage:open": "returned status 4711", "nothing:open": "returned OK and no agent",
             "claim:alignment=3": "expected a power of two"}
+
+
+# An edit of the template provider (transport/template/memory.c) -> the test that must be BROKEN.
+PROVIDERS = {
+    "copies": ("(memcpy(at, from, bytes), KVCTS_OK)", "(memcpy(at, from, bytes - 1), KVCTS_OK)"),
+    "allocations-apart": ('const int fd = memfd_create("acme", MFD_CLOEXEC);', 'static int one = -1;\n  if (one < 0) one = memfd_create("acme", MFD_CLOEXEC);\n  const int fd = dup(one);'),
+    "refusals": ("bytes <= b->bytes - offset)", "bytes <= b->bytes)"),
+    "released": ("if (b->handle != handle) continue;", "if (b->handle == handle) return KVCTS_OK;"),
+    "host-accessible": ("out->address = base + offset", "out->address = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)"),
+    "exports": ("return map(pool, fcntl(fd, F_DUPFD_CLOEXEC, 3), offset, bytes, out);", "return allocate(pool, bytes, out);"),
+}
+
+
+def wrong_providers() -> None:
+    source = (ROOT / "harness/transport/template/memory.c").read_text()
+    plugin = str(EXAMPLES / "kvcts_engine_template_now.so")
+    with tempfile.TemporaryDirectory() as place:
+        for test, (right, wrong) in PROVIDERS.items():
+            assert source.count(right) == 1, right
+            code, library = Path(place) / "wrong.c", Path(place) / f"{test}.so"
+            code.write_text(source.replace(right, wrong))
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/transport"), "-o", str(library), str(code)], check=True)
+            tests = kvcts_json("conformance", plugin, "--memory", str(library), "--test", "writes", timeout=300)["memory"]["tests"]
+            broken = {one["test"] for one in tests if one["verdict"] == "BROKEN"}
+            assert test in broken, f"a provider that is wrong in '{test}' passes it: {tests}"
+        ended = kvcts("conformance", plugin, "--memory", plugin)
+        assert ended.status == 1 and "exports no kvcts_memory_entry; it is not a memory plug-in" in ended.out, ended
 
 
 def verdicts(plugin: str, *options: str) -> dict[str, dict]:
@@ -51,6 +80,7 @@ def main() -> int:
     # Not lies of this plug-in: claims that are only weaker than what it does, and the good halves of a pair of tests.
     assert blind == {"hip-memory", "other-memory", "later-descriptor-wins", "aligned", "most-descriptors", "longest-descriptor"}, blind
 
+    wrong_providers()
     for mode, words in UNOPENED.items():
         ended = kvcts("conformance", "hostile", "--option", f"mode={mode}")
         assert ended.status == 1 and words in ended.out and ended.out.count("\n") == 1, (mode, ended)
@@ -62,8 +92,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+    finish(main)
