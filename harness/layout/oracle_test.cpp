@@ -2,6 +2,7 @@
 // matched by the layouts that claim it, and each claim must be confirmed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -352,6 +353,64 @@ TEST(LmcacheOracle, EveryFormat) {
     std::int64_t elements = 0;
     for (const Plane& p : cache.planes) elements += element_count(p);
     EXPECT_EQ(elements, spec.at("elements_per_layer").get<std::int64_t>() * g.layers) << e.id;
+  }
+}
+
+// ---- SGLang ------------------------------------------------------------------------------------------------------------
+
+/// Dims of extent 1 have no stride to speak of.
+View without_ones(const View& v) {
+  View out;
+  for (std::size_t i = 0; i < v.shape.size(); ++i)
+    if (v.shape[i] != 1) out.shape.push_back(v.shape[i]), out.strides.push_back(v.strides[i]);
+  return out;
+}
+
+/// Tensors as the pool's class allocated them: shape, strides, place, and which of them share an allocation.
+void hold(const std::string& layout, const Geometry& geometry, const json& tensors) {
+  const auto entries = layouts();
+  const auto e = std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.id == layout; });
+  ASSERT_NE(e, entries.end()) << layout;
+  const Cache cache = instantiate(e->text, with_fixed(geometry, *e), fp16(), e->tensors);
+  ASSERT_EQ(cache.tensors.size(), tensors.size()) << layout;
+  std::map<int, int> numbers;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView& t = cache.tensors[i];
+    const View seen{tensors[i].at("shape"), tensors[i].at("stride")};
+    EXPECT_EQ(view_of(t).shape, seen.shape) << layout << ' ' << t.name;
+    EXPECT_EQ(without_ones(view_of(t)), without_ones(seen)) << layout << ' ' << t.name;
+    EXPECT_EQ(t.offset / 2, tensors[i].at("offset").get<std::int64_t>()) << layout << ' ' << t.name;
+    const int number = numbers.emplace(t.allocation, static_cast<int>(numbers.size())).first->second;
+    EXPECT_EQ(number, tensors[i].at("allocation").get<int>()) << layout << ' ' << t.name << ": which allocation";
+  }
+}
+
+TEST(SglangOracle, EveryPool) {
+  const json file = oracle("sglang_pools_0.5.23.json");
+  const json& n = file.at("sizes");
+  Geometry g{.layers = n.at("layers"), .blocks = n.at("tokens").get<int>() / n.at("page").get<int>() + 1, .block_size = n.at("page"), .heads = n.at("heads"), .head_dim = n.at("head_dim")};
+  const auto both = [](const json& pool) {
+    json out = pool.at("k");
+    out.insert(out.end(), pool.at("v").begin(), pool.at("v").end());
+    return out;
+  };
+  EXPECT_EQ(file.at("device").size(), 4U);
+  hold("sglang-nhd", g, both(file.at("device").at("nhd")));
+  hold("sglang-hnd", g, both(file.at("device").at("hnd")));
+  Geometry narrow = g;
+  narrow.v_head_dim = n.at("v_head_dim");
+  hold("sglang-separate", narrow, both(file.at("device").at("separate")));
+  Geometry latent = g;
+  latent.head_dim = n.at("latent").get<int>() + n.at("rope").get<int>();
+  hold("sglang-mla", latent, file.at("device").at("mla").at("latents"));
+
+  EXPECT_EQ(file.at("host").size(), 5U);
+  for (const auto& [name, pool] : file.at("host").items()) {
+    Geometry host = g;
+    host.blocks = pool.at("pages");
+    std::string id = "sglang-" + name;
+    std::replace(id.begin(), id.end(), '_', '-');
+    hold(id, host, json::array({pool.at("pool")}));
   }
 }
 
