@@ -36,7 +36,7 @@ const Table<SideSpec>& side_table() {
   static const Table<SideSpec> table{"a side", {
       optional("backend", &SideSpec::backend, identifier(), "backend of the catalogue: its layout, dtypes and archs"),
       optional("layout", &SideSpec::layout, identifier(), "layout of the catalogue"),
-      optional("template", &SideSpec::text, text(), "a layout written out (grammar: harness/layout/template.hpp)"),
+      optional("template", &SideSpec::text, text(), "a layout written out (grammar: cases/README.md, Templates)"),
       optional("tensors", &SideSpec::tensors, object<layout::TensorSpec>(tensor_spec_table), "what the connector is handed; default as the layout says"),
       optional("dtype", &SideSpec::dtype, identifier(), "cache dtype, when the sides differ"),
       optional("block_size", &SideSpec::block_size, integer(1, 1 << 20), "tokens of a block; default the geometry's"),
@@ -114,7 +114,7 @@ const Table<ControlSpec>& control_table() {
       required("name", &ControlSpec::name, identifier(), "its id is <case>#<name>"),
       optional("set", &ControlSpec::set, anything(), "JSON merge patch on the case: keys to replace, null removes; steps by name: {steps: {move2: {...}}}"),
       optional("as_intended", &ControlSpec::as_intended, boolean(), "every step of a scripted case as intended"),
-      optional("expected", &ControlSpec::expected, one_or_list_of(expected()), "default PASS"),
+      optional("expected", &ControlSpec::expected, one_or_more_of(expected()), "default PASS"),
     }, [](const ControlSpec& control, const Node& node) {
       if (!node.find("set") && !control.as_intended) fail_missing_key(node, "a control", "set", "a mapping");
       for (const char* key : {"case", "controls", "expected"}) {
@@ -424,7 +424,7 @@ const Table<CaseSpec>& case_table() {
       optional("settle", &CaseSpec::settle_ms, duration(), "how long memory is watched for late writes"),
       optional("guard", &CaseSpec::guard_bytes, integer(0, 1 << 30), "bytes of guard below and above each allocation"),
       optional("misalign", &CaseSpec::misalign, integer(0, 1 << 20), "bytes by which each allocation's base is off a page"),
-      optional("expected", &CaseSpec::expected, one_or_list_of(expected()), "what a user needs; default PASS"),
+      optional("expected", &CaseSpec::expected, one_or_more_of(expected()), "what a user needs; default PASS"),
       optional("controls", &CaseSpec::controls, list_of(object<ControlSpec>(control_table)), "variants that must end otherwise"),
     }, [](const CaseSpec& spec, const Node& node) {
       check_kind(spec, node);

@@ -100,6 +100,23 @@ Codec<std::vector<M>> one_or_list_of(Codec<M> item) {
           [item, list](const std::vector<M>& values) { return values.size() == 1 ? item.write(values[0]) : list.write(values); }};
 }
 
+/// The same, where an empty list says nothing: an error.
+template <class M>
+Codec<std::vector<M>> one_or_more_of(Codec<M> item) {
+  const Codec<std::vector<M>> list = list_of(item), any = one_or_list_of(item);
+  return {any.words,
+          [item, list] {
+            json some = list.schema();
+            some["minItems"] = 1;
+            return json{{"oneOf", json::array({item.schema(), some})}};
+          },
+          [any](const Node& node) {
+            if (node.kind == Node::Kind::list && node.items.empty()) fail(node, any.words + ", at least one", "write one, or leave the key out for its default");
+            return any.read(node);
+          },
+          any.write};
+}
+
 /// A mapping with keys of the author's choice. `key_words`: what a key is.
 template <class M>
 Codec<std::map<std::string, M>> map_of(Codec<M> item, std::vector<std::string> keys = {}) {

@@ -80,7 +80,7 @@ const Table<RuleEntry>& rule_table() {
       optional("options", &RuleEntry::options, anything(), "plug-in (nixl, ucx) -> options in place of those of the engine's entry; null leaves one out"),
       optional("environment", &RuleEntry::environment, anything(), "variables in place of those of the entry"),
       required("steps", &RuleEntry::steps, list_of(object<RuleStep>(rule_step_table)), "what is done, in order"),
-      required("expect", &RuleEntry::expect, map_of(one_or_list_of(text())), "engine -> what is seen there; a list: any of these, it is racy"),
+      required("expect", &RuleEntry::expect, map_of(one_or_more_of(text())), "engine -> what is seen there; a list: any of these, it is racy"),
       optional("explain", &RuleEntry::explain, any_text(), "why, and what to do: for the person on call"),
       optional("advice", &RuleEntry::advice, any_text(), "what the author of a connector must not rely on"),
       optional("notes", &RuleEntry::notes, any_text(), "anything else"),

@@ -79,7 +79,7 @@ Codec<std::string> axis_value() {
 const Table<MatrixBlock>& block_table() {
   static const Table<MatrixBlock> table{"a matrix block", {
       optional("title", &MatrixBlock::title, any_text(), "one line"),
-      required("axes", &MatrixBlock::axes, map_of(one_or_list_of(axis_value())), "axis -> values or globs; \"!glob\" takes away"),
+      required("axes", &MatrixBlock::axes, map_of(one_or_more_of(axis_value())), "axis -> values or globs; \"!glob\" takes away"),
       optional("where", &MatrixBlock::where, any_text(), "axis expression; other points are not part of the suite"),
       optional("cover", &MatrixBlock::cover, integer(0, 6), "t: a covering array of strength t instead of the product"),
       optional("sample", &MatrixBlock::sample, integer(0, 1'000'000), "n points, chosen by the hash of their ids"),
@@ -126,7 +126,7 @@ const Table<LayoutEntry>& layout_table() {
   static const Table<LayoutEntry> table{"a layout", {
       required("layout", &LayoutEntry::id, identifier(), "id; the file has this name"),
       required("title", &LayoutEntry::title, text(), "one line"),
-      required("template", &LayoutEntry::text, text(), "nesting of axes (grammar: harness/layout/template.hpp)"),
+      required("template", &LayoutEntry::text, text(), "nesting of axes (grammar: cases/README.md, Templates)"),
       optional("tensors", &LayoutEntry::tensors, object<layout::TensorSpec>(tensor_spec_table), "what a connector is handed"),
       optional("fixed", &LayoutEntry::fixed, map_of(integer_codec(0, 1 << 30), geometry_keys()), "geometry values it demands"),
       optional("dtypes", &LayoutEntry::dtypes, list_of(identifier()), "cache dtypes it can hold; default all that fit"),

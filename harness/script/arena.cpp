@@ -217,6 +217,23 @@ OutputShape output_shape(const Script& script, const Action& read) {
   return shape;
 }
 
+OutputShape whole_output(const Script& script, const std::string& step, const Action& read) {
+  const OutputShape own = output_shape(script, read);
+  const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
+  if (meant == script.steps.end() || meant->intended.op != "read" || meant->intended.output != read.output) return own;
+  const OutputShape whole = output_shape(script, meant->intended);
+  const auto inside = [](const std::vector<std::int64_t>& part, const std::vector<std::int64_t>& all) {
+    std::set<std::int64_t> once(part.begin(), part.end());
+    return once.size() == part.size() && part.size() <= all.size() &&
+           std::all_of(part.begin(), part.end(), [&](std::int64_t value) { return std::find(all.begin(), all.end(), value) != all.end(); });
+  };
+  const bool smaller = own.kv.size() < whole.kv.size() || own.layers.size() < whole.layers.size() || own.tokens.size() < whole.tokens.size() ||
+                       own.heads.size() < whole.heads.size() || own.channels.size() < whole.channels.size();
+  const bool part = own.width == whole.width && inside(own.kv, whole.kv) && inside(own.layers, whole.layers) && inside(own.tokens, whole.tokens) &&
+                    inside(own.heads, whole.heads) && inside(own.channels, whole.channels);
+  return part && smaller ? whole : own;
+}
+
 // ---- passes --------------------------------------------------------------------------------------------------------
 
 std::uint64_t pass_seed(std::uint64_t seed, int pass) {

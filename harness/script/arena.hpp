@@ -72,6 +72,8 @@ struct OutputShape {
   std::int64_t bytes() const;
 };
 OutputShape output_shape(const Script& script, const Action& read);
+/// That of the output in which its rows have their places: of the read that was meant, where this is a part of it; else its own.
+OutputShape whole_output(const Script& script, const std::string& step, const Action& read);
 
 /// Seed of a pass: poison and tags of different passes have nothing in common.
 std::uint64_t pass_seed(std::uint64_t seed, int pass);

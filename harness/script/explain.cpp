@@ -211,10 +211,45 @@ Explanation from_values(const Evidence& e) {
   return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits went by way of numbers");
 }
 
+// Copies that leave their memory as they were meant: nothing else has to be wrong.
+Explanation from_bounds(const Evidence& e, Workshop& workshop) {
+  for (const nlohmann::json& meant : e.truth.events) {
+    if (!meant.contains("leaves") || !workshop.as_it_stands()) continue;
+    return certain(meant.value("before", false) ? "wrong-stride" : "over-read", "'" + meant.value("step", "") + "' leaves its memory: " + meant.value("leaves", ""));
+  }
+  return {};
+}
+
+// Keys that leave a field out, as first causes: with a second one besides, they explain no byte alone.
+std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
+  std::set<std::string> fields;
+  std::size_t puts = 0;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    if (w.action(i).op != "put" && w.action(i).op != "get") continue;
+    puts += w.action(i).op == "put";
+    for (const auto& [field, value] : w.action(i).key) fields.insert(field);
+  }
+  std::vector<Hypothesis> out;
+  for (const std::string& field : fields) {
+    for (const char* how : {"", "keep", "replace"}) {
+      Hypothesis h{"identity-collision", "keys without " + field, w.bodies()};
+      for (auto& body : h.bodies) {
+        for (Action& a : body) {
+          a.key.erase(field);
+          if (a.op == "put" && *how) a.on_exists = how;
+        }
+      }
+      if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; })) out.push_back(std::move(h));
+    }
+  }
+  return out;
+}
+
 // Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
 std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
   workshop.allow(2000);
-  propose_pairs(workshop);
+  const std::vector<Hypothesis> keys = keys_without_a_field(workshop);
+  if (keys.empty()) propose_pairs(workshop);
   if (workshop.found()) {
     const Hypothesis& both = workshop.exact().front();
     Explanation out = certain(both.fault_class, both.words);
@@ -222,6 +257,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
     return out;
   }
   std::vector<const Hypothesis*> starts;
+  for (const Hypothesis& first : keys) starts.push_back(&first);
   for (const Hypothesis& first : workshop.agreeing()) starts.push_back(&first);
   for (const auto& partial : workshop.partial()) starts.push_back(&partial.hypothesis);
   std::int64_t tried = workshop.tried();
@@ -249,7 +285,11 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       continue;  // nobody can have meant that
     }
   }
-  return std::nullopt;
+  if (!keys.empty()) propose_pairs(workshop);
+  if (!workshop.found()) return std::nullopt;
+  Explanation out = certain(workshop.exact().front().fault_class, workshop.exact().front().words);
+  out.tried = tried;
+  return out;
 }
 
 }  // namespace
@@ -273,6 +313,7 @@ Explanation explain(Evidence evidence) {
 
   Workshop workshop(evidence);
   if (!ended.fault_class.empty() && workshop.as_it_ended()) return ended;
+  if (const Explanation bounds = from_bounds(evidence, workshop); !bounds.fault_class.empty()) return bounds;
   const auto finish = [&] {
     const Hypothesis& first = workshop.found() ? workshop.exact().front() : *workshop.second();
     out.fault_class = first.fault_class;

@@ -167,8 +167,8 @@ void propose_fits(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get" && a.op != "put") continue;
-    const auto request = w.script().requests.find(a.request);
-    if (request == w.script().requests.end()) continue;
+    const auto request = w.request_at(i, a.request);
+    if (!request) continue;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {
@@ -178,12 +178,12 @@ void propose_fits(Workshop& w) {
         for (const Place& p : starts) backings.insert(p.backing);
         std::int64_t slots = 1;
         for (const auto& plane : declared.planes) slots = std::max(slots, layout::domain(plane).hi[Axis::slot]);
-        const auto table = request->second.blocks.find(Arena::memory_of(views[v]));
+        const auto table = request->blocks.find(Arena::memory_of(views[v]));
         const auto& override_ids = at_source ? a.from_blocks : a.to_blocks;
-        const std::vector<std::int64_t> ids = override_ids ? *override_ids : table == request->second.blocks.end() ? std::vector<std::int64_t>{} : table->second;
+        const std::vector<std::int64_t> ids = override_ids ? *override_ids : table == request->blocks.end() ? std::vector<std::int64_t>{} : table->second;
         std::vector<Sample> samples;
         const auto coordinate = [&](const Element& e) -> std::optional<layout::Coord> {
-          const std::int64_t position = e.token ? *e.token - request->second.first_token : -1;
+          const std::int64_t position = e.token ? *e.token - request->first_token : -1;
           if (position < 0 || position / slots >= static_cast<std::int64_t>(ids.size())) return std::nullopt;
           layout::Coord c;
           c[Axis::layer] = e.layer, c[Axis::kv] = e.kv, c[Axis::head] = e.head, c[Axis::channel] = e.channel;

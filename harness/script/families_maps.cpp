@@ -50,11 +50,21 @@ std::string list_words(const std::vector<std::int64_t>& list) {
   return out + (list.size() > 12 ? ", ...]" : "]");
 }
 
-const std::vector<std::int64_t>* table_of(const Workshop& w, const std::string& request, const std::string& memory) {
-  const auto r = w.script().requests.find(request);
-  if (r == w.script().requests.end()) return nullptr;
-  const auto t = r->second.blocks.find(memory);
-  return t == r->second.blocks.end() ? nullptr : &t->second;
+std::optional<std::vector<std::int64_t>> table_of(const Workshop& w, std::size_t step, const std::string& request, const std::string& memory) {
+  const auto r = w.request_at(step, request);
+  if (!r) return std::nullopt;
+  const auto t = r->blocks.find(memory);
+  return t == r->blocks.end() ? std::nullopt : std::optional(t->second);
+}
+
+// Ids of a table that the request had before, in the places where they differ from those that it has.
+bool outdated(const Workshop& w, std::size_t step, const std::string& memory, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& table) {
+  for (const auto& old : w.older_tables(step, w.action(step).request, memory)) {
+    bool all = ids.size() == table.size() && ids != table;
+    for (std::size_t k = 0; k < ids.size() && all; ++k) all = ids[k] == table[k] || (k < old.size() && ids[k] == old[k]);
+    if (all) return true;
+  }
+  return false;
 }
 
 const char* end_words(const Action& a, int ends) {
@@ -168,7 +178,13 @@ void propose_ids(Workshop& w, bool any_list) {
       w.attempt(class_of(mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
     };
     if (!any_list && (a.op == "move" || a.op == "read")) {
-      try_axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers", [](const Mapping&) { return "layer-misrouted"; });
+      try_axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers", [](const Mapping& m) {
+        // All at home but one, which has the place of another one: two layers share a buffer.
+        const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
+        const auto guest = std::find_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
+        const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
+        return shared ? "region-aliasing" : "layer-misrouted";
+      });
       try_axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
       try_axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv", [](const Mapping& m) {
         const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
@@ -186,9 +202,9 @@ void propose_ids(Workshop& w, bool any_list) {
       if (views.empty()) continue;
       const std::int64_t n = slots_of(views.front());
       const auto& given = at_source ? a.from_blocks : a.to_blocks;
-      const auto* table = given ? &*given : table_of(w, a.request, memory_of(views));
+      const auto table = given ? given : table_of(w, i, a.request, memory_of(views));
       if (!table || table->empty()) continue;
-      const auto& request = w.script().requests.at(a.request);
+      const Request request = *w.request_at(i, a.request);
       // Position -> the block that its tokens come from, or lie in.
       std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
       for (const Sighting& s : sightings) {
@@ -207,7 +223,8 @@ void propose_ids(Workshop& w, bool any_list) {
         if (ids == *table) return;
         Action body = a;
         (at_source ? body.from_blocks : body.to_blocks) = ids;
-        w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views) + why + " in " + name_of(w, i), i, body);
+        const bool old = outdated(w, i, memory_of(views), ids, *table);
+        w.attempt(old ? "stale-block" : "wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views) + (old ? " (those of an older table)" : why) + " in " + name_of(w, i), i, body);
       };
       if (any_list) {
         if (changed) attempt(inferred, "");
@@ -243,7 +260,7 @@ void propose_ids(Workshop& w, bool any_list) {
         // The other end's ids.
         const auto& across = at_source ? a.to : a.from;
         if (!across.empty()) {
-          if (const auto* other = table_of(w, a.request, memory_of(across))) attempt(*other, " (those of " + memory_of(across) + ")");
+          if (const auto other = table_of(w, i, a.request, memory_of(across))) attempt(*other, " (those of " + memory_of(across) + ")");
         }
         for (const auto& [name, r] : w.script().requests) {
           if (name == a.request) continue;
@@ -262,7 +279,7 @@ void propose_ids(Workshop& w, bool any_list) {
     }
     if (any_list) continue;
     if (a.op == "move" && !a.from.empty() && !a.to.empty()) {
-      const auto& tables = w.script().requests.at(a.request).blocks;
+      const auto tables = w.request_at(i, a.request)->blocks;
       for (const auto& [p, from] : tables) {
         for (const auto& [q, to] : tables) {
           if (p == memory_of(a.from) || q == memory_of(a.to) || p == q) continue;
@@ -272,17 +289,17 @@ void propose_ids(Workshop& w, bool any_list) {
         }
       }
     }
-    if (const auto r = w.script().requests.find(a.request); r != w.script().requests.end() && (a.op == "move" || a.op == "read")) {
+    if (const auto r = w.request_at(i, a.request); r && (a.op == "move" || a.op == "read")) {
       // 64-bit entries read as 32-bit ones: every second one is 0.
       std::vector<std::int64_t> to, from;
-      for (std::int64_t t = 0; t < r->second.tokens; ++t) to.push_back(r->second.first_token + t), from.push_back(t % 2 ? 0 : r->second.first_token + t / 2);
+      for (std::int64_t t = 0; t < r->tokens; ++t) to.push_back(r->first_token + t), from.push_back(t % 2 ? 0 : r->first_token + t / 2);
       Action body = a;
       body.pick.tokens = from;
       if (a.op == "move") body.pick_to.tokens = to;
       w.attempt("dtype-reinterpreted", "positions of 64 bits read as positions of 32 in " + name_of(w, i), i, body);
       for (const bool at_source : {true, false}) {
         const auto& views = at_source ? a.from : a.to;
-        const auto* table = views.empty() ? nullptr : table_of(w, a.request, memory_of(views));
+        const auto table = views.empty() ? std::nullopt : table_of(w, i, a.request, memory_of(views));
         if (!table) continue;
         std::vector<std::int64_t> ids;
         for (std::size_t k = 0; k < table->size(); ++k) ids.push_back(k % 2 ? 0 : (*table)[k / 2]);
@@ -376,8 +393,8 @@ void propose_memories(Workshop& w) {
               w.attempt("layer-misrouted", words + ", other layers", i, mapped);
             }
           }
-          const auto* ids = table_of(w, a.request, was);
-          if (ids && !table_of(w, a.request, name)) {
+          const auto ids = table_of(w, i, a.request, was);
+          if (ids && !table_of(w, i, a.request, name)) {
             (at_source ? body.from_blocks : body.to_blocks) = *ids;
             w.attempt(class_of(was, name), words, i, body);
           }

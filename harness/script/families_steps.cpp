@@ -31,11 +31,30 @@ bool reported_failure(const Workshop& w) {
 
 bool brings(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || (a.op == "copy"); }
 
+// The heads that a step takes: those that it picks, or those that its source has.
+std::vector<std::int64_t> heads_of(const Action& a) {
+  if (a.pick.heads) return *a.pick.heads;
+  std::set<std::int64_t> heads;
+  for (const View& view : a.from) {
+    for (const auto& plane : cache_of(view).planes) {
+      const layout::Box box = layout::domain(plane);
+      for (std::int64_t h = box.lo[Axis::head]; h < box.hi[Axis::head]; ++h) heads.insert(h);
+    }
+  }
+  return {heads.begin(), heads.end()};
+}
+
 // What a move that never was means: the only one, one of several kinds, scales.
 std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
   const Action& first = w.action(*steps.begin());
   if (first.op == "fill") return "stale-block";
   if (first.op == "register") return "registration-missing-region";
+  if (first.op == "assign" && first.blocks.empty() && first.generation) return "stale-block";  // what was there before is taken for the new
+  if (first.op == "put") {
+    for (std::size_t i = 0; i < *steps.begin(); ++i) {
+      if (w.action(i).op == "put" && w.action(i).store == first.store && w.action(i).key == first.key) return "stale-block";
+    }
+  }
   if (first.op == "assign") {
     // Left with blocks that somebody else has: an owner too many.
     for (const auto& [memory, ids] : first.blocks) {
@@ -65,16 +84,22 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   }
   if (first.parts == "scales") return "scale-lost";
   if (first.op == "require" || first.op == "unpack" || first.op == "refuse") return "";
+  // What is put away and what is brought are two directions: a get is no other part of a put.
+  const auto like_first = [&](std::size_t i) { return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == "put") == (first.op == "put"); };
   bool others = false;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || (brings(w.action(i)) && !steps.contains(i));
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || like_first(i);
   if (others && brings(first)) {
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
       const Action& a = w.action(i);
-      if (!brings(a) || steps.contains(i)) continue;
+      if (!like_first(i)) continue;
       // The same caches, another part of the request: pieces of one transfer.
       if (memory_of(a.to) == memory_of(first.to) && memory_of(a.from) == memory_of(first.from) && a.request == first.request &&
           a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
         return reported_failure(w) && reported_done(w) ? "false-success" : "truncated";
+      }
+      // Other heads of the same place, from another rank: a shard.
+      if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && heads_of(a) != heads_of(first)) {
+        return reported_done(w) ? "false-success" : "head-shard-mapping";
       }
       // The same place, from elsewhere: one of two passes over it, a conversion.
       if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && a.pick.layers == first.pick.layers) return "silently-skipped";
@@ -359,8 +384,8 @@ void propose_options(Workshop& w) {
         Action body = a;
         body.maps = a.maps.value_or(a.to_offset) + shift;
         bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
-        for (std::size_t k = 0; k < steps.size(); ++k) as_another = as_another || (k != i && w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
-        const bool rounded = *body.maps % 4096 == 0 && a.to_offset % 4096 != 0;
+        for (std::size_t k = 0; k < i; ++k) as_another = as_another || (w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
+        const bool rounded = *body.maps != 0 && *body.maps == a.to_offset / 4096 * 4096;
         w.attempt(as_another ? "wrong-stride" : rounded ? "misaligned" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }
@@ -393,6 +418,12 @@ void propose_keys(Workshop& w) {
       }
       w.attempt("identity-collision", "keys without " + missing, std::move(bodies));
     }
+  }
+  // Under a key that nobody else has: never found.
+  for (const std::size_t i : shelves) {
+    Action body = w.action(i);
+    for (auto& [field, value] : body.key) value += "'";
+    w.attempt("silently-skipped", name_of(w, i) + " used a key that nobody else has", i, body);
   }
   // One side only: what was put under one key is asked for under another.
   for (const std::size_t i : shelves) {
@@ -447,6 +478,7 @@ void propose_orders(Workshop& w) {
         const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
         if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
         if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
+        if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
         if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
         if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
       }

@@ -121,6 +121,7 @@ class Painter {
   void read();
   void put();
   void get();
+  void keep_inside(Span& from, Span& to);
   void copy_span(const Span& from, const Span& to);
   Elements gather(const std::vector<Stop>& stops);
   Id reference(const Code& code);      ///< Id + 1 for Who::whole, scale, global_scale

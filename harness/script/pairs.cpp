@@ -64,7 +64,7 @@ class Pairs {
  public:
   /// `fetch`: the get of what step puts.
   Pairs(Workshop& w, std::size_t step, std::optional<std::size_t> fetch)
-      : w_(w), step_(step), fetch_(fetch), action_(w.action(step)), request_(w.script().requests.at(action_.request)) {
+      : w_(w), step_(step), fetch_(fetch), action_(w.action(step)), request_(*w.request_at(step, action_.request)) {
     from_ = end(action_.from[0], action_.from_blocks);
     if (action_.op == "move") to_ = end(action_.to[0], action_.to_blocks);
     if (fetch) to_ = end(w.action(*fetch).to[0], w.action(*fetch).to_blocks);
@@ -302,7 +302,7 @@ class Pairs {
   std::size_t step_;
   std::optional<std::size_t> fetch_;
   const Action& action_;
-  const Request& request_;
+  const Request request_;
   End from_, to_;
 };
 

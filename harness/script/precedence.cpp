@@ -10,10 +10,13 @@ const std::vector<Family>& families() {
       {"nothing happened", propose_skips},
       {"options", propose_options},
       {"keys", propose_keys},
+      {"several keys", propose_stores},
+      {"several registrations", propose_registered},
       {"another time", propose_orders},
       {"a part is missing", propose_subsets},
       {"other ids", propose_lists},
       {"ids of another unit or time", propose_tables},
+      {"where it went", propose_ways_out},
       {"another memory or request", propose_memories},
       {"more or fewer tokens", propose_lengths},
       {"raw copies", propose_raw},
@@ -21,6 +24,7 @@ const std::vector<Family>& families() {
       {"narrow arithmetic", propose_arithmetic},
       {"a wrong layout", propose_layouts},
       {"ids, whatever they are", propose_any_lists},
+      {"the same mistake in several steps", propose_together},
       {"one linear map", propose_fits},
       {"ids beyond the pool", propose_beyond},
       {"the same belief in every step", propose_everywhere},
@@ -28,6 +32,8 @@ const std::vector<Family>& families() {
       {"a wrong base", propose_offsets},
       {"any order of axes", propose_far_layouts},
       {"a piece of a step", propose_pieces},
+      {"a part of a step", propose_parts},
+      {"a belief in some steps", propose_some_beliefs},
   };
   return all;
 }

@@ -20,11 +20,13 @@ std::string key_text(const std::map<std::string, std::string>& key) {
   return out;
 }
 
-// The order of the elements of a stored object.
-std::vector<Row> dense(std::vector<Row> rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    const auto key = [](const Row& r) {
-      return std::tuple(r.component, r.kv, r.layer, r.token, r.head, r.plane->domain().lo[Axis::channel]);
+// The order of the elements of a stored object: that in which `action` put them, or has them from one.
+std::vector<Row> dense(std::vector<Row> rows, const Action& action) {
+  const Selection &from = action.pick, &to = action.pick_to;
+  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    const auto key = [&](const Row& r) {
+      return std::tuple(r.component, source_of(from.kv, to.kv, r.kv), source_of(from.layers, to.layers, r.layer), r.whole ? r.token : source_of(from.tokens, to.tokens, r.token),
+                        source_of(from.heads, to.heads, r.head), r.plane->domain().lo[Axis::channel]);
     };
     return key(a) < key(b);
   });
@@ -383,7 +385,7 @@ void Recorder::read(const Play& play) {
   std::vector<Run> runs;
   std::vector<std::pair<DecodeOp, std::int64_t>> decodes;
   std::vector<Violation> against;
-  const std::int64_t row_codes = static_cast<std::int64_t>(shape.channels.size()) * shape.width, row_bits = (row_codes + 7) / 8 * 8;
+  const std::int64_t row_codes = static_cast<std::int64_t>(shape.channels.size()) * shape.width;
   const bool in_order = !shape.channels.empty() && std::adjacent_find(shape.channels.begin(), shape.channels.end(), [](auto c, auto next) { return next != c + 1; }) == shape.channels.end();
   const auto code = [&](const std::vector<Row>& rows_found, std::int64_t channel) {
     for (const Row& row : rows_found) {
@@ -395,11 +397,23 @@ void Recorder::read(const Play& play) {
     }
     return DecodeOp::Code{};
   };
-  std::int64_t begin = 0;
-  for (const std::int64_t kv : shape.kv) {
-    for (const std::int64_t layer : shape.layers) {
-      for (const std::int64_t token : shape.tokens) {
-        for (const std::int64_t head : shape.heads) {
+  // A read of a part leaves the rest of the output alone.
+  const OutputShape whole_shape = whole_output(script_, play.step, a);
+  const auto places = [](const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& all) {
+    std::vector<std::int64_t> at;
+    for (const std::int64_t value : own) at.push_back(std::find(all.begin(), all.end(), value) - all.begin());
+    return at;
+  };
+  const auto kv_at = places(shape.kv, whole_shape.kv), layer_at = places(shape.layers, whole_shape.layers), token_at = places(shape.tokens, whole_shape.tokens);
+  const auto head_at = places(shape.heads, whole_shape.heads), channel_at = places(shape.channels, whole_shape.channels);
+  const std::int64_t row_bits = (static_cast<std::int64_t>(whole_shape.channels.size()) * shape.width + 7) / 8 * 8;
+  const auto size = [](const std::vector<std::int64_t>& list) { return static_cast<std::int64_t>(list.size()); };
+  for (std::size_t k = 0; k < shape.kv.size(); ++k) {
+    for (std::size_t l = 0; l < shape.layers.size(); ++l) {
+      for (std::size_t t = 0; t < shape.tokens.size(); ++t) {
+        for (std::size_t h = 0; h < shape.heads.size(); ++h) {
+          const std::int64_t kv = shape.kv[k], layer = shape.layers[l], token = shape.tokens[t], head = shape.heads[h];
+          const std::int64_t begin = (((kv_at[k] * size(whole_shape.layers) + layer_at[l]) * size(whole_shape.tokens) + token_at[t]) * size(whole_shape.heads) + head_at[h]) * row_bits;
           std::vector<Row> found, scales, globals;
           for (const auto& [source, table] : sources) {
             found = find_rows(*source, now, table, component, kv, layer, token, head);
@@ -415,8 +429,7 @@ void Recorder::read(const Play& play) {
           if (const auto whole = a.decode || found.empty() ? std::nullopt : stretch(found.front()); whole && in_order && whole->width == row_codes) {
             const layout::Box& box = found.front().plane->domain();
             if (box.lo[Axis::channel] == shape.channels.front() && box.hi[Axis::channel] == shape.channels.back() + 1) {
-              add_bits(runs, *whole, {out, begin, whole->width}, false);
-              begin += row_bits;
+              add_bits(runs, *whole, {out, begin + channel_at.front() * shape.width, whole->width}, false);
               continue;
             }
           }
@@ -428,7 +441,7 @@ void Recorder::read(const Play& play) {
           }
           for (std::size_t i = 0; i < shape.channels.size() && !found.empty(); ++i) {
             const std::int64_t channel = shape.channels[i];
-            const std::int64_t to = begin + static_cast<std::int64_t>(i) * shape.width;
+            const std::int64_t to = begin + channel_at[i] * shape.width;
             if (a.decode) {
               DecodeOp op;
               op.code = code(found, channel);
@@ -447,7 +460,6 @@ void Recorder::read(const Play& play) {
               }
             }
           }
-          begin += row_bits;
         }
       }
     }
@@ -509,14 +521,15 @@ void Recorder::put(const Play& play) {
   std::int64_t at = 0;
   for (const View& view : a.from) {
     const ViewLocator& from = locator(view);
-    for (const Row& row : dense(rows(from, now, table_of(now, from, a.from_blocks), a.pick, a.parts))) {
+    for (const Row& row : dense(rows(from, now, table_of(now, from, a.from_blocks), a.pick, a.parts), a)) {
       const layout::Box& box = row.plane->domain();
-      if (const auto whole = stretch(row)) {
+      if (const auto whole = stretch(row); whole && !a.pick.channels) {
         add_bits(runs, *whole, {blob, at, whole->width}, false);
         at += whole->width;
         continue;
       }
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
+        if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end()) continue;
         if (const auto from_spot = spot(row, c)) {
           add_bits(runs, *from_spot, {blob, at, from_spot->width}, false);
           at += from_spot->width;
@@ -540,16 +553,18 @@ void Recorder::get(const Play& play) {
   if (found == shelf.end()) return;
   std::vector<Run> runs;
   std::int64_t at = 0;
+  const Selection there = destinations(a);
   for (const View& view : a.to) {
     const ViewLocator& to = locator(view);
-    for (const Row& row : dense(rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts))) {
+    for (const Row& row : dense(rows(to, now, table_of(now, to, a.to_blocks), there, a.parts), a)) {
       const layout::Box& box = row.plane->domain();
-      if (const auto whole = stretch(row); whole && at + whole->width <= found->second.bytes * 8) {
+      if (const auto whole = stretch(row); whole && !there.channels && at + whole->width <= found->second.bytes * 8) {
         add_bits(runs, {found->second.backing, at, whole->width}, *whole, false);
         at += whole->width;
         continue;
       }
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
+        if (there.channels && std::find(there.channels->begin(), there.channels->end(), c) == there.channels->end()) continue;
         const auto to_spot = spot(row, c);
         if (!to_spot || at + to_spot->width > found->second.bytes * 8) continue;
         add_bits(runs, {found->second.backing, at, to_spot->width}, *to_spot, false);

@@ -78,6 +78,11 @@ struct Violation {
   bool write{false};
 };
 
+/// Where the pick of a destination coordinate comes from: a move and a get send pick i to place i of the other list.
+std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordinate);
+/// What an action takes, by the coordinates of its destination.
+Selection destinations(const Action& action);
+
 class Recorder {
  public:
   Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators);

@@ -47,7 +47,9 @@ std::optional<Element> Lens::at(Place place) const {
       std::int64_t rest = bit - face.plane.offset;
       if (rest < 0) continue;
       for (const layout::Mode& mode : face.plane.modes) {
-        const std::int64_t digit = std::min(rest / mode.stride, mode.extent - 1);
+        // An id beyond the pool has an address, too, where nothing lies outside of the blocks.
+        const bool open = &mode == &face.plane.modes.front() && mode.axis == Axis::block;
+        const std::int64_t digit = open ? rest / mode.stride : std::min(rest / mode.stride, mode.extent - 1);
         at[mode.axis] += digit * mode.step;
         rest -= digit * mode.stride;
       }
@@ -96,7 +98,9 @@ std::optional<Place> Aim::at(const Element& element, std::int64_t block) const {
 
 std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t destination) {
   if (!to || !from) return destination;
-  const auto index = static_cast<std::size_t>(std::find(to->begin(), to->end(), destination) - to->begin());
+  const auto at = std::find(to->rbegin(), to->rend(), destination);  // of two at one place, the last
+  if (at == to->rend()) return destination;
+  const auto index = static_cast<std::size_t>(to->rend() - at) - 1;
   return index < from->size() ? (*from)[index] : destination;
 }
 
@@ -162,10 +166,10 @@ class OutputLens {
 
 std::vector<Sighting> Workshop::look(std::size_t step) {
   const Action& a = action(step);
-  const auto request = script().requests.find(a.request);
+  const auto request = request_at(step, a.request);
   std::vector<Sighting> out;
-  if (request == script().requests.end()) return out;
-  const Request& r = request->second;
+  if (!request) return out;
+  const Request& r = *request;
   const auto lenses = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
     std::vector<Lens> all;
     for (const View& view : views) {
@@ -272,9 +276,9 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
 double Workshop::agreement(std::size_t step, const Action& body) {
   if (body.op != "move" || body.from.size() != 1 || body.to.size() != 1) return 0;
   const auto& asked = facts(step);
-  const auto request = script().requests.find(body.request);
-  if (asked.empty() || request == script().requests.end()) return 0;
-  const Request& r = request->second;
+  const auto request = request_at(step, body.request);
+  if (asked.empty() || !request) return 0;
+  const Request& r = *request;
   const auto ids_of = [&](const View& view, const std::optional<std::vector<std::int64_t>>& instead) {
     if (instead) return *instead;
     const auto ids = r.blocks.find(Arena::memory_of(view));

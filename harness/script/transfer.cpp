@@ -6,16 +6,11 @@ namespace kvcts::script {
 
 using layout::Axis;
 
-namespace {
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
-
-// Where the pick of a destination coordinate comes from.
 std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordinate) {
   if (!to || !from) return coordinate;
-  const auto at = std::find(to->begin(), to->end(), coordinate);
-  const auto index = static_cast<std::size_t>(at - to->begin());
+  const auto at = std::find(to->rbegin(), to->rend(), coordinate);  // of two at one place, the last
+  if (at == to->rend()) return coordinate;
+  const auto index = static_cast<std::size_t>(to->rend() - at) - 1;
   return index < from->size() ? (*from)[index] : coordinate;
 }
 
@@ -28,6 +23,11 @@ Selection destinations(const Action& action) {
   over(out.heads, action.pick_to.heads), over(out.channels, action.pick_to.channels);
   return out;
 }
+
+namespace {
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
 }  // namespace
 

@@ -56,6 +56,7 @@ Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, s
     : evidence_(evidence), asked_(asked), ending_given_(ending_given), common_(std::move(common)), base_(intended_bodies(evidence.intended)),
       rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "", evidence.seed, 0) {
   const Observation& o = evidence.observation;
+  locals_.resize(base_.size());
   outcome_ = outcome_of(o.ending, o.events);
   moved_ = moved(o.events);
   const auto& bytes = rehearsal_.unchanged_bytes();
@@ -70,12 +71,44 @@ bool Workshop::as_it_ended() {
   return ending_given_ && judge(base_, all, counts) >= 1 && all;
 }
 
+bool Workshop::as_it_stands() {
+  bool all = false, counts = false;
+  judge(base_, all, counts);
+  return all;
+}
+
 const Whereabouts& Workshop::whereabouts() {
   if (!whereabouts_) {
     const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[clues().check]);
     whereabouts_.emplace(*check, evidence_.arena, evidence_.names);
   }
   return *whereabouts_;
+}
+
+std::optional<Request> Workshop::request_at(std::size_t step, const std::string& name) const {
+  const auto found = script().requests.find(name);
+  if (found == script().requests.end()) return std::nullopt;
+  Request out = found->second;
+  for (std::size_t i = 0; i < step; ++i) {
+    const Action& a = action(i);
+    if (a.op != "assign" || a.request != name) continue;
+    for (const auto& [memory, ids] : a.blocks) out.blocks[memory] = ids;
+    if (a.generation) out.generation = *a.generation;
+    if (a.tokens) out.tokens = *a.tokens;
+  }
+  return out;
+}
+
+std::vector<std::vector<std::int64_t>> Workshop::older_tables(std::size_t step, const std::string& name, const std::string& memory) const {
+  std::vector<std::vector<std::int64_t>> out;
+  const auto now = request_at(step, name);
+  for (std::size_t i = 0; i <= step; ++i) {
+    const auto then = request_at(i, name);
+    const auto ids = then ? then->blocks.find(memory) : std::map<std::string, std::vector<std::int64_t>>::const_iterator{};
+    if (!then || ids == then->blocks.end() || (now->blocks.contains(memory) && now->blocks.at(memory) == ids->second)) continue;
+    if (std::find(out.begin(), out.end(), ids->second) == out.end()) out.push_back(ids->second);
+  }
+  return out;
 }
 
 bool Workshop::moves(std::size_t step) const {
@@ -313,7 +346,12 @@ bool Workshop::attempt(const std::string& given_class, const std::string& words,
   }
   if (agrees == 0 && !plausible(step, body)) return false;
   changed[step] = {body};
-  return attempt(fault_class, words, std::move(changed), agrees, agrees > 0.99 ? agreement(step, action(step)) : 0);
+  const double plain = agrees > 0.99 ? agreement(step, action(step)) : 0;
+  if (agrees > 0.99 && agrees > plain) {
+    auto& known = locals_[step];
+    if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; })) known.push_back({fault_class, words, changed});
+  }
+  return attempt(fault_class, words, std::move(changed), agrees, plain);
 }
 
 bool Workshop::plausible(std::size_t step, const Action& body) {

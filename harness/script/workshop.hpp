@@ -1,6 +1,7 @@
 // Where hypotheses are made and tried. Internal to the diagnosis.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,6 +48,10 @@ class Workshop {
   Who name_before(std::size_t step, int backing, std::int64_t offset);
   Bodies bodies() const { return base_; }
   const Action& action(std::size_t step) const { return script().steps[step].intended; }
+  /// A request with what the steps in front of this one assigned to it; nothing where there is no such request.
+  std::optional<Request> request_at(std::size_t step, const std::string& name) const;
+  /// Block tables that a request had in a memory before the one that it has at a step, the first one first.
+  std::vector<std::vector<std::int64_t>> older_tables(std::size_t step, const std::string& name, const std::string& memory) const;
   /// Whether a step takes part in what went wrong, as far as one can tell before trying: it moves, writes or reads.
   bool moves(std::size_t step) const;
 
@@ -59,6 +64,8 @@ class Workshop {
 
   /// The sequence ended where it should not have, and nothing else is wrong: what was done before is as intended.
   bool as_it_ended();
+  /// What was meant, done to the letter, makes all of it: the steps themselves are what is wrong.
+  bool as_it_stands();
 
   /// What a hypothesis leaves unexplained, as if it had been meant. Nothing where no search can start from it.
   struct Residue {
@@ -80,7 +87,7 @@ class Workshop {
   std::int64_t tried() const { return tried_; }
   /// By the work done, never by the clock: the same case is given the same search on every machine.
   bool spent() const { return work_ >= limit_; }
-  void allow(std::int64_t more) { limit_ = work_ + more; }
+  void allow(std::int64_t more) { limit_ = std::max(limit_, work_ + more); }
   /// Explains a part.
   struct Partial {
     double share{0};                   ///< of the wrong bytes
@@ -92,6 +99,8 @@ class Workshop {
   const std::vector<Partial>& partial() const { return partial_; }
   /// Those that would have brought every byte from where it came, whatever else is wrong with it.
   const std::vector<Hypothesis>& agreeing() const { return agreeing_; }
+  /// Of one step: changes that make all of its own facts, in the order in which they were proposed, one a class.
+  const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:
   bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
@@ -138,6 +147,7 @@ class Workshop {
   std::vector<Partial> partial_;
   std::vector<std::uint64_t> agreeing_bytes_;   ///< what those of the same index predict
   std::vector<Hypothesis> agreeing_;
+  std::vector<std::vector<Hypothesis>> locals_;   ///< by step
   std::optional<Hypothesis> second_, late_;
   bool involved_{false};
   std::int64_t tried_{0};
@@ -175,6 +185,12 @@ void propose_copies(Workshop& w);         ///< a transfer as a list of copies: o
 void propose_tables(Workshop& w);         ///< ids of another unit, or of another time
 void propose_beyond(Workshop& w);         ///< ids beyond the pool, in front of it or behind it
 void propose_pieces(Workshop& w);         ///< any of these, in a piece of a step only
+void propose_registered(Workshop& w);     ///< several registrations: a limit, a side, bases exchanged
+void propose_stores(Workshop& w);         ///< several contents under one key, and who wins
+void propose_ways_out(Workshop& w);       ///< where the elements of a step went
+void propose_parts(Workshop& w);          ///< a layer, K or V, a head, a destination of a step unlike the others
+void propose_some_beliefs(Workshop& w);   ///< one belief about a memory in some steps
+void propose_together(Workshop& w);       ///< one mistake in several steps, each with its own numbers
 
 /// Not a family: two changes of one transfer at once, told by where its bytes came from (pairs.cpp).
 void propose_pairs(Workshop& w);

@@ -1,0 +1,229 @@
+// One step, part by part: a layer, K or V, a head or a destination that was treated unlike the rest of it.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
+
+/// An axis along which a step is cut.
+struct Cut {
+  const char* what;
+  Picks Selection::*picks;
+  std::int64_t Element::*member;
+  Axis axis;
+};
+const std::array<Cut, 3> cuts{{{"layers", &Selection::layers, &Element::layer, Axis::layer},
+                               {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
+                               {"heads", &Selection::heads, &Element::head, Axis::head}}};
+
+std::string list_words(const std::vector<std::int64_t>& list) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
+  return out + (list.size() > 12 ? ", ...]" : "]");
+}
+
+std::int64_t slots_of(const View& view) {
+  std::int64_t n = 1;
+  for (const auto& plane : cache_of(view).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
+  return n;
+}
+
+std::vector<std::int64_t> ids_of(const Workshop& w, std::size_t step, bool at_source) {
+  const Action& a = w.action(step);
+  const auto& given = at_source ? a.from_blocks : a.to_blocks;
+  if (given) return *given;
+  const auto& views = at_source ? a.from : a.to;
+  const auto request = w.request_at(step, a.request);
+  if (views.empty() || !request) return {};
+  const auto ids = request->blocks.find(Arena::memory_of(views.front()));
+  return ids == request->blocks.end() ? std::vector<std::int64_t>{} : ids->second;
+}
+
+// The table of an end as the elements of a part show it.
+std::vector<std::int64_t> table_shown(Workshop& w, std::size_t step, bool at_source, const std::vector<const Sighting*>& part) {
+  const Action& a = w.action(step);
+  std::vector<std::int64_t> ids = ids_of(w, step, at_source);
+  const auto& views = at_source ? a.from : a.to;
+  if (ids.empty() || views.empty()) return ids;
+  const Request request = *w.request_at(step, a.request);
+  const std::int64_t n = slots_of(views.front());
+  std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+  for (const Sighting* s : part) {
+    if (!s->from || !s->at) continue;
+    if (at_source && s->asked.token && s->from->block >= 0) ++votes[(*s->asked.token - request.first_token) / n][s->from->block];
+    if (!at_source && s->from->token && s->at->block >= 0) ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s->from->token) - request.first_token) / n][s->at->block];
+  }
+  for (const auto& [position, counts] : votes) {
+    if (position < 0 || position >= static_cast<std::int64_t>(ids.size())) continue;
+    ids[static_cast<std::size_t>(position)] = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first;
+  }
+  return ids;
+}
+
+// A step as several, each for some values of an axis; parts that are alike stay one.
+void attempt_cut(Workshop& w, std::size_t step, const Cut& cut, const std::string& fault_class, const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
+  std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
+  for (const auto& [body, value] : parts) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == body; });
+    if (same == groups.end()) groups.push_back({body, {value}});
+    else same->second.insert(value);
+  }
+  if (groups.size() < 2) return;
+  Bodies bodies = w.bodies();
+  bodies[step].clear();
+  for (auto& [body, values] : groups) {
+    keep_only(body, cut.picks, values);
+    bodies[step].push_back(body);
+  }
+  w.attempt(fault_class, words + " in " + name_of(w, step), std::move(bodies));
+}
+
+// A block table of its own for each layer, K and V, or head.
+void propose_own_tables(Workshop& w, std::size_t i) {
+  const Action& a = w.action(i);
+  for (const Cut& cut : cuts) {
+    std::map<std::int64_t, std::vector<const Sighting*>> by_value;
+    for (const Sighting& s : w.sightings(i)) {
+      if (s.at) by_value[(*s.at).*cut.member].push_back(&s);
+    }
+    if (by_value.size() < 2 || by_value.size() > 64) continue;
+    for (const bool at_source : {true, false}) {
+      const std::vector<std::int64_t> usual = ids_of(w, i, at_source);
+      if (usual.empty()) continue;
+      std::vector<std::pair<Action, std::int64_t>> parts;
+      std::string odd;
+      for (const auto& [value, part] : by_value) {
+        Action body = a;
+        const std::vector<std::int64_t> ids = table_shown(w, i, at_source, part);
+        if (ids != usual) {
+          (at_source ? body.from_blocks : body.to_blocks) = ids;
+          odd = list_words(ids);
+        }
+        parts.emplace_back(std::move(body), value);
+      }
+      if (!odd.empty()) attempt_cut(w, i, cut, "wrong-block-id", std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_words(usual), parts);
+    }
+  }
+}
+
+// What stayed behind is no whole layer, head or run of tokens, but a part of one.
+void propose_holes(Workshop& w, std::size_t i) {
+  const Action& a = w.action(i);
+  struct Pair {
+    std::size_t of, within;
+    const char* fault_class;
+  };
+  for (const Pair& pair : {Pair{0, 1, "layer-missing"}, Pair{1, 0, "layer-missing"}, Pair{0, 2, "head-shard-mapping"}, Pair{2, 0, "head-shard-mapping"}, Pair{1, 2, "head-shard-mapping"}}) {
+    const Cut &outer = cuts[pair.of], &inner = cuts[pair.within];
+    std::map<std::int64_t, std::map<std::int64_t, bool>> touched;
+    for (const Sighting& s : w.sightings(i)) {
+      if (!s.taken) continue;
+      bool& any = touched[(*s.at).*outer.member][(*s.at).*inner.member];
+      any = any || !s.clue->wrong || !s.clue->untouched;
+    }
+    std::vector<std::pair<Action, std::int64_t>> parts;
+    for (const auto& [value, inside] : touched) {
+      std::set<std::int64_t> there;
+      for (const auto& [v, any] : inside) {
+        if (any) there.insert(v);
+      }
+      if (there.empty()) continue;
+      Action body = a;
+      if (there.size() < inside.size()) keep_only(body, inner.picks, there);
+      parts.emplace_back(std::move(body), value);
+    }
+    if (touched.size() > 1) attempt_cut(w, i, outer, pair.fault_class, std::string("only some ") + inner.what + " of some " + outer.what, parts);
+  }
+}
+
+// Regions paired by their index: a layer's K or V came to the K or V of another one.
+void propose_regions(Workshop& w, std::size_t i) {
+  const Action& a = w.action(i);
+  if (a.op != "move" || a.pick_to.layers || a.pick_to.kv) return;
+  using Region = std::pair<std::int64_t, std::int64_t>;   // layer, kv
+  std::map<Region, std::map<Region, std::int64_t>> votes;
+  for (const Sighting& s : w.sightings(i)) {
+    if (s.taken && s.from) ++votes[{s.at->layer, s.at->kv}][{s.from->layer, s.from->kv}];
+  }
+  bool layers = false, changed = false;
+  std::string words;
+  Bodies bodies = w.bodies();
+  bodies[i].clear();
+  for (const auto& [to, counts] : votes) {
+    const Region from = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first;
+    Action body = a;
+    body.pick.layers = {from.first}, body.pick_to.layers = {to.first};
+    body.pick.kv = {from.second}, body.pick_to.kv = {to.second};
+    bodies[i].push_back(std::move(body));
+    if (from == to) continue;
+    changed = true, layers = layers || from.first != to.first;
+    const auto name = [](const Region& r) { return std::string(r.second ? "V" : "K") + " of layer " + std::to_string(r.first); };
+    if (words.size() < 120) words += (words.empty() ? "" : ", ") + name(from) + " went to " + name(to);
+  }
+  if (changed && bodies[i].size() <= 256) w.attempt(layers ? "layer-misrouted" : "kv-split-vs-interleaved", words + " in " + name_of(w, i), std::move(bodies));
+}
+
+std::pair<std::int64_t, std::int64_t> domain_of(const View& view, Axis axis) {
+  std::pair<std::int64_t, std::int64_t> out{INT64_MAX, INT64_MIN};
+  for (const auto& plane : cache_of(view).planes) {
+    const layout::Box box = layout::domain(plane);
+    out.first = std::min(out.first, box.lo[axis]), out.second = std::max(out.second, box.hi[axis]);
+  }
+  return out;
+}
+
+// Of several memories at an end, some were left out.
+void propose_fewer_views(Workshop& w, std::size_t i) {
+  const Action& a = w.action(i);
+  for (const bool at_source : {false, true}) {
+    const auto& views = at_source ? a.from : a.to;
+    if (views.size() < 2 || views.size() > 8) continue;
+    for (std::size_t mask = 1; mask + 1 < std::size_t{1} << views.size(); ++mask) {
+      Action body = a;
+      auto& kept = at_source ? body.from : body.to;
+      kept.clear();
+      std::string missing;
+      bool layers = true, heads = false;
+      for (std::size_t v = 0; v < views.size(); ++v) {
+        if (mask >> v & 1) kept.push_back(views[v]);
+      }
+      for (std::size_t v = 0; v < views.size(); ++v) {
+        if (mask >> v & 1) continue;
+        missing += (missing.empty() ? "" : ", ") + Arena::memory_of(views[v]);
+        for (const View& other : kept) {
+          layers = layers && domain_of(views[v], Axis::layer) != domain_of(other, Axis::layer);
+          const auto rank = [&](const View& view) { return w.script().memories.at(Arena::memory_of(view)).rank; };
+          heads = heads || domain_of(views[v], Axis::head) != domain_of(other, Axis::head) || rank(views[v]) != rank(other);
+        }
+      }
+      const char* fault_class = layers ? "layer-missing" : heads ? "head-shard-mapping" : "silently-skipped";
+      w.attempt(fault_class, "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + name_of(w, i), i, body);
+    }
+  }
+}
+
+}  // namespace
+
+void propose_parts(Workshop& w) {
+  w.allow(500);
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op != "move" && a.op != "put" && a.op != "get" && a.op != "write" && a.op != "read") continue;
+    if (!w.script().requests.contains(a.request)) continue;
+    if (a.op != "read") propose_fewer_views(w, i);
+    if (a.op != "put") propose_own_tables(w, i);
+    propose_holes(w, i);
+    propose_regions(w, i);
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,90 @@
+// One mistake made in several steps, each with its own numbers: every step is asked on its own what it did, and all answers are tried at once.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "script/workshop.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
+
+std::string list_words(const std::vector<std::int64_t>& list) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
+  return out + (list.size() > 12 ? ", ...]" : "]");
+}
+
+// Where each value of an axis went, by most of its elements that lie in the source of the step.
+template <class AxisOf>
+std::map<std::int64_t, std::int64_t> ways_out(const std::vector<Sighting>& sightings, const Picks& taken, AxisOf axis) {
+  std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+  for (const Sighting& s : sightings) {
+    if (!s.from || !s.source || !s.at) continue;
+    const std::optional<std::int64_t> from = axis(*s.from), at = axis(*s.at);
+    if (!from || !at || (taken && std::find(taken->begin(), taken->end(), *from) == taken->end())) continue;
+    ++votes[*from][*at];
+  }
+  std::map<std::int64_t, std::int64_t> out;
+  for (const auto& [from, counts] : votes) {
+    out[from] = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  }
+  return out;
+}
+
+}  // namespace
+
+void propose_ways_out(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op != "move" || !w.script().requests.contains(a.request)) continue;
+    const auto try_axis = [&](auto axis, Picks Selection::*member, const char* what, const char* fault_class) {
+      const auto ways = ways_out(w.sightings(i), a.pick.*member, axis);
+      std::vector<std::int64_t> from, to;
+      bool as_meant = true;
+      for (const auto& [source, destination] : ways) {
+        from.push_back(source), to.push_back(destination);
+        as_meant = as_meant && picked_destination(a.pick.*member, a.pick_to.*member, source) == destination;
+      }
+      if (as_meant) return;
+      Action body = a;
+      body.pick.*member = from, body.pick_to.*member = to;
+      w.attempt(fault_class, std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
+    };
+    try_axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers", "layer-misrouted");
+    try_axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads", "head-shard-mapping");
+    try_axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv", "kv-split-vs-interleaved");
+    try_axis([](const Element& e) { return e.component == layout::Component::data ? e.token : std::nullopt; }, &Selection::tokens, "tokens", "wrong-block-id");
+  }
+}
+
+void propose_together(Workshop& w) {
+  w.allow(300);
+  std::vector<std::size_t> steps;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    if (!w.local(i).empty()) steps.push_back(i);
+  }
+  if (steps.size() < 2) return;
+  std::set<std::string> asked;
+  for (const std::size_t lead : steps) {
+    for (const Hypothesis& mistake : w.local(lead)) {
+      if (!asked.insert(mistake.fault_class).second) continue;
+      Bodies bodies = w.bodies();
+      std::string words;
+      std::size_t changed = 0;
+      for (const std::size_t i : steps) {
+        const auto& all = w.local(i);
+        const auto same = std::find_if(all.begin(), all.end(), [&](const Hypothesis& h) { return h.fault_class == mistake.fault_class; });
+        if (same == all.end()) continue;
+        bodies[i] = same->bodies[i];
+        words += (words.empty() ? "" : "; ") + same->words;
+        ++changed;
+      }
+      if (changed > 1) w.attempt(mistake.fault_class, words, std::move(bodies));
+    }
+  }
+}
+
+}  // namespace kvcts::script
