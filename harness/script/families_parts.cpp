@@ -211,12 +211,77 @@ void propose_fewer_views(Workshop& w, std::size_t i) {
   }
 }
 
+// Blocks that a fill went over and should not have, and those that it left out.
+void propose_filled_blocks(Workshop& w, std::size_t i) {
+  const Action& a = w.action(i);
+  if (!a.to_blocks || a.to.empty()) return;
+  const Lens lens(a.to.front(), w.evidence().arena, *a.to_blocks, {}, 0);
+  std::set<std::int64_t> wrong, filled;
+  for (const Clue& clue : w.clues().all) {
+    if (!clue.wrong || !lens.sees(clue.backing)) continue;
+    if (const auto at = lens.at({clue.backing, clue.offset})) (at->token ? wrong : filled).insert(at->block);
+  }
+  Action body = a;
+  std::erase_if(*body.to_blocks, [&](std::int64_t id) { return wrong.contains(id); });
+  body.to_blocks->insert(body.to_blocks->end(), filled.begin(), filled.end());
+  w.attempt("wrong-block-id", "blocks " + list_words(*body.to_blocks) + " instead of " + list_words(*a.to_blocks) + " filled in " + name_of(w, i), i, body);
+}
+
+// Something was copied where nothing was meant: runs of bytes that lie elsewhere in one piece.
+void propose_strays(Workshop& w, std::size_t i) {
+  struct Stray {
+    Place from, to;
+    std::int64_t bytes;
+  };
+  std::vector<Stray> strays;
+  const auto images = w.images_before(i);
+  const Whereabouts places(images, [&](int backing) { return backing < static_cast<int>(w.evidence().arena.backings().size()); }, w.evidence().names);
+  for (const Clue& clue : w.clues().all) {
+    if (!clue.wrong || clue.is.kind != Who::Kind::tag) continue;
+    const auto found = places.of(clue.is);
+    if (found.empty() || strays.size() > 64) return;
+    const Place to{clue.backing, clue.offset};
+    if (!strays.empty()) {
+      Stray& last = strays.back();
+      const Place next{last.from.backing, last.from.offset + last.bytes};
+      const bool follows = last.to.backing == to.backing && last.to.offset + last.bytes == to.offset && std::find(found.begin(), found.end(), next) != found.end();
+      if (follows) {
+        ++last.bytes;
+        continue;
+      }
+    }
+    strays.push_back({found.front(), to, 1});
+  }
+  if (strays.empty()) return;
+  const auto name_in = [&](int backing) {
+    for (const Backing& b : w.evidence().arena.backings()) {
+      if (b.ordinal == backing) return b.name;
+    }
+    return std::string();
+  };
+  Bodies bodies = w.bodies();
+  bodies[i].clear();
+  std::int64_t all = 0;
+  for (const Stray& stray : strays) {
+    Action copy;
+    copy.op = "copy";
+    copy.from.emplace_back(), copy.to.emplace_back();
+    copy.from[0].of = name_in(stray.from.backing), copy.to[0].of = name_in(stray.to.backing);
+    copy.from_offset = stray.from.offset, copy.to_offset = stray.to.offset, copy.bytes = stray.bytes;
+    bodies[i].push_back(std::move(copy));
+    all += stray.bytes;
+  }
+  w.attempt("stale-block", std::to_string(all) + " bytes of " + name_in(strays[0].from.backing) + " were copied over " + name_in(strays[0].to.backing) + " in " + name_of(w, i) + ", where nothing was meant", std::move(bodies));
+}
+
 }  // namespace
 
 void propose_parts(Workshop& w) {
   w.allow(500);
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
+    if (a.op == "fill" && a.request.empty()) propose_filled_blocks(w, i);
+    if (a.op == "nothing") propose_strays(w, i);
     if (a.op != "move" && a.op != "put" && a.op != "get" && a.op != "write" && a.op != "read") continue;
     if (!w.script().requests.contains(a.request)) continue;
     if (a.op != "read") propose_fewer_views(w, i);

@@ -89,6 +89,10 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   bool others = false;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || like_first(i);
   if (others && brings(first)) {
+    // Whole requests, of several.
+    bool same_request = false;
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) same_request = same_request || (like_first(i) && w.action(i).request == first.request);
+    if (!same_request && !first.request.empty()) return reported_done(w) ? "false-success" : "silently-skipped";
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
       const Action& a = w.action(i);
       if (!like_first(i)) continue;
@@ -175,6 +179,18 @@ void propose_skips(Workshop& w) {
     w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened", {i});
   }
   if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
+  // All of which nothing arrived.
+  std::set<std::size_t> nowhere;
+  for (const std::size_t i : moves) {
+    std::size_t taken = 0, untouched = 0;
+    for (const Sighting& s : w.sightings(i)) taken += s.taken, untouched += s.taken && s.clue->untouched;
+    if (taken > 0 && taken == untouched) nowhere.insert(i);
+  }
+  if (nowhere.size() > 1 && nowhere.size() < moves.size()) {
+    std::string words;
+    for (const std::size_t i : nowhere) words += (words.empty() ? "" : ", ") + name_of(w, i);
+    w.attempt_without(class_of_absence(w, nowhere), words + " never happened", nowhere);
+  }
   // Every move of one pair of memories.
   std::map<std::string, std::set<std::size_t>> by_memory;
   for (const std::size_t i : moves) by_memory[memory_of(w.action(i).to)].insert(i);
@@ -478,6 +494,7 @@ void propose_orders(Workshop& w) {
         const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
         if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
         if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
+        if (later && !other && changes && memory_of(c.from) == memory_of(a.to)) awaited = true;  // what it brings was read before it was there
         if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
         if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
         if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;

@@ -34,6 +34,32 @@ std::map<std::int64_t, std::int64_t> ways_out(const std::vector<Sighting>& sight
   return out;
 }
 
+// Whoever wrote a memory put its layers, heads, or K and V in another order, and whoever reads it takes them back in that order: lossless.
+void propose_shared_orders(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    for (const Hypothesis& mistake : w.local(i)) {
+      if (mistake.bodies[i].size() != 1 || mistake.bodies[i][0].to.size() != 1) continue;
+      const Action& wrote = mistake.bodies[i][0];
+      const std::string memory = Arena::memory_of(wrote.to[0]);
+      Bodies bodies = mistake.bodies;
+      bool any = false;
+      for (std::size_t k = i + 1; k < bodies.size(); ++k) {
+        for (Action& a : bodies[k]) {
+          if (a.from.size() != 1 || Arena::memory_of(a.from[0]) != memory || (a.op != "move" && a.op != "read")) continue;
+          for (Picks Selection::*axis : {&Selection::layers, &Selection::kv, &Selection::heads}) {
+            if (!(wrote.pick_to.*axis) || a.pick.*axis || a.pick_to.*axis) continue;
+            // Element pick i lies at place pick_to i.
+            a.pick.*axis = wrote.pick_to.*axis;
+            if (a.op == "move") a.pick_to.*axis = wrote.pick.*axis;
+            any = true;
+          }
+        }
+      }
+      if (any) w.attempt(mistake.fault_class, mistake.words + ", and whoever reads " + memory + " takes them so", std::move(bodies));
+    }
+  }
+}
+
 }  // namespace
 
 void propose_ways_out(Workshop& w) {
@@ -66,7 +92,8 @@ void propose_together(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     if (!w.local(i).empty()) steps.push_back(i);
   }
-  if (steps.size() < 2) return;
+  propose_shared_orders(w);
+  if (steps.size() < 2 || w.found()) return;
   std::set<std::string> asked;
   for (const std::size_t lead : steps) {
     for (const Hypothesis& mistake : w.local(lead)) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "script/recorder.hpp"
 
@@ -29,6 +30,21 @@ namespace {
 std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
+// What lies side by side at both ends of a block is one copy, in whatever order its rows came.
+void join(std::vector<Run>& runs, std::size_t begin) {
+  const auto first = runs.begin() + static_cast<std::ptrdiff_t>(begin);
+  std::stable_sort(first, runs.end(), [](const Run& a, const Run& b) { return std::tuple(a.src_backing, a.dst_backing, a.dst) < std::tuple(b.src_backing, b.dst_backing, b.dst); });
+  std::vector<Run> joined;
+  for (auto run = first; run != runs.end(); ++run) {
+    const bool follows = !joined.empty() && joined.back().src_backing == run->src_backing && joined.back().dst_backing == run->dst_backing &&
+                         joined.back().src + joined.back().n == run->src && joined.back().dst + joined.back().n == run->dst;
+    if (follows) joined.back().n += run->n;
+    else joined.push_back(*run);
+  }
+  runs.erase(first, runs.end());
+  runs.insert(runs.end(), joined.begin(), joined.end());
+}
+
 }  // namespace
 
 void Recorder::add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to, bool new_block) const {
@@ -56,7 +72,10 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
     const ViewLocator& to = locator(view);
     const Table table = table_of(now, to, action.to_blocks);
     std::int64_t block = -1;
+    std::size_t block_begin = runs.size();
     for (const Row& row : rows(to, now, table, wanted, action.parts)) {
+      if (row.block != block && !action.splits) join(runs, block_begin);
+      if (row.block != block) block_begin = runs.size();
       const std::int64_t kv = source_of(action.pick.kv, action.pick_to.kv, row.kv);
       const std::int64_t layer = source_of(action.pick.layers, action.pick_to.layers, row.layer);
       const std::int64_t head = source_of(action.pick.heads, action.pick_to.heads, row.head);
@@ -92,6 +111,7 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
         }
       }
     }
+    if (!action.splits) join(runs, block_begin);
   }
   return runs;
 }
