@@ -333,7 +333,6 @@ static std::string longer_or_shorter(const Request& was, const Request& now, con
 }
 
 void propose_memories(Workshop& w) {
-  constexpr const char* alias_in_pool = "region-aliasing";
   const auto class_of = [&](const std::string& was, const std::string& now) -> std::string {
     const auto p = w.script().memories.find(was), q = w.script().memories.find(now);
     if (p == w.script().memories.end() || q == w.script().memories.end()) return "region-aliasing";
@@ -345,8 +344,10 @@ void propose_memories(Workshop& w) {
     };
     const Place here = begin(was), there = begin(now);
     if (here == there) return "wrong-block-id";                    // the same bytes, under another table
-    // Two caches of one pool: one lies where the other one does.
-    if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) return alias_in_pool;
+    // Two caches of one pool: the one lies where the other one does; where they are laid out otherwise, it is another base.
+    if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) {
+      return p->second.view.cache == q->second.view.cache ? "region-aliasing" : "wrong-stride";
+    }
     const auto width = [](const Memory& memory) {
       const layout::Cache cache = cache_of(memory.view);
       return cache.planes.empty() ? layout::Dtype::fp32 : cache.planes.front().dtype;

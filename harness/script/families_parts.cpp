@@ -211,22 +211,6 @@ void propose_fewer_views(Workshop& w, std::size_t i) {
   }
 }
 
-// Blocks that a fill went over and should not have, and those that it left out.
-void propose_filled_blocks(Workshop& w, std::size_t i) {
-  const Action& a = w.action(i);
-  if (!a.to_blocks || a.to.empty()) return;
-  const Lens lens(a.to.front(), w.evidence().arena, *a.to_blocks, {}, 0);
-  std::set<std::int64_t> wrong, filled;
-  for (const Clue& clue : w.clues().all) {
-    if (!clue.wrong || !lens.sees(clue.backing)) continue;
-    if (const auto at = lens.at({clue.backing, clue.offset})) (at->token ? wrong : filled).insert(at->block);
-  }
-  Action body = a;
-  std::erase_if(*body.to_blocks, [&](std::int64_t id) { return wrong.contains(id); });
-  body.to_blocks->insert(body.to_blocks->end(), filled.begin(), filled.end());
-  w.attempt("wrong-block-id", "blocks " + list_words(*body.to_blocks) + " instead of " + list_words(*a.to_blocks) + " filled in " + name_of(w, i), i, body);
-}
-
 // Something was copied where nothing was meant: runs of bytes that lie elsewhere in one piece.
 void propose_strays(Workshop& w, std::size_t i) {
   struct Stray {
@@ -280,14 +264,21 @@ void propose_parts(Workshop& w) {
   w.allow(500);
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op == "fill" && a.request.empty()) propose_filled_blocks(w, i);
     if (a.op == "nothing") propose_strays(w, i);
-    if (a.op != "move" && a.op != "put" && a.op != "get" && a.op != "write" && a.op != "read") continue;
+    if (a.op != "move" && a.op != "put" && a.op != "get" && a.op != "write") continue;
     if (!w.script().requests.contains(a.request)) continue;
-    if (a.op != "read") propose_fewer_views(w, i);
-    if (a.op != "put") propose_own_tables(w, i);
+    propose_fewer_views(w, i);
     propose_holes(w, i);
+  }
+}
+
+void propose_part_by_part(Workshop& w) {
+  w.allow(200);
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.script().requests.contains(a.request)) continue;
     propose_regions(w, i);
+    if (a.op == "read" || a.op == "move") propose_own_tables(w, i);
   }
 }
 

@@ -129,6 +129,41 @@ void propose_other_places(Workshop& w, const Shelves& s) {
   }
 }
 
+// Each get wrote what it brought to other tokens, layers or heads, as the bytes show it: all gets at once.
+void propose_places_seen(Workshop& w, const Shelves& s) {
+  struct Route {
+    const char* fault_class;
+    Picks Selection::*picks;
+    std::optional<std::int64_t> (*of)(const Element&);
+  };
+  const Route routes[] = {{"wrong-block-id", &Selection::tokens, [](const Element& e) { return e.token; }},
+                          {"layer-misrouted", &Selection::layers, [](const Element& e) { return std::optional(e.layer); }},
+                          {"head-shard-mapping", &Selection::heads, [](const Element& e) { return std::optional(e.head); }}};
+  for (const Route& route : routes) {
+    Bodies bodies = w.bodies();
+    std::string words;
+    for (const std::size_t get : s.gets) {
+      const Action& a = w.action(get);
+      std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+      for (const Sighting& sighting : w.sightings(get)) {
+        if (!sighting.from || !sighting.at || !picked(a.pick.*route.picks, route.of(*sighting.from).value_or(-1))) continue;
+        if (const auto at = route.of(*sighting.at)) ++votes[*route.of(*sighting.from)][*at];
+      }
+      Action body = a;
+      Picks &from = body.pick.*route.picks, &to = body.pick_to.*route.picks;
+      from.emplace(), to.emplace();
+      for (const auto& [source, counts] : votes) {
+        from->push_back(source);
+        to->push_back(std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first);
+      }
+      if (from->empty() || *from == *to) continue;
+      bodies[get] = {body};
+      words += (words.empty() ? "" : ", ") + name_of(w, get);
+    }
+    if (!words.empty()) w.attempt(route.fault_class, "what was found went to other places in " + words, std::move(bodies));
+  }
+}
+
 }  // namespace
 
 void propose_stores(Workshop& w) {
@@ -139,6 +174,7 @@ void propose_stores(Workshop& w) {
   if (!w.found()) propose_collisions(w, s);
   if (!w.found()) propose_fewer_fields(w, s);
   if (!w.found()) propose_other_places(w, s);
+  if (!w.found()) propose_places_seen(w, s);
 }
 
 }  // namespace kvcts::script

@@ -17,6 +17,7 @@ const std::vector<Family>& families() {
       {"other ids", propose_lists},
       {"ids of another unit or time", propose_tables},
       {"where it went", propose_ways_out},
+      {"a part of a step", propose_parts},
       {"another memory or request", propose_memories},
       {"more or fewer tokens", propose_lengths},
       {"raw copies", propose_raw},
@@ -31,8 +32,8 @@ const std::vector<Family>& families() {
       {"scales", propose_scales},
       {"a wrong base", propose_offsets},
       {"any order of axes", propose_far_layouts},
+      {"part by part", propose_part_by_part},
       {"a piece of a step", propose_pieces},
-      {"a part of a step", propose_parts},
       {"a belief in some steps", propose_some_beliefs},
   };
   return all;

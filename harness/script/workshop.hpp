@@ -189,6 +189,7 @@ void propose_registered(Workshop& w);     ///< several registrations: a limit, a
 void propose_stores(Workshop& w);         ///< several contents under one key, and who wins
 void propose_ways_out(Workshop& w);       ///< where the elements of a step went
 void propose_parts(Workshop& w);          ///< a layer, K or V, a head, a destination of a step unlike the others
+void propose_part_by_part(Workshop& w);   ///< regions paired by index, a table for each part
 void propose_some_beliefs(Workshop& w);   ///< one belief about a memory in some steps
 void propose_together(Workshop& w);       ///< one mistake in several steps, each with its own numbers
 
