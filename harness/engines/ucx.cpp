@@ -140,6 +140,7 @@ struct Request {
   std::uint64_t next{0};       ///< operation to start
   std::uint64_t in_flight{0};  ///< of UCX, flush and notification included
   std::uint64_t landed{0};     ///< bytes of operations that completed (locally, for a put)
+  std::uint64_t completed{0};  ///< and how many they are
   bool canceled{false};
   Failure failure;
 
@@ -329,7 +330,7 @@ class UcxEngine {
     for (const auto local : request.locals) regions_.at(local);
     if (request.peer->endpoint->failed != UCS_OK) throw lost(request.peer->endpoint->failed);
     request.state = State::moving;
-    request.next = request.landed = 0;
+    request.next = request.landed = request.completed = 0;
     request.canceled = false;
     advance(request);
     return answer(request);
@@ -345,7 +346,7 @@ class UcxEngine {
       advance(request);
     }
     const bool done = request.state == State::done;
-    progress.descriptors_done = done ? request.operations.size() : request.next - std::min(request.next, request.in_flight);
+    progress.descriptors_done = done ? request.operations.size() : std::min<std::uint64_t>(request.completed, request.operations.size());
     progress.bytes_done = done ? request.bytes : request.landed;
     return answer(request);
   }
@@ -551,7 +552,7 @@ class UcxEngine {
     Request& request = *operation.request;
     --request.in_flight;
     if (status == UCS_OK) {
-      request.landed += operation.bytes;
+      request.landed += operation.bytes, ++request.completed;
     } else {
       fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
     }
@@ -566,7 +567,7 @@ class UcxEngine {
     } else if (returned != nullptr) {
       fail(request, ucx_failure(UCS_PTR_STATUS(returned), what));
     } else {
-      request.landed += operation.bytes;
+      request.landed += operation.bytes, ++request.completed;
     }
   }
 
