@@ -28,7 +28,7 @@ def test_short_rows_are_bold_and_explained():
 def test_a_run_in_the_caches_tells_why():
     inside = run([{**row("tags/a", 0.2), "buffer_bytes": 1 << 20, "speed": 6e9}])
     text = write_table.page([run([row("tags/a", 0.5, why="many keys"), row("tags/b", 0.5)]), inside])
-    assert "0.50 (wanted 0.80); many keys; 5.0 GB/s here and 6.0 with all buffers in the caches, where memset does 10.0 here" in text
+    assert "0.50 (wanted 0.80); many keys; 5.0 GB/s, memset 10.0; with all buffers in the caches one thread does 6.0" in text
     assert "- `tags/b`, 256 MiB, 1 thread: 0.50 (wanted 0.80)\n" in text, "nothing is made up of a row that was not in that run"
     assert text.count("## Kernels beside their yardsticks") == 1
 

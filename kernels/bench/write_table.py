@@ -37,16 +37,16 @@ def is_cached(run):
 
 
 def cached_speeds(runs):
-    return {(row["name"], row["threads"]): row["speed"] for run in runs if is_cached(run) for row in run["rows"]}
+    """Of one thread: so little work is not worth several."""
+    return {row["name"]: row["speed"] for run in runs if is_cached(run) for row in run["rows"] if row["threads"] == 1}
 
 
 def reason(row, cached):
     """What is known of a row that falls short: its own words, and whether memory or arithmetic is what it waits for."""
     words = [row["why"]] if row["why"] else []
-    alone = cached.get((row["name"], row["threads"]))
+    alone = cached.get(row["name"])
     if alone is not None:
-        words.append(f"{row['speed'] / 1e9:.1f} GB/s here and {alone / 1e9:.1f} with all buffers in the caches, where {row['against']} does "
-                     f"{row['reference_speed'] / 1e9:.1f} here")
+        words.append(f"{row['speed'] / 1e9:.1f} GB/s, {row['against']} {row['reference_speed'] / 1e9:.1f}; with all buffers in the caches one thread does {alone / 1e9:.1f}")
     return "".join(f"; {part}" for part in words)
 
 
