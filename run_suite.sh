@@ -26,7 +26,7 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
   --jobs N       parallel compilers and cases (default: as many as processors and memory allow, 2 GiB each)
 What is installed: system packages with apt-get, only those missing (as root, or with sudo where it asks no password), and pinned
 Python packages in .venv inside the checkout; where no nvcc is found, also a pinned one (104 MB); and pinned transfer engines, each
-version in a folder of its own in .venv/engines (250 MB to download, 810 MB in place). Tried on Debian 12; on Ubuntu 24.04 the package
+version in a folder of its own in .venv/engines (250 MB to download, 870 MB in place). Tried on Debian 12; on Ubuntu 24.04 the package
 names are the same, but untried (--browser is for Debian: Ubuntu has Chromium as a snap only; $KVCTS_BROWSER names any other one).
 TEXT
 }
