@@ -19,6 +19,7 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
   --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
   --with LIST    also install what some suites need, by name, with commas between: vllm (suite vllm; 0.6 GB to download, 2.6 GB in place),
+                 vllm-0.27.1 (an older vLLM beside it, as large; cases with it are SKIPPED otherwise),
                  lmcache (suite lmcache; 0.3 GB, 1.1 GB), flashinfer (its headers, for a test; comes by itself with the engine packages)
   --no-engines   no engine packages (harness/engines/packages): cases with the engines in them are SKIPPED
   --browser      also install chromium-headless-shell (100 MB, 306 MB installed), for the self-test's tests of the HTML report; without any
@@ -176,7 +177,7 @@ install_environments() {
   for name in ${with//,/ }; do
     [[ $name != flashinfer && -x $root/.venv/bin/python ]] || continue
     [[ $install == 1 ]] || { say "--no-install forbids installing $name: suite $name is SKIPPED unless it is there"; continue; }
-    (cd "$root" && "harness/connector/$name/install.sh" "$root/.venv/bin/python" "$root/.venv/with/$name" "$root/build")
+    (cd "$root" && "harness/connector/${name%%-*}/install.sh" "$root/.venv/bin/python" "$root/.venv/with/$name" "$root/build")
   done
 }
 

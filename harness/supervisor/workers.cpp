@@ -15,16 +15,20 @@ namespace {
 constexpr std::int64_t ms = 1'000'000;
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
 
+/// Whether the case's engine_options come with register, to processes that serve other cases, too (connector/program/command.hpp).
+bool options_with_register(const ResolvedCase& c) { return is_program(c) && c.connector.options.value("options_with", "") == "register"; }
+
 /// What a worker is for: cases that differ in it cannot share one.
 std::string signature_of(const ResolvedCase& c) {
   const EngineSpec& engine = c.engine;
-  return engine.plugin + "|" + std::to_string(engine.processes) + "|" + engine.options.dump() + "|" +
+  return engine.plugin + "|" + std::to_string(engine.processes) + "|" + (options_with_register(c) ? "" : engine.options.dump()) + "|" +
          engine.environment.dump() + (is_program(c) ? "|" + c.connector.name + "|" + c.connector.options.dump() : "");
 }
 
-/// The connector's options; what the case says under engine_options goes to the program, too.
+/// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with register.
 json program_options(const ResolvedCase& c) {
   json options = c.connector.options;
+  if (options_with_register(c)) return options;
   if (!options.contains("options")) options["options"] = json::object();
   options["options"].update(c.engine.options);
   return options;

@@ -79,6 +79,13 @@ std::string find_python(const std::string& environment) {
                 " to an interpreter that has it");
 }
 
+json options_of_side(json options, Side side) {
+  const json own = options.value(std::string(name(side)), json::object());
+  options.erase("producer"), options.erase("consumer");
+  options.update(own);
+  return options;
+}
+
 Command command_of(const std::string& connector, const json& options) {
   Command out;
   for (const auto& [key, value] : options.items()) {
@@ -97,8 +104,10 @@ Command command_of(const std::string& connector, const json& options) {
     } else if (key == "options") {
       if (!value.is_object()) bad(connector, "options: expected a mapping, found " + value.dump());
       out.options = value;
+    } else if (key == "options_with") {
+      if (value != "hello" && value != "register") bad(connector, "options_with: expected hello or register, found " + value.dump());
     } else {
-      bad(connector, "a program has the options command, environment, ports, start_ms and options, found '" + key + "'");
+      bad(connector, "a program has the options command, environment, ports, start_ms, options and options_with, each also below producer or consumer, found '" + key + "'");
     }
   }
   if (out.argv.empty()) bad(connector, "a connector of kind program needs options: {command: [word, ...]}");

@@ -6,6 +6,8 @@
 //   ports: n               TCP ports on loopback that each side is given for each job (default 0)
 //   start_ms: n            how long it may take to answer hello (default: as any worker)
 //   options: {...}         handed to the program with hello, as they are
+//   options_with: hello    what a case's engine_options come with: hello (default: such a case has processes of its own) or register
+//   producer, consumer     any of the above, for that side only: one version against another
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "case/case.hpp"
 
 namespace kvcts::connector::program {
 
@@ -28,6 +32,9 @@ struct Command {
 struct NotHere : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+/// A connector's options as this side has them.
+nlohmann::json options_of_side(nlohmann::json options, Side side);
 
 /// Throws std::runtime_error on unknown or ill-typed options, NotHere when the file or the interpreter is missing.
 Command command_of(const std::string& connector, const nlohmann::json& options);

@@ -48,7 +48,7 @@ void Host::stop_with(const char* kind, const std::string& call, const json& answ
 json Host::judged(const std::string& call, json answer) {
   const std::string state = text_of(answer, "state");
   // After an exception nobody knows what is left inside: the next case gets a fresh process.
-  if (state == "raised" || answer.value("spent", false)) spent_ = true;
+  if (answer.value("spent", state == "raised")) spent_ = true;
   if (state == "raised" && !answer.contains("type")) answer["type"] = "exception";
   if (state == "skipped" && call != "hello")
     throw Stopped{crash(Ended("protocol", "the connector program breaks the protocol: only hello can be skipped"))};
@@ -64,7 +64,9 @@ json Host::answer_of(const std::string& call, json arguments, const Wait& wait) 
     spent_ = true;
     throw Stopped{crash(ended)};
   } catch (const Abandoned&) {
-    spent_ = true;
+    // Where the program can let go of a job in its midst, it is of use to the next one.
+    if (hello_.value("/capabilities/abandon"_json_pointer, false)) session_->forget();
+    else spent_ = true;
     throw Stopped{abandoned};
   }
 }
@@ -76,7 +78,7 @@ json Host::ask(const std::string& call, json arguments) {
 const json& Host::start() {
   if (session_) return hello_;
   try {
-    const Command command = command_of(connector_, options_);
+    const Command command = command_of(connector_, options_of_side(options_, side_));
     session_ = std::make_unique<Session>(command);
     spent_ = false;
     hello_ = ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
@@ -121,7 +123,7 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
   });
   // Blocks that the connector says it could not load: an error that the engine is told, as good as a refusal.
   if (const auto errors = answer.find("load_errors"); errors != answer.end() && errors->is_array() && !errors->empty())
-    stop_with("refused", "load errors", {{"text", "load errors of blocks " + errors->dump()}, {"moved", answer.value("moved", json())}});
+    stop_with("refused", "load errors", {{"text", "load errors of blocks " + errors->dump() + (text_of(answer, "text").empty() ? "" : ", ") + text_of(answer, "text")}, {"moved", answer.value("moved", json())}});
   return answer;
 }
 

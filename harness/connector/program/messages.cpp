@@ -62,7 +62,7 @@ json register_arguments(const ResolvedCase& view, Side side, const std::vector<M
     }
     groups.push_back({{"name", group.name}, {"ranks", std::move(ranks)}});
   }
-  return {{"op", view.op}, {"dtype", view.dtype}, {"memory", std::move(files)}, {"groups", std::move(groups)}};
+  return {{"op", view.op}, {"dtype", view.dtype}, {"memory", std::move(files)}, {"groups", std::move(groups)}, {"options", view.engine.options}};
 }
 
 json transfer_arguments(const ResolvedCase& view, Side side) {

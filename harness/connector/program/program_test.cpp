@@ -38,6 +38,13 @@ TEST(Command, SaysWhatIsWrongAndWhatIsMissing) {
   EXPECT_EQ(command_of("c", {{"command", {"sh", "-c"}}, {"ports", 2}}).ports, 2);
 }
 
+TEST(Command, ASideMayHaveAProgramOfItsOwn) {
+  const json options = {{"ports", 2}, {"command", {"both"}}, {"consumer", {{"command", {"newer"}}}}};
+  EXPECT_EQ(options_of_side(options, Side::producer), (json{{"ports", 2}, {"command", {"both"}}}));
+  EXPECT_EQ(options_of_side(options, Side::consumer), (json{{"ports", 2}, {"command", {"newer"}}}));
+  EXPECT_THROW(command_of("c", {{"command", {"sh"}}, {"options_with", "handshake"}}), std::runtime_error);
+}
+
 TEST(Command, AFolderOfTheUsersOwnComesFirst) {
   const auto folder = std::filesystem::temp_directory_path() / ("kvcts-connectors-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
@@ -125,6 +132,26 @@ TEST_F(HostTest, AfterAnExceptionTheNextJobGetsAFreshProgram) {
   EXPECT_NE(first.find(R"("type":"ValueError")"), std::string::npos) << first;
   EXPECT_NE(first.find("hostile.py:"), std::string::npos) << first;
   EXPECT_EQ(first, second);
+}
+
+TEST_F(HostTest, WhatIsAbandonedIsReplacedUnlessItLetsGo) {
+  for (const bool lets_go : {false, true}) {
+    const json said = {{"fault", "transfer:pending"}, {"side", "producer"}, {"abandon", lets_go}};
+    hosts_.clear(), memory_.clear(), files_.clear();
+    open("hostile.py", said);
+    int patience = -1;  // looks until the wait is given up, once
+    auto options = options_of({python, programs + "hostile.py"});
+    options["options"] = said;
+    Host host("c", options, Side::producer, "test", [&] { return patience >= 0 && patience-- == 0; });
+    process::Progress progress;
+    const json pid = host.start()["facts"]["pid"];
+    host.open(1, case_, memory_[0], json::array());
+    patience = 100;
+    EXPECT_THROW(host.transfer(1, case_, 0, progress), Stopped);
+    host.close(1);
+    host.open(2, case_, memory_[0], json::array());
+    EXPECT_EQ(host.start()["facts"]["pid"] == pid, lets_go);
+  }
 }
 
 TEST_F(HostTest, ARefusalLeavesItAsItIs) {

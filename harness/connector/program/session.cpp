@@ -138,7 +138,8 @@ void Session::settle(std::uint64_t id, const json& reply, bool polled) {
   }
   if (word != "done" && word != "refused" && word != "raised" && word != "skipped")
     broken("expected the state done, pending, refused, raised or skipped, found '" + word + "'");
-  found->second.answer = reply;
+  if (found->second.forgotten) calls_.erase(found);
+  else found->second.answer = reply;
 }
 
 void Session::answer(const json& reply) {
@@ -186,8 +187,12 @@ void Session::pump() {
   }
 }
 
+void Session::forget() {
+  for (auto& [id, call] : calls_) call.forgotten = call.name != "poll";
+}
+
 bool Session::waiting() const {
-  return std::any_of(calls_.begin(), calls_.end(), [](const auto& c) { return c.second.accepted && !c.second.answer; });
+  return std::any_of(calls_.begin(), calls_.end(), [](const auto& c) { return c.second.accepted && !c.second.answer && !c.second.forgotten; });
 }
 
 bool Session::accepted(std::uint64_t id) const {

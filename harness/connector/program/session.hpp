@@ -53,6 +53,8 @@ class Session {
   bool accepted(std::uint64_t id) const;
   /// pump() until take() has something. `stop`, asked now and then, ends the waiting with Abandoned.
   nlohmann::json wait(std::uint64_t id, const std::function<bool()>& stop = {});
+  /// Nobody asks for the calls under way any more: their answers are dropped.
+  void forget();
   bool waiting() const;      ///< calls are pending: pump() is of use
   /// done of total bytes, as the last poll's answer told; 0 0 where the program does not tell.
   std::pair<std::uint64_t, std::uint64_t> progress() const { return {done_, total_}; }
@@ -63,7 +65,7 @@ class Session {
  private:
   struct Call {
     std::string name;
-    bool accepted{false};
+    bool accepted{false}, forgotten{false};
     std::optional<nlohmann::json> answer;
   };
   void answer(const nlohmann::json& reply);

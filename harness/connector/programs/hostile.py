@@ -1,5 +1,5 @@
 """A connector program that goes wrong on purpose, to prove that the suite survives it with the right outcome. Case option (engine_options):
-fault, and side (producer, consumer; default: the one that moves the bytes).
+fault, side (producer, consumer; default: the one that moves the bytes), and abandon: it can let go of a job in its midst.
 
 It is template.py with one method replaced.
 """
@@ -72,7 +72,10 @@ def act(call, jobs, handle):
         return handle(call, jobs)
     fault = fault_of(call)
     if not fault:
-        return handle(call, jobs)
+        said = handle(call, jobs)
+        if call["call"] == "hello" and call["options"].get("abandon"):
+            said["capabilities"]["abandon"] = True
+        return said | {"facts": {"pid": os.getpid()}} if call["call"] == "hello" else said
     if fault == "skip":
         return {"state": "skipped", "text": "a library is missing: pip install it"}
     if fault == "garbage":

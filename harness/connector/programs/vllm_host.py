@@ -1,234 +1,235 @@
-"""Hosts a connector of vLLM, the real class, as a connector program: vLLM 0.33.0's NixlConnector (the consumer pulls) and MooncakeConnector (the
-producer pushes), on CPU tensors that lie in the suite's memory. No GPU, no model weights, no compiled part of vLLM.
+"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls) or MooncakeConnector (the producer pushes), on
+CPU tensors that lie in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed.
 
-    options: {connector: NixlConnector | MooncakeConnector}
+    options: {connector: NixlConnector | MooncakeConnector}      and of a case, as its engine_options:
+      kv_layout         what the engine says is the layout, where that is not what the strides say
+      extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of the rank's process
+      sliding_window    of the second KV cache group
+      cached            block ids in front of the producer's list: the consumer has them already (one group)
+      also              [{producer: [ids], consumer: [ids]}]: further requests of which nothing arrives: all cached (no ids), or of a dead side
+      dies, aborts      producer | consumer: that side is killed when the transfer begins, or gives its requests up
+      alias             every layer is handed the first one's tensor
+      lease             seconds that a producer keeps blocks for (default 600)
 
 What stands in for the engine around the connector, so that no one takes this for a full deployment:
-  - the attention backend is said to be FLASH_ATTN (the CPU platform would choose another one);
-  - cache_config.kv_cache_layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve it;
+  - the attention backend is said to be FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
+  - the layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve it;
   - metadata of requests is made by hand, as the scheduler half of the connector would make it;
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
-  - one rank, one KV cache group, one model of one Llama configuration that has no weights.
+  - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
+
+This process imports vLLM once and forks a process for each rank of each job (vllm_rank.py): the next job never meets what the last one left.
 """
 
-import hashlib
+import importlib
 import importlib.util
 import json
 import os
+import signal
+import socket
+import struct
 import sys
-import tempfile
 import time
 import uuid
 
-import refusal
 import template
+import vllm_model
+import vllm_rank
 
 ROLE = OPTIONS = None
-STARTED = False
-LAYOUTS = {"HNC": "LBHNC", "NHC": "LBNHC"}
+PACKAGES = {"NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
+            "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector")}
 
 
 def missing():
     """What has to be installed, in words; "" when all is there."""
-    lack = [name for name in ("vllm", "torch", "zmq", "nixl" if OPTIONS["connector"] == "NixlConnector" else "mooncake") if not importlib.util.find_spec(name)]
+    lack = [name for name in ("vllm", "torch", "zmq", PACKAGES[OPTIONS["connector"]][0]) if not importlib.util.find_spec(name)]
     return f"{', '.join(lack)} cannot be imported by {sys.executable}; set KVCTS_PYTHON_VLLM to the interpreter of an environment that has vLLM 0.33.0" if lack else ""
 
 
-def start(port):
-    """Once a process: torch.distributed with a world of one, which vLLM's connectors ask for their rank."""
-    global STARTED
-    if STARTED:
-        return
-    import torch
-    from vllm.distributed import parallel_state
-
-    if OPTIONS["connector"] == "MooncakeConnector":
-        torch.accelerator.current_device_index = lambda: 0
-        torch.accelerator.set_device_index = lambda device: None
-    parallel_state.init_distributed_environment(world_size=1, rank=0, local_rank=0, backend="gloo", distributed_init_method=f"tcp://127.0.0.1:{port}")
-    STARTED = True
+def preload():
+    """All that a rank imports, before the first fork."""
+    vllm_model.stand_in_for_platform()
+    for name in ("torch", "vllm.engine.arg_utils", "vllm.distributed.kv_transfer.kv_connector.factory", "vllm.v1.kv_cache_interface", PACKAGES[OPTIONS["connector"]][1]):
+        importlib.import_module(name)
+    vllm_model.warm(OPTIONS["connector"])
 
 
-def model_folder(geometry, layers):
-    """A Llama configuration with these numbers. Both sides name the same folder: vLLM compares it."""
-    heads, dim = geometry["heads"], geometry["head_dim"]
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": heads * dim, "intermediate_size": 64, "num_attention_heads": heads,
-              "num_key_value_heads": heads, "head_dim": dim, "num_hidden_layers": layers, "vocab_size": 64, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
-              "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0}
-    text = json.dumps(config, sort_keys=True)
-    folder = os.path.join(tempfile.gettempdir(), "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16])
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, f"config.json.{os.getpid()}"), "w") as file:
-        file.write(text)
-    os.replace(file.name, os.path.join(folder, "config.json"))
-    return folder
+class Child:
+    """The process of one rank. It answers each call at once."""
 
+    def __init__(self):
+        self.socket, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.socket.close()
+            vllm_rank.live(theirs)
+        theirs.close()
+        self.stream = self.socket.makefile("rwb")
 
-def layout_of(tensor):
-    """vLLM's name for the order that the claimed strides have. A tensor that is no [B, H, N, C] goes under the default."""
-    dims = sorted(zip(tensor["strides"], tensor["axes"]), key=lambda d: -d[0])
-    order = "".join("C" if axes.endswith("C") else axes for stride, axes in dims if axes != "B")
-    return LAYOUTS.get(order, "LBNHC")
+    def send(self, name, **arguments):
+        body = json.dumps({"call": name, "id": 0, **arguments}).encode()
+        self.stream.write(struct.pack("<I", len(body)) + body)
+        self.stream.flush()
+
+    def answer(self):
+        header = self.stream.read(4)
+        if len(header) < 4:
+            self.follow()
+        answer = json.loads(self.stream.read(struct.unpack("<I", header)[0]))
+        del answer["id"]  # of these calls, not of the suite's
+        return answer
+
+    def follow(self):
+        """It ended by itself in the midst of a call: so does this program, in the same way."""
+        status = os.waitpid(self.pid, 0)[1]
+        if os.WIFSIGNALED(status):
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+            os.kill(os.getpid(), os.WTERMSIG(status))
+        os._exit(os.WEXITSTATUS(status) or 1)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
 
 
 class Job:
+    """One job of this side, over all of its ranks."""
+
     def __init__(self, call):
-        import torch
-        from vllm.config import KVTransferConfig, set_current_vllm_config
-        from vllm.distributed import parallel_state
-        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
-        from vllm.engine.arg_utils import EngineArgs
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
+        ranks = len(call["groups"][0]["ranks"])
+        if any(len(group["ranks"]) != ranks for group in call["groups"]):
+            raise template.Refusal("this host drives the same number of ranks in all KV cache groups")
+        self.options, self.engine_id, self.port = OPTIONS | call["options"], str(uuid.uuid4()), call["ports"][0]
+        self.children, self.groups = [], len(call["groups"])
+        heads, first_layer, layers = [], [], 0
+        for group in call["groups"]:
+            heads.append(max(rank["geometry"]["first_head"] + rank["geometry"]["heads"] for rank in group["ranks"]))
+            first_layer.append(layers)
+            layers += len(group["ranks"][0]["tensors"])
+        for rank in range(ranks):
+            place = {"role": ROLE, "rank": rank, "ranks": ranks, "engine_id": self.engine_id, "heads": heads, "first_layer": first_layer}
+            mine = [{"name": group["name"], "ranks": [group["ranks"][rank]]} for group in call["groups"]]
+            self.children.append(Child())
+            self.children[-1].send("register", **{key: call[key] for key in ("op", "dtype", "ports", "memory")}, groups=mine, options=self.options, place=place)
+        self.answers = [child.answer() for child in self.children]
 
-        if len(call["groups"]) != 1 or len(call["groups"][0]["ranks"]) != 1:
-            raise template.Refusal("this host drives one KV cache group and one rank")
-        rank = call["groups"][0]["ranks"][0]
-        geometry, tensors = rank["geometry"], rank["tensors"]
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(call["dtype"])
-        if dtype is None:
-            raise template.Refusal(f"this host drives bf16 and fp16, not {call['dtype']}")
-        self.port, rendezvous = call["ports"][0], call["ports"][1]
-        start(rendezvous)
-        os.environ.update(VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1", VLLM_NIXL_SIDE_CHANNEL_PORT=str(self.port), VLLM_MOONCAKE_BOOTSTRAP_PORT=str(self.port), VLLM_HOST_IP="127.0.0.1")
-        self.memories = [template.Memory(entry) for entry in call["memory"]]
-        self.engine_id = str(uuid.uuid4())
-        transfer = KVTransferConfig(kv_connector=OPTIONS["connector"], kv_role="kv_producer" if ROLE == "producer" else "kv_consumer", engine_id=self.engine_id,
-                                    kv_load_failure_policy="recompute", kv_connector_extra_config={"mooncake_protocol": "tcp"} if OPTIONS["connector"] == "MooncakeConnector" else {})
-        self.config = EngineArgs(model=model_folder(geometry, len(tensors)), skip_tokenizer_init=True, dtype=str(dtype).removeprefix("torch."), block_size=geometry["block_size"],
-                                 max_model_len=1024, load_format="dummy", enforce_eager=True, kv_transfer_config=transfer).create_engine_config()
-        self.config.cache_config.kv_cache_layout = layout_of(tensors[0])
-        self.config.cache_config.num_gpu_blocks = geometry["blocks"]
-        with set_current_vllm_config(self.config):
-            if not parallel_state.model_parallel_is_initialized():
-                parallel_state.initialize_model_parallel(1, 1)
-            spec = FullAttentionSpec(block_size=geometry["block_size"], num_kv_heads=geometry["heads"], head_size=geometry["head_dim"], dtype=dtype)
-            names = [f"model.layers.{n}.self_attn.attn" for n in range(len(tensors))]
-            sizes = [call["memory"][tensor["memory"]]["bytes"] for tensor in tensors]
-            cache = KVCacheConfig(num_blocks=geometry["blocks"], kv_cache_tensors=[KVCacheTensor(size, [name], size, size // geometry["blocks"]) for size, name in zip(sizes, names)],
-                                  kv_cache_groups=[KVCacheGroupSpec(names, spec)], kv_cache_layout=self.config.cache_config.kv_cache_layout)
-            self.patch_backend()
-            self.connector = KVConnectorFactory.create_connector(self.config, KVConnectorRole.WORKER, cache)
-            self.connector.register_kv_caches({name: self.tensor(torch, tensor, call, dtype) for name, tensor in zip(names, tensors)})
-            self.scheduler = None
-            if ROLE == "producer" and OPTIONS["connector"] == "NixlConnector":  # its scheduler half answers the consumer's handshake
-                self.scheduler = KVConnectorFactory.create_connector(self.config, KVConnectorRole.SCHEDULER, cache)
-                self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): self.connector.get_handshake_metadata()})
+    def all(self, name, **arguments):
+        for child in self.children:
+            child.send(name, **arguments)
+        return [child.answer() for child in self.children]
 
-    @staticmethod
-    def patch_backend():
-        import vllm.distributed.kv_transfer.kv_connector.utils as utils
-        from vllm.v1.attention.backends.registry import AttentionBackendEnum
+    def register(self):
+        if bad := worst(self.answers):
+            return bad
+        bad = worst(self.all("serve", handshakes=[answer["handshake"] for answer in self.answers]))
+        return bad or {"metadata": {"engine_id": self.engine_id, "port": self.port, "ranks": len(self.children)}}
 
-        backend = AttentionBackendEnum.FLASH_ATTN.get_class()
-        for name, module in list(sys.modules.items()):
-            if name.startswith("vllm.distributed") and hasattr(module, "get_current_attn_backends"):
-                module.get_current_attn_backends = lambda config, layers=None: [backend]
-        assert utils.get_current_attn_backends(None) == [backend]
+    def requests(self, call):
+        """The requests of the call with their groups joined, and those that the case's options add."""
+        joined, mine = {}, "blocks" if ROLE == "producer" else "peer_blocks"
+        for request in call["requests"]:
+            groups = joined.setdefault(request["request"], [{"blocks": [], "peer_blocks": []} for _ in range(self.groups)])
+            groups[request["group"]] = {key: request[key] for key in ("blocks", "peer_blocks")}
+            groups[request["group"]][mine] = self.options.get("cached", []) + groups[request["group"]][mine]
+        for number, more in enumerate(self.options.get("also", [])):
+            sides = more["producer"], more["consumer"]
+            joined[f"also{number}"] = [dict(zip(("blocks", "peer_blocks"), sides if ROLE == "producer" else sides[::-1]))]
+        return [{"request": name, "groups": groups} for name, groups in joined.items()]
 
-    def tensor(self, torch, claim, call, dtype):
-        """The suite's memory as a torch tensor of the claimed shape and strides. Its storage is the allocation, without the guard zones."""
-        memory = self.memories[claim["memory"]]
-        size = claim["itemsize"]
-        flat = torch.frombuffer(memory.map, dtype=dtype, offset=memory.base, count=call["memory"][claim["memory"]]["bytes"] // size)
-        return flat.as_strided(claim["shape"], [stride // size for stride in claim["strides"]], claim["offset"] // size)
-
-    def metadata(self):
-        return {"engine_id": self.engine_id, "port": self.port}
-
-    def begin(self, number, requests):
-        """What the scheduler would tell this side for the requests."""
-        self.waiting = set()
-        nixl = OPTIONS["connector"] == "NixlConnector"
-        if nixl:
-            from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata as Metadata
-        else:
-            from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector import MooncakeConnectorMetadata as Metadata
-        steps = [Metadata()]
-        for request in requests:
-            name = f"{request['request']}-{number}"
-            self.waiting.add(name)
-            if nixl and ROLE == "producer":
-                steps[0].reqs_in_batch.add(name)
-                steps[0].reqs_to_send[name] = time.perf_counter() + 600
-            elif nixl:
-                steps[0].add_new_req_to_recv(name, (request["blocks"],), {
-                    "remote_block_ids": (request["peer_blocks"],), "remote_engine_id": self.peer["engine_id"], "remote_request_id": name, "remote_host": "127.0.0.1",
-                    "remote_port": self.peer["port"], "tp_size": 1}, awaiting_kvs=True)
-            elif ROLE == "producer":
-                steps[0].add_new_req(name, [], {"transfer_id": name}, load_remote_cache=False)
-                steps.append(Metadata())
-                steps[-1].add_new_req(name, [request["blocks"]], {"transfer_id": name}, load_remote_cache=False)
-            else:
-                steps[0].add_new_req(name, [request["blocks"]], {"transfer_id": name, "remote_engine_id": self.peer["engine_id"],
-                                                                 "remote_bootstrap_addr": f"http://127.0.0.1:{self.peer['port']}"})
-        self.errors = set()
-        for step in steps:
-            self.step(step)
-        self.empty = Metadata()
-
-    def step(self, metadata):
-        self.connector.bind_connector_metadata(metadata)
-        self.connector.start_load_kv(None)
-        self.connector.clear_connector_metadata()
+    def transfer(self, call):
+        """None where the answer comes later."""
+        self.done = {}
+        if self.options.get("dies") == ROLE:
+            self.close(kill=True)
+            return {}
+        return worst(self.all("transfer", transfer=call["transfer"], requests=self.requests(call)))
 
     def poll(self):
-        """A step of the engine without new requests. The answer when the transfer is over, else None."""
-        self.step(self.empty)
-        sent, received = self.connector.get_finished(set())
-        self.errors |= set(self.connector.get_block_ids_with_load_errors())
-        self.waiting -= set(sent or ()) if ROLE == "producer" else set(received or ())
-        if self.errors:
-            return {"state": "done", "load_errors": sorted(self.errors), "spent": True}
-        return None if self.waiting else {"state": "done"}
+        """The answer of all ranks, when they have one; None before."""
+        for child in self.children:
+            if child not in self.done:
+                child.send("poll")
+                if (answer := child.answer())["state"] != "pending":
+                    self.done[child] = answer
+        answers = list(self.done.values())
+        if bad := worst(answers):
+            return bad
+        if errors := sorted({block for answer in answers for block in answer.get("load_errors", [])}):
+            return {"load_errors": errors, "text": next(answer["text"] for answer in answers if "load_errors" in answer)}
+        return {} if len(answers) == len(self.children) else None
 
-    def close(self):
-        for half in (self.connector, self.scheduler):
-            if half is not None:
-                half.shutdown()
+    def close(self, kill=False):
+        """Lets go of the processes. A connector's shutdown takes half a second, more where it waits for its peer: nobody waits for that."""
+        for child in self.children:
+            if kill:
+                child.kill()
+            else:
+                child.send("shutdown")
+                LEAVING.append((child, time.monotonic() + 5))
+        self.children = []
+
+
+def worst(answers):
+    """The first answer of those that say no, exceptions before refusals; None where there is none."""
+    return next((answer for state in ("raised", "refused") for answer in answers if answer["state"] == state), None)
 
 
 PENDING = {}
+LEAVING = []  # processes of jobs that are over, with their deadlines
+
+
+def reap():
+    for entry in list(LEAVING):
+        child, deadline = entry
+        if os.waitpid(child.pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() < deadline:
+                continue
+            child.kill()
+        LEAVING.remove(entry)
 
 
 def handle(call, jobs):
     global ROLE, OPTIONS
     name = call["call"]
-    try:
-        if name == "hello":
-            ROLE, OPTIONS = call["role"], call["options"]
-            if lack := missing():
-                return {"state": "skipped", "text": lack}
-            import torch
-            import vllm
+    if name == "hello":
+        ROLE, OPTIONS = call["role"], call["options"]
+        if lack := missing():
+            return {"state": "skipped", "text": lack}
+        began = time.monotonic()
+        preload()
+        import torch
+        import vllm
 
-            return {"name": OPTIONS["connector"], "version": vllm.__version__, "capabilities": {"ops": ["read" if OPTIONS["connector"] == "NixlConnector" else "write"]},
-                    "facts": {"torch": torch.__version__, "python": sys.version.split()[0]}}
-        if name == "register":
-            jobs[call["job"]] = Job(call)
-            return {"metadata": jobs[call["job"]].metadata()}
-        if name == "handshake":
-            jobs[call["job"]].peer = call["peer"]
-        elif name == "transfer":
-            jobs[call["job"]].begin(call["transfer"], call["requests"])
-            PENDING[call["id"]] = jobs[call["job"]]
+        return {"name": OPTIONS["connector"], "version": vllm.__version__, "capabilities": {"ops": ["read" if OPTIONS["connector"] == "NixlConnector" else "write"], "abandon": True},
+                "facts": {"torch": torch.__version__, "python": sys.version.split()[0], "import_s": round(time.monotonic() - began, 1)}}
+    if name == "register":
+        reap()
+        jobs[call["job"]] = Job(call)
+        return jobs[call["job"]].register()
+    if name == "handshake":
+        return worst(jobs[call["job"]].all("handshake", peer=call["peer"])) or {}
+    if name == "transfer":
+        answer = jobs[call["job"]].transfer(call)
+        if answer is None:
+            PENDING[call["id"]] = call["job"]
             return {"state": "pending"}
-        elif name == "poll":
-            ended = []
-            for number, job in list(PENDING.items()):
-                try:
-                    answer = job.poll()
-                except Exception as error:
-                    answer = refusal.answer(error, "vllm")
-                if answer:
-                    ended.append({"id": number, **answer})
-                    del PENDING[number]
-            return {"calls": ended}
-        elif name == "release":
-            if job := jobs.pop(call["job"], None):
-                job.close()
-    except Exception as error:
-        return refusal.answer(error, "vllm")
+        return answer
+    if name == "poll":
+        ended = [{"id": number, "state": "done", **answer} for number, job in list(PENDING.items()) if (answer := jobs[job].poll()) is not None]
+        for answer in ended:
+            del PENDING[answer["id"]]
+        return {"calls": ended}
+    if name == "release":
+        for number in [number for number, job in PENDING.items() if job == call["job"]]:
+            del PENDING[number]
+        if job := jobs.pop(call["job"], None):
+            job.close()
+    if name == "shutdown":
+        for job in jobs.values():
+            job.close(kill=True)
+        for child, _ in LEAVING:
+            child.kill()
     return {}
 
 
@@ -236,6 +237,7 @@ os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("UCX_MEM_MMAP_HOOK_MODE", "none")
 os.environ.setdefault("MC_FORCE_TCP", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 template.handle = handle
 if __name__ == "__main__":
     template.main()

@@ -1,0 +1,157 @@
+"""What an engine would know of the model and of its caches, from what the suite claims: configuration, cache specifications, tensors. The one place
+that knows how two versions of vLLM differ in it."""
+
+import hashlib
+import importlib.metadata
+import inspect
+import json
+import os
+import sys
+import tempfile
+import types
+
+import template
+
+LAYOUTS = {"HNC": "LBHNC", "NHC": "LBNHC"}
+OLDER = {"LBHNC": "HND", "LBNHC": "NHD"}  # up to 0.27.1
+DTYPES = {"bf16": ("bfloat16", "auto"), "fp16": ("float16", "auto"), "fp32": ("float32", "auto"), "e4m3fn": ("bfloat16", "fp8"), "e5m2": ("bfloat16", "fp8_e5m2")}
+
+
+class Group:
+    """One KV cache group of this rank, as the suite claims it."""
+
+    def __init__(self, call, place, number):
+        self.rank, self.number, options = call["groups"][number]["ranks"][0], number, call["options"]
+        geometry = self.rank["geometry"]
+        self.blocks, self.block_size, self.heads, self.head_dim = (geometry[key] for key in ("blocks", "block_size", "heads", "head_dim"))
+        self.latent, self.total_heads, first = geometry["kv"] == 1, place["heads"][number], place["first_layer"][number]
+        self.claims, self.bytes = self.rank["tensors"][:1] * len(self.rank["tensors"]) if options.get("alias") else self.rank["tensors"], [memory["bytes"] for memory in call["memory"]]
+        self.names = [f"model.layers.{first + n}.self_attn.attn" for n in range(len(self.claims))]
+        self.window = options.get("sliding_window", 0) if number else 0
+        self.layout = layout_of(self.claims)
+        said = self.claims[0]["dtype"]
+        if said not in DTYPES:
+            raise template.Refusal(f"this host drives {', '.join(DTYPES)}, not {said}")
+        self.dtype, self.cache_dtype = DTYPES[said]
+
+    def torch_dtype(self):
+        import torch
+
+        return torch.uint8 if self.cache_dtype != "auto" else getattr(torch, self.dtype)
+
+    def tensors(self, memories):
+        """The suite's memory as torch tensors of the claimed shape and strides. A storage is the allocation, without the guard zones."""
+        import torch
+
+        for name, claim in zip(self.names, self.claims):
+            memory, size = memories[claim["memory"]], claim["itemsize"]
+            flat = torch.frombuffer(memory.map, dtype=self.torch_dtype(), offset=memory.base, count=self.bytes[claim["memory"]] // size)
+            yield name, flat.as_strided(claim["shape"], [stride // size for stride in claim["strides"]], claim["offset"] // size)
+
+    def spec(self):
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
+
+        common = {"block_size": self.block_size, "num_kv_heads": self.heads, "head_size": self.head_dim, "dtype": self.torch_dtype()}
+        if self.latent:
+            return MLAAttentionSpec(**common, cache_dtype_str=self.cache_dtype)
+        return SlidingWindowSpec(**common, sliding_window=self.window) if self.window else FullAttentionSpec(**common)
+
+
+def layout_of(claims):
+    """vLLM's name for the order that the claimed strides have. A tensor that is no [B, H, N, C] goes under the default."""
+    dims = sorted(zip(claims[0]["strides"], claims[0]["axes"]), key=lambda d: -d[0])
+    order = "".join("C" if axes.endswith("C") else axes for stride, axes in dims if axes not in "B1")
+    name = LAYOUTS.get(order, "LBHNC" if order == "NC" else "LBNHC")
+    return "BL" + name[2:] if len(claims) > 1 and claims[0]["memory"] == claims[1]["memory"] else name
+
+
+def announce(layout):
+    """Up to 0.27.1 the layout is a setting of the process."""
+    try:
+        import vllm.v1.kv_cache_layout  # noqa: F401  # newer: in the cache's configuration
+    except ImportError:
+        if layout not in OLDER:
+            raise template.Refusal(f"this vLLM has the layouts NHD and HND, not {layout}") from None
+        os.environ["VLLM_KV_CACHE_LAYOUT"] = OLDER[layout]
+
+
+def cache_config(groups, memory, layout, config):
+    from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
+
+    known = inspect.signature(KVCacheTensor).parameters
+    tensors = []
+    for group in groups:
+        for name, claim in zip(group.names, group.claims):
+            size = memory[claim["memory"]]["bytes"]
+            stride = claim["strides"][claim["axes"].index("B")] if "B" in claim["axes"] else size // group.blocks
+            if "shared_by" in known:
+                tensors.append(KVCacheTensor(size=size, shared_by=[name]))
+            else:
+                tensors.append(KVCacheTensor(size=size, layers=[name], layer_stride=size, block_stride=stride, offset=claim["offset"]))
+    named = {"kv_cache_layout": layout} if "kv_cache_layout" in inspect.signature(KVCacheConfig).parameters else {}
+    return KVCacheConfig(num_blocks=groups[0].blocks, kv_cache_tensors=tensors, kv_cache_groups=[KVCacheGroupSpec(group.names, group.spec()) for group in groups], **named)
+
+
+def model_folder(groups):
+    """A configuration with these numbers and no weights: Llama, DeepSeek-V2 for latents. Both sides name the same folder: vLLM compares it."""
+    dim, heads, layers = groups[0].head_dim, groups[0].total_heads, sum(len(group.names) for group in groups)
+    queries = 8 * heads
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": queries * dim, "intermediate_size": 64, "num_attention_heads": queries,
+              "num_key_value_heads": heads, "head_dim": dim, "num_hidden_layers": layers, "vocab_size": 64, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+              "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0}
+    if groups[0].latent:
+        config |= {"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "hidden_size": 256, "num_attention_heads": 16, "num_key_value_heads": 16, "kv_lora_rank": dim - 64,
+                   "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "q_lora_rank": None, "n_routed_experts": 8, "first_k_dense_replace": layers}
+        del config["head_dim"]
+    text = json.dumps(config, sort_keys=True)
+    folder = os.path.join(tempfile.gettempdir(), "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16])
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, f"config.json.{os.getpid()}"), "w") as file:
+        file.write(text)
+    os.replace(file.name, os.path.join(folder, "config.json"))
+    return folder
+
+
+def engine_arguments(groups):
+    return {"model": model_folder(groups), "skip_tokenizer_init": True, "dtype": groups[0].dtype, "kv_cache_dtype": groups[0].cache_dtype, "block_size": groups[0].block_size,
+            "max_model_len": 1024, "load_format": "dummy", "enforce_eager": True, "disable_hybrid_kv_cache_manager": len(groups) == 1}
+
+
+def warm(connector):
+    """What the configurations of all jobs share, before the first fork. vLLM would look at the model's class in a process of its own (10 s)."""
+    from vllm.config import KVTransferConfig
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.model_executor.models import registry
+
+    registry._run_in_subprocess = lambda function: function()
+    for latent in (False, True):
+        group = types.SimpleNamespace(head_dim=576, total_heads=1, names=[""], latent=latent, dtype="bfloat16", cache_dtype="auto", block_size=16)
+        transfer = KVTransferConfig(kv_connector=connector, kv_role="kv_producer", engine_id="warm")
+        EngineArgs(**engine_arguments([group]), kv_transfer_config=transfer).create_engine_config()
+
+
+def stand_in_for_backend(latent):
+    """The attention backend that the connectors ask for: the CPU platform would choose another one."""
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
+
+    backend = (AttentionBackendEnum.TRITON_MLA if latent else AttentionBackendEnum.FLASH_ATTN).get_class()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vllm.distributed"):
+            if hasattr(module, "get_current_attn_backends"):
+                module.get_current_attn_backends = lambda config, layers=None: [backend]
+            if hasattr(module, "get_current_attn_backend"):
+                module.get_current_attn_backend = lambda config, layers=None: backend
+
+
+def stand_in_for_platform():
+    """Before vLLM is imported. Up to 0.27.1 it asks the wheel's version for the word, whatever VLLM_TARGET_DEVICE says."""
+    version = importlib.metadata.version
+    importlib.metadata.version = lambda name: version(name) + ("+cpu" if name == "vllm" else "")
+
+
+def stand_in_for_device():
+    """MooncakeConnector asks for the index of an accelerator, and there is none."""
+    import torch
+
+    torch.accelerator.current_device_index = lambda: 0
+    torch.accelerator.set_device_index = lambda device: None

@@ -1,0 +1,180 @@
+"""One rank of one job, in a process of its own: a connector of vLLM, the real class, between the suite's memory and its other side. vllm_host.py
+starts it and says what stands in for the engine around it."""
+
+import inspect
+import logging
+import os
+import pickle
+import sys
+import time
+from base64 import b64decode, b64encode
+
+import refusal
+import template
+import vllm_model
+
+LEASE = 600  # s; how long a producer keeps blocks for a consumer
+
+
+def fit(function, *arguments, **named):
+    """Calls it with those of the named arguments that this version of vLLM has."""
+    known = inspect.signature(function).parameters
+    return function(*arguments, **{key: value for key, value in named.items() if key in known})
+
+
+class Said(logging.Handler):
+    """What vLLM logged last as an error: its reason for a failed load."""
+
+    text = ""
+
+    def emit(self, record):
+        error = record.exc_info and record.exc_info[1]
+        self.text = (f"{type(error).__name__}: {error}" if error else record.getMessage())[:300]
+
+
+class Rank:
+    def __init__(self, call):
+        from vllm.config import KVTransferConfig, set_current_vllm_config
+        from vllm.distributed import parallel_state
+        from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+        from vllm.engine.arg_utils import EngineArgs
+
+        self.said = Said(logging.ERROR)
+        logging.getLogger("vllm").addHandler(self.said)
+        place, self.options = call["place"], call["options"]
+        self.connector_name, self.producer = self.options["connector"], place["role"] == "producer"
+        self.nixl, self.rank, self.ranks, self.port = self.connector_name == "NixlConnector", place["rank"], place["ranks"], call["ports"][0]
+        self.memories = [template.Memory(entry) for entry in call["memory"]]
+        self.engine_id = place["engine_id"]
+        caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
+        layout = self.options.get("kv_layout") or caches[0].layout
+        vllm_model.announce(layout)
+        os.environ.update(VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1", VLLM_NIXL_SIDE_CHANNEL_PORT=str(self.port), VLLM_MOONCAKE_BOOTSTRAP_PORT=str(self.port), VLLM_HOST_IP="127.0.0.1")
+        os.environ.update(self.options.get("environment", {}))
+        if not self.nixl:
+            vllm_model.stand_in_for_device()
+        transfer = KVTransferConfig(kv_connector=self.connector_name, kv_role="kv_producer" if self.producer else "kv_consumer", engine_id=self.engine_id, kv_load_failure_policy="recompute",
+                                    kv_connector_extra_config=({} if self.nixl else {"mooncake_protocol": "tcp"}) | self.options.get("extra", {}), **self.options.get("transfer_config", {}))
+        self.config = EngineArgs(**vllm_model.engine_arguments(caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer).create_engine_config()
+        self.config.cache_config.kv_cache_layout = layout
+        self.config.cache_config.num_gpu_blocks = caches[0].blocks
+        parallel_state.init_distributed_environment(world_size=self.ranks, rank=self.rank, local_rank=self.rank, backend="gloo", distributed_init_method=f"tcp://127.0.0.1:{call['ports'][1]}")
+        with set_current_vllm_config(self.config):
+            parallel_state.initialize_model_parallel(self.ranks, 1)
+            cache = vllm_model.cache_config(caches, call["memory"], layout, self.config)
+            vllm_model.stand_in_for_backend(caches[0].latent)
+            create = lambda role: KVConnectorFactory.create_connector(self.config, role, cache)
+            self.connector, self.scheduler = create(KVConnectorRole.WORKER), None
+            self.connector.register_kv_caches({name: tensor for group in caches for name, tensor in group.tensors(self.memories)})
+            if self.nixl and self.producer and self.rank == 0:  # its scheduler half answers the consumer's handshakes
+                self.scheduler = create(KVConnectorRole.SCHEDULER)
+
+    def metadata(self):
+        handshake = self.connector.get_handshake_metadata() if self.nixl and self.producer else None
+        return {"handshake": b64encode(pickle.dumps(handshake)).decode()}
+
+    def serve(self, handshakes):
+        """The first rank of a producer: what the handshakes of all ranks are answered with."""
+        if self.scheduler:
+            self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, rank): pickle.loads(b64decode(text)) for rank, text in enumerate(handshakes)})
+
+    def begin(self, number, requests):
+        """What the scheduler would tell this side: a request is {request, groups: [{blocks, peer_blocks}, ...]}."""
+        self.began, self.ended, self.errors = time.monotonic(), set(), set()
+        if self.nixl:
+            from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata as Metadata
+        else:
+            from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector import MooncakeConnectorMetadata as Metadata
+        self.empty, steps = Metadata(), [Metadata()]
+        self.waiting = {f"{request['request']}-{number}" for request in requests}
+        for request in requests:
+            name = f"{request['request']}-{number}"
+            blocks, peer_blocks = ([group[key] for group in request["groups"]] for key in ("blocks", "peer_blocks"))
+            if not any(blocks) and not self.producer:
+                blocks = []
+            if self.nixl and self.producer:
+                steps[0].reqs_in_batch.add(name)
+                steps[0].reqs_to_send[name] = time.perf_counter() + self.options.get("lease", LEASE)
+            elif self.nixl:
+                fit(steps[0].add_new_req_to_recv, name, tuple(blocks), {
+                    "remote_block_ids": tuple(peer_blocks), "remote_engine_id": self.peer["engine_id"], "remote_request_id": name, "remote_host": "127.0.0.1",
+                    "remote_port": self.peer["port"], "tp_size": self.peer["ranks"]}, awaiting_kvs=True)
+            elif self.producer:
+                steps[0].add_new_req(name, [], {"transfer_id": name}, load_remote_cache=False)
+                steps.append(Metadata())
+                if self.options.get("aborts") == "producer":  # before the prefill is over
+                    steps[-1].reqs_not_processed.add(name)
+                    self.waiting.discard(name)
+                else:
+                    steps[-1].add_new_req(name, blocks, {"transfer_id": name}, load_remote_cache=False)
+            else:
+                steps[0].add_new_req(name, blocks, {"transfer_id": name, "remote_engine_id": self.peer["engine_id"],
+                                                    "remote_bootstrap_addr": f"http://127.0.0.1:{self.peer['port']}"})
+            if not any(blocks) and not self.producer:  # all of it is in this side's cache already: nobody waits for it here
+                self.waiting.discard(name)
+        for step in steps:
+            self.step(step)
+
+    def step(self, metadata):
+        self.connector.bind_connector_metadata(metadata)
+        self.connector.start_load_kv(None)
+        self.connector.clear_connector_metadata()
+
+    def poll(self):
+        """A step of the engine without new requests. The answer when the transfer is over, else None."""
+        self.step(self.empty)
+        if hasattr(self.connector, "get_transfer_results"):
+            results = self.connector.get_transfer_results(set())
+            sent, received, failed = results.finished_sending, results.finished_recving, results.failed_recving
+        else:
+            (sent, received), failed = self.connector.get_finished(set()), ()
+        self.errors |= set(self.connector.get_block_ids_with_load_errors())
+        self.waiting -= set(sent or ()) if self.producer else set(received or ())
+        after = f"after {time.monotonic() - self.began:.1f} s" + (f"; vLLM says: {self.said.text}" if self.said.text else "")
+        if failed:
+            return {"state": "refused", "type": "failed_recving", "text": f"requests {sorted(failed)} failed to load, {after}"}
+        if self.errors:
+            return {"state": "done", "load_errors": sorted(self.errors), "text": after}
+        return None if self.waiting else {"state": "done"}
+
+    def close(self):
+        from vllm.distributed import parallel_state
+
+        for half in (self.connector, self.scheduler):
+            if half is not None:
+                half.shutdown()
+        parallel_state.destroy_model_parallel()  # what ranks of one side share outlives them otherwise
+
+
+def handle(call, ranks):
+    """The host's calls: those of the protocol, for this one rank, and `serve`."""
+    try:
+        name = call["call"]
+        if name == "register":
+            ranks["job"] = Rank(call)
+            return ranks["job"].metadata()
+        if name == "serve":
+            ranks["job"].serve(call["handshakes"])
+        elif name == "handshake":
+            ranks["job"].peer = call["peer"]
+        elif name == "transfer":
+            ranks["job"].begin(call["transfer"], call["requests"])
+        elif name == "poll":
+            return ranks["job"].poll() or {"state": "pending"}
+        elif name == "shutdown" and ranks:
+            ranks["job"].close()
+    except Exception as error:
+        return refusal.answer(error, "vllm", spent=False)
+    return {}
+
+
+def live(socket):
+    """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends without a look back."""
+    os.dup2(socket.fileno(), 3)
+    template.handle = handle
+    try:
+        template.main()
+    finally:
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(0)
