@@ -7,7 +7,8 @@ CPU tensors that lie in the suite's memory. No GPU, no model weights, no compile
       sliding_window    of the second KV cache group
       cached            block ids in front of the producer's list: the consumer has them already (one group)
       also              [{producer: [ids], consumer: [ids]}]: further requests of which nothing arrives: all cached (no ids), or of a dead side
-      dies, aborts      producer | consumer: that side is killed when the transfer begins, or gives its requests up
+      dies, aborts      producer | consumer: that side is killed when the transfer begins, or gives its requests up; dies_at: connected: the producer is
+                        killed when both have talked, and the consumer's requests come after that
       alias             every layer is handed the first one's tensor
       lease             seconds that a producer keeps blocks for (default 600)
 
@@ -139,14 +140,27 @@ class Job:
 
     def transfer(self, call):
         """None where the answer comes later."""
-        self.done = {}
-        if self.options.get("dies") == ROLE:
+        self.done, self.later = {}, None
+        dies, begin = self.options.get("dies"), lambda: self.all("transfer", transfer=call["transfer"], requests=self.requests(call))
+        if "dies_at" in self.options and ROLE == "producer":
+            self.later = time.monotonic() + 1.5, lambda: self.close(kill=True)
+        elif "dies_at" in self.options:
+            self.later = time.monotonic() + 3, begin
+            greeting = {"request": "greeting", "groups": [{"blocks": [], "peer_blocks": [0]} for _ in range(self.groups)]}
+            return worst(self.all("transfer", transfer=call["transfer"], requests=[greeting]))
+        elif dies == ROLE:
             self.close(kill=True)
             return {}
-        return worst(self.all("transfer", transfer=call["transfer"], requests=self.requests(call)))
+        return worst(begin())
 
     def poll(self):
         """The answer of all ranks, when they have one; None before."""
+        if self.later:
+            when, act = self.later
+            if time.monotonic() < when:
+                return None
+            self.later = None
+            act()
         for child in self.children:
             if child not in self.done:
                 child.send("poll")
