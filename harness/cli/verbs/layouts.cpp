@@ -1,11 +1,15 @@
-// kvcts layouts: the layouts of the catalogue, or one of them as template, tensors, loops and first bytes.
+// kvcts layouts: the layouts of the catalogue, or one of them as template, tensors, loops and first bytes; by its id, by a published name, or by whose
+// it is: vllm-0.25.1:flash_attn:HND, and all that a version has: vllm-0.25.1.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 
 #include "catalogue/catalogue.hpp"
 #include "cli/drawing.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "compat/side.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts::cli {
@@ -63,8 +67,51 @@ std::string tensor_text(const TensorView& t) {
   return fmt::format("{:<12} shape [{}]  strides in bytes [{}]  axes {}", t.name, join(shape), join(strides), fmt::join(axes, " "));
 }
 
+/// "vllm-0.25.1" of "vllm-0.25.1:flash_attn:HND"; "" where no version is named.
+std::string system_and_version(const std::string& wanted) {
+  const std::string first = wanted.substr(0, wanted.find(':'));
+  const auto dash = first.rfind('-');
+  const bool version = dash != std::string::npos && first.find(' ') == std::string::npos && dash + 1 < first.size() && first.find_first_not_of("0123456789.", dash + 1) == std::string::npos;
+  return version ? first : "";
+}
+
+/// The layout that a backend of a version has under a setting.
+const LayoutEntry* layout_of_backend(const Catalogue& cat, const std::string& wanted) {
+  try {
+    return &cat.layouts().at(compat::describe(wanted, cat).layout);
+  } catch (const compat::Error& e) {
+    throw UsageError(e.what());
+  } catch (const compat::Ambiguous& e) {
+    throw UsageError(e.what());
+  }
+}
+
+/// What each backend of a version hands out, under which setting.
+int list_version(const Catalogue& cat, const std::string& wanted, const Globals& globals) {
+  const auto dash = wanted.rfind('-');
+  const std::string system = wanted.substr(0, dash), version = wanted.substr(dash + 1);
+  const auto same = [&](const std::string& name) {
+    return std::equal(name.begin(), name.end(), system.begin(), system.end(), [](char a, char b) { return std::tolower(a) == std::tolower(b); });
+  };
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& [id, e] : cat.layouts())
+    for (const auto& u : e.used_by)
+      if (same(u.system) && compat::in_versions(version, u.versions)) all.push_back({{"backend", u.backend}, {"setting", u.hint}, {"layout", id}, {"versions", u.versions}});
+  if (all.empty()) throw UsageError("no layout is known to be used by " + wanted + "; 'kvcts layouts --json' has the versions of each");
+  std::sort(all.begin(), all.end());
+  if (globals.json) fmt::print("{}\n", all.dump(2));
+  else
+    for (const auto& one : all)
+      fmt::print("{:<32} {:<4} {}\n", one["backend"].get<std::string>(), one["setting"].get<std::string>(), one["layout"].get<std::string>());
+  return exit_as_expected;
+}
+
 int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) {
   const LayoutEntry* entry = cat.layouts().find(o.wanted);
+  if (!entry && !system_and_version(o.wanted).empty()) {
+    if (o.wanted.find(':') == std::string::npos) return list_version(cat, o.wanted, globals);
+    entry = layout_of_backend(cat, o.wanted);
+  }
   std::string text;
   try {
     text = entry ? entry->text : template_from_name(o.wanted);
@@ -124,7 +171,7 @@ int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) 
 
 Action declare_layouts(CLI::App& app, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  app.add_option("LAYOUT", options->wanted, "Id, published name (LBNHC, HND, NL_X_...) or template; none: the list");
+  app.add_option("LAYOUT", options->wanted, "Id, published name (LBNHC, HND, NL_X_...), template, a backend's (vllm-0.25.1:flash_attn:HND) or all of a version (vllm-0.25.1); none: the list");
   app.add_option("--geometry", options->geometry, "Geometry of the catalogue")->capture_default_str();
   app.add_option("--dtype", options->dtype, "Cache dtype (default: the first that the layout names, else bf16)");
   app.add_option("--rows", options->rows, "How many runs of bytes to show")->capture_default_str()->check(CLI::Range(1, 10000));
