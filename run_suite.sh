@@ -8,7 +8,8 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               golden and crash, write the report and say where it is
        ./run_suite.sh [OPTION...] self-test   build and run every test of the project, print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
-       ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines and engine-faults, then ask what the suite
+       ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (the last two SKIPPED
+                                              with what to do where --with never installed them), then ask what the suite
                                               itself would miss (kvcts museum, kvcts sabotage)
        ./run_suite.sh [OPTION...] install     only install
        ./run_suite.sh [OPTION...] build       only install and build
@@ -312,7 +313,7 @@ case $verb in
   suites) build default kvcts_programs; run_suites smoke seeds golden crash; exit "$worst" ;;
   nightly)
     build default kvcts_programs
-    run_suites nightly connectors engines engine-faults
+    run_suites nightly connectors engines engine-faults vllm lmcache
     run_checks_of_the_suite
     exit "$worst"
     ;;

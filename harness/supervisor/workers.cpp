@@ -18,11 +18,19 @@ constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is ne
 /// Whether the case's engine_options come with register, to processes that serve other cases, too (connector/program/command.hpp).
 bool options_with_register(const ResolvedCase& c) { return is_program(c) && c.connector.options.value("options_with", "") == "register"; }
 
+/// Which program it is, and what it is told with hello: connectors that differ only in what comes with each job share processes.
+std::string program_of(const ResolvedCase& c) {
+  if (!c.connector.options.contains("job_options")) return c.connector.name + "|" + c.connector.options.dump();
+  json options = c.connector.options;
+  options.erase("job_options");
+  return options.dump();
+}
+
 /// What a worker is for: cases that differ in it cannot share one.
 std::string signature_of(const ResolvedCase& c) {
   const EngineSpec& engine = c.engine;
   return engine.plugin + "|" + std::to_string(engine.processes) + "|" + (options_with_register(c) ? "" : engine.options.dump()) + "|" +
-         engine.environment.dump() + (is_program(c) ? "|" + c.connector.name + "|" + c.connector.options.dump() : "");
+         engine.environment.dump() + (is_program(c) ? "|" + program_of(c) : "");
 }
 
 /// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with register.

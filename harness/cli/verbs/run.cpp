@@ -10,16 +10,22 @@ namespace kvcts::cli {
 Action declare_run(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
   auto seed = std::make_shared<std::string>();
+  auto with = std::make_shared<std::vector<std::string>>();
   declare_selection(app, o->select);
+  app.add_option("--with", *with, "Suites of real connectors beside the others, comma separated: vllm, lmcache; each SKIPPED where its environment is missing")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"vllm", "lmcache"}))
+      ->type_name("A,B");
   app.add_option("-j,--jobs", o->jobs, "Cases at once")->capture_default_str()->check(CLI::Range(1, 1024));
   app.add_option("--out", o->out, "Folder of the run (default: a new one below runs/)")->type_name("DIR");
   auto* resume = app.add_option("--resume", o->resume, "Go on with the run in this folder")->type_name("DIR");
   app.add_option("--seed", o->seed, "Seed of every case, instead of its own")->type_name("N");
   app.add_option("--require", o->require, "Engines or needs, comma separated: their SKIPs become failures")->delimiter(',')->type_name("A,B");
   app.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
-  for (const char* flag : {"--suite", "--id", "--where", "--cover", "--shard", "--budget", "--file", "--out", "--seed"}) resume->excludes(app.get_option(flag));
-  return [o, &globals] {
+  for (const char* flag : {"--suite", "--id", "--where", "--cover", "--shard", "--budget", "--file", "--with", "--out", "--seed"}) resume->excludes(app.get_option(flag));
+  return [o, with, &globals] {
     o->json = globals.json;
+    o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() && o->select.where.empty()) {
       throw UsageError("expected a selection: --suite, --id, --where or --file (`kvcts list --help`), or --resume");
     }

@@ -104,10 +104,12 @@ Command command_of(const std::string& connector, const json& options) {
     } else if (key == "options") {
       if (!value.is_object()) bad(connector, "options: expected a mapping, found " + value.dump());
       out.options = value;
+    } else if (key == "job_options") {
+      if (!value.is_object() || options.value("options_with", "") != "register") bad(connector, "job_options: expected a mapping, and options_with: register");
     } else if (key == "options_with") {
       if (value != "hello" && value != "register") bad(connector, "options_with: expected hello or register, found " + value.dump());
     } else {
-      bad(connector, "a program has the options command, environment, ports, start_ms, options and options_with, each also below producer or consumer, found '" + key + "'");
+      bad(connector, "a program has the options command, environment, ports, start_ms, options, job_options and options_with, each also below producer or consumer, found '" + key + "'");
     }
   }
   if (out.argv.empty()) bad(connector, "a connector of kind program needs options: {command: [word, ...]}");

@@ -7,6 +7,8 @@
 //   start_ms: n            how long it may take to answer hello (default: as any worker)
 //   options: {...}         handed to the program with hello, as they are
 //   options_with: hello    what a case's engine_options come with: hello (default: such a case has processes of its own) or register
+//   job_options: {...}     with options_with register: handed to the program with each register, below the case's engine_options; connectors that
+//                          differ in these alone share processes
 //   producer, consumer     any of the above, for that side only: one version against another
 #pragma once
 

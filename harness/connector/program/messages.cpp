@@ -62,7 +62,9 @@ json register_arguments(const ResolvedCase& view, Side side, const std::vector<M
     }
     groups.push_back({{"name", group.name}, {"ranks", std::move(ranks)}});
   }
-  return {{"op", view.op}, {"dtype", view.dtype}, {"memory", std::move(files)}, {"groups", std::move(groups)}, {"options", view.engine.options}};
+  json options = view.connector.options.value("job_options", json::object());
+  options.update(view.engine.options);
+  return {{"op", view.op}, {"dtype", view.dtype}, {"memory", std::move(files)}, {"groups", std::move(groups)}, {"options", std::move(options)}};
 }
 
 json transfer_arguments(const ResolvedCase& view, Side side) {

@@ -43,6 +43,8 @@ TEST(Command, ASideMayHaveAProgramOfItsOwn) {
   EXPECT_EQ(options_of_side(options, Side::producer), (json{{"ports", 2}, {"command", {"both"}}}));
   EXPECT_EQ(options_of_side(options, Side::consumer), (json{{"ports", 2}, {"command", {"newer"}}}));
   EXPECT_THROW(command_of("c", {{"command", {"sh"}}, {"options_with", "handshake"}}), std::runtime_error);
+  EXPECT_THROW(command_of("c", {{"command", {"sh"}}, {"job_options", {{"engine", "vllm"}}}}), std::runtime_error);  // without options_with: register
+  EXPECT_EQ(command_of("c", {{"command", {"sh"}}, {"options_with", "register"}, {"job_options", {{"engine", "vllm"}}}}).options, json::object());
 }
 
 TEST(Command, AFolderOfTheUsersOwnComesFirst) {

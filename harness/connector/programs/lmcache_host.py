@@ -1,9 +1,10 @@
 """Hosts the code with which LMCache 0.5.6 tells KV cache formats apart and moves blocks between an engine's paged cache and its own objects, on CPU
 tensors that lie in the suite's memory: its device_ops for the CPU, which are torch.
 
-    options: {engine: vllm | sglang | trtllm,       whose cache it is, for detect_format
-              inputs: tensors | pointers,           tensors, or addresses and a shape descriptor, as LMCache's CUDA kernels take them
-              hint: claim | none | NAME,            kv_layout: the order that the suite claims, nothing, or this name
+    job_options: {engine: vllm | sglang | trtllm,   whose cache it is, for detect_format
+              inputs: tensors | pointers}           tensors, or addresses and a shape descriptor, as LMCache's CUDA kernels take them
+    and of a case, as its engine_options:
+             {hint: claim | none | NAME,            kv_layout: the order that the suite claims, nothing, or this name
               api: blocks | chunks | tokens | layers,   which of LMCache's ways: multi_layer_block_kv_transfer; its daemon mode's functions around that;
                                                         multi_layer_kv_transfer; single_layer_kv_transfer (lmcache_tokens.py)
               cached: N,                            chunks: so many blocks in front of the request's are in the cache already
@@ -28,7 +29,7 @@ import sys
 import refusal
 import template
 
-ROLE = OPTIONS = None
+ROLE = None
 INSTALL = "./run_suite.sh --with lmcache install"
 
 
@@ -41,12 +42,12 @@ def missing():
 class Side:
     """One side's memory, opened in this process, as LMCache takes it."""
 
-    def __init__(self, call):
+    def __init__(self, call, options):
         import lmcache_cache as lm
 
-        tensors = lm.open_tensors(call, OPTIONS.get("float8", False))
+        tensors = lm.open_tensors(call, options.get("float8", False))
         self.objects = lm.is_object(tensors)
-        self.cache = lm.Objects(call, tensors) if self.objects else lm.Paged(call, tensors, OPTIONS)
+        self.cache = lm.Objects(call, tensors) if self.objects else lm.Paged(call, tensors, options)
         self.block_size = call["groups"][0]["ranks"][0]["geometry"]["block_size"]
 
 
@@ -54,12 +55,12 @@ class Job:
     """The side that acts (the producer writes, the consumer reads) does all of the work; the other one only says where its memory is."""
 
     def __init__(self, call):
-        self.call = call
+        self.options = call["options"]
         self.acts = (call["op"] == "write") == (ROLE == "producer")
-        self.mine = Side(call) if self.acts else None
+        self.mine = Side(call, self.options) if self.acts else None
 
     def handshake(self, peer):
-        self.theirs = Side(peer) if self.acts else None
+        self.theirs = Side(peer, self.options) if self.acts else None
 
     def transfer(self, requests):
         if not self.acts:
@@ -72,28 +73,28 @@ class Job:
             if request["tokens"]:
                 self.move(producer, consumer, *(blocks if ROLE == "producer" else blocks[::-1]), request["tokens"])
         paged = consumer if producer.objects else producer
-        return {"path": {"format": paged.cache.format.name, "block_size": paged.cache.block_size, "inputs": OPTIONS.get("inputs", "tensors")}}
+        return {"path": {"format": paged.cache.format.name, "block_size": paged.cache.block_size, "inputs": self.options.get("inputs", "tensors")}}
 
-    @staticmethod
-    def move(producer, consumer, source, target, tokens):
+    def move(self, producer, consumer, source, target, tokens):
         import lmcache_cache as lm
 
         if producer.objects:
-            lm.between(lm.SCATTER, consumer.cache, producer.cache, target, source, tokens, OPTIONS)
+            lm.between(lm.SCATTER, consumer.cache, producer.cache, target, source, tokens, self.options)
         elif consumer.objects:
-            lm.between(lm.GATHER, producer.cache, consumer.cache, source, target, tokens, OPTIONS)
+            lm.between(lm.GATHER, producer.cache, consumer.cache, source, target, tokens, self.options)
         else:
             lm.through(producer.cache, consumer.cache, source, target)
 
 
 def handle(call, jobs):
-    global ROLE, OPTIONS
+    global ROLE
     name = call["call"]
     try:
         if name == "hello":
-            ROLE, OPTIONS = call["role"], call["options"]
+            ROLE = call["role"]
             if lack := missing():
                 return {"state": "skipped", "text": lack}
+            importlib.import_module("lmcache_cache")  # LMCache, seconds of it, before any case's time runs
             version = importlib.metadata.version
             return {"name": "LMCache", "version": version("lmcache"), "capabilities": {"ops": ["write", "read"]},
                     "facts": {"torch": version("torch"), "python": sys.version.split()[0]}}
