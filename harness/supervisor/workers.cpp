@@ -13,6 +13,7 @@ using Kind = Ended::Kind;
 namespace {
 
 constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t told_start_ms = 5'000;  // a program that takes longer imports half of the world: say so
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
 
 /// Whether the case's engine_options come with register, to processes that serve other cases, too (connector/program/command.hpp).
@@ -102,8 +103,11 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
       requests.push_back({workers_->children.back().get(), std::move(hello), {}});
     }
     name_workers(a);
+    const std::int64_t begun = now_ns();
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
     if (!workers_) co_return ended;
+    if (const std::int64_t took = (now_ns() - begun) / ms; ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
+      run_.say("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." + std::to_string(took % 1000 / 100) + " s, once for all of its cases");
     for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
     if (ended.kind != Kind::completed) {  // a worker without an engine is of no use to the next case
       co_await retire(std::move(workers_));

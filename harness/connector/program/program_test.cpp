@@ -82,6 +82,16 @@ TEST(Messages, TellClaimsAndNeverTruth) {
   EXPECT_EQ(moves["requests"][0]["peer_blocks"], (json{3, 0, 5}));
 }
 
+TEST(Session, WhatIsForgottenIsNotWaitedFor) {
+  Session session(command_of("c", options_of({python, programs + "hostile.py"})));
+  session.wait(session.call("hello", {{"role", "producer"}, {"options", {{"fault", "transfer:pending"}}}}));
+  const std::uint64_t id = session.call("transfer", {{"job", 1}, {"requests", json::array()}});
+  while (!session.accepted(id)) session.pump();
+  EXPECT_TRUE(session.waiting());
+  session.forget();
+  EXPECT_FALSE(session.waiting());
+}
+
 /// Two programs and the memory of a small case.
 class HostTest : public ::testing::Test {
  protected:
