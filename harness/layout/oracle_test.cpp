@@ -414,5 +414,41 @@ TEST(SglangOracle, EveryPool) {
   }
 }
 
+// ---- Dynamo KVBM, and TensorRT-LLM's pool, which is its OperationalHND --------------------------------------------------
+
+TEST(KvbmOracle, EveryElementOfEveryLayout) {
+  const json file = oracle("kvbm_layouts.json");
+  const json& n = file.at("sizes");
+  const Geometry g{.layers = n.at("layers"), .blocks = n.at("blocks"), .block_size = n.at("page"), .heads = n.at("heads"), .head_dim = n.at("head_dim")};
+  std::set<std::string> held;
+  for (const Entry& e : layouts()) {
+    const auto name = e.names.find("kvbm");
+    if (name == e.names.end() || !file.at("strides").contains(name->second)) continue;
+    if (const Geometry own = with_fixed(g, e); own.block_size != g.block_size || own.kv != 2) continue;  // numbers of its own
+    held.insert(e.id);
+    const json& stride = file.at("strides").at(name->second);
+    const bool separate = !stride.contains("layers");
+    const Cache cache = instantiate(e.text, g, fp16(), e.tensors);
+    ASSERT_EQ(cache.allocations.size(), separate ? static_cast<std::size_t>(g.layers) : 1U) << e.id;
+    const std::int64_t all = g.layers * 2 * g.blocks * g.block_size * g.heads * g.head_dim;
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0, rest = 0; i < all; ++i, rest = i) {
+      std::int64_t expected = 0;
+      Coord at{};
+      for (const auto& [axis, key, extent] : {std::tuple{Axis::channel, "head_dim", g.head_dim}, {Axis::head, "heads", g.heads}, {Axis::slot, "page", g.block_size},
+                                              {Axis::kv, "outer", std::int64_t{2}}, {Axis::block, "blocks", g.blocks}, {Axis::layer, "layers", g.layers}}) {
+        at[axis] = rest % extent;
+        rest /= extent;
+        if (stride.contains(key)) expected += at[axis] * stride.at(key).get<std::int64_t>();
+      }
+      const auto ours = locate(cache, Component::data, at);
+      wrong += !ours || ours->bit / 16 != expected || ours->allocation != (separate ? static_cast<int>(at[Axis::layer]) : 0);
+    }
+    EXPECT_EQ(wrong, 0) << e.id << ": of " << all << " elements, " << name->second;
+  }
+  for (const char* id : {"kvbm-layer-separate", "kvbm-operational-hnd", "kvbm-operational-nhd", "kvbm-universal-pp", "kvbm-universal-tp", "trtllm-pool"})
+    EXPECT_TRUE(held.contains(id)) << id;
+}
+
 }  // namespace
 }  // namespace kvcts::layout::testing
