@@ -174,7 +174,7 @@ class Job:
         return {} if len(answers) == len(self.children) else None
 
     def close(self, kill=False):
-        """Lets go of the processes. A connector's shutdown takes half a second, more where it waits for its peer: nobody waits for that."""
+        """Lets go of the processes: nobody waits for their end."""
         for child in self.children:
             if kill:
                 child.kill()

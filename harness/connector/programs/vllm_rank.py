@@ -139,12 +139,10 @@ class Rank:
         return None if self.waiting else {"state": "done"}
 
     def close(self):
+        """What ranks of one side share would outlive them. What the connector has ends with the process, without its half a second of shutdown."""
         from vllm.distributed import parallel_state
 
-        for half in (self.connector, self.scheduler):
-            if half is not None:
-                half.shutdown()
-        parallel_state.destroy_model_parallel()  # what ranks of one side share outlives them otherwise
+        parallel_state.destroy_model_parallel()
 
 
 def handle(call, ranks):
