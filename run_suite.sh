@@ -20,8 +20,9 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
   --no-install   install nothing: neither system packages nor Python packages; what is missing is named
   --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
   --with LIST    also install what some suites need, by name, with commas between: vllm (suite vllm; 0.6 GB to download, 2.6 GB in place),
-                 vllm-0.27.1 (an older vLLM beside it, as large; cases with it are SKIPPED otherwise),
-                 lmcache (suite lmcache; 0.3 GB, 1.1 GB), flashinfer (its headers, for a test; comes by itself with the engine packages)
+                 vllm-0.27.1 (an older vLLM beside it, as large; cases with it are SKIPPED otherwise), lmcache (suite lmcache; 0.3 GB, 1.1 GB),
+                 nixl-cu13 (NIXL's wheel for CUDA 13, an engine more; 59 MB, 229 MB), flashinfer (its headers, for a test; comes by itself
+                 with the engine packages)
   --no-engines   no engine packages (harness/engines/packages): cases with the engines in them are SKIPPED
   --browser      also install chromium-headless-shell (100 MB, 306 MB installed), for the self-test's tests of the HTML report; without any
                  Chromium they are skipped
@@ -176,7 +177,7 @@ install_cuda_packages() {
 install_environments() {
   local name
   for name in ${with//,/ }; do
-    [[ $name != flashinfer && -x $root/.venv/bin/python ]] || continue
+    [[ $name =~ ^(vllm|lmcache) && -x $root/.venv/bin/python ]] || continue  # the others are engine packages
     [[ $install == 1 ]] || { say "--no-install forbids installing $name: suite $name is SKIPPED unless it is there"; continue; }
     (cd "$root" && "harness/connector/${name%%-*}/install.sh" "$root/.venv/bin/python" "$root/.venv/with/$name" "$root/build")
   done
@@ -186,12 +187,15 @@ install_engine_packages() {
   local more=()
   [[ -x $root/.venv/bin/python ]] || return 0
   [[ $install == 1 ]] || more+=(--no-install)
-  # Without the engines, FlashInfer's headers only where they are asked for.
-  if [[ $engines == 0 ]]; then
-    [[ ,$with, == *,flashinfer,* ]] || return 0
-    more+=('flashinfer-*')
-  fi
-  (cd "$root" && harness/engines/packages/install.sh "$root/.venv/bin/python" "$root/.venv/engines" "$root/build" ${more[@]+"${more[@]}"})
+  local name globs=()
+  [[ $engines == 0 ]] || globs+=('*')
+  # Without the engines, FlashInfer's headers only where they are asked for; what is optional always.
+  for name in flashinfer nixl-cu13; do
+    [[ ,$with, != *,$name,* ]] || globs+=("$name-*")
+  done
+  for name in ${globs[@]+"${globs[@]}"}; do
+    (cd "$root" && harness/engines/packages/install.sh "$root/.venv/bin/python" "$root/.venv/engines" "$root/build" ${more[@]+"${more[@]}"} "$name")
+  done
 }
 
 # ---- building -------------------------------------------------------------------------------------------------------
@@ -282,8 +286,9 @@ while (($#)); do
     --no-cuda) cuda=0; export KVCTS_NO_CUDA=1; shift ;;
     --no-engines) engines=0; shift ;;
     --with)
-      [[ ${2:-} =~ ^(vllm|lmcache|flashinfer)(,(vllm|lmcache|flashinfer))*$ ]] || {
-        status=2 die "--with expects vllm, lmcache or flashinfer, or several with commas between, found '${2:-}'"
+      known='(vllm|vllm-0\.27\.1|lmcache|nixl-cu13|flashinfer)'
+      [[ ${2:-} =~ ^$known(,$known)*$ ]] || {
+        status=2 die "--with expects vllm, vllm-0.27.1, lmcache, nixl-cu13 or flashinfer, or several with commas between, found '${2:-}'"
       }
       with=$2
       shift 2

@@ -36,9 +36,13 @@ struct RuleEntry {
   json options = json::object(), environment = json::object();  ///< in front of those of the engine's entry; null removes
   std::vector<RuleStep> steps;
   std::map<std::string, std::vector<std::string>> expect;  ///< engine -> what is seen; several: each is right (racy)
+  bool once{false};                                        ///< waits for the engines' own limits: played once where others are played often
+  std::string timed, promise;                              ///< the step whose time counts; where it is written how long it may take
+  std::map<std::string, std::int64_t> promised_ms;         ///< engine -> how long that step may take
   std::string notes, file;
   std::string claim;                                       ///< of a claim: which; "always": the header demands it of every engine
   std::map<std::string, std::vector<std::string>> holds;   ///< the claim's value -> what may be seen
+  std::string beyond;                                      ///< what of the claim no test on this machine could refute
   std::map<std::string, std::string> when;                 ///< only asked where these claims have these values
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <thread>
@@ -32,6 +33,17 @@ std::uint8_t initial(bool of_target, std::size_t at) {
   word ^= word >> 29;
   word *= 0xd6e8feb86659fd93;
   return static_cast<std::uint8_t>(word >> 56);
+}
+
+std::uint64_t sum(const Memory& memory) {
+  std::uint64_t out = 0xcbf29ce484222325;
+  for (std::size_t at = 0; at < memory_bytes; at += sizeof out) {
+    std::uint64_t word;
+    std::memcpy(&word, memory.bytes + at, sizeof word);
+    out = (out ^ word) * 0x100000001b3;
+    out ^= out >> 32;
+  }
+  return out;
 }
 
 Actor::Actor(bool target, const ActorSetup& setup, const Memory& memory)

@@ -21,6 +21,8 @@ struct Memory {
   int fd{-1};
   std::uint8_t* bytes{nullptr};
 };
+/// Of all of its bytes.
+std::uint64_t sum(const Memory& memory);
 /// What byte `at` of a side's memory holds at the beginning: no shift, swap or other side goes unseen.
 std::uint8_t initial(bool of_target, std::size_t at);
 
@@ -41,6 +43,7 @@ class Actor {
   std::function<void()> meanwhile;
   /// The provider's bytes are brought into the side's memory file, where they can be looked at.
   void collect();
+  std::uint64_t sum() const { return rules::sum(memory_); }
   /// Steps that one side does alone. The answer: "ok", "done", "pending", "came", or the name of the error.
   std::string act(const catalogue::RuleStep& step);
   std::string blob(const std::vector<std::string>& regions);

@@ -57,6 +57,20 @@ def wrong_providers() -> None:
         assert ended.status == 1 and "exports no kvcts_memory_entry; it is not a memory plug-in" in ended.out, ended
 
 
+def beyond_refuting() -> None:
+    """A claim of device memory that is not followed by "not supported" holds, for want of a device, and that is said."""
+    source = (ROOT / "harness/transport/template/transport.c").read_text()
+    with tempfile.TemporaryDirectory() as place:
+        code, library = Path(place) / "any.c", Path(place) / "kvcts_engine_any.so"
+        for right, wrong in (("in->memory != KVCTS_MEMORY_HOST || ", ""), ("1u << KVCTS_MEMORY_HOST", "15u")):
+            assert source.count(right) == 1, right
+            source = source.replace(right, wrong)
+        code.write_text(source)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/transport"), "-o", str(library), str(code)], check=True)
+        said = kvcts("conformance", str(library), "--test", "cuda-memory", "--test", "host-memory")
+        assert said.status == 0 and said.out.count("not refutable here: memories.cuda") == 1 and "refutable here: memories.host" not in said.out, said
+
+
 def verdicts(plugin: str, *options: str) -> dict[str, dict]:
     return {test["test"]: test for test in kvcts_json("conformance", plugin, *options, timeout=300)["tests"]}
 
@@ -80,6 +94,7 @@ def main() -> int:
     # Not lies of this plug-in: claims that are only weaker than what it does, and the good halves of a pair of tests.
     assert blind == {"hip-memory", "other-memory", "later-descriptor-wins", "aligned", "most-descriptors", "longest-descriptor"}, blind
 
+    beyond_refuting()
     wrong_providers()
     for mode, words in UNOPENED.items():
         ended = kvcts("conformance", "hostile", "--option", f"mode={mode}")

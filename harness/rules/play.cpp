@@ -80,6 +80,10 @@ class Told {
       idle_ = asked.at("on");
       return {{"said", "ok"}};
     }
+    if (what == "saw") {
+      if (!saw_) actor_.collect();
+      return {{"saw", saw_ ? *std::exchange(saw_, {}) : actor_.sum()}};
+    }
     if (what == "collect") {
       actor_.collect();
       return {{"said", "ok"}};
@@ -95,11 +99,13 @@ class Told {
     }
     const RuleStep& step = *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
     const std::string said = actor_.act(step);
+    if (step.action == "take" && said == "came") actor_.collect(), saw_ = actor_.sum();
     return {{"said", said}, {"words", actor_.words()}};
   }
 
  private:
   Actor actor_;
+  std::optional<std::uint64_t> saw_;  ///< of the memory, at the moment of the last notification
   bool idle_{false};
 };
 
@@ -256,8 +262,10 @@ class Play {
       if (step.as.empty()) {
         must(step, where);
       } else {
+        const auto begin = std::chrono::steady_clock::now();
         const std::string answered = act(step);
-        tell({{"as", step.as}, {"seen", answered}, {"words", words_}});
+        const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+        tell({{"as", step.as}, {"seen", answered}, {"words", words_}, {"ms", ms}});
       }
     }
     tell({{"end", true}});
@@ -297,7 +305,10 @@ class Play {
       target_->ask({{"what", "collect"}}, *actor_);
       if (state_ == "stopped") target_->signal(SIGSTOP);
     };
+    const bool by_target = step.side == "target";
+    const std::uint64_t saw = by_target ? target_->ask({{"what", "saw"}}, *actor_).at("saw").get<std::uint64_t>() : 0;
     collect();
+    if (by_target && saw != sum(setup_.there)) return "later";
     if (step.action == "check") return actor_->check(step.request, setup_.there, places_);
     if (step.action == "others") return actor_->others(setup_.there, places_);
     const auto all = [&] { return std::string(reinterpret_cast<const char*>(setup_.here.bytes), memory_bytes) + std::string(reinterpret_cast<const char*>(setup_.there.bytes), memory_bytes); };
@@ -440,7 +451,10 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
     if (line.contains("at")) where = line["at"];
     if (line.contains("version")) seen.version = line["version"];
     if (line.contains("words") && !line["words"].get<std::string>().empty()) seen.words = line["words"];
-    if (line.contains("as")) answers.emplace_back(line["as"], line["seen"]);
+    if (line.contains("as")) {
+      answers.emplace_back(line["as"], line["seen"]);
+      seen.took_ms[line["as"]] = line["ms"];
+    }
     if (line.contains("failed")) trouble = line.value("code", "not played"), seen.words = line["failed"];
     ended = ended || line.contains("end");
   }

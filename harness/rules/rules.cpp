@@ -5,8 +5,19 @@
 namespace kvcts::rules {
 
 namespace fs = std::filesystem;
+using catalogue::RuleStep;
 
-std::vector<RuleEntry> read_rules(const fs::path& cases) { return read_entries(cases / "rules", catalogue::rule_table()); }
+std::vector<RuleEntry> read_rules(const fs::path& cases) {
+  std::vector<RuleEntry> rules = read_entries(cases / "rules", catalogue::rule_table());
+  for (const RuleEntry& rule : rules) {
+    const auto timed = [&](const RuleStep& step) { return !step.as.empty() && step.as == rule.timed; };
+    if (rule.promised_ms.empty() || std::any_of(rule.steps.begin(), rule.steps.end(), timed)) continue;
+    throw catalogue::Error(rule.file + ": rule " + rule.id +
+                           ": expected 'timed' to name one of its steps where something is promised, found '" + rule.timed +
+                           "'");
+  }
+  return rules;
+}
 
 std::vector<RuleEntry> read_entries(const fs::path& folder, const catalogue::Table<RuleEntry>& table) {
   std::vector<fs::path> files;
@@ -33,7 +44,15 @@ std::vector<RuleEntry> read_entries(const fs::path& folder, const catalogue::Tab
 
 bool as_expected(const RuleEntry& rule, const std::string& engine, const std::string& seen) {
   const auto stated = rule.expect.find(engine);
-  return stated != rule.expect.end() && std::find(stated->second.begin(), stated->second.end(), seen) != stated->second.end();
+  return stated != rule.expect.end() &&
+         std::find(stated->second.begin(), stated->second.end(), seen) != stated->second.end();
+}
+
+bool in_time(const RuleEntry& rule, const std::string& engine, const Observation& seen) {
+  const auto promised = rule.promised_ms.find(engine);
+  const auto took = seen.took_ms.find(rule.timed);
+  if (promised == rule.promised_ms.end() || took == seen.took_ms.end()) return true;
+  return took->second <= static_cast<double>(promised->second + looking_ms);
 }
 
 }  // namespace kvcts::rules

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,11 @@ struct Observation {
   std::string version;  ///< of the engine, as it tells; "" when it never got so far
   std::string words;    ///< of the last error, for people
   double ms{0};
+  std::map<std::string, double> took_ms;  ///< each named step
 };
+
+/// What a step may take beyond what is promised: for looking at it, on a machine that has other work, too.
+inline constexpr std::int64_t looking_ms = 500;
 
 /// Plays one rule. Never throws for what the engine does: a crash, a call that does not return or a step that had to go well are part of the
 /// text ("crash SIGSEGV in step 3 (connect)"). `memory`: stem or file of a provider that brings both sides' memory; "": memory files.
@@ -36,6 +41,9 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
 
 /// What was seen is one of the things that are stated. A rule that states nothing about the engine is never as expected.
 bool as_expected(const RuleEntry& rule, const std::string& engine, const std::string& seen);
+
+/// The step whose time counts took no longer than the engine promises; true where nothing is promised.
+bool in_time(const RuleEntry& rule, const std::string& engine, const Observation& seen);
 
 /// reports/rules.md: rule x engine, with what differs, from what is stated.
 std::string page(const std::vector<RuleEntry>& rules, const std::vector<EngineEntry>& engines);

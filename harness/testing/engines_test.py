@@ -12,7 +12,7 @@ from kvtest import finish, kvcts, need_program, results
 # What the engine's own facts must say, where its name promises a path.
 PATHS = {"nixl-tcp": "tcp/lo", "nixl-tcp-thread": "tcp/lo", "nixl-cma": "cma/memory", "nixl-1.2-tcp": "tcp/lo", "nixl-1.2-cma": "cma/memory",
          "ucx-1.22-tcp": "tcp/lo", "ucx-1.22-cma": "cma/memory", "nixl-posix": "file/default",
-         "nixl-posix-uring": "file/uring", "nixl-1.2-posix": "file/posix_aio",
+         "nixl-posix-aio": "file/aio", "nixl-posix-paio": "file/posix_aio", "nixl-posix-uring": "file/uring", "nixl-1.2-posix": "file/posix_aio",
          "mooncake": "tcp", "mooncake-0.3.12": "tcp", "mooncake-mixed": "tcp"}
 
 

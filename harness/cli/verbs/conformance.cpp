@@ -136,6 +136,7 @@ int show(Options options, const Globals& globals) {
                      {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
   for (const auto& claim : rules::claim_names()) out["claims"][claim] = said.at(claim);
   int held = 0, broken = 0, unasked = 0;
+  std::vector<std::string> beyond;  ///< what is claimed and cannot be refuted here
   const auto say = [&](const std::string& text) {
     if (!globals.json) fmt::print("{}\n", text), std::fflush(stdout);
   };
@@ -164,6 +165,10 @@ int show(Options options, const Globals& globals) {
     const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
     ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
     say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict, asked ? seen.seen : seen.words));
+    if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.said == "1" && options.memory.empty()) {
+      beyond.push_back(test.claim + ": " + test.beyond);
+      out["tests"].back()["beyond"] = test.beyond;
+    }
     if (seen.verdict != ClaimSeen::Verdict::broken) continue;
     say(fmt::format("  {:<61} asked: {}", "", test.title));
     say(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
@@ -171,6 +176,7 @@ int show(Options options, const Globals& globals) {
     if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
   }
   if (globals.json) fmt::print("{}\n", out.dump(2));
+  for (const auto& claim : beyond) say("not refutable here: " + claim);
   say(fmt::format("{} hold, {} BROKEN, {} not asked", held, broken, unasked));
   return broken > 0 ? exit_unexpected : exit_as_expected;
 }

@@ -23,7 +23,7 @@ using rules::RuleEntry;
 struct Options {
   std::vector<std::string> rules, engines;
   int runs{1};
-  bool page{false};
+  bool page{false}, list{false};
 };
 
 /// Keeps what is named; UsageError for a name that is not there.
@@ -44,6 +44,8 @@ struct Played {
   std::map<std::string, int> seen;  ///< answer -> how often
   std::string version, words, skipped;
   double ms{0};
+  std::vector<double> took_ms;  ///< of the step whose time counts, each run
+  bool in_time{true};
 };
 
 Played play(const RuleEntry& rule, const EngineEntry& engine, int runs, Availability& availability) {
@@ -58,6 +60,8 @@ Played play(const RuleEntry& rule, const EngineEntry& engine, int runs, Availabi
     played.version = one.version;
     if (!one.words.empty()) played.words = one.words;
     played.ms += one.ms / runs;
+    if (const auto took = one.took_ms.find(rule.timed); took != one.took_ms.end()) played.took_ms.push_back(took->second);
+    played.in_time = played.in_time && rules::in_time(rule, engine.id, one);
   }
   return played;
 }
@@ -65,8 +69,24 @@ Played play(const RuleEntry& rule, const EngineEntry& engine, int runs, Availabi
 std::string_view verdict(const RuleEntry& rule, const EngineEntry& engine, const Played& played) {
   if (!played.skipped.empty()) return "SKIPPED";
   if (!rule.expect.contains(engine.id)) return "not stated";
-  const bool good = std::all_of(played.seen.begin(), played.seen.end(), [&](const auto& one) { return rules::as_expected(rule, engine.id, one.first); });
-  return good ? "as stated" : "CHANGED RULE";
+  const bool good = std::all_of(played.seen.begin(), played.seen.end(),
+                                [&](const auto& one) { return rules::as_expected(rule, engine.id, one.first); });
+  return good && played.in_time ? "as stated" : "CHANGED RULE";
+}
+
+/// What is stated, without playing it.
+int list(const std::vector<RuleEntry>& all, const Globals& globals) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const RuleEntry& rule : all) {
+    out.push_back({{"rule", rule.id},
+                   {"title", rule.title},
+                   {"once", rule.once},
+                   {"expect", rule.expect},
+                   {"promised_ms", rule.promised_ms}});
+    if (!globals.json) fmt::print("{:<34} {}\n", rule.id, rule.title);
+  }
+  if (globals.json) fmt::print("{}\n", out.dump(2));
+  return exit_as_expected;
 }
 
 int show(const Options& options, const Globals& globals) {
@@ -76,15 +96,21 @@ int show(const Options& options, const Globals& globals) {
   std::vector<EngineEntry> engines;
   for (const auto& [id, engine] : cat.engines()) engines.push_back(engine);
   for (const RuleEntry& rule : chosen) {
-    for (const auto& [engine, stated] : rule.expect) {
-      if (!cat.engines().find(engine)) throw UsageError(fmt::format("{}: rule {} expects something of engine '{}', which is not in cases/engines", rule.file, rule.id, engine));
-    }
+    const auto known = [&](const auto& by_engine, const char* does) {
+      for (const auto& [engine, stated] : by_engine) {
+        if (!cat.engines().find(engine))
+          throw UsageError(fmt::format("{}: rule {} {} something of engine '{}', which is not in cases/engines", rule.file,
+                                       rule.id, does, engine));
+      }
+    };
+    known(rule.expect, "expects"), known(rule.promised_ms, "has a promise of");
   }
   if (options.page) {
     if (!options.rules.empty() || !options.engines.empty()) throw UsageError("--page is about all rules and engines; name none");
     fmt::print("{}", rules::page(chosen, engines));
     return exit_as_expected;
   }
+  if (options.list) return list(chosen, globals);
   narrow(chosen, options.rules, "a rule", [](const RuleEntry& rule) { return rule.id; });
   narrow(engines, options.engines, "--engine to name one", [](const EngineEntry& engine) { return engine.id; });
 
@@ -101,9 +127,17 @@ int show(const Options& options, const Globals& globals) {
       ++sums[how];
       const auto stated = rule.expect.find(engine.id);
       if (globals.json) {
-        out.push_back({{"rule", rule.id}, {"engine", engine.id}, {"version", played.version}, {"verdict", how}, {"seen", played.seen},
-                       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}}, {"words", played.words},
-                       {"skipped", played.skipped}, {"ms", played.ms}});
+        out.push_back({{"rule", rule.id},
+                       {"engine", engine.id},
+                       {"version", played.version},
+                       {"verdict", how},
+                       {"seen", played.seen},
+                       {"stated", stated != rule.expect.end() ? stated->second : std::vector<std::string>{}},
+                       {"words", played.words},
+                       {"skipped", played.skipped},
+                       {"ms", played.ms},
+                       {"took_ms", played.took_ms},
+                       {"in_time", played.in_time}});
         continue;
       }
       if (!titled) fmt::print("{}: {}\n", rule.id, rule.title);
@@ -114,7 +148,13 @@ int show(const Options& options, const Globals& globals) {
       }
       fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, played.version, how, text);
       if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(stated->second, " | "));
-      if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty()) fmt::print("  {:<38} {}\n", "", played.words);
+      if (!played.in_time) {
+        fmt::print("  {:<38} {} took {:.1f} s, promised are {:.1f} s\n", "", rule.timed,
+                   *std::max_element(played.took_ms.begin(), played.took_ms.end()) / 1e3,
+                   static_cast<double>(rule.promised_ms.at(engine.id)) / 1e3);
+      }
+      if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty())
+        fmt::print("  {:<38} {}\n", "", played.words);
       std::fflush(stdout);
     }
   }
@@ -136,6 +176,7 @@ Action declare_rules(CLI::App& app, const Globals& globals) {
   app.add_option("RULE", options->rules, "Rules, by id; none: all");
   app.add_option("--engine", options->engines, "Only this engine, also where nothing is stated about it; may be repeated")->type_name("ENGINE")->expected(1)->take_all();
   app.add_option("--runs", options->runs, "How often each is played")->type_name("N")->check(CLI::Range(1, 1000));
+  app.add_flag("--list", options->list, "Only say which there are");
   app.add_flag("--page", options->page, "Print reports/rules.md");
   return [options, &globals] { return show(*options, globals); };
 }

@@ -214,7 +214,11 @@ void Engine::test_itself() {
   const auto end = std::chrono::steady_clock::now() + self_test_limit;
   for (std::size_t task = 0; task < 3;) {
     TaskStatus status{};
-    if (const Status asked = library_.task_status(get(), batch, task, status); asked.code != 0) fail("status answered " + describe(asked));
+    if (const Status asked = library_.task_status(get(), batch, task, status); asked.code != 0)
+      fail("status answered " + describe(asked));
+    // The count may still be that of before: see look() in mooncake.cpp.
+    if (status.state == TaskState::completed && status.bytes != bytes[task])
+      library_.task_status(get(), batch, task, status);
     if (status.state == TaskState::completed && status.bytes == bytes[task]) {
       ++task;
     } else if (status.state != TaskState::waiting && status.state != TaskState::pending) {

@@ -64,12 +64,6 @@ const Library& library(const std::string& package) {
   return library;
 }
 
-bool on_or_off(const OpenArgs& args, const char* option, const char* fallback) {
-  const std::string value = args.take(option, fallback);
-  if (value != "on" && value != "off") throw Failure{KVCTS_E_INVALID, std::string(option) + " is \"" + value + "\", expected on or off"};
-  return value == "on";
-}
-
 /// Mooncake's own limit on a transfer that stands still, by its variables.
 std::chrono::seconds stall_limit() {
   auto least = 30s;
@@ -140,7 +134,7 @@ class MooncakeEngine {
   explicit MooncakeEngine(const OpenArgs& args) : peer_fault_(args) {
     const std::string address = args.take("address", "127.0.0.1");
     window_ = args.take_number("window", default_window);
-    guard_ = on_or_off(args, "guard", "on");
+    guard_ = args.take_switch("guard", "on");
     const std::string ends = args.take("ends", "all");
     if (ends != "all" && ends != "first") throw Failure{KVCTS_E_INVALID, "ends is \"" + ends + "\", expected all or first"};
     ends_with_first_ = ends == "first";
@@ -379,8 +373,8 @@ class MooncakeEngine {
     if (status.code != 0) fail(transfer, native("submit", status));
   }
 
-  /// True: every task of the batch has ended, and the batch is freed. What the first failure was is the transfer's, once all have (ends=all) or at
-  /// once (ends=first): the others go on then, they cannot be called back.
+  /// True: every task of the batch has ended, and the batch is freed. What the first failure was is the transfer's, once all
+  /// have (ends=all) or at once (ends=first): the others go on then, they cannot be called back.
   bool look(Transfer& transfer) {
     Running& running = *transfer.running;
     if (ends_with_first_ && any_failed(transfer)) return false;

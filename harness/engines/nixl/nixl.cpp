@@ -33,12 +33,6 @@ namespace {
 constexpr std::uint64_t longest_notification = 4096;  // of the ABI
 constexpr std::size_t spare_sockets = 12;             // that an agent may collect
 
-bool on_or_off(const OpenArgs& args, const char* option, const char* fallback) {
-  const std::string value = args.take(option, fallback);
-  if (value != "on" && value != "off") throw Failure{KVCTS_E_INVALID, std::string(option) + " is \"" + value + "\", expected on or off"};
-  return value == "on";
-}
-
 struct Region {
   std::uint64_t address{0}, bytes{0};
   std::uint32_t access{0};
@@ -76,9 +70,9 @@ class NixlEngine {
     const std::string lists = args.take("lists", "prepared");
     if (lists != "prepared" && lists != "one-shot") throw Failure{KVCTS_E_INVALID, "lists is \"" + lists + "\", expected prepared or one-shot"};
     prepares_ = lists == "prepared";
-    thread_ = on_or_off(args, "progress_thread", "off");
-    merges_ = on_or_off(args, "merge", "on");
-    guard_ = on_or_off(args, "guard", "on");
+    thread_ = args.take_switch("progress_thread", "off");
+    merges_ = args.take_switch("merge", "on");
+    guard_ = args.take_switch("guard", "on");
     path_ = args.take("path", "");
     // Hang fixtures: a target that is not there for its peer.
     const std::string target = args.take("target", "busy");
@@ -153,7 +147,8 @@ class NixlEngine {
     renew_if_idle();
   }
 
-  /// guard=on: sealed with a checksum. guard=off: the regions, then NIXL's blob to the end, so that a cut is a cut of NIXL's blob.
+  /// guard=on: sealed with a checksum. guard=off: the regions, then NIXL's blob to the end, so that a cut is a cut of NIXL's
+  /// blob.
   std::string export_metadata(std::span<const std::uint64_t> handles) {
     BlobWriter blob(engine_name);
     blob.value<std::uint64_t>(handles.size());

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install.sh PYTHON FOLDER LOGS [--no-install] [GLOB]: the packages of this folder (README.md) whose name fits GLOB (default: all), each into
-# FOLDER/<name>, whole or not at all. What is there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
+# FOLDER/<name>, whole or not at all; those marked "# optional" only where GLOB is given. What is there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
 set -euo pipefail
 pins=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 python=$1 target=$2 logs=$3 install=1
@@ -15,6 +15,7 @@ for file in "$pins"/*.txt; do
   name=$(basename "$file" .txt)
   # shellcheck disable=SC2053
   [[ $name == $names ]] || continue
+  [[ $names != "*" ]] || ! grep -qx '# optional' "$file" || continue
   folder=$target/$name
   log=$logs/install-$name.log
   cmp -s "$file" "$folder/kvcts-pins" && continue

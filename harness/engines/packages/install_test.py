@@ -49,6 +49,8 @@ def main() -> int:
         for option in ("--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version 3.11", "--abi cp311"):
             assert option in asked, (option, asked)
         assert "--python-version" not in next(line for line in calls() if line.endswith("broken-2.txt"))
+        (root / "extra-3.txt").write_text("# optional\nextra==3 --hash=sha256:00\n")
+        assert "extra" not in install() and "extra-3: " in install("extra-*"), "what is optional is installed by name only"
         (root / "broken-2.txt").unlink()
         before = len(calls())
         assert install() == "" and len(calls()) == before, "nothing to do the second time"

@@ -69,6 +69,12 @@ class OpenArgs {
     }
     return std::stoull(value);
   }
+  bool take_switch(const std::string& key, const std::string& fallback) const {
+    const std::string value = take(key, fallback);
+    if (value != "on" && value != "off")
+      throw Failure{KVCTS_E_INVALID, "option " + key + " is \"" + value + "\", expected on or off"};
+    return value == "on";
+  }
   void finish() const {
     if (options_.empty()) return;
     throw Failure{KVCTS_E_INVALID,
