@@ -116,7 +116,9 @@ class Campaign {
       const Candidate* candidate = queue.ahead[queue.looked_at++];
       try {
         if (!options_.harness.empty() && rows_[saboteur].saboteur.kind == "reader") return nullptr;  // others have none
-        if (fits(rows_[saboteur].saboteur, resolve(selection_.spec(candidate->index), catalogue_))) queue.places.push_back(candidate);
+        if (!options_.behind.empty() && !sends_a_plan(rows_[saboteur].saboteur)) return nullptr;
+        if (fits(rows_[saboteur].saboteur, resolve(selection_.spec(candidate->index), catalogue_)))
+          queue.places.push_back(candidate);
       } catch (const std::exception&) {  // the suite's own run reports it
       }
     }
@@ -124,7 +126,9 @@ class Campaign {
   }
 
   ResolvedCase sabotaged(const Job& job) const {
-    ResolvedCase resolved = resolve(selection_.spec(queues_[job.saboteur].places[job.place]->index), catalogue_);
+    CaseSpec spec = selection_.spec(queues_[job.saboteur].places[job.place]->index);
+    if (!options_.behind.empty()) spec.engine = options_.behind;
+    ResolvedCase resolved = resolve(spec, catalogue_);
     put_into(rows_[job.saboteur].saboteur, resolved);
     if (!options_.harness.empty()) {
       resolved.content = {};

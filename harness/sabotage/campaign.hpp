@@ -32,17 +32,18 @@ struct Row {
 
 struct CampaignOptions {
   int jobs{1};
-  std::size_t most{256};                ///< cases against one saboteur
-  std::string harness;                 ///< "" = ours; else another one's fill and checks (checker/emulated.cpp), which name nothing
-  bool stop{true};                     ///< at the first catch; else all of `most` are run
+  std::size_t most{256};  ///< cases against one saboteur
+  std::string behind;     ///< "" = the case's engine; else this one carries the wrong plans: connectors and planners only
+  std::string harness;    ///< "" = ours; else another one's fill and checks (checker/emulated.cpp), which name nothing
+  bool stop{true};        ///< at the first catch; else all of `most` are run
   std::map<std::string, std::size_t> skip;  ///< by saboteur: places that are left out
   std::function<void(const std::string&)> say;
 };
 
-/// Runs the cases of the selection in its order, those first that a saboteur names as likely. Cases that do not end in PASS with right code
-/// are left out. Throws catalogue::Error on an expression that cannot be read.
-std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection, const std::vector<Saboteur>& saboteurs,
-                              const CampaignOptions& options);
+/// Runs the cases of the selection in its order, those first that a saboteur names as likely. Cases that do not end in PASS
+/// with right code are left out. Throws catalogue::Error on an expression that cannot be read.
+std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
+                              const std::vector<Saboteur>& saboteurs, const CampaignOptions& options);
 
 /// Where each saboteur was caught, to begin another campaign there.
 std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows);

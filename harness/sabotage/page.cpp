@@ -138,30 +138,72 @@ std::string page_rows(const Campaigned& campaign) {
   return out;
 }
 
-std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses) {
+std::string behind_row(const Campaigned& plain, const Campaigned& behind) {
+  std::size_t wrong = 0, caught = 0, named = 0, alike = 0, false_alarms = 0;
+  for (const Row& row : behind.rows) {
+    false_alarms += row.saboteur.harmless && row.caught;
+    if (row.saboteur.harmless) continue;
+    ++wrong, caught += row.caught.has_value(), named += row.caught && row.caught->named;
+    const auto same = [&](const Row& other) { return other.saboteur.id == row.saboteur.id; };
+    const auto other = std::find_if(plain.rows.begin(), plain.rows.end(), same);
+    if (!row.caught || other == plain.rows.end() || !other->caught) continue;
+    const CaseResult &one = row.caught->result, &two = other->caught->result;
+    alike += row.caught->id == other->caught->id && row.caught->checks == other->caught->checks &&
+             one.message == two.message && one.wrong_bytes == two.wrong_bytes &&
+             one.diagnosis.fault_class == two.diagnosis.fault_class && one.diagnosis.text == two.diagnosis.text;
+  }
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", behind.name, wrong, caught, named, alike, false_alarms);
+}
+
+std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses,
+                 const std::vector<Campaigned>& behind) {
   std::string out = fmt::format(
       "# Saboteurs: what would the suite catch?\n\n"
-      "Code that is wrong on purpose takes the place of right code in the cases of a suite: of the engine (`transport`, `writer`), of the connector\n"
-      "(`connector`, `planner`) or of the reader. Each is one document in `cases/saboteurs/` ([how to write one](../cases/README.md#writing-a-saboteur)).\n"
-      "The cases are tried in the suite's order, those first that a saboteur names as likely, until one of them does not end in PASS. *Caught by*\n"
-      "says which check noticed: `bytes`, `guard`, `padding`, `source` (which must not change), `count` (planned, moved, expected), `late write` (memory\n"
-      "is watched after completion), `reader` (what was gathered), `outcome` (an error, a hang or a crash). *Named*: the diagnosis of that case, which\n"
-      "does not see the saboteur, explains every wrong byte and gives its class. *Tried*: cases up to the catch, or in all. Controls are right\n"
+      "Code that is wrong on purpose takes the place of right code in the cases of a suite: of the engine (`transport`, "
+      "`writer`), of the connector\n"
+      "(`connector`, `planner`) or of the reader. Each is one document in `cases/saboteurs/` ([how to write "
+      "one](../cases/README.md#writing-a-saboteur)).\n"
+      "The cases are tried in the suite's order, those first that a saboteur names as likely, until one of them does not "
+      "end in PASS. *Caught by*\n"
+      "says which check noticed: `bytes`, `guard`, `padding`, `source` (which must not change), `count` (planned, moved, "
+      "expected), `late write` (memory\n"
+      "is watched after completion), `reader` (what was gathered), `outcome` (an error, a hang or a crash). *Named*: the "
+      "diagnosis of that case, which\n"
+      "does not see the saboteur, explains every wrong byte and gives its class. *Tried*: cases up to the catch, or in all. "
+      "Controls are right\n"
       "code in the same places; they are not caught. All of it runs on the host, so the evidence is *modelled*.\n\n"
-      "The families of hypotheses were written with these saboteurs at hand: the share that is named says that none of them goes without a name, not\n"
+      "The families of hypotheses were written with these saboteurs at hand: the share that is named says that none of them "
+      "goes without a name, not\n"
       "how well unknown faults are named ([the museum](museum.md) does).\n\n"
       "This page is what `kvcts sabotage --page` prints; a test holds a sample of its rows to that.\n\n```text\n");
   for (const auto& suite : suites) out += totals_text(suite);
-  out += "```\n\n| saboteur | what it does | caught by | class | named | suite | tried | case |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n" +
-         page_rows(suites.at(0));
+  out +=
+      "```\n\n| saboteur | what it does | caught by | class | named | suite | tried | case |\n| --- | --- | --- | --- | --- "
+      "| --- | --- | --- |\n" +
+      page_rows(suites.at(0));
+
+  out +=
+      "\n## Wrong plans behind released engines\n\n"
+      "The saboteurs that are wrong before an engine is asked (`connector`, `planner`), with a released engine in the place "
+      "of the case's own, which carries the\n"
+      "wrong plan between two processes (`kvcts sabotage --behind ENGINE`). *The same*: caught in the same case by the same "
+      "checks, and told of in the same\n"
+      "words. Random faults through the same engines, with every word of the diagnosis compared: `kvcts-random-faults "
+      "--engine ENGINE`.\n\n"
+      "| engine | saboteurs | caught | named | the same | false alarms |\n| --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& engine : behind) out += behind_row(suites.at(0), engine);
 
   const auto lines = side_by_side(harnesses);
   out +=
       "\n## The same saboteurs against what other harnesses write and look at\n\n"
-      "The same cases with the fills of benchdnn's reorder driver, of UCX's two test buffers, of nvbandwidth and of nccl-tests in the place of ours, and with\n"
-      "their checks: the bytes that had to arrive, once, and nothing else (no guards, no free memory, no source, no counts, not again). Structure and\n"
-      "versions of the fills are those in `harness/checker/emulated.cpp`: *emulated*, none of these programs ran, and moving KV caches between ranks is\n"
-      "not what any of them is for. Each saboteur is tried in up to eight cases, from the one on in which ours caught it; *3 of 8* are the cases that\n"
+      "The same cases with the fills of benchdnn's reorder driver, of UCX's two test buffers, of nvbandwidth and of "
+      "nccl-tests in the place of ours, and with\n"
+      "their checks: the bytes that had to arrive, once, and nothing else (no guards, no free memory, no source, no counts, "
+      "not again). Structure and\n"
+      "versions of the fills are those in `harness/checker/emulated.cpp`: *emulated*, none of these programs ran, and "
+      "moving KV caches between ranks is\n"
+      "not what any of them is for. Each saboteur is tried in up to eight cases, from the one on in which ours caught it; "
+      "*3 of 8* are the cases that\n"
       "noticed.\n\n| saboteur |";
   for (const auto& harness : harnesses) out += " " + harness.name + " |";
   out += "\n| --- |";

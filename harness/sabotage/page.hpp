@@ -26,7 +26,11 @@ nlohmann::json harnesses_json(const std::vector<Campaigned>& harnesses);
 
 /// Rows of the page's first table.
 std::string page_rows(const Campaigned& campaign);
-/// `suites`: the first one's rows are shown. `harnesses`: as above.
-std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses);
+/// The row of one engine (`behind.name`) in the page's table of engines that carry wrong plans. `plain`: the same saboteurs
+/// with the cases' engines.
+std::string behind_row(const Campaigned& plain, const Campaigned& behind);
+/// `suites`: the first one's rows are shown. `harnesses`: as above. `behind`: engines that carried wrong plans.
+std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses,
+                 const std::vector<Campaigned>& behind);
 
 }  // namespace kvcts::sabotage

@@ -20,6 +20,8 @@ bool fits(const Saboteur& saboteur, const ResolvedCase& c) {
   return c.engine.name == "memcpy" || c.engine.name == "shm";
 }
 
+bool sends_a_plan(const Saboteur& saboteur) { return saboteur.kind == "connector" || saboteur.kind == "planner"; }
+
 void put_into(const Saboteur& saboteur, ResolvedCase& c) {
   if (saboteur.kind == "reader") {
     c.reader.options["sabotage"] = saboteur.options;

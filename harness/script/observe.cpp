@@ -7,21 +7,22 @@ namespace kvcts::script {
 
 using nlohmann::json;
 
-void observe_more(Observation& o, const Tape& tape, std::uint64_t seed, int passes) {
+void observe_more(Observation& o, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
   for (int pass = static_cast<int>(o.bytes.size()); pass < passes; ++pass) {
     Bytes bytes(tape.backings, seed, pass);
     std::vector<Bytes> at;
-    play(tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); });
+    play(
+        tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, mover);
     o.bytes.push_back(std::move(at));
   }
 }
 
-Observation observe(const Tape& tape, std::uint64_t seed, int passes) {
+Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
   Observation out;
   out.ending = tape.ending;
   out.events = tape.events;
   out.checks = tape.checks;
-  observe_more(out, tape, seed, passes);
+  observe_more(out, tape, seed, passes, mover);
   return out;
 }
 

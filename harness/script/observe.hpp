@@ -18,9 +18,9 @@ struct Observation {
 };
 
 /// Plays a tape in passes [0, passes).
-Observation observe(const Tape& tape, std::uint64_t seed, int passes);
+Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
 /// Adds passes, up to `passes`.
-void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed, int passes);
+void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
 
 /// What every byte must be, rendered pass by pass.
 class Expectation {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 
 #include "kernels/convert/element.hpp"
 #include "kernels/poison.hpp"
@@ -73,16 +74,66 @@ float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(convert::decode(code.dtype, get_code(bytes, code))));
 }
 
-}  // namespace
+/// Stretches of backings.
+class Stretches {
+ public:
+  bool touch(int backing, std::int64_t begin, std::int64_t end) const {
+    const auto& known = of(backing);
+    const auto after = known.lower_bound(end);
+    return after != known.begin() && std::prev(after)->second > begin;
+  }
+  void add(int backing, std::int64_t begin, std::int64_t end) {
+    auto& known = of_[backing];
+    auto next = known.upper_bound(begin);
+    if (next != known.begin() && std::prev(next)->second >= begin) --next;
+    for (; next != known.end() && next->first <= end; next = known.erase(next))
+      begin = std::min(begin, next->first), end = std::max(end, next->second);
+    known.emplace(begin, end);
+  }
 
-void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check) {
-  play(tape, 0, tape.ops.size(), bytes, seed, pass, on_check);
+ private:
+  const std::map<std::int64_t, std::int64_t>& of(int backing) const {
+    static const std::map<std::int64_t, std::int64_t> none;
+    const auto found = of_.find(backing);
+    return found == of_.end() ? none : found->second;
+  }
+  std::map<int, std::map<std::int64_t, std::int64_t>> of_;  ///< begin -> end, apart from each other
+};
+
+/// The copies from `begin` on that may be carried out in any order; at least one.
+std::span<const Op> together(const Tape& tape, std::size_t begin, std::size_t end) {
+  Stretches read, written;
+  std::size_t o = begin;
+  for (; o < end && tape.ops[o].kind == Op::Kind::copy; ++o) {
+    const Op& op = tape.ops[o];
+    const bool hurts = written.touch(op.src_backing, op.src, op.src + op.n) ||
+                       written.touch(op.dst_backing, op.dst, op.dst + op.n) ||
+                       read.touch(op.dst_backing, op.dst, op.dst + op.n);
+    if (hurts && o > begin) break;
+    read.add(op.src_backing, op.src, op.src + op.n);
+    written.add(op.dst_backing, op.dst, op.dst + op.n);
+  }
+  return std::span(tape.ops).subspan(begin, o - begin);
 }
 
-void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check) {
+}  // namespace
+
+void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
+          const Mover& mover) {
+  play(tape, 0, tape.ops.size(), bytes, seed, pass, on_check, mover);
+}
+
+void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const Mover& mover) {
   std::vector<std::uint8_t> scratch;
   for (std::size_t o = begin; o < end; ++o) {
     const Op& op = tape.ops[o];
+    if (op.kind == Op::Kind::copy && mover) {
+      const auto copies = together(tape, o, end);
+      mover(tape, bytes, copies);
+      o += copies.size() - 1;
+      continue;
+    }
     switch (op.kind) {
       case Op::Kind::copy:
         scratch.resize(static_cast<std::size_t>(op.n));

@@ -91,7 +91,7 @@ json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& ex
 
 }  // namespace
 
-json run_script(const Script& script, std::uint64_t seed) {
+json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   using clock = std::chrono::steady_clock;
   const auto ns_since = [](clock::time_point begin) { return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count(); };
   const auto begin = clock::now();
@@ -99,7 +99,7 @@ json run_script(const Script& script, std::uint64_t seed) {
   Names names;
   const Truth truth = paint(without_faults(script), arena, names);
   const Tape tape = record(script, arena, actual_sequence(script));
-  Observation seen = observe(tape, seed, deciding_passes(script));
+  Observation seen = observe(tape, seed, deciding_passes(script), mover);
   Expectation expectation(truth, arena, names, seed);
   Mismatch mismatch = compare(seen, truth, expectation, arena);
   json reply = {{"checked_bytes", mismatch.checked_bytes}, {"wrong_bytes", mismatch.wrong_bytes}, {"events", seen.events}, {"state", ""}};
@@ -130,7 +130,7 @@ json run_script(const Script& script, std::uint64_t seed) {
   const bool moved = std::any_of(seen.events.begin(), seen.events.end(), [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) reply["outcome"] = "REFUSED";
 
-  observe_more(seen, tape, seed, naming_passes);
+  observe_more(seen, tape, seed, naming_passes, mover);
   mismatch = compare(seen, truth, expectation, arena, &mismatch);
   reply["wrong_bytes"] = mismatch.wrong_bytes;
   const Clues clues = find_clues(seen, mismatch, truth, expectation, arena, names, seed);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,9 +69,13 @@ class Locators;
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence);
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators);
 
+/// Carries copies out in the place of play(), in any order or all at once: none of them writes what another one reads or writes.
+using Mover = std::function<void(const Tape&, Bytes&, std::span<const Op>)>;
+
 /// Plays a tape in one pass; `on_check` is called with the index of each check.
-void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check);
+void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check, const Mover& mover = {});
 /// Its ops [begin, end) alone.
-void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check);
+void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
+          const Mover& mover = {});
 
 }  // namespace kvcts::script

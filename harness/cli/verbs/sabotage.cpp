@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "catalogue/nearest.hpp"
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "sabotage/campaign.hpp"
@@ -16,6 +17,7 @@ using sabotage::Saboteur;
 struct SabotageOptions {
   SelectOptions select;
   std::vector<std::string> globs;
+  std::string behind;
   int jobs{1};
   bool list{false}, harnesses{false}, page{false};
 };
@@ -24,6 +26,8 @@ struct SabotageOptions {
 constexpr std::pair<const char*, const char*> other_harnesses[] = {
     {"benchdnn", "benchdnn"}, {"ucx-pattern", "UCX pattern"}, {"ucx-random", "UCX random"}, {"nvbandwidth", "nvbandwidth"}, {"nccl-tests", "nccl-tests"}};
 constexpr std::size_t cases_of_others = 8;
+/// Engines of the page's table of carried plans.
+constexpr const char* carriers[] = {"nixl-tcp", "nixl-1.2-cma", "ucx-tcp", "ucx-1.22-cma", "mooncake"};
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
   std::vector<Saboteur> chosen;
@@ -55,14 +59,39 @@ int run(SabotageOptions options, const Globals& globals) {
   const auto campaign = [&](const SelectOptions& of, const sabotage::CampaignOptions& how) {
     const matrix::Selection selection = matrix::select(catalogue, query_of(of));
     if (selection.empty()) throw NothingSelected(selection.why_empty());
-    return sabotage::Campaigned{short_name(of), sabotage::run_campaign(catalogue, selection, chosen, how)};
+    if (how.behind.empty())
+      return sabotage::Campaigned{short_name(of), sabotage::run_campaign(catalogue, selection, chosen, how)};
+    std::vector<Saboteur> plans = chosen;
+    std::erase_if(plans, [](const Saboteur& one) { return !sabotage::sends_a_plan(one); });
+    return sabotage::Campaigned{how.behind, sabotage::run_campaign(catalogue, selection, plans, how)};
   };
   sabotage::CampaignOptions how;
   how.jobs = options.jobs;
   how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!selected) select.suites = {"smoke"};
+  if (!options.behind.empty() && !catalogue.engines().find(options.behind)) {
+    throw UsageError(fmt::format("--behind expects an engine of cases/engines, found '{}'{}", options.behind,
+                                 catalogue::suggestion(options.behind, catalogue.engines().ids())));
+  }
+  const auto carried_by = [&](const std::string& engine) {
+    sabotage::CampaignOptions through = how;
+    through.behind = engine;
+    return campaign(select, through);
+  };
+  if (!options.behind.empty() && !options.page) {
+    const sabotage::Campaigned carried = carried_by(options.behind);
+    if (globals.json)
+      fmt::print("{}\n", sabotage::matrix_json(carried).dump(2));
+    else
+      fmt::print("{}", sabotage::matrix_text(carried));
+    return sabotage::totals_of(carried.rows).good() ? exit_as_expected : exit_unexpected;
+  }
   const sabotage::Campaigned ours = campaign(select, how);
   const int status = sabotage::totals_of(ours.rows).good() ? exit_as_expected : exit_unexpected;
+  if (options.page && !options.behind.empty()) {
+    fmt::print("{}", sabotage::behind_row(ours, carried_by(options.behind)));
+    return status;
+  }
   if (options.page && !options.globs.empty()) {
     fmt::print("{}", sabotage::page_rows(ours));
     return status;
@@ -88,7 +117,9 @@ int run(SabotageOptions options, const Globals& globals) {
   SelectOptions nightly;
   nightly.suites = {"nightly"};
   const sabotage::Campaigned every = campaign(nightly, how);
-  fmt::print("{}", sabotage::page({ours, every}, all));
+  std::vector<sabotage::Campaigned> carried;
+  for (const char* engine : carriers) carried.push_back(carried_by(engine));
+  fmt::print("{}", sabotage::page({ours, every}, all, carried));
   return sabotage::totals_of(every.rows).good() ? status : exit_unexpected;
 }
 
@@ -98,10 +129,16 @@ Action declare_sabotage(CLI::App& app, const Globals& globals) {
   auto options = std::make_shared<SabotageOptions>();
   declare_selection(app, options->select);
   app.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several")->type_name("GLOB");
+  app.add_option("--behind", options->behind,
+                 "Wrong plans of connectors and planners are carried by this engine, in the place of the case's own")
+      ->type_name("ENGINE");
   app.add_option("-j,--jobs", options->jobs, "Cases at once")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_flag("--list", options->list, "Only say which saboteurs there are");
-  app.add_flag("--harnesses", options->harnesses, "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
-  app.add_flag("--page", options->page, "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first table");
+  app.add_flag("--harnesses", options->harnesses,
+               "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
+  app.add_flag("--page", options->page,
+               "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first "
+               "table, with --behind a row of its table of engines");
   return [=, &globals] {
     try {
       return run(*options, globals);
