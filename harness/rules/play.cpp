@@ -16,6 +16,7 @@
 #include <memory>
 #include <thread>
 
+#include "case/texts.hpp"
 #include "rules/actor.hpp"
 #include "rules/rules.hpp"
 #include "transport/patience.hpp"
@@ -39,9 +40,7 @@ std::string short_name(const std::string& plugin) {
 /// Options and environment: the engine's entry, changed by the rule as a merge patch.
 std::map<std::string, std::string> texts(json values, const json& patch) {
   values.merge_patch(patch);
-  std::map<std::string, std::string> out;
-  for (const auto& [key, value] : values.items()) out[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  return out;
+  return texts_of(values);
 }
 
 struct Setup {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -222,23 +222,14 @@ Explanation from_bounds(const Evidence& e, Workshop& workshop) {
 
 // Keys that leave a field out, as first causes: with a second one besides, they explain no byte alone.
 std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
-  std::set<std::string> fields;
   std::size_t puts = 0;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-    if (w.action(i).op != "put" && w.action(i).op != "get") continue;
-    puts += w.action(i).op == "put";
-    for (const auto& [field, value] : w.action(i).key) fields.insert(field);
-  }
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) puts += w.action(i).op == "put";
   std::vector<Hypothesis> out;
-  for (const std::string& field : fields) {
+  for (const std::string& field : key_fields(w)) {
     for (const char* how : {"", "keep", "replace"}) {
       Hypothesis h{"identity-collision", "keys without " + field, w.bodies()};
-      for (auto& body : h.bodies) {
-        for (Action& a : body) {
-          a.key.erase(field);
-          if (a.op == "put" && *how) a.on_exists = how;
-        }
-      }
+      leave_out_of_keys(h.bodies, field);
+      if (*how) let_win(h.bodies, how);
       if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; })) out.push_back(std::move(h));
     }
   }

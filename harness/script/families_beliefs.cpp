@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -41,8 +41,8 @@ std::vector<std::pair<std::string, Uses>> circles(const Workshop& w, const Uses&
   for (const Use& use : all) requests.insert(w.action(use.step).request);
   for (const std::string& request : requests) add("for " + request + ": ", [&](const Use& u) { return w.action(u.step).request == request; });
   if (all.size() <= 8) {
-    for (const Use& use : all) add("but in '" + w.script().steps[use.step].name + "': ", [&](const Use& u) { return u.step != use.step; });
-    for (const Use& use : all) add("from '" + w.script().steps[use.step].name + "' on: ", [&](const Use& u) { return u.step >= use.step; });
+    for (const Use& use : all) add("but in " + name_of(w, use.step) + ": ", [&](const Use& u) { return u.step != use.step; });
+    for (const Use& use : all) add("from " + name_of(w, use.step) + " on: ", [&](const Use& u) { return u.step >= use.step; });
   }
   std::erase_if(out, [](const auto& circle) { return circle.second.size() < 2; });  // one step: a family of its own
   return out;

@@ -2,7 +2,7 @@
 // the list of what was meant with one thing changed, so it also explains logs of raw copies that no view of a memory can make.
 #include <algorithm>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -55,7 +55,7 @@ struct List {
 bool attempt(const List& list, const std::string& fault_class, const std::string& words, const std::vector<Copy>& copies) {
   Bodies bodies = list.w.bodies();
   bodies[list.step] = written_out(list.w, list.step, copies);
-  return list.w.attempt(fault_class, words + " in '" + list.w.script().steps[list.step].name + "'", std::move(bodies));
+  return list.w.attempt(fault_class, words + " in " + name_of(list.w, list.step), std::move(bodies));
 }
 
 // Right bytes from the begin of a copy on; all where none of it is wrong.

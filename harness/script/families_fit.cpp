@@ -6,7 +6,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -47,7 +47,7 @@ Steps steps_of(const std::vector<Sample>& samples) {
       }
     }
     if (votes.empty()) continue;
-    out.bytes[static_cast<std::size_t>(axis)] = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+    out.bytes[static_cast<std::size_t>(axis)] = most_voted(votes);
   }
   return out;
 }
@@ -82,7 +82,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
       ++bases[(s.place.offset - start.offset) * 8 - sum];
     }
     if (bases.empty()) continue;
-    const std::int64_t base = std::max_element(bases.begin(), bases.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+    const std::int64_t base = most_voted(bases);
     changed = changed || base != plane.offset;
     plane.offset = base;
   }
@@ -176,11 +176,8 @@ void propose_fits(Workshop& w) {
         const auto starts = w.evidence().arena.places(views[v], declared);
         std::set<int> backings;
         for (const Place& p : starts) backings.insert(p.backing);
-        std::int64_t slots = 1;
-        for (const auto& plane : declared.planes) slots = std::max(slots, layout::domain(plane).hi[Axis::slot]);
-        const auto table = request->blocks.find(Arena::memory_of(views[v]));
-        const auto& override_ids = at_source ? a.from_blocks : a.to_blocks;
-        const std::vector<std::int64_t> ids = override_ids ? *override_ids : table == request->blocks.end() ? std::vector<std::int64_t>{} : table->second;
+        const std::int64_t slots = slots_of(views[v]);
+        const Ids ids = table_at(w, i, at_source, v).value_or(Ids{});
         std::vector<Sample> samples;
         const auto coordinate = [&](const Element& e) -> std::optional<layout::Coord> {
           const std::int64_t position = e.token ? *e.token - request->first_token : -1;
@@ -228,7 +225,7 @@ void propose_fits(Workshop& w) {
         w.involved(numbers > 2);
         Action body = a;
         (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);
-        w.attempt(fault_class, "'" + w.script().steps[i].name + "': " + (at_source ? "read with " : "written with ") + words, i, body);
+        w.attempt(fault_class, name_of(w, i) + ": " + (at_source ? "read with " : "written with ") + words, i, body);
         // The same belief in every step that touches the memory.
         Bodies bodies = w.bodies();
         for (auto& actions : bodies) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -10,15 +10,6 @@ using layout::Axis;
 using layout::Component;
 
 namespace {
-
-std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
-std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
-
-std::int64_t slots_of(const View& view) {
-  std::int64_t n = 1;
-  for (const auto& plane : cache_of(view).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
-  return n;
-}
 
 bool through_views(const Action& a) { return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" || (a.op == "fill" && !a.request.empty()); }
 
@@ -35,26 +26,13 @@ Mapping mapping_of(const std::vector<Sighting>& sightings, Axis axis) {
   }
   Mapping out;
   for (const auto& [at, counts] : votes) {
-    out[at] = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+    out[at] = most_voted(counts);
   }
   return out;
 }
 
 bool is_identity(const Mapping& mapping) {
   return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
-}
-
-std::string list_words(const std::vector<std::int64_t>& list) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
-  return out + (list.size() > 12 ? ", ...]" : "]");
-}
-
-std::optional<std::vector<std::int64_t>> table_of(const Workshop& w, std::size_t step, const std::string& request, const std::string& memory) {
-  const auto r = w.request_at(step, request);
-  if (!r) return std::nullopt;
-  const auto t = r->blocks.find(memory);
-  return t == r->blocks.end() ? std::nullopt : std::optional(t->second);
 }
 
 // Ids of a table that the request had before, in the places where they differ from those that it has.
@@ -200,25 +178,9 @@ void propose_ids(Workshop& w, bool any_list) {
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       if (views.empty()) continue;
-      const std::int64_t n = slots_of(views.front());
-      const auto& given = at_source ? a.from_blocks : a.to_blocks;
-      const auto table = given ? given : table_of(w, i, a.request, memory_of(views));
+      const auto table = table_at(w, i, at_source);
       if (!table || table->empty()) continue;
       const Request request = *w.request_at(i, a.request);
-      // Position -> the block that its tokens come from, or lie in.
-      std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
-      for (const Sighting& s : sightings) {
-        if (!s.from || !s.at) continue;
-        if (at_source && s.asked.token && s.from->block >= 0) ++votes[(*s.asked.token - request.first_token) / n][s.from->block];
-        if (!at_source && s.from->token && s.at->block >= 0) ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s.from->token) - request.first_token) / n][s.at->block];
-      }
-      std::vector<std::int64_t> inferred = *table;
-      bool changed = false;
-      for (const auto& [position, counts] : votes) {
-        if (position < 0 || position >= static_cast<std::int64_t>(inferred.size())) continue;
-        const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
-        if (inferred[static_cast<std::size_t>(position)] != best->first) inferred[static_cast<std::size_t>(position)] = best->first, changed = true;
-      }
       const auto attempt = [&](const std::vector<std::int64_t>& ids, const std::string& why) {
         if (ids == *table) return;
         Action body = a;
@@ -227,7 +189,9 @@ void propose_ids(Workshop& w, bool any_list) {
         w.attempt(old ? "stale-block" : "wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + memory_of(views) + (old ? " (those of an older table)" : why) + " in " + name_of(w, i), i, body);
       };
       if (any_list) {
-        if (changed) attempt(inferred, "");
+        std::vector<const Sighting*> all;
+        for (const Sighting& s : sightings) all.push_back(&s);
+        attempt(table_shown(w, i, at_source, all), "");
         continue;
       }
       std::vector<std::int64_t> ids = *table;
@@ -353,14 +317,7 @@ void propose_memories(Workshop& w) {
       return cache.planes.empty() ? layout::Dtype::fp32 : cache.planes.front().dtype;
     };
     if (width(p->second) != width(q->second)) return "region-aliasing";
-    const auto domain = [](const Memory& memory, Axis axis) {
-      std::pair<std::int64_t, std::int64_t> out{INT64_MAX, INT64_MIN};
-      for (const auto& plane : cache_of(memory.view).planes) {
-        const layout::Box box = layout::domain(plane);
-        out.first = std::min(out.first, box.lo[axis]), out.second = std::max(out.second, box.hi[axis]);
-      }
-      return out;
-    };
+    const auto domain = [](const Memory& memory, Axis axis) { return domain_of(memory.view, axis); };
     const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) && domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
     if (same_content && p->second.rank != q->second.rank) {
       for (const auto& [name, request] : w.script().requests) {

@@ -4,15 +4,13 @@
 #include <map>
 #include <set>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
 using layout::Axis;
 
 namespace {
-
-std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
 
 /// An axis along which a step is cut.
 struct Cut {
@@ -24,50 +22,6 @@ struct Cut {
 const std::array<Cut, 3> cuts{{{"layers", &Selection::layers, &Element::layer, Axis::layer},
                                {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
                                {"heads", &Selection::heads, &Element::head, Axis::head}}};
-
-std::string list_words(const std::vector<std::int64_t>& list) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
-  return out + (list.size() > 12 ? ", ...]" : "]");
-}
-
-std::int64_t slots_of(const View& view) {
-  std::int64_t n = 1;
-  for (const auto& plane : cache_of(view).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
-  return n;
-}
-
-std::vector<std::int64_t> ids_of(const Workshop& w, std::size_t step, bool at_source) {
-  const Action& a = w.action(step);
-  const auto& given = at_source ? a.from_blocks : a.to_blocks;
-  if (given) return *given;
-  const auto& views = at_source ? a.from : a.to;
-  const auto request = w.request_at(step, a.request);
-  if (views.empty() || !request) return {};
-  const auto ids = request->blocks.find(Arena::memory_of(views.front()));
-  return ids == request->blocks.end() ? std::vector<std::int64_t>{} : ids->second;
-}
-
-// The table of an end as the elements of a part show it.
-std::vector<std::int64_t> table_shown(Workshop& w, std::size_t step, bool at_source, const std::vector<const Sighting*>& part) {
-  const Action& a = w.action(step);
-  std::vector<std::int64_t> ids = ids_of(w, step, at_source);
-  const auto& views = at_source ? a.from : a.to;
-  if (ids.empty() || views.empty()) return ids;
-  const Request request = *w.request_at(step, a.request);
-  const std::int64_t n = slots_of(views.front());
-  std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
-  for (const Sighting* s : part) {
-    if (!s->from || !s->at) continue;
-    if (at_source && s->asked.token && s->from->block >= 0) ++votes[(*s->asked.token - request.first_token) / n][s->from->block];
-    if (!at_source && s->from->token && s->at->block >= 0) ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s->from->token) - request.first_token) / n][s->at->block];
-  }
-  for (const auto& [position, counts] : votes) {
-    if (position < 0 || position >= static_cast<std::int64_t>(ids.size())) continue;
-    ids[static_cast<std::size_t>(position)] = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first;
-  }
-  return ids;
-}
 
 // A step as several, each for some values of an axis; parts that are alike stay one.
 void attempt_cut(Workshop& w, std::size_t step, const Cut& cut, const std::string& fault_class, const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
@@ -97,13 +51,13 @@ void propose_own_tables(Workshop& w, std::size_t i) {
     }
     if (by_value.size() < 2 || by_value.size() > 64) continue;
     for (const bool at_source : {true, false}) {
-      const std::vector<std::int64_t> usual = ids_of(w, i, at_source);
+      const Ids usual = table_at(w, i, at_source).value_or(Ids{});
       if (usual.empty()) continue;
       std::vector<std::pair<Action, std::int64_t>> parts;
       std::string odd;
       for (const auto& [value, part] : by_value) {
         Action body = a;
-        const std::vector<std::int64_t> ids = table_shown(w, i, at_source, part);
+        const Ids ids = table_shown(w, i, at_source, part);
         if (ids != usual) {
           (at_source ? body.from_blocks : body.to_blocks) = ids;
           odd = list_words(ids);
@@ -159,7 +113,7 @@ void propose_regions(Workshop& w, std::size_t i) {
   Bodies bodies = w.bodies();
   bodies[i].clear();
   for (const auto& [to, counts] : votes) {
-    const Region from = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first;
+    const Region from = most_voted(counts);
     Action body = a;
     body.pick.layers = {from.first}, body.pick_to.layers = {to.first};
     body.pick.kv = {from.second}, body.pick_to.kv = {to.second};
@@ -170,15 +124,6 @@ void propose_regions(Workshop& w, std::size_t i) {
     if (words.size() < 120) words += (words.empty() ? "" : ", ") + name(from) + " went to " + name(to);
   }
   if (changed && bodies[i].size() <= 256) w.attempt(layers ? "layer-misrouted" : "kv-split-vs-interleaved", words + " in " + name_of(w, i), std::move(bodies));
-}
-
-std::pair<std::int64_t, std::int64_t> domain_of(const View& view, Axis axis) {
-  std::pair<std::int64_t, std::int64_t> out{INT64_MAX, INT64_MIN};
-  for (const auto& plane : cache_of(view).planes) {
-    const layout::Box box = layout::domain(plane);
-    out.first = std::min(out.first, box.lo[axis]), out.second = std::max(out.second, box.hi[axis]);
-  }
-  return out;
 }
 
 // Of several memories at an end, some were left out.

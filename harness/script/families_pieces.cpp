@@ -4,7 +4,7 @@
 #include <array>
 #include <iterator>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -26,7 +26,7 @@ struct Part {
   std::string components;              ///< "" = all; data | scales
 };
 
-std::string list_words(const Cut& cut) {
+std::string cut_words(const Cut& cut) {
   if (cut.member == &Selection::kv) return *cut.wrong.begin() == 0 ? "K" : "V";
   std::string out = cut.what;
   std::size_t n = 0;
@@ -39,7 +39,7 @@ std::string list_words(const Cut& cut) {
 
 std::string words_of(const Part& part) {
   std::string out = part.components;
-  for (const Cut& cut : part.cuts) out += (out.empty() ? "" : ", ") + list_words(cut);
+  for (const Cut& cut : part.cuts) out += (out.empty() ? "" : ", ") + cut_words(cut);
   return out;
 }
 
@@ -74,9 +74,7 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step) {
   std::set<bool> components, wrong_components;
   std::int64_t slots = 1;
   for (const auto* views : {&a.from, &a.to}) {
-    for (const View& view : *views) {
-      for (const auto& plane : cache_of(view).planes) slots = std::max(slots, layout::domain(plane).hi[Axis::slot]);
-    }
+    for (const View& view : *views) slots = std::max(slots, slots_of(view));
   }
   const std::int64_t first = w.script().requests.contains(a.request) ? w.script().requests.at(a.request).first_token : 0;
   std::set<std::int64_t> wrong_blocks;
@@ -219,7 +217,7 @@ void look_at_view(Workshop& w, std::size_t step, const Part& part) {
       Action body = a;
       body.from.push_back(body.from[0]);
       body.from[0].cache = layout::to_text(*rest), body.from[1].cache = layout::to_text(*taken);
-      w.attempt(variant.fault_class, "'" + w.script().steps[step].name + "': read with " + variant.words + ", only " + words_of(part), step, body);
+      w.attempt(variant.fault_class, name_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step, body);
     }
     if (w.found()) return;
   }

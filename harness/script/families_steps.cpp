@@ -3,17 +3,13 @@
 #include <iterator>
 #include <map>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
 using layout::Axis;
 
 namespace {
-
-std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
-
-std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
 
 // Whether somebody was told that it worked.
 bool reported_done(const Workshop& w) {
@@ -242,8 +238,7 @@ void propose_subsets(Workshop& w) {
       for (const auto* views : {&a.from, &a.to}) {
         const auto table = request->second.blocks.find(memory_of(*views));
         if (views->empty() || table == request->second.blocks.end()) continue;
-        std::int64_t n = 1;
-        for (const auto& plane : cache_of(views->front()).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
+        const std::int64_t n = slots_of(views->front());
         std::set<std::int64_t> missing, null;
         std::set_difference(axes[2].all.begin(), axes[2].all.end(), axes[2].touched.begin(), axes[2].touched.end(), std::inserter(missing, missing.end()));
         std::vector<std::int64_t> ids = table->second, holes = table->second;
@@ -291,8 +286,7 @@ void propose_lengths(Workshop& w) {
     std::set<std::int64_t> lengths;
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {
-        std::int64_t n = 1;
-        for (const auto& plane : cache_of(view).planes) n = std::max(n, layout::domain(plane).hi[Axis::slot]);
+        const std::int64_t n = slots_of(view);
         lengths.insert((r.tokens + n - 1) / n * n), lengths.insert(r.tokens / n * n);
         lengths.insert((r.tokens / n + 1) * n), lengths.insert((r.tokens + n - 1) / n * n + n);
         lengths.insert((r.tokens - 1) / n * n);
@@ -409,15 +403,12 @@ void propose_options(Workshop& w) {
 }
 
 void propose_keys(Workshop& w) {
-  std::set<std::string> fields;
   std::set<std::size_t> shelves;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-    const Action& a = w.action(i);
-    if (a.op != "put" && a.op != "get") continue;
-    shelves.insert(i);
-    for (const auto& [field, value] : a.key) fields.insert(field);
+    if (w.action(i).op == "put" || w.action(i).op == "get") shelves.insert(i);
   }
   if (shelves.empty()) return;
+  const std::set<std::string> fields = key_fields(w);
   const std::vector<std::string> names(fields.begin(), fields.end());
   const std::size_t n = std::min<std::size_t>(names.size(), 6);
   for (std::size_t count = 1; count <= n; ++count) {
@@ -428,9 +419,7 @@ void propose_keys(Workshop& w) {
       for (std::size_t f = 0; f < n; ++f) {
         if (!(mask >> f & 1)) continue;
         missing += (missing.empty() ? "" : ", ") + names[f];
-        for (const std::size_t i : shelves) {
-          for (Action& a : bodies[i]) a.key.erase(names[f]);
-        }
+        leave_out_of_keys(bodies, names[f]);
       }
       w.attempt("identity-collision", "keys without " + missing, std::move(bodies));
     }

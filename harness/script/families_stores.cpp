@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -24,18 +24,12 @@ Shelves shelves_of(const Workshop& w) {
   return out;
 }
 
-std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
-
-bool picked(const Picks& picks, std::int64_t value) { return !picks || std::find(picks->begin(), picks->end(), value) != picks->end(); }
-
 // What is kept where a key exists, for all puts: as they say, or one way.
-void with_every_winner(Workshop& w, const Shelves& s, const std::string& words, const Bodies& bodies) {
+void with_every_winner(Workshop& w, const std::string& words, const Bodies& bodies) {
   w.attempt("identity-collision", words, bodies);
   for (const char* how : {"keep", "replace"}) {
     Bodies changed = bodies;
-    for (const std::size_t put : s.puts) {
-      for (Action& a : changed[put]) a.on_exists = how;
-    }
+    let_win(changed, how);
     w.attempt("identity-collision", words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"), std::move(changed));
   }
 }
@@ -61,27 +55,17 @@ void propose_collisions(Workshop& w, const Shelves& s) {
           if (action.store == keys[a].first && action.key == keys[a].second) action.key = keys[b].second;
         }
       }
-      with_every_winner(w, s, "one key for " + name_of(w, first[a]) + " and " + name_of(w, first[b]), bodies);
+      with_every_winner(w, "one key for " + name_of(w, first[a]) + " and " + name_of(w, first[b]), bodies);
     }
   }
 }
 
 // Fields left out of all keys, with another object that wins.
-void propose_fewer_fields(Workshop& w, const Shelves& s) {
-  std::set<std::string> fields;
-  for (const auto* steps : {&s.puts, &s.gets}) {
-    for (const std::size_t i : *steps) {
-      for (const auto& [field, value] : w.action(i).key) fields.insert(field);
-    }
-  }
-  for (const std::string& field : fields) {
+void propose_fewer_fields(Workshop& w) {
+  for (const std::string& field : key_fields(w)) {
     Bodies bodies = w.bodies();
-    for (const auto* steps : {&s.puts, &s.gets}) {
-      for (const std::size_t i : *steps) {
-        for (Action& a : bodies[i]) a.key.erase(field);
-      }
-    }
-    with_every_winner(w, s, "keys without " + field, bodies);
+    leave_out_of_keys(bodies, field);
+    with_every_winner(w, "keys without " + field, bodies);
   }
 }
 
@@ -105,7 +89,7 @@ void propose_objects_seen(Workshop& w, const Shelves& s) {
       }
     }
     if (votes.empty()) continue;
-    const std::size_t best = std::max_element(votes.begin(), votes.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first;
+    const std::size_t best = most_voted(votes);
     for (Action& a : bodies[get]) {
       if (a.key == w.action(best).key) continue;
       a.key = w.action(best).key;
@@ -154,7 +138,7 @@ void propose_places_seen(Workshop& w, const Shelves& s) {
       from.emplace(), to.emplace();
       for (const auto& [source, counts] : votes) {
         from->push_back(source);
-        to->push_back(std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; })->first);
+        to->push_back(most_voted(counts));
       }
       if (from->empty() || *from == *to) continue;
       bodies[get] = {body};
@@ -172,7 +156,7 @@ void propose_stores(Workshop& w) {
   w.allow(500);
   propose_objects_seen(w, s);
   if (!w.found()) propose_collisions(w, s);
-  if (!w.found()) propose_fewer_fields(w, s);
+  if (!w.found()) propose_fewer_fields(w);
   if (!w.found()) propose_other_places(w, s);
   if (!w.found()) propose_places_seen(w, s);
 }

@@ -2,33 +2,13 @@
 #include <algorithm>
 #include <map>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
 using layout::Axis;
 
 namespace {
-
-using Ids = std::vector<std::int64_t>;
-
-std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
-
-std::string list_words(const Ids& list) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
-  return out + (list.size() > 12 ? ", ...]" : "]");
-}
-
-const Ids* table_of(const Workshop& w, const Action& a, bool at_source) {
-  const auto& given = at_source ? a.from_blocks : a.to_blocks;
-  if (given) return &*given;
-  const auto& views = at_source ? a.from : a.to;
-  const auto request = w.script().requests.find(a.request);
-  if (views.empty() || request == w.script().requests.end()) return nullptr;
-  const auto ids = request->second.blocks.find(Arena::memory_of(views.front()));
-  return ids == request->second.blocks.end() ? nullptr : &ids->second;
-}
 
 // Ids of blocks of which `ratio` are one larger block: those larger ones. Nothing where the list is no such list.
 std::optional<Ids> larger(const Ids& ids, std::int64_t ratio) {
@@ -54,10 +34,10 @@ void propose_ratios(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (const std::int64_t right : {2, 3, 4, 8, 16}) {
     for (const bool at_source : {true, false}) {
-      const Ids* table = table_of(w, a, at_source);
+      const auto table = table_at(w, step, at_source);
       const auto coarse = table ? larger(*table, right) : std::nullopt;
       if (!coarse) continue;
-      const Ids* across = table_of(w, a, !at_source);
+      const auto across = table_at(w, step, !at_source);
       for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
         if (wrong == right) continue;
         const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " + std::to_string(wrong) + " in " + name_of(w, step);
@@ -84,22 +64,14 @@ void propose_ratios(Workshop& w, std::size_t step) {
 // The table that a request has at another time.
 void propose_times(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
-  const auto request = w.script().requests.find(a.request);
-  if (request == w.script().requests.end()) return;
   for (const bool at_source : {true, false}) {
-    const auto& views = at_source ? a.from : a.to;
-    if (views.empty()) continue;
-    const std::string memory = Arena::memory_of(views.front());
-    const auto first = request->second.blocks.find(memory);
-    Ids before = first == request->second.blocks.end() ? Ids{} : first->second;
+    const std::string memory = memory_of(at_source ? a.from : a.to);
     for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
       const Action& assign = w.action(k);
-      const auto now = assign.blocks.find(memory);
-      if (assign.op != "assign" || assign.request != a.request || now == assign.blocks.end()) continue;
+      if (assign.op != "assign" || assign.request != a.request || !assign.blocks.contains(memory)) continue;
       Action body = a;
-      (at_source ? body.from_blocks : body.to_blocks) = k < step ? before : now->second;
+      (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
       w.attempt("stale-block", "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) + " in " + name_of(w, step), step, body);
-      before = now->second;
     }
   }
 }
@@ -153,15 +125,15 @@ void propose_tables(Workshop& w) {
 void propose_beyond(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    const auto request = w.script().requests.find(a.request);
-    if (request == w.script().requests.end() || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get")) continue;
-    const Request& r = request->second;
+    const auto request = w.request_at(i, a.request);
+    if (!request || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get")) continue;
+    const Request& r = *request;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
-      const Ids* table = table_of(w, a, at_source);
+      const auto table = table_at(w, i, at_source);
       if (views.size() != 1 || !table || table->empty()) continue;
       const Aim aim(w.locators().of(views[0]), *table, {}, r.first_token);
-      std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+      TableVotes votes;
       const auto vote = [&](const Element& e, Place place) {
         const auto first = aim.at(e, 0), second = aim.at(e, 1);
         if (!e.token || *e.token < r.first_token || !first || !second || first->backing != place.backing) return;
@@ -180,16 +152,8 @@ void propose_beyond(Workshop& w) {
           }
         }
       }
-      Ids ids = *table;
-      bool changed = false;
-      for (const auto& [position, counts] : votes) {
-        if (position < 0 || position >= static_cast<std::int64_t>(ids.size())) continue;
-        const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
-        std::int64_t& id = ids[static_cast<std::size_t>(position)];
-        changed = changed || id != best->first;
-        id = best->first;
-      }
-      if (!changed) continue;
+      const Ids ids = outvoted(*table, votes);
+      if (ids == *table) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = ids;
       w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + Arena::memory_of(views[0]) + ", beyond what the pool has, in " + name_of(w, i), i, body);

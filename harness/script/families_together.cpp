@@ -3,19 +3,11 @@
 #include <map>
 #include <set>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
 namespace {
-
-std::string name_of(const Workshop& w, std::size_t step) { return "'" + w.script().steps[step].name + "'"; }
-
-std::string list_words(const std::vector<std::int64_t>& list) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
-  return out + (list.size() > 12 ? ", ...]" : "]");
-}
 
 // Where each value of an axis went, by most of its elements that lie in the source of the step.
 template <class AxisOf>
@@ -24,12 +16,12 @@ std::map<std::int64_t, std::int64_t> ways_out(const std::vector<Sighting>& sight
   for (const Sighting& s : sightings) {
     if (!s.from || !s.source || !s.at) continue;
     const std::optional<std::int64_t> from = axis(*s.from), at = axis(*s.at);
-    if (!from || !at || (taken && std::find(taken->begin(), taken->end(), *from) == taken->end())) continue;
+    if (!from || !at || !picked(taken, *from)) continue;
     ++votes[*from][*at];
   }
   std::map<std::int64_t, std::int64_t> out;
   for (const auto& [from, counts] : votes) {
-    out[from] = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+    out[from] = most_voted(counts);
   }
   return out;
 }

@@ -5,7 +5,7 @@
 #include <array>
 #include <map>
 
-#include "script/workshop.hpp"
+#include "script/family_tools.hpp"
 
 namespace kvcts::script {
 
@@ -54,12 +54,6 @@ const std::array<Route, 3> routes{{{"layers", "layer-misrouted", &Selection::lay
                                    {"heads", "head-shard-mapping", &Selection::heads, &Element::head},
                                    {"kv", "region-aliasing", &Selection::kv, &Element::kv}}};
 
-std::string list_words(const std::vector<std::int64_t>& list) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < list.size() && i < 12; ++i) out += (i ? ", " : "") + std::to_string(list[i]);
-  return out + (list.size() > 12 ? ", ...]" : "]");
-}
-
 class Pairs {
  public:
   /// `fetch`: the get of what step puts.
@@ -99,11 +93,7 @@ class Pairs {
   };
 
   End end(const View& view, const std::optional<std::vector<std::int64_t>>& instead) const {
-    const std::string memory = Arena::memory_of(view);
-    const auto ids = request_.blocks.find(memory);
-    const auto positions = request_.positions.find(memory);
-    return {&view, instead ? *instead : ids == request_.blocks.end() ? std::vector<std::int64_t>{} : ids->second,
-            positions == request_.positions.end() ? std::vector<std::int64_t>{} : positions->second};
+    return {&view, ids_in(request_, view, instead), positions_in(request_, view)};
   }
 
   // Whom each fact's destination byte stands for, when the destination is taken so.
@@ -293,7 +283,7 @@ class Pairs {
     if (!destination.declared) (fetch_ ? bodies[*fetch_][0] : body).to[0] = destination.view, parts.emplace_back(destination.fault_class, "written with " + destination.words);
     if (parts.size() != 2) return;
     bodies[step_] = {body};
-    const std::string words = parts[0].second + " in '" + w_.script().steps[step_].name + "'; and " + parts[1].second +
+    const std::string words = parts[0].second + " in " + name_of(w_, step_) + "; and " + parts[1].second +
                               (parts[1].first == parts[0].first ? "" : " (" + parts[1].first + ")");
     w_.attempt(parts[0].first, words, std::move(bodies));
   }

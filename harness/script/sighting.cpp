@@ -106,6 +106,19 @@ std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t dest
 
 std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source) { return picked_source(to, from, source); }
 
+bool picked(const Picks& picks, std::int64_t value) { return !picks || std::find(picks->begin(), picks->end(), value) != picks->end(); }
+
+std::vector<std::int64_t> ids_in(const Request& request, const View& view, const std::optional<std::vector<std::int64_t>>& instead) {
+  if (instead) return *instead;
+  const auto ids = request.blocks.find(Arena::memory_of(view));
+  return ids == request.blocks.end() ? std::vector<std::int64_t>{} : ids->second;
+}
+
+std::vector<std::int64_t> positions_in(const Request& request, const View& view) {
+  const auto positions = request.positions.find(Arena::memory_of(view));
+  return positions == request.positions.end() ? std::vector<std::int64_t>{} : positions->second;
+}
+
 void keep_only(Action& action, Picks Selection::*axis, const std::set<std::int64_t>& destinations) {
   Picks &from = action.pick.*axis, &to = action.pick_to.*axis;
   if (!from) {
@@ -124,10 +137,7 @@ void keep_only(Action& action, Picks Selection::*axis, const std::set<std::int64
 
 namespace {
 
-bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
-  const Picks& picks = to ? to : from;
-  return !picks || std::find(picks->begin(), picks->end(), destination) != picks->end();
-}
+bool picked(const Picks& from, const Picks& to, std::int64_t destination) { return script::picked(to ? to : from, destination); }
 
 Element element_of(const Who& who) { return {who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0}; }
 
@@ -172,13 +182,7 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
   const Request& r = *request;
   const auto lenses = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
     std::vector<Lens> all;
-    for (const View& view : views) {
-      const std::string memory = Arena::memory_of(view);
-      const auto ids = r.blocks.find(memory);
-      const auto positions = r.positions.find(memory);
-      all.emplace_back(view, evidence_.arena, instead ? *instead : ids == r.blocks.end() ? std::vector<std::int64_t>{} : ids->second,
-                       positions == r.positions.end() ? std::vector<std::int64_t>{} : positions->second, r.first_token);
-    }
+    for (const View& view : views) all.emplace_back(view, evidence_.arena, ids_in(r, view, instead), positions_in(r, view), r.first_token);
     return all;
   };
   const auto seen_by = [](const std::vector<Lens>& all, Place place) -> std::optional<Element> {
@@ -279,17 +283,8 @@ double Workshop::agreement(std::size_t step, const Action& body) {
   const auto request = request_at(step, body.request);
   if (asked.empty() || !request) return 0;
   const Request& r = *request;
-  const auto ids_of = [&](const View& view, const std::optional<std::vector<std::int64_t>>& instead) {
-    if (instead) return *instead;
-    const auto ids = r.blocks.find(Arena::memory_of(view));
-    return ids == r.blocks.end() ? std::vector<std::int64_t>{} : ids->second;
-  };
-  const auto positions_of = [&](const View& view) {
-    const auto positions = r.positions.find(Arena::memory_of(view));
-    return positions == r.positions.end() ? std::vector<std::int64_t>{} : positions->second;
-  };
-  const Lens to(body.to[0], evidence_.arena, ids_of(body.to[0], body.to_blocks), positions_of(body.to[0]), r.first_token);
-  const Aim from(common_->locators.of(body.from[0]), ids_of(body.from[0], body.from_blocks), positions_of(body.from[0]), r.first_token);
+  const Lens to(body.to[0], evidence_.arena, ids_in(r, body.to[0], body.to_blocks), positions_in(r, body.to[0]), r.first_token);
+  const Aim from(common_->locators.of(body.from[0]), ids_in(r, body.from[0], body.from_blocks), positions_in(r, body.from[0]), r.first_token);
   std::size_t agree = 0, seen = 0;
   for (const Fact& fact : asked) {
     if (++seen == 9 && agree == 0) return 0;

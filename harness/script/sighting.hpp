@@ -78,6 +78,11 @@ struct Fact {
 /// Where a pick of a destination comes from, and where a pick of a source goes.
 std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t destination);
 std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source);
+/// Nothing picked: all are.
+bool picked(const Picks& picks, std::int64_t value);
+/// The block table that a request has in a view's memory, or the one that is given instead; and which positions of a request lie there.
+std::vector<std::int64_t> ids_in(const Request& request, const View& view, const std::optional<std::vector<std::int64_t>>& instead);
+std::vector<std::int64_t> positions_in(const Request& request, const View& view);
 /// A step that brings only these destinations of those that it brings.
 void keep_only(Action& action, Picks Selection::*axis, const std::set<std::int64_t>& destinations);
 

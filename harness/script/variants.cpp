@@ -72,8 +72,9 @@ Cache with(const Cache& cache, Component component, F&& change) {
   return out;
 }
 
+}  // namespace
+
 bool fits(const Cache& cache) {
-  // A reading that leaves the allocation is still a reading; one that overflows is not.
   try {
     for (const Plane& plane : cache.planes) layout::bounds(plane);
   } catch (const layout::Error&) {
@@ -81,8 +82,6 @@ bool fits(const Cache& cache) {
   }
   return true;
 }
-
-}  // namespace
 
 std::string order_words(const Plane& plane) {
   const std::vector<Mode> modes = by_stride(plane);

@@ -14,6 +14,9 @@ struct Variant {
   layout::Cache cache;
 };
 
+/// A reading that leaves the allocation is still a reading; one that overflows is not.
+bool fits(const layout::Cache& cache);
+
 /// Axes of the data planes in another order, packed as before. `far` false: two axes exchanged, or one moved; true: every other order.
 /// `scales`: and each once more, with the scales in that order, too.
 std::vector<Variant> permuted(const layout::Cache& cache, bool far, bool scales = false);

@@ -15,15 +15,6 @@ using layout::Plane;
 
 namespace {
 
-bool fits(const Cache& cache) {
-  try {
-    for (const Plane& plane : cache.planes) layout::bounds(plane);
-  } catch (const layout::Error&) {
-    return false;
-  }
-  return true;
-}
-
 /// Bits that the channels of a row span in a plane.
 std::int64_t row_bits(const Plane& plane) {
   std::int64_t out = layout::bits(plane.dtype);

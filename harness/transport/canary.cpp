@@ -1,4 +1,5 @@
 #include "transport/open_args.hpp"
+#include "transport/table.hpp"
 
 namespace kvcts::transport {
 
@@ -9,11 +10,8 @@ bool ask_canary(const Plugin& plugin, const OpenOptions& options) {
   const std::int32_t status = api.canary(args.get());
   if (status == KVCTS_OK) return true;
   if (status == KVCTS_E_NOT_SUPPORTED) return false;
-  kvcts_error error{};
-  error.size = sizeof error;
-  api.last_error(nullptr, &error);
-  const std::string words = error.text != nullptr && *error.text != '\0' ? error.text : "no reason given";
-  throw TransportError(Code::backend, plugin.engine() + ": canary: " + words, error.native);
+  const LastError error = last_error(api, static_cast<kvcts_agent*>(nullptr), plugin.engine());
+  throw TransportError(Code::backend, plugin.engine() + ": canary: " + (error.text.empty() ? "no reason given" : error.text), error.native);
 }
 
 }  // namespace kvcts::transport

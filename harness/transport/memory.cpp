@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "transport/open_args.hpp"
 #include "transport/table.hpp"
 
 namespace kvcts::transport {
@@ -28,8 +29,7 @@ std::shared_ptr<const MemoryProvider> MemoryProvider::load(const std::filesystem
 }
 
 MemoryPool::MemoryPool(std::shared_ptr<const MemoryProvider> provider, const OpenOptions& options) : provider_(std::move(provider)) {
-  std::vector<kvcts_option> list;
-  for (const auto& [key, value] : options.options) list.push_back({key.c_str(), value.c_str()});
+  const std::vector<kvcts_option> list = option_list(options);
   kvcts_memory_open_args args{};
   args.size = sizeof args;
   args.name = options.name.c_str();
@@ -62,17 +62,7 @@ MemoryPool::~MemoryPool() {
 }
 
 void MemoryPool::checked(std::int32_t status, const char* call) const {
-  if (status == KVCTS_OK) return;
-  const std::string where = provider_->name() + ": " + call + ": ";
-  if (status > 0 || status < KVCTS_E_NOT_POSTED) {
-    throw TransportError(Code::contract, where + "returned status " + std::to_string(status) + ", which the ABI does not allow here");
-  }
-  Guarded<kvcts_error> error;
-  error.out.text = "";
-  api().last_error(pool_, &error.out);
-  error.check(provider_->name(), "last_error");
-  const std::string text = error.out.text == nullptr ? "" : std::string(error.out.text, strnlen(error.out.text, 4096));
-  throw TransportError(static_cast<Code>(status), where + std::string(name(static_cast<Code>(status))) + (text.empty() ? "" : ": ") + text, error.out.native);
+  if (status != KVCTS_OK) fail(api(), pool_, provider_->name(), call, status);
 }
 
 Block MemoryPool::kept(const kvcts_allocation& allocation, std::uint64_t bytes, const char* call) {

@@ -8,10 +8,16 @@
 namespace kvcts::transport {
 
 /// Points into `options`, which has to outlive it.
+inline std::vector<kvcts_option> option_list(const OpenOptions& options) {
+  std::vector<kvcts_option> out;
+  for (const auto& [key, value] : options.options) out.push_back({key.c_str(), value.c_str()});
+  return out;
+}
+
+/// Points into `options`, which has to outlive it.
 class OpenArgs {
  public:
-  explicit OpenArgs(const OpenOptions& options) {
-    for (const auto& [key, value] : options.options) list_.push_back({key.c_str(), value.c_str()});
+  explicit OpenArgs(const OpenOptions& options) : list_(option_list(options)) {
     raw_.size = sizeof raw_;
     raw_.name = options.name.c_str();
     raw_.role = static_cast<std::uint32_t>(options.role);

@@ -13,9 +13,6 @@ namespace {
 
 constexpr std::uint64_t largest_blob = 1u << 30;      // more is a plug-in that writes garbage into *bytes
 constexpr std::uint64_t largest_notification = KVCTS_LONGEST_NOTIFICATION;
-constexpr std::size_t longest_text = 4096;
-
-bool known(std::int32_t status) { return status >= KVCTS_E_NOT_POSTED && status < 0; }
 
 void check_notification(std::string_view data) {
   if (data.size() <= largest_notification) return;
@@ -116,24 +113,9 @@ Session::~Session() {
   if (agent_ != nullptr) api().close(agent_);
 }
 
-void Session::fail(std::int32_t status, const char* call) const {
-  Guarded<kvcts_error> guarded;
-  kvcts_error& error = guarded.out;
-  error.text = "";
-  api().last_error(agent_, &error);
-  guarded.check(plugin_->engine(), "last_error");
-  std::string text = error.text == nullptr ? "" : std::string(error.text, strnlen(error.text, longest_text));
-  const Code code = static_cast<Code>(status);
-  throw TransportError(code,
-                       plugin_->engine() + ": " + call + ": " + std::string(name(code)) + (text.empty() ? "" : ": ") + text,
-                       error.native);
-}
-
 std::int32_t Session::checked(std::int32_t status, const char* call, bool may_be_in_progress) const {
   if (status == KVCTS_OK || (status == KVCTS_IN_PROGRESS && may_be_in_progress)) return status;
-  if (known(status)) fail(status, call);
-  throw TransportError(Code::contract, plugin_->engine() + ": " + call + ": returned status " + std::to_string(status) +
-                                           ", which the ABI does not allow here");
+  fail(api(), agent_, plugin_->engine(), call, status);
 }
 
 RegionId Session::register_region(const Region& region) {
@@ -323,8 +305,7 @@ Facts Session::facts() {
   if (api().facts == nullptr) return facts;
   const auto sink = [](void* context, const char* key, const char* value) {
     if (key == nullptr || value == nullptr) return;
-    (*static_cast<Facts*>(context))[std::string(key, strnlen(key, longest_text))] =
-        std::string(value, strnlen(value, longest_text));
+    (*static_cast<Facts*>(context))[given_text(key)] = given_text(value);
   };
   checked(api().facts(agent_, sink, &facts), "facts");
   return facts;

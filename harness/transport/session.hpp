@@ -172,7 +172,6 @@ class Session {
   void check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before, std::uint64_t all) const;
   const kvcts_transport& api() const { return plugin_->table(); }
   std::int32_t checked(std::int32_t status, const char* call, bool may_be_in_progress = false) const;
-  [[noreturn]] void fail(std::int32_t status, const char* call) const;
 
   std::shared_ptr<const Plugin> plugin_;
   kvcts_agent* agent_{nullptr};

@@ -13,6 +13,20 @@ std::string table_word(const char* text, const char* what, const std::string& or
   return {text, length};
 }
 
+std::string given_text(const char* text) {
+  constexpr std::size_t longest = 4096;
+  return text == nullptr ? "" : std::string(text, strnlen(text, longest));
+}
+
+void throw_status(const std::string& plugin, const char* call, std::int32_t status, const LastError& error) {
+  const Code code = static_cast<Code>(status);
+  throw TransportError(code, plugin + ": " + call + ": " + std::string(name(code)) + (error.text.empty() ? "" : ": ") + error.text, error.native);
+}
+
+void throw_unknown_status(const std::string& plugin, const char* call, std::int32_t status) {
+  throw TransportError(Code::contract, plugin + ": " + call + ": returned status " + std::to_string(status) + ", which the ABI does not allow here");
+}
+
 void* entry_of(const std::filesystem::path& file, const char* entry, const char* kind) {
   dlerror();
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

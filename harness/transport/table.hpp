@@ -71,4 +71,32 @@ struct Guarded {
   }
 };
 
+/// A text that a plug-in hands over: of one without an end the first 4096 bytes, "" for NULL.
+std::string given_text(const char* text);
+
+/// What a plug-in says of its last failure.
+struct LastError {
+  std::string text;
+  std::int64_t native{0};
+};
+/// `state`: the agent or pool that failed, NULL where none was opened.
+template <class Table, class State>
+LastError last_error(const Table& api, State* state, const std::string& plugin) {
+  Guarded<kvcts_error> error;
+  error.out.text = "";
+  api.last_error(state, &error.out);
+  error.check(plugin, "last_error");
+  return {given_text(error.out.text), error.out.native};
+}
+
+[[noreturn]] void throw_status(const std::string& plugin, const char* call, std::int32_t status, const LastError& error);
+[[noreturn]] void throw_unknown_status(const std::string& plugin, const char* call, std::int32_t status);
+
+/// A call that did not succeed, as an error: in the plug-in's words, or a contract error where the ABI has no such status.
+template <class Table, class State>
+[[noreturn]] void fail(const Table& api, State* state, const std::string& plugin, const char* call, std::int32_t status) {
+  if (status > 0 || status < KVCTS_E_NOT_POSTED) throw_unknown_status(plugin, call, status);
+  throw_status(plugin, call, status, last_error(api, state, plugin));
+}
+
 }  // namespace kvcts::transport

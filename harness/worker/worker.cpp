@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <typeinfo>
 
+#include "case/texts.hpp"
 #include "connector/misread.hpp"
 #include "process/status_view.hpp"
 #include "reader/reader.hpp"
@@ -207,8 +208,7 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
 
 transport::OpenOptions open_options(const json& engine) {
   transport::OpenOptions options;
-  const json given = engine.value("options", json::object());
-  for (const auto& [key, value] : given.items()) options.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  options.options = texts_of(engine.value("options", json::object()));
   options.options.erase(provider_option);
   return options;
 }

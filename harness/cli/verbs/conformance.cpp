@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "case/texts.hpp"
 #include "catalogue/catalogue.hpp"
 #include "catalogue/nearest.hpp"
 #include "cli/child.hpp"
@@ -65,9 +66,8 @@ EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& de
 ChildAnswer introduce(const EngineEntry& entry) {
   return ask_child(
       [&] {
-        for (const auto& [key, value] : entry.environment.items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
-        transport::OpenOptions open{"conformance/producer", transport::Role::producer, {}};
-        for (const auto& [key, value] : entry.options.items()) open.options[key] = value.is_string() ? value.get<std::string>() : value.dump();
+        for (const auto& [key, value] : texts_of(entry.environment)) setenv(key.c_str(), value.c_str(), 1);
+        const transport::OpenOptions open{"conformance/producer", transport::Role::producer, texts_of(entry.options)};
         transport::Session session(transport::Plugin::load(transport::find_plugin(entry.plugin)), open);
         return nlohmann::json{{"name", session.plugin().engine()}, {"version", session.plugin().version()}, {"file", session.plugin().origin()},
                               {"claims", rules::claim_texts(session.claims())}};

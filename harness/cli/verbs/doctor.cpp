@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "case/texts.hpp"
 #include "catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "cli/doctor/doctor.hpp"
@@ -38,18 +39,13 @@ Section skipped_cases(const Globals& globals) {
 /// Every package that an engine of the catalogue comes from, with the first of its engines.
 std::vector<PackagedEngine> packaged_engines(const Globals& globals) {
   std::vector<PackagedEngine> found;
-  const auto texts = [](const nlohmann::json& values) {
-    std::map<std::string, std::string> out;
-    for (const auto& [key, value] : values.items()) out[key] = value.is_string() ? value.get<std::string>() : value.dump();
-    return out;
-  };
   try {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
     for (const auto& [id, engine] : cat.engines()) {
       const std::string package = engine.environment.value(transport::package_variable, "");
       const auto known = [&](const PackagedEngine& one) { return one.plugin == engine.plugin && one.package == package; };
       if (package.empty() || std::any_of(found.begin(), found.end(), known)) continue;
-      found.push_back({engine.plugin, package, texts(engine.options), texts(engine.environment)});
+      found.push_back({engine.plugin, package, texts_of(engine.options), texts_of(engine.environment)});
     }
   } catch (const std::exception&) {
     // The section "cases" says what is wrong with the catalogue.

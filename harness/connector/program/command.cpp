@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "case/texts.hpp"
+
 namespace kvcts::connector::program {
 
 namespace fs = std::filesystem;
@@ -97,7 +99,7 @@ Command command_of(const std::string& connector, const json& options) {
       }
     } else if (key == "environment") {
       if (!value.is_object()) bad(connector, "environment: expected a mapping, found " + value.dump());
-      for (const auto& [name, text] : value.items()) out.environment[name] = text.is_string() ? text.get<std::string>() : text.dump();
+      out.environment = texts_of(value);
     } else if (key == "ports" || key == "start_ms") {
       if (!value.is_number_integer() || value < 0) bad(connector, key + ": expected a number, found " + value.dump());
       (key == "ports" ? out.ports : out.start_ms) = value.get<std::int64_t>();

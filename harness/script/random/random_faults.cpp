@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 
@@ -32,6 +33,7 @@ struct Tally {
   std::vector<std::string> misses;
   std::int64_t false_alarms{0}, passed{0}, broken{0};
   std::int64_t compared{0}, unlike{0};  ///< with and without the engine
+  std::ofstream verdicts;    ///< a line a case, where it was asked for
 };
 
 /// What a person is told; not how long it took.
@@ -78,6 +80,7 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   if (engine != nullptr)
     compare_with_engine(script, case_seed, reply, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
                         *engine, tally);
+  if (tally.verdicts.is_open()) tally.verdicts << nlohmann::json{{"seed", seed}, {"outcome", reply["outcome"]}, {"message", reply.value("message", "")}, {"diagnosis", reply.value("diagnosis", nlohmann::json())}}.dump() << "\n";
   if (faults == 0) {
     pass ? ++tally.passed : ++tally.false_alarms;
     if (!pass) tally.misses.push_back(fmt::format("seed {}: false alarm: {}", seed, reply.value("message", "")));
@@ -115,7 +118,7 @@ int main(int argc, char** argv) {
   CLI::App app("Random faults: caught and named?");
   std::int64_t single = 1000, pairs = 200, correct = 1000;
   std::uint64_t seed = 1;
-  std::string cases, only, engine_name;
+  std::string cases, only, engine_name, verdicts;
   bool show = false;
   double single_target = 98, pair_target = 85;
   app.add_option("--single", single, "cases with one transformation");
@@ -127,6 +130,7 @@ int main(int argc, char** argv) {
   app.add_option("--named", single_target, "per cent of single faults that must be named");
   app.add_option("--named-pairs", pair_target, "per cent of pairs of which one must be named");
   app.add_option("--engine", engine_name, "an engine of cases/engines: each case is played through it as well");
+  app.add_option("--verdicts", verdicts, "write the verdict of every case to this file, a line of JSON each: equal before and after a change of speed");
   app.add_flag("--show", show, "print what was not named");
   CLI11_PARSE(app, argc, argv);
   if (!only.empty()) {
@@ -145,6 +149,7 @@ int main(int argc, char** argv) {
     }
   }
   Tally tally;
+  if (!verdicts.empty()) tally.verdicts.open(verdicts);
   for (std::int64_t i = 0; i < correct; ++i)
     run_one(seed + static_cast<std::uint64_t>(i), 0, catalogue, tally, show, engine.get());
   for (std::int64_t i = 0; i < single; ++i)

@@ -1,0 +1,16 @@
+// Options and environments of a document as the texts that they are handed on as: a number or a truth value in JSON.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace kvcts {
+
+inline std::map<std::string, std::string> texts_of(const nlohmann::json& values) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : values.items()) out[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return out;
+}
+
+}  // namespace kvcts
