@@ -1,11 +1,19 @@
 // Which class a fault has when several fit: the first family below that predicts every byte. Within a family the simplest comes first.
 // The order says: what did not happen at all, before what happened in part; facts of a table or a key, before geometry; a plain change of
 // one number, before another order of axes; anything exact, before two causes at once.
+#include "script/precedence.hpp"
 #include "script/workshop.hpp"
 
 namespace kvcts::script {
 
+namespace {
+
+thread_local std::optional<std::vector<Family>> fewer;
+
+}  // namespace
+
 const std::vector<Family>& families() {
+  if (fewer) return *fewer;
   static const std::vector<Family> all{
       {"nothing happened", propose_skips},
       {"options", propose_options},
@@ -38,5 +46,13 @@ const std::vector<Family>& families() {
   };
   return all;
 }
+
+WithoutFamily::WithoutFamily(const std::string& name) {
+  std::vector<Family> others = families();
+  std::erase_if(others, [&](const Family& family) { return family.name == name; });
+  fewer = std::move(others);
+}
+
+WithoutFamily::~WithoutFamily() { fewer.reset(); }
 
 }  // namespace kvcts::script

@@ -1,0 +1,142 @@
+// Each family of hypotheses is needed: there is a case that is named rightly with it, and not without it. The same for changes of a layout
+// that are mistakes of packing: a reader's mistake that a case tells is one of the variants of its memory.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "case/resolve_script.hpp"
+#include "catalogue/case_file.hpp"
+#include "script/arena.hpp"
+#include "script/precedence.hpp"
+#include "script/run.hpp"
+#include "script/variants.hpp"
+
+namespace kvcts::script {
+namespace {
+
+const std::filesystem::path cases = std::filesystem::path(KVCTS_SOURCE_DIR) / "cases";
+
+Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_script(spec, catalogue); }
+
+// Named as one cause: a belief of two steps is also two mistakes, "...; and ...".
+bool named(const Script& script, std::uint64_t seed, const std::string& fault_class) {
+  const nlohmann::json reply = run_script(script, seed);
+  if (!reply.contains("diagnosis")) return false;
+  const nlohmann::json& why = reply["diagnosis"];
+  return why.value("exact", false) && why.value("class", "") == fault_class && why.value("text", "").find("; and ") == std::string::npos;
+}
+
+CaseSpec case_of(const std::string& file, const std::string& id, const catalogue::Catalogue& catalogue) {
+  for (const CaseSpec& spec : catalogue::read_case_file(cases / file, "", &catalogue)) {
+    if (spec.id == id) return spec;
+  }
+  throw std::runtime_error("no case " + id + " in " + file);
+}
+
+struct Need {
+  const char* family;
+  const char* file;
+  const char* id;
+};
+
+void PrintTo(const Need& need, std::ostream* out) { *out << need.family << " by " << need.id; }
+
+class Families : public testing::TestWithParam<Need> {};
+
+TEST_P(Families, NameWhatNoOtherDoes) {
+  const catalogue::Catalogue catalogue(cases);
+  const CaseSpec spec = case_of(GetParam().file, GetParam().id, catalogue);
+  const Script script = told(spec, catalogue);
+  const std::string expected = spec.expected.at(0).fault_class;
+  EXPECT_TRUE(named(script, spec.seed, expected));
+  const WithoutFamily off(GetParam().family);
+  EXPECT_FALSE(named(script, spec.seed, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Families,
+                         testing::Values(Need{"several registrations", "field/memory.yaml", "field/registered-in-another-order"},
+                                         Need{"ids of another unit or time", "field/tables.yaml", "field/wrong-block-zeroed"},
+                                         Need{"a part of a step", "field/ranks.yaml", "field/replica-ranks-not-served"},
+                                         Need{"a list of copies", "field/copies.yaml", "field/coalesced-over-padding"},
+                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
+                                         Need{"part by part", "field/blocks.yaml", "field/mixed-tables-in-kernel"},
+                                         Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},
+                                         Need{"a belief in some steps", "museum/lmcache-1.yaml", "museum/m019-lmcache-2495"}));
+
+/// A case that is told here, and what has to be said of it.
+void expect_needed(const char* family, const char* fault_class, const std::string& document) {
+  const catalogue::Catalogue catalogue(cases);
+  const Script script = told(catalogue::parse_cases(document, family, &catalogue).at(0), catalogue);
+  EXPECT_TRUE(named(script, 1, fault_class));
+  const WithoutFamily off(family);
+  EXPECT_FALSE(named(script, 1, fault_class));
+}
+
+// An id beyond the pool where blocks are not the outermost axis: its address is one of another plane.
+TEST(Families, IdsBeyondThePool) {
+  expect_needed("ids beyond the pool", "wrong-block-id", R"(
+case: beyond
+dtype: bf16
+geometry: {layers: 1, blocks: 6, block_size: 4, heads: 2, head_dim: 16}
+memory:
+  P: {side: producer, template: "L x K B N H C"}
+  C: {template: "L x K B N H C"}
+requests:
+  A: {tokens: 12, blocks: {P: [5, 0, 2], C: [1, 4, 3]}}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: C, actually: {from_blocks: [5, 0, 6]}}
+expected: {outcome: FAIL, class: wrong-block-id}
+)");
+}
+
+// Three entries under one key, of which the first one stays: two of them are read wrongly, so that no step alone explains it.
+TEST(Families, SeveralKeys) {
+  expect_needed("several keys", "identity-collision", R"(
+case: first-of-three
+dtype: bf16
+geometry: {layers: 1, blocks: 12, block_size: 4, heads: 2, head_dim: 16}
+memory:
+  P: {side: producer, layout: vllm-fa-nhd}
+  C: {layout: vllm-fa-nhd}
+requests:
+  A: {tokens: 8, blocks: {P: [3, 0], C: [1, 2]}}
+  B: {tokens: 8, generation: 2, blocks: {P: [5, 6], C: [4, 7]}}
+  D: {tokens: 8, generation: 3, blocks: {P: [8, 9], C: [10, 11]}}
+steps:
+  - write: {request: A, to: P}
+  - write: {request: B, to: P}
+  - write: {request: D, to: P}
+  - put: {request: A, from: P, key: {tokens: t, dtype: bf16}, actually: {key: {dtype: null}, on_exists: keep}}
+  - put: {request: B, from: P, key: {tokens: t, dtype: fp8}, actually: {key: {dtype: null}, on_exists: keep}}
+  - put: {request: D, from: P, key: {tokens: t, dtype: int8}, actually: {key: {dtype: null}, on_exists: keep}}
+  - get: {request: A, to: C, key: {tokens: t, dtype: bf16}, actually: {key: {dtype: null}}}
+  - get: {request: B, to: C, key: {tokens: t, dtype: fp8}, actually: {key: {dtype: null}}}
+  - get: {request: D, to: C, key: {tokens: t, dtype: int8}, actually: {key: {dtype: null}}}
+expected: {outcome: FAIL, class: identity-collision}
+)");
+}
+
+struct Packing {
+  const char* id;
+  const char* file;
+  std::vector<Variant> (*variants)(const layout::Cache&);
+  const char* words;
+};
+
+TEST(Variants, OfPackingAreAmongThoseOfTheMemory) {
+  const catalogue::Catalogue catalogue(cases);
+  for (const Packing& p : {Packing{"field/packed-as-bytes", "field/codes.yaml", repitched, "rows of 64 bytes instead of 32"},
+                           Packing{"field/row-without-its-scale", "field/scales.yaml", repitched, "rows of 32 bytes instead of 36, scales too"},
+                           Packing{"field/footer-scales-read-inline", "field/scales.yaml", relaid, "scales taken to lie behind each row"},
+                           Packing{"field/v-scales-linear-into-interleaved", "field/scales.yaml", swizzled, "scales taken for linear"},
+                           Packing{"field/nibbles-exchanged", "field/codes.yaml", recoded, "the two codes of a byte taken in the other order"}}) {
+    const Script script = told(case_of(p.file, p.id, catalogue), catalogue);
+    bool any = false;
+    for (const Variant& variant : p.variants(cache_of(script.memories.at("C").view))) any = any || variant.words == p.words;
+    EXPECT_TRUE(any) << p.id;
+  }
+}
+
+}  // namespace
+}  // namespace kvcts::script
