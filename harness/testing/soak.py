@@ -14,6 +14,7 @@ import itertools
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,8 @@ def round_of(engine: str, shard: str, seconds: float, seed: int, out: Path) -> t
                 workers.setdefault(pid, Worker([])).samples.append((now, seen))
         time.sleep(0.1)
     said = run.communicate(timeout=120)[0]
+    if run.returncode == -signal.SIGTERM:  # the time was over before the run had begun
+        return [], {}, time.monotonic() - began
     if run.returncode not in (0, 1, 130):
         raise SystemExit(f"soak.py: {engine}: kvcts run ended with {run.returncode}:\n{said[-2000:]}")
     return [case for case in results(out) if case["outcome"] not in ("NOT_RUN", "SKIPPED")], workers, time.monotonic() - began
@@ -99,7 +102,7 @@ def soak(engine: str, seconds: float, seed: int, folder: Path) -> dict:
     sum_up = {"engine": engine, "seconds": 0.0, "cases": 0, "moved": 0, "unexpected": [], "workers": 0, "lasting": 0, "grown": {name: (0, 0, False) for name in SPARE}}
     for number in itertools.count():
         left = seconds - sum_up["seconds"]
-        if left <= 0 or (number and sum_up["cases"] == 0):
+        if left <= 1 or (number and sum_up["cases"] == 0):
             return sum_up
         cases, workers, took = round_of(engine, f"{draw.randint(1, PARTS)}/{PARTS}", left, draw.randint(1, 1 << 40), folder / f"{engine}-{number}")
         sum_up["seconds"] += took

@@ -27,7 +27,7 @@ constexpr std::pair<const char*, const char*> other_harnesses[] = {
     {"benchdnn", "benchdnn"}, {"ucx-pattern", "UCX pattern"}, {"ucx-random", "UCX random"}, {"nvbandwidth", "nvbandwidth"}, {"nccl-tests", "nccl-tests"}};
 constexpr std::size_t cases_of_others = 8;
 /// Engines of the page's table of carried plans.
-constexpr const char* carriers[] = {"nixl-tcp", "nixl-1.2-cma", "ucx-tcp", "ucx-1.22-cma", "mooncake"};
+constexpr const char* carriers[] = {"nixl-tcp", "mooncake", "ucx-1.22-cma", "ucx-tcp", "nixl-1.2-cma"};
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
   std::vector<Saboteur> chosen;
