@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -40,6 +41,22 @@ struct Tally {
 nlohmann::json told(nlohmann::json reply) {
   reply.erase("ns");
   return reply;
+}
+
+/// What full_run.py sums up: counts by drawn class, and the time of each failing case.
+nlohmann::json record_of(const Tally& tally) {
+  nlohmann::json single = nlohmann::json::object(), pairs = nlohmann::json::object();
+  for (const auto& [label, row] : tally.rows) {
+    const nlohmann::json counts{{"cases", row.cases}, {"same_map", row.same_map}, {"caught", row.caught},
+                                {"named", row.named}, {"preceded", row.preceded}};
+    (label == "pairs" ? pairs : single[label]) = counts;
+  }
+  nlohmann::json ms = nlohmann::json::array();
+  for (const double one : tally.ms) ms.push_back(std::round(one));
+  return {{"single", single},
+          {"pairs", pairs},
+          {"correct", {{"passed", tally.passed}, {"false_alarms", tally.false_alarms}, {"refused", tally.broken}}},
+          {"ms", ms}};
 }
 
 void compare_with_engine(const Script& script, std::uint64_t case_seed, const nlohmann::json& reply,
@@ -118,7 +135,7 @@ int main(int argc, char** argv) {
   CLI::App app("Random faults: caught and named?");
   std::int64_t single = 1000, pairs = 200, correct = 1000;
   std::uint64_t seed = 1;
-  std::string cases, only, engine_name, verdicts;
+  std::string cases, only, engine_name, verdicts, record;
   bool show = false;
   double single_target = 98, pair_target = 85;
   app.add_option("--single", single, "cases with one transformation");
@@ -131,6 +148,7 @@ int main(int argc, char** argv) {
   app.add_option("--named-pairs", pair_target, "per cent of pairs of which one must be named");
   app.add_option("--engine", engine_name, "an engine of cases/engines: each case is played through it as well");
   app.add_option("--verdicts", verdicts, "write the verdict of every case to this file, a line of JSON each: equal before and after a change of speed");
+  app.add_option("--record", record, "write the counts to this file, as JSON");
   app.add_flag("--show", show, "print what was not named");
   CLI11_PARSE(app, argc, argv);
   if (!only.empty()) {
@@ -172,6 +190,7 @@ int main(int argc, char** argv) {
     }
     all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named, all.preceded += row.preceded;
   }
+  if (!record.empty()) std::ofstream(record) << record_of(tally).dump() << "\n";
   std::sort(tally.ms.begin(), tally.ms.end());
   const double named = all.caught ? static_cast<double>(all.named) / static_cast<double>(all.caught) : 1;
   const std::int64_t missed = all.cases - all.same_map - all.caught;
