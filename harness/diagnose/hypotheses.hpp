@@ -24,4 +24,7 @@ void other_block_sizes(const Scene& scene, std::vector<Variant>& out);
 void scales_elsewhere(const Scene& scene, std::vector<Variant>& out);
 void half_of_packed_rows(const Scene& scene, std::vector<Variant>& out);
 
+// Code that looks at dim 0 alone (slabs.cpp).
+void another_axis_for_blocks(const Scene& scene, std::vector<Variant>& out);
+
 }  // namespace kvcts::diagnose
