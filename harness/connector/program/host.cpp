@@ -64,8 +64,8 @@ json Host::answer_of(const std::string& call, json arguments, const Wait& wait) 
     spent_ = true;
     throw Stopped{crash(ended)};
   } catch (const Abandoned&) {
-    // Where the program can let go of a job in its midst, it is of use to the next one.
-    if (hello_.value("/capabilities/abandon"_json_pointer, false)) session_->forget();
+    // Where the program can let go of a job in its midst, it is of use to the next one. Before its hello nobody knows.
+    if (hello_.is_object() && hello_.value("/capabilities/abandon"_json_pointer, false)) session_->forget();
     else spent_ = true;
     throw Stopped{abandoned};
   }

@@ -185,17 +185,19 @@ TEST_F(HostTest, SkippedWithTheProgramsWords) {
 }
 
 TEST(Host, WhoIsToldToStopWaitingStops) {
-  json options = options_of({python, programs + "hostile.py"});
-  options["options"] = {{"fault", "register:sleep"}};
-  int asked = 0;
-  Host host("c", options, Side::producer, "test", [&] { return ++asked > 2000; });  // about two seconds
-  const ResolvedCase c = supervisor::testing::small_case("a");
-  try {
-    host.open(1, c, {{"a", "/dev/null", 0, 1}, {"b", "/dev/null", 0, 1}}, json::array());
-    FAIL() << "expected Stopped";
-  } catch (const Stopped& stopped) {
-    EXPECT_TRUE(stopped.reply.value("abandoned", false)) << stopped.reply.dump();
-    EXPECT_TRUE(stopped.reply.value("ok", false));
+  for (const char* fault : {"hello:sleep", "register:sleep"}) {  // before anything is known of the program, and after
+    json options = options_of({python, programs + "hostile.py"});
+    options["options"] = {{"fault", fault}};
+    int asked = 0;
+    Host host("c", options, Side::producer, "test", [&] { return ++asked > 2000; });  // about two seconds
+    const ResolvedCase c = supervisor::testing::small_case("a");
+    try {
+      host.open(1, c, {{"a", "/dev/null", 0, 1}, {"b", "/dev/null", 0, 1}}, json::array());
+      ADD_FAILURE() << fault << ": expected Stopped";
+    } catch (const Stopped& stopped) {
+      EXPECT_TRUE(stopped.reply.value("abandoned", false)) << fault << ": " << stopped.reply.dump();
+      EXPECT_TRUE(stopped.reply.value("ok", false)) << fault;
+    }
   }
 }
 
