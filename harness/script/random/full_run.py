@@ -79,7 +79,11 @@ class Sum:
             self.correct.update(record["correct"])
             self.ms += record["ms"]
 
+    def whole(self) -> bool:
+        return all(self.slices[kind] == self.of for kind in KINDS)
+
     def met(self) -> bool:
+        """By what is on record."""
         return (all(self.missed(row) == 0 and self.share(row) >= TARGETS[kind] for kind, row in (("single", self.single), ("pairs", self.pairs)))
                 and self.correct["false_alarms"] == self.correct["refused"] == 0)
 
@@ -107,15 +111,15 @@ def page(total: Sum) -> str:
         f"(target {TARGETS['single']:.0f} %): {total.single['named']:,} as the class that was drawn, {total.single['preceded']:,} as another one that explains "
         "every wrong byte as well and comes first by [precedence](precedence.md).",
         f"- {total.pairs['cases']:,} pairs: {total.pairs['same_map']:,} do not change the map; {total.pairs['caught']:,} caught, "
-        f"{total.share(total.pairs):.2f} % named with one of the two classes (target {TARGETS['pairs']:.0f} %).",
+        f"{total.share(total.pairs):.2f} % named with one of the two classes (target {TARGETS['pairs']:.0f} %)." if total.pairs["cases"] else "- No pairs so far.",
         f"- {total.correct['passed'] + total.correct['false_alarms']:,} correct cases: {total.correct['false_alarms']:,} false alarms (target 0).",
     ]
     if total.ms:
         ms = sorted(total.ms)
         lines.append(f"- A failing case, compared and diagnosed: median {statistics.median(ms):.0f} ms of processor time, 95 % under {ms[len(ms) * 95 // 100]:.0f} ms.")
-    lines += ["", f"Targets {'met' if total.met() else '**missed**'}.", "",
+    lines += ["", ("Targets " if total.whole() else "Not the whole measurement yet; by what is on record, targets ") + ("met." if total.met() else "**missed**."), "",
               "| drawn class | cases | same map | caught | named | preceded | named or preceded, % |", "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-              *(cells(f"`{name}`", row) for name, row in sorted(total.rows.items())), cells("all single", total.single), cells("pairs", total.pairs)]
+              *(cells(f"`{name}`", row) for name, row in sorted(total.rows.items())), cells("all single", total.single), *([cells("pairs", total.pairs)] if total.pairs["cases"] else [])]
     return "\n".join(lines) + "\n"
 
 

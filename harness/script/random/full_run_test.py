@@ -31,7 +31,7 @@ def main() -> int:
         assert none.returncode == 2 and "there are no records" in none.stderr, none
         first = run(records, *SMALL)
         lines = records.read_text().splitlines()
-        assert len(lines) == 9 and "Slices of 3: 3 of correct, 3 of single, 3 of pairs" in first.stdout and "5 single faults" in first.stdout and " pairs: " in first.stdout and "9 correct cases: 0 false alarms" in first.stdout, first
+        assert len(lines) == 9 and "Slices of 3: 3 of correct, 3 of single, 3 of pairs" in first.stdout and "5 single faults" in first.stdout and " pairs: " in first.stdout and "9 correct cases: 0 false alarms" in first.stdout and "\nTargets met." in first.stdout, first
         assert sorted(record["seed"] for record in map(json.loads, lines) if record["kind"] == "correct") == [1, 4, 7], lines
         again = run(records, *SMALL)
         assert again.stdout == first.stdout and again.stderr == "" and records.read_text().splitlines() == lines, again
@@ -44,7 +44,8 @@ def main() -> int:
 
     right = {"kind": "single", "slice": 0, "of": 1, "commit": "x", "seed": 1, "single": {"truncated": {"cases": 100, "same_map": 0, "caught": 100, "named": 90, "preceded": 8}},
              "pairs": {"cases": 0, "same_map": 0, "caught": 0, "named": 0, "preceded": 0}, "correct": {"passed": 1, "false_alarms": 0, "refused": 0}, "ms": [1]}
-    assert full_run.Sum({("single", 0): right}).met()
+    part = full_run.Sum({("single", 0): right})
+    assert part.met() and not part.whole() and "Not the whole measurement yet; by what is on record, targets met." in full_run.page(part)
     for path, value in ((("single", "truncated", "preceded"), 7), (("single", "truncated", "caught"), 99), (("correct", "false_alarms"), 1), (("correct", "refused"), 1),
                         (("pairs", "cases"), 1)):
         wrong = json.loads(json.dumps(right))
@@ -55,6 +56,8 @@ def main() -> int:
         assert not full_run.Sum({("single", 0): wrong}).met(), path
         assert "**missed**" in full_run.page(full_run.Sum({("single", 0): wrong}))
     assert full_run.read_records(Path("/nonexistent")) == {}
+    committed = full_run.RECORDS.with_suffix(".md").read_text()
+    assert committed == full_run.page(full_run.Sum(full_run.read_records(full_run.RECORDS))), "write it again: harness/script/random/full_run.py --page > reports/random-faults.md"
     return 0
 
 
