@@ -1,7 +1,6 @@
 // Connectors that look at nothing but dim 0 of a tensor: it is taken for the blocks, whatever it holds. Id i is then the i-th slab of the
 // allocation, and is moved whole. (vLLM 0.33.0 and 0.27.1: NixlConnector and MooncakeConnector, given (2, blocks, ...).)
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "diagnose/hypotheses.hpp"
@@ -45,16 +44,13 @@ std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocat
   return out;
 }
 
-struct File {
-  const layout::Cache* cache;
-  std::size_t allocation;
-  std::int64_t base;  ///< bytes of the file before the allocation
-};
-
-std::vector<File> files_of(const ResolvedCase& c, const auto& side) {
-  std::vector<File> out;
-  for (const auto& rank : side.ranks) {
-    for (std::size_t k = 0; k < rank.truth.allocations.size(); ++k) out.push_back({&rank.truth, k, oracle::file_shape(c, rank.truth.allocations[k].bytes).base});
+/// Of each of a side's regions, in their order; nothing where one has no such slabs.
+std::optional<std::vector<Slabs>> slabs_of(const SideCache& side, const std::vector<RegionRef>& files, Axis axis) {
+  std::vector<Slabs> out;
+  for (const auto& file : files) {
+    const auto slabs = slabs_along(side.ranks[static_cast<std::size_t>(file.rank)].truth, static_cast<std::size_t>(file.allocation), axis);
+    if (!slabs) return std::nullopt;
+    out.push_back(*slabs);
   }
   return out;
 }
@@ -69,23 +65,20 @@ std::string name_of(Axis axis) {
   }
 }
 
-/// Ids counted along these axes; nothing where some allocation has no such slabs, or they are of unlike sizes.
-std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, Axis from_axis, Axis to_axis) {
-  const auto &group = c.groups.at(0);
-  const auto sources = files_of(c, group.producer), targets = files_of(c, group.consumer);
-  if (sources.size() != targets.size()) return std::nullopt;
+/// Ids counted along these slabs; nothing where the sides' are of unlike sizes.
+std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, const std::vector<Slabs>& from, const std::vector<Slabs>& to) {
   std::vector<Piece> out;
-  for (std::size_t k = 0; k < sources.size(); ++k) {
-    const auto from = slabs_along(*sources[k].cache, sources[k].allocation, from_axis), to = slabs_along(*targets[k].cache, targets[k].allocation, to_axis);
-    if (!from || !to || from->bytes != to->bytes) return std::nullopt;
-    for (const auto& request : group.requests) {
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    if (from[k].bytes != to[k].bytes) return std::nullopt;
+    const auto source_base = oracle::file_shape(c, from[k].count * from[k].bytes).base, target_base = oracle::file_shape(c, to[k].count * to[k].bytes).base;
+    for (const auto& request : c.groups[0].requests) {
       if (!request.transfer) continue;
       for (std::size_t i = 0; i < std::min(request.producer_blocks.size(), request.consumer_blocks.size()); ++i) {
         const auto source = request.producer_blocks[i], target = request.consumer_blocks[i];
-        if (source >= from->count || target >= to->count) continue;
+        if (source >= from[k].count || target >= to[k].count) continue;
         Piece p;
-        p.from_file = p.to_file = k, p.bytes = from->bytes;
-        p.from = sources[k].base + source * from->bytes, p.to = targets[k].base + target * to->bytes;
+        p.from_file = p.to_file = k, p.bytes = from[k].bytes;
+        p.from = source_base + source * p.bytes, p.to = target_base + target * p.bytes;
         out.push_back(p);
       }
     }
@@ -97,11 +90,18 @@ std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, Axis from_a
 
 void another_axis_for_blocks(const Scene& scene, std::vector<Variant>& out) {
   if (scene.truth.groups.size() != 1) return;
-  constexpr std::array axes{Axis::block, Axis::kv, Axis::layer, Axis::head, Axis::slot};
-  for (const Axis from : axes) {
-    for (const Axis to : axes) {
+  const auto& group = scene.truth.groups[0];
+  const auto sources = regions(scene.truth, Side::producer), targets = regions(scene.truth, Side::consumer);
+  if (sources.size() != targets.size()) return;
+  std::vector<std::pair<Axis, std::vector<Slabs>>> producer, consumer;
+  for (const Axis axis : {Axis::block, Axis::kv, Axis::layer, Axis::head, Axis::slot}) {
+    if (auto slabs = slabs_of(group.producer, sources, axis)) producer.emplace_back(axis, std::move(*slabs));
+    if (auto slabs = slabs_of(group.consumer, targets, axis)) consumer.emplace_back(axis, std::move(*slabs));
+  }
+  for (const auto& [from, produced] : producer) {
+    for (const auto& [to, consumed] : consumer) {
       if (from == Axis::block && to == Axis::block) continue;
-      const auto pieces = slabs_moved(scene.truth, from, to);
+      const auto pieces = slabs_moved(scene.truth, produced, consumed);
       if (!pieces) continue;
       const bool both = from == to;
       const Axis wrong = from == Axis::block ? to : from;

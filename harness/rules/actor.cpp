@@ -1,5 +1,7 @@
 #include "rules/actor.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -35,16 +37,7 @@ std::uint8_t initial(bool of_target, std::size_t at) {
   return static_cast<std::uint8_t>(word >> 56);
 }
 
-std::uint64_t sum(const Memory& memory) {
-  std::uint64_t out = 0xcbf29ce484222325;
-  for (std::size_t at = 0; at < memory_bytes; at += sizeof out) {
-    std::uint64_t word;
-    std::memcpy(&word, memory.bytes + at, sizeof word);
-    out = (out ^ word) * 0x100000001b3;
-    out ^= out >> 32;
-  }
-  return out;
-}
+std::uint64_t sum(const Memory& memory) { return XXH3_64bits(memory.bytes, memory_bytes); }
 
 Actor::Actor(bool target, const ActorSetup& setup, const Memory& memory)
     : target_(target), setup_(setup), memory_(memory), session_(transport::Plugin::load(transport::find_plugin(setup.plugin)), open_options("rule")) {

@@ -64,8 +64,8 @@ json Host::answer_of(const std::string& call, json arguments, const Wait& wait) 
     spent_ = true;
     throw Stopped{crash(ended)};
   } catch (const Abandoned&) {
-    // Where the program can let go of a job in its midst, it is of use to the next one. Before its hello nobody knows.
-    if (hello_.is_object() && hello_.value("/capabilities/abandon"_json_pointer, false)) session_->forget();
+    // Where the program can let go of a job in its midst, it is of use to the next one.
+    if (hello_.value("/capabilities/abandon"_json_pointer, false)) session_->forget();
     else spent_ = true;
     throw Stopped{abandoned};
   }
@@ -81,6 +81,7 @@ const json& Host::start() {
     const Command command = command_of(connector_, options_of_side(options_, side_));
     session_ = std::make_unique<Session>(command);
     spent_ = false;
+    hello_ = json::object();  // nothing is known of this program yet
     hello_ = ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
   } catch (const NotHere& lack) {
     throw Stopped{{{"skipped", {{"text", lack.what()}}}}};

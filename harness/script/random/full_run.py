@@ -21,7 +21,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
+from kvtest import BUILD, ROOT  # noqa: E402
+
 RECORDS = ROOT / "reports" / "random-faults.jsonl"
 KINDS = ("correct", "single", "pairs")
 TARGETS = {"single": 98.0, "pairs": 85.0}  # per cent of the caught ones that must be named
@@ -52,7 +54,7 @@ def run_slice(kind: str, index: int, total: int, slices: int, measured: str) -> 
     begin, end = total * index // slices, total * (index + 1) // slices
     with tempfile.TemporaryDirectory() as place:
         record = Path(place) / "record.json"
-        argv = [str(ROOT / "build" / "bin" / "kvcts-random-faults"), "--cases", str(ROOT / "cases"), "--seed", str(1 + begin), "--record", str(record)]
+        argv = [str(BUILD / "bin" / "kvcts-random-faults"), "--cases", str(ROOT / "cases"), "--seed", str(1 + begin), "--record", str(record)]
         for each in KINDS:
             argv += [f"--{each}", str(end - begin if each == kind else 0)]
         ended = subprocess.run(argv, capture_output=True, text=True)
@@ -156,8 +158,9 @@ def main() -> int:
         except BaseException:
             pool.shutdown(cancel_futures=True, wait=False)
             raise
-    print(page(Sum(records)), end="")
-    return 0 if Sum(records).met() else 1
+    total = Sum(records)
+    print(page(total), end="")
+    return 0 if total.met() else 1
 
 
 if __name__ == "__main__":
