@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "case/resolve.hpp"
@@ -148,6 +149,26 @@ TEST(Totals, AskForEveryCatchForNinetyFivePercentOfTheNamesAndForNoFalseAlarm) {
   EXPECT_FALSE(totals_of(rows).good());
   EXPECT_EQ(totals_of(rows).false_alarms, 1u);
   EXPECT_FALSE(totals_of({row(true, false, false)}).good()) << "controls alone show nothing";
+}
+
+TEST(Behind, TheSameMeansToldOfInTheSameWords) {
+  Row plain;
+  plain.saboteur.id = "shifts";
+  plain.caught.emplace();
+  plain.caught->id = "a", plain.caught->checks = {"bytes"}, plain.caught->result.message = "7 bytes", plain.caught->result.wrong_bytes = 7;
+  plain.caught->result.diagnosis = {"wrong-offset", true, "shifted by 7", "", {}};
+  const auto same = [&](const Row& row) { return behind_row({"memcpy", {plain}}, {"nixl-tcp", {row}}) == "| `nixl-tcp` | 1 | 1 | 0 | 1 | 0 |\n"; };
+  EXPECT_TRUE(same(plain));
+  const std::vector<std::function<void(Row&)>> differences{
+      [](Row& row) { row.saboteur.id = "swaps"; },          [](Row& row) { row.caught->id = "b"; },
+      [](Row& row) { row.caught->checks = {"guard"}; },     [](Row& row) { row.caught->result.message = "8 bytes"; },
+      [](Row& row) { row.caught->result.wrong_bytes = 8; }, [](Row& row) { row.caught->result.diagnosis.fault_class = "ids-shifted"; },
+      [](Row& row) { row.caught->result.diagnosis.text = "shifted by 8"; }};
+  for (std::size_t k = 0; k < differences.size(); ++k) {
+    Row row = plain;
+    differences[k](row);
+    EXPECT_FALSE(same(row)) << k;
+  }
 }
 
 }  // namespace
