@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
 from kvtest import BUILD, ROOT, finish, kvcts, kvcts_json, need_program  # noqa: E402
 
 EXAMPLES = BUILD / "harness/engines/example"
+TEMPLATE = str(EXAMPLES / "kvcts_engine_template_now.so")
 # What the hostile plug-in (harness/engines/hostile.c) says or does -> a test that must be BROKEN. It is the template otherwise.
 LIES = {
     "claim:can_write=0": "writes", "claim:can_read=0": "reads", "claim:memories=3": "cuda-memory", "claim:memories=2": "host-memory",
@@ -42,20 +43,21 @@ PROVIDERS = {
 }
 
 
-def wrong_providers() -> None:
+def wrong_provider(test: str, right: str, wrong: str) -> None:
     source = (ROOT / "harness/transport/template/memory.c").read_text()
-    plugin = str(EXAMPLES / "kvcts_engine_template_now.so")
+    assert source.count(right) == 1, right
     with tempfile.TemporaryDirectory() as place:
-        for test, (right, wrong) in PROVIDERS.items():
-            assert source.count(right) == 1, right
-            code, library = Path(place) / "wrong.c", Path(place) / f"{test}.so"
-            code.write_text(source.replace(right, wrong))
-            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/transport"), "-o", str(library), str(code)], check=True)
-            tests = kvcts_json("conformance", plugin, "--memory", str(library), "--test", "writes", timeout=300)["memory"]["tests"]
-            broken = {one["test"] for one in tests if one["verdict"] == "BROKEN"}
-            assert test in broken, f"a provider that is wrong in '{test}' passes it: {tests}"
-        ended = kvcts("conformance", plugin, "--memory", plugin)
-        assert ended.status == 1 and "exports no kvcts_memory_entry; it is not a memory plug-in" in ended.out, ended
+        code, library = Path(place) / "wrong.c", Path(place) / f"{test}.so"
+        code.write_text(source.replace(right, wrong))
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/transport"), "-o", str(library), str(code)], check=True)
+        tests = kvcts_json("conformance", TEMPLATE, "--memory", str(library), "--test", "writes", timeout=300)["memory"]["tests"]
+    broken = {one["test"] for one in tests if one["verdict"] == "BROKEN"}
+    assert test in broken, f"a provider that is wrong in '{test}' passes it: {tests}"
+
+
+def no_provider() -> None:
+    ended = kvcts("conformance", TEMPLATE, "--memory", TEMPLATE)
+    assert ended.status == 1 and "exports no kvcts_memory_entry; it is not a memory plug-in" in ended.out, ended
 
 
 def beyond_refuting() -> None:
@@ -76,34 +78,54 @@ def verdicts(plugin: str, *options: str) -> dict[str, dict]:
     return {test["test"]: test for test in kvcts_json("conformance", plugin, *options, timeout=300)["tests"]}
 
 
-def main() -> int:
-    need_program()
-    for version in ("now", "v1"):
-        plugin, memory = EXAMPLES / f"kvcts_engine_template_{version}.so", EXAMPLES / f"kvcts_memory_template_{version}.so"
-        for options in ([], ["--memory", str(memory)]):
-            ended = kvcts("conformance", str(plugin), *options, timeout=300)
-            assert ended.status == 0 and " 0 BROKEN" in ended.out, ended
+def template(version: str, *options: str) -> None:
+    ended = kvcts("conformance", str(EXAMPLES / f"kvcts_engine_template_{version}.so"), *options, timeout=300)
+    assert ended.status == 0 and " 0 BROKEN" in ended.out, ended
 
+
+def honest() -> None:
+    """Without a lie the hostile plug-in conforms, and every claim that its tests ask for has a lie above."""
     tests = verdicts("hostile")
     assert all(test["verdict"] != "BROKEN" for test in tests.values()), [t for t in tests.values() if t["verdict"] == "BROKEN"]
-    asked = [*LIES.items(), *ALSO.items()]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # they mostly wait
-        seen = pool.map(lambda lie: verdicts("hostile", "--option", f"mode={lie[0]}", "--test", lie[1])[lie[1]], asked)
-        for (mode, test), found in zip(asked, seen):
-            assert found["verdict"] == "BROKEN", f"mode {mode} passes {test}: {found}"
-    blind = {name for name, test in tests.items() if test["claim"] != "always" and name not in {lied for _, lied in asked}}
+    blind = {name for name, test in tests.items() if test["claim"] != "always" and name not in {*LIES.values(), *ALSO.values()}}
     # Not lies of this plug-in: claims that are only weaker than what it does, and the good halves of a pair of tests.
     assert blind == {"hip-memory", "other-memory", "later-descriptor-wins", "aligned", "most-descriptors", "longest-descriptor"}, blind
 
-    beyond_refuting()
-    wrong_providers()
-    for mode, words in UNOPENED.items():
-        ended = kvcts("conformance", "hostile", "--option", f"mode={mode}")
-        assert ended.status == 1 and words in ended.out and ended.out.count("\n") == 1, (mode, ended)
-    for argv, words in ((["/nonexistent/x.so"], "there is no plug-in file"), (["no-such-engine"], "expected an engine of cases/engines"),
-                        (["shm", "--test", "no-such-test"], "a test of cases/claims"), (["shm", "--option", "novalue"], "KEY=VALUE"), (["own"], "has no plug-in")):
-        ended = kvcts("conformance", *argv)
-        assert ended.status in (1, 2) and words in ended.out + ended.err, (argv, ended)
+
+def lie(mode: str, test: str) -> None:
+    found = verdicts("hostile", "--option", f"mode={mode}", "--test", test)[test]
+    assert found["verdict"] == "BROKEN", f"mode {mode} passes {test}: {found}"
+
+
+def unopened(mode: str, words: str) -> None:
+    ended = kvcts("conformance", "hostile", "--option", f"mode={mode}")
+    assert ended.status == 1 and words in ended.out and ended.out.count("\n") == 1, (mode, ended)
+
+
+def refused(words: str, *argv: str) -> None:
+    ended = kvcts("conformance", *argv)
+    assert ended.status in (1, 2) and words in ended.out + ended.err, (argv, ended)
+
+
+def parts() -> list[tuple]:
+    """Functions with their arguments; none needs another, and the long ones come first."""
+    return [(honest,),
+            *((template, version, *options) for version in ("now", "v1")
+              for options in ([], ["--memory", str(EXAMPLES / f"kvcts_memory_template_{version}.so")])),
+            *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
+            *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
+            (no_provider,), (beyond_refuting,),
+            *((unopened, mode, words) for mode, words in UNOPENED.items()),
+            (refused, "there is no plug-in file", "/nonexistent/x.so"), (refused, "expected an engine of cases/engines", "no-such-engine"),
+            (refused, "a test of cases/claims", "shm", "--test", "no-such-test"), (refused, "KEY=VALUE", "shm", "--option", "novalue"),
+            (refused, "has no plug-in", "own")]
+
+
+def main() -> int:
+    need_program()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # they mostly wait
+        for part in [pool.submit(*part) for part in parts()]:
+            part.result()
     return 0
 
 
