@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import BUILD, ROOT  # noqa: E402
 
 RECORDS = ROOT / "reports" / "random-faults.jsonl"
-KINDS = ("correct", "single", "pairs")
+WANTED = {"correct": 50_000, "single": 10_000, "pairs": 2_000}
+KINDS = tuple(WANTED)
 TARGETS = {"single": 98.0, "pairs": 85.0}  # per cent of the caught ones that must be named
 COUNTS = ("cases", "same_map", "caught", "named", "preceded")
 
@@ -63,6 +64,15 @@ def run_slice(kind: str, index: int, total: int, slices: int, measured: str) -> 
         return {"kind": kind, "slice": index, "of": slices, "commit": measured, "seed": 1 + begin, **json.loads(record.read_text())}
 
 
+def short_of(records: dict[tuple[str, int], dict], amounts: dict[str, int], slices: int) -> list[tuple[str, int]]:
+    """Further slices, with further seeds, where the slices so far have fewer cases than wanted."""
+    total, more = Sum(records), []
+    for kind, amount in amounts.items():
+        lack, first = amount - total.cases(kind), total.slices[kind]
+        more += [(kind, first + k) for k in range(-(-lack * slices // amount))] if lack > 0 and first < 2 * slices else []
+    return more
+
+
 class Sum:
     """All records together."""
 
@@ -81,8 +91,13 @@ class Sum:
             self.correct.update(record["correct"])
             self.ms += record["ms"]
 
+    def cases(self, kind: str) -> int:
+        """A seed whose case has no place for what was drawn makes none."""
+        return {"correct": self.correct["passed"] + self.correct["false_alarms"] + self.correct["refused"], "single": self.single["cases"],
+                "pairs": self.pairs["cases"]}[kind]
+
     def whole(self) -> bool:
-        return all(self.slices[kind] == self.of for kind in KINDS)
+        return all(self.cases(kind) >= WANTED[kind] for kind in KINDS)
 
     def met(self) -> bool:
         """By what is on record."""
@@ -107,7 +122,7 @@ def page(total: Sum) -> str:
         "# Random faults", "",
         "Written by `harness/script/random/full_run.py --page` from `reports/random-faults.jsonl`; do not edit. Each case is a small random one with "
         "transformations out of the library of the diagnosis, drawn with random parameters: one (single), two (pairs), none (correct).", "",
-        f"Slices of {total.of}: " + ", ".join(f"{total.slices[kind]} of {kind}" for kind in KINDS) + f"; measured at {measured}. A seed whose case has no place for what was drawn is passed over.", "",
+        f"Slices, the whole in {total.of} and more where seeds were passed over: " + ", ".join(f"{total.slices[kind]} of {kind}" for kind in KINDS) + f"; measured at {measured}. A seed whose case has no place for what was drawn is passed over.", "",
         f"- {total.single['cases']:,} single faults: {total.single['same_map']:,} do not change the map and pass; of the other "
         f"{total.single['cases'] - total.single['same_map']:,}, {total.single['caught']:,} are caught and {total.share(total.single):.2f} % of these named "
         f"(target {TARGETS['single']:.0f} %): {total.single['named']:,} as the class that was drawn, {total.single['preceded']:,} as another one that explains "
@@ -127,7 +142,7 @@ def page(total: Sum) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for kind, amount in (("correct", 50_000), ("single", 10_000), ("pairs", 2_000)):
+    for kind, amount in WANTED.items():
         parser.add_argument(f"--{kind}", type=int, default=amount)
     parser.add_argument("--slices", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -143,18 +158,20 @@ def main() -> int:
         return 0
     measured = commit()
     wanted = [(kind, index) for kind in KINDS for index in range(args.slices) if (kind, index) not in records]
+    wanted = wanted or short_of(records, {kind: getattr(args, kind) for kind in KINDS}, args.slices)
     # After a line that was cut off, a new one.
     text = args.records.read_text() if args.records.exists() else ""
     with args.records.open("a") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         out.write("" if text == "" or text.endswith("\n") else "\n")
-        under_way = [pool.submit(run_slice, kind, index, getattr(args, kind), args.slices, measured) for kind, index in wanted]
         try:
-            for done in concurrent.futures.as_completed(under_way):
-                record = done.result()
-                records[record["kind"], record["slice"]] = record
-                out.write(json.dumps(record) + "\n")
-                out.flush()
-                print(f"{len(records)}/{len(KINDS) * args.slices} slices", file=sys.stderr, flush=True)
+            while wanted:
+                for done in concurrent.futures.as_completed([pool.submit(run_slice, kind, index, getattr(args, kind), args.slices, measured) for kind, index in wanted]):
+                    record = done.result()
+                    records[record["kind"], record["slice"]] = record
+                    out.write(json.dumps(record) + "\n")
+                    out.flush()
+                    print(f"{len(records)} slices", file=sys.stderr, flush=True)
+                wanted = short_of(records, {kind: getattr(args, kind) for kind in KINDS}, args.slices)
         except BaseException:
             pool.shutdown(cancel_futures=True, wait=False)
             raise
