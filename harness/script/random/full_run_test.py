@@ -31,7 +31,7 @@ def main() -> int:
         assert none.returncode == 2 and "there are no records" in none.stderr, none
         first = run(records, *SMALL)
         lines = records.read_text().splitlines()
-        assert len(lines) == 9 and "Slices of 3: 3 of correct, 3 of single, 3 of pairs" in first.stdout and "5 single faults" in first.stdout and " pairs: " in first.stdout and "9 correct cases: 0 false alarms" in first.stdout and "\nTargets met." in first.stdout, first
+        assert len(lines) == 9 and "3 of correct, 3 of single, 3 of pairs" in first.stdout and "5 single faults" in first.stdout and " pairs: " in first.stdout and "9 correct cases: 0 false alarms" in first.stdout and "\nTargets met." in first.stdout, first
         assert sorted(record["seed"] for record in map(json.loads, lines) if record["kind"] == "correct") == [1, 4, 7], lines
         again = run(records, *SMALL)
         assert again.stdout == first.stdout and again.stderr == "" and records.read_text().splitlines() == lines, again

@@ -123,6 +123,8 @@ class Maker {
         return false;
       }
     }
+    // A step has one place: behind another one, or in front of it.
+    if ((changes.contains("after") && actual.contains("before")) || (changes.contains("before") && actual.contains("after"))) return false;
     actual.update(changes);
     out.classes.push_back(fault_class);
     out.words.push_back(words + " in " + step);
