@@ -52,6 +52,8 @@ TEST(Side, IsFoundInTheCatalogue) {
   EXPECT_EQ(d.block_size, 32);
   EXPECT_EQ(describe("vLLM-0.10.2:FLASH_ATTN:HND", cases()).layout, "vllm-fa-hnd");
   EXPECT_EQ(describe("vllm-0.25.1:FlashAttn", cases()).layout, "vllm-blocks-first-nhd");
+  EXPECT_EQ(describe("vllm-0.25.1:FlashAttention", cases()).layout, "vllm-blocks-first-nhd");
+  EXPECT_EQ(describe("vllm-0.25.1:FlashAttentionBackend", cases()).layout, "vllm-blocks-first-nhd") << "the name of the class";
   EXPECT_EQ(describe("vllm-0.10.2:ROCM_FLASH", cases()).layout, "vllm-xformers") << "a backend that only layouts name";
   EXPECT_EQ(describe("sglang-mla:fp8", cases()).dtype, "fp8_e4m3");
   EXPECT_NE(describe("vllm-0.33.0:flash_attn", cases()).note, "") << "a setting was assumed";

@@ -21,6 +21,9 @@ std::string plain(std::string_view text) {
   std::string out;
   for (const char c : text)
     if (std::isalnum(static_cast<unsigned char>(c))) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  // FlashAttention, FlashAttentionBackend and FLASH_ATTN are one backend (vLLM names its classes so).
+  if (const auto at = out.find("attention"); at != std::string::npos) out.replace(at, 9, "attn");
+  if (out.size() > 7 && out.ends_with("backend")) out.resize(out.size() - 7);
   return out;
 }
 
