@@ -68,8 +68,9 @@ def short_of(records: dict[tuple[str, int], dict], amounts: dict[str, int], slic
     """Further slices, with further seeds, where the slices so far have fewer cases than wanted."""
     total, more = Sum(records), []
     for kind, amount in amounts.items():
-        lack, first = amount - total.cases(kind), total.slices[kind]
-        more += [(kind, first + k) for k in range(-(-lack * slices // amount))] if lack > 0 and first < 2 * slices else []
+        lack = amount - total.cases(kind)
+        free = [index for index in range(2 * slices) if (kind, index) not in records]
+        more += [(kind, index) for index in free[:-(-lack * slices // amount)]] if lack > 0 else []
     return more
 
 
