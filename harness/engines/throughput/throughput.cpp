@@ -51,7 +51,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// `what` did arrive: the list is undone by hand and compared.
+/// Throws unless every descriptor's bytes lie where it sends them.
 void check(testing::Memory& from, testing::Memory& to, const std::vector<Descriptor>& list, const char* what) {
   for (const auto& d : list) {
     if (std::memcmp(from.data() + d.local_offset, to.data() + d.remote_offset, d.bytes) != 0) throw std::runtime_error(std::string(what) + " did not move the list");
@@ -78,12 +78,11 @@ nlohmann::json measure(const catalogue::EngineEntry& engine, int turns, double s
       if (!session.start(request)) session.wait(request);
     };
     const auto loop = direct({{from.data(), bytes}, metadata, list}, to.data());
-    const auto prove = [&](const char* what) { check(from, to, list, what); };
     loop->move();
-    prove("the direct loop");
+    check(from, to, list, "the direct loop");
     to.fill(1);
     through_abi();
-    prove("the plug-in");
+    check(from, to, list, "the plug-in");
     std::vector<double> ratios, abi, own;
     for (int turn = 0; turn < turns; ++turn) {
       const auto of_loop = [&] { own.push_back(speed(bytes, seconds, [&] { loop->move(); })); };
