@@ -332,8 +332,11 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
   c.connector = {connector.id, connector.kind, connector.options};
   const auto& engine = catalogue.engines().at(spec.engine);
-  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment};
-  if (!spec.engine_options.is_null()) c.engine.options.update(spec.engine_options);
+  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.path};
+  if (!spec.engine_options.empty()) {  // another engine than its entry describes, in whatever way
+    c.engine.options.update(spec.engine_options);
+    c.engine.path = nlohmann::json::object();
+  }
   if (!spec.reader.empty()) c.reader = {spec.reader, spec.reader, spec.reader_options};
   for (const auto& copy : spec.copies) {
     c.copies.push_back({region_index(c, Side::producer, copy.from), copy.from_offset, region_index(c, Side::consumer, copy.to),

@@ -103,6 +103,7 @@ struct EngineEntry {
   std::int64_t processes{1};
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();
+  nlohmann::json path = nlohmann::json::object();  ///< what its facts must say of a case that passes
   std::vector<std::string> needs;              ///< what the machine must have ("ucx", "gpu"): SKIPPED otherwise
   std::int64_t setup_ms{0};                    ///< rough cost of a case beside its bytes, for budgets
   std::string notes, file;

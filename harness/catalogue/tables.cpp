@@ -250,6 +250,7 @@ const Table<EngineEntry>& engine_table() {
       optional("processes", &EngineEntry::processes, integer(1, 2), "1: one worker hosts both sides; 2: a worker a side"),
       optional("options", &EngineEntry::options, anything(), "for the plug-in; memory_provider: stem of a plug-in that brings the memory (kvcts_memory.h)"),
       optional("environment", &EngineEntry::environment, anything(), "environment of its workers"),
+      optional("path", &EngineEntry::path, anything(), "the way that it is named after: what its own facts must say, or a case that moved its bytes fails"),
       optional("needs", &EngineEntry::needs, list_of(identifier()), "what the machine must have; SKIPPED where it has not"),
       optional("setup_ms", &EngineEntry::setup_ms, integer(0, 600'000), "rough cost of a case beside its bytes, for budgets"),
       optional("notes", &EngineEntry::notes, any_text(), "anything else"),

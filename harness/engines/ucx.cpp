@@ -1,5 +1,5 @@
-// Engine ucx: put and get of UCP with real registration and exchange of remote keys. The transports are chosen by UCX_TLS in
-// the environment of the worker; facts() says which were really taken.
+// Engine ucx: put and get of UCP with real registration and exchange of remote keys; with verbs=am, active messages that do the same, without
+// keys (support/ucx_messages.hpp). The transports are chosen by UCX_TLS in the environment of the worker; facts() says which were really taken.
 //
 // Written against UCX 1.13.1 (Debian 12); runs unchanged on 1.22.0 (ucx_package.cpp). Sources: ucp/api/ucp.h. What is done here and why:
 //   - One context and one worker an agent, for life; one endpoint a peer agent, kept while healthy. Setting them up costs
@@ -8,6 +8,8 @@
 //   - Over tcp and posix a put is emulated with active messages, so the target must progress. poll() and progress() serve
 //   every agent
 //     of this process, so that two agents of one process cannot wait for each other.
+//   - With verbs=am the context has no RMA and the metadata no keys, so that put and get cannot be taken by mistake; a write is complete when
+//     the peer answered that it lies there.
 //   - UCX checks no remote bounds over tcp: ranges are checked here, against the metadata. guard=off hands them through, so
 //   that the rules
 //     table (cases/rules) sees UCX itself.
@@ -20,6 +22,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <unordered_map>
@@ -29,6 +32,7 @@
 #include "engines/support/descriptors.hpp"
 #include "engines/support/handles.hpp"
 #include "engines/support/table.hpp"
+#include "engines/support/ucx_messages.hpp"
 #include "engines/support/ucx_path.hpp"
 
 namespace kvcts::engines {
@@ -99,6 +103,7 @@ struct RemoteRegion {
   std::uint64_t address{0}, bytes{0};
   std::uint32_t access{0};
   ucp_rkey_h key{nullptr};
+  std::uint64_t handle{0};  ///< there
 };
 
 /// A peer as one blob showed it. Requests hold it, so that keys outlive the operations that use them.
@@ -126,6 +131,8 @@ struct Operation {
   std::uint64_t remote{0};
   ucp_rkey_h key{nullptr};
   ucp_mem_h memory{nullptr};
+  Ask ask{};            ///< of verbs=am: UCX reads it until it is sent
+  bool awaited{false};  ///< its answer
 };
 
 struct Request {
@@ -144,23 +151,31 @@ struct Request {
   std::uint64_t landed{0};     ///< bytes of operations that completed (locally, for a put)
   std::uint64_t completed{0};  ///< and how many they are
   bool canceled{false};
+  std::uint64_t token{0};     ///< of the latest post, of verbs=am: what is answered to an earlier one is nobody's
+  std::uint64_t awaited{0};   ///< answers
+  std::uint64_t answered{0};  ///< since the post
   Failure failure;
 
+  /// UCX has nothing of it any more, and the peer will send nothing.
+  bool quiet() const { return in_flight == 0 && awaited == 0; }
   bool active() const { return state == State::moving || state == State::flushing || state == State::notifying; }
 };
 
-class UcxEngine {
+class UcxEngine final : public UcxMessages::Host {
  public:
   static constexpr const char* engine_name = "ucx";
   static const char* engine_version() { return ucp_get_version_string(); }
 
   explicit UcxEngine(const OpenArgs& args) {
     const std::string mode = args.take("error_handling", "peer");
+    const std::string verbs = args.take("verbs", "rma");
     guard_ = args.take_switch("guard", "on");
     args.finish();
     if (mode != "peer" && mode != "none")
       throw Failure{KVCTS_E_INVALID, "error_handling is \"" + mode + "\", expected peer or none"};
+    if (verbs != "rma" && verbs != "am") throw Failure{KVCTS_E_INVALID, "verbs is \"" + verbs + "\", expected rma or am"};
     peer_errors_ = mode == "peer";
+    by_messages_ = verbs == "am";
     open();
     all().push_back(this);
   }
@@ -173,8 +188,10 @@ class UcxEngine {
       new auto(std::move(orphans_));
       new auto(std::move(peers_));
       new auto(std::move(endpoints_));
+      new auto(std::move(messages_));
       return;
     }
+    expecting_.clear();  // messages may still come in until the worker is gone
     requests_.clear();
     orphans_.clear();
     peers_.clear();  // keys go before the worker
@@ -226,10 +243,12 @@ class UcxEngine {
   void deregister_region(std::uint64_t handle) {
     const Region region = regions_.at(handle);
     const auto uses = [handle](const Request& request) {
-      return request.in_flight > 0 && std::count(request.locals.begin(), request.locals.end(), handle) > 0;
+      return !request.quiet() && std::count(request.locals.begin(), request.locals.end(), handle) > 0;
     };
+    // Of a peer whose request is complete UCX may still have a word to say to the answer.
+    for (int round = 0; round < 1000 && messages_ && messages_->uses(handle); ++round) progress_all();
     sweep();
-    const bool used =
+    const bool used = (messages_ && messages_->uses(handle)) ||
         std::any_of(orphans_.begin(), orphans_.end(), [&](const auto& request) { return uses(*request); }) ||
         std::any_of(requests_.begin(), requests_.end(), [&](const auto& entry) {
           return uses(*entry.second) || (entry.second->active() &&
@@ -241,7 +260,7 @@ class UcxEngine {
   }
 
   std::string export_metadata(std::span<const std::uint64_t> handles) {
-    BlobWriter blob(engine_name);
+    BlobWriter blob(blob_name());
     blob.value(id_);
     blob.text(address_);
     blob.value<std::uint64_t>(handles.size());
@@ -250,7 +269,8 @@ class UcxEngine {
       blob.value(reinterpret_cast<std::uint64_t>(region.address));
       blob.value(region.bytes);
       blob.value(region.access);
-      if (region.memory == nullptr) {
+      blob.value(handle);
+      if (region.memory == nullptr || by_messages_) {  // no key: nothing but messages can reach it
         blob.text({});
         continue;
       }
@@ -264,7 +284,7 @@ class UcxEngine {
   }
 
   std::uint64_t add_peer(std::string_view metadata) {
-    BlobReader blob(engine_name, metadata);
+    BlobReader blob(blob_name(), metadata);
     const auto id = blob.value<Id>();
     const std::string address(blob.text());
     auto peer = std::make_shared<Peer>();
@@ -275,6 +295,7 @@ class UcxEngine {
       region.address = blob.value<std::uint64_t>();
       region.bytes = blob.value<std::uint64_t>();
       region.access = blob.value<std::uint32_t>();
+      region.handle = blob.value<std::uint64_t>();
       const std::string key(blob.text());
       if (!key.empty()) check(ucp_ep_rkey_unpack(peer->endpoint->ep, key.data(), &region.key), "ucp_ep_rkey_unpack");
       peer->regions.push_back(region);
@@ -286,7 +307,9 @@ class UcxEngine {
   void remove_peer(std::uint64_t handle) {
     peers_.take(handle);
     for (auto& [id, request] : requests_) {
-      if (request->peer_handle == handle) fail(*request, {KVCTS_E_NOT_FOUND, "the peer of this request was removed"});
+      if (request->peer_handle != handle) continue;
+      fail(*request, {KVCTS_E_NOT_FOUND, "the peer of this request was removed"});
+      forget(*request);
     }
   }
 
@@ -302,7 +325,7 @@ class UcxEngine {
     request->operations.reserve(transfer.count);
     for (std::uint64_t i = 0; i < transfer.count; ++i) {
       const kvcts_descriptor& d = transfer.descriptors[i];
-      Operation operation{request.get(), reinterpret_cast<std::byte*>(d.local_offset), d.bytes, 0, nullptr, nullptr};
+      Operation operation{.request = request.get(), .local = reinterpret_cast<std::byte*>(d.local_offset), .bytes = d.bytes};
       if (d.local_region != KVCTS_NO_REGION) {
         const auto [known, fresh] = locals.try_emplace(d.local_region, nullptr);
         if (fresh) {
@@ -317,6 +340,7 @@ class UcxEngine {
       request->bytes += d.bytes;
       operation.remote = remote.address + d.remote_offset;
       operation.key = remote.key;
+      operation.ask = {0, i, remote.handle, d.remote_offset, d.bytes};
       request->operations.push_back(operation);
     }
     if (transfer.notification != nullptr) {
@@ -327,7 +351,7 @@ class UcxEngine {
 
   std::int32_t post(std::uint64_t handle) {
     Request& request = *requests_.at(handle);
-    if (request.active() || request.in_flight > 0) throw Failure{KVCTS_E_BUSY, "the request is still active"};
+    if (request.active() || !request.quiet()) throw Failure{KVCTS_E_BUSY, "the request is still active"};
     if (peers_.find(request.peer_handle) == nullptr)
       throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
     for (const auto local : request.locals) regions_.at(local);
@@ -335,6 +359,7 @@ class UcxEngine {
     request.state = State::moving;
     request.next = request.landed = request.completed = 0;
     request.canceled = false;
+    if (messages_) expect(request);
     advance(request);
     return answer(request);
   }
@@ -342,7 +367,7 @@ class UcxEngine {
   std::int32_t poll(std::uint64_t handle, kvcts_progress& progress) {
     Request& request = *requests_.at(handle);
     if (request.state == State::prepared) throw Failure{KVCTS_E_NOT_POSTED, "the request was not posted"};
-    if (request.active()) {
+    if (request.active() || !request.quiet()) {
       // Over cma UCX 1.22 starts one copy a round: whoever naps between polls must not nap between copies.
       for (unsigned round = 0; round < rounds_a_poll && progress_all(); ++round) {
       }
@@ -356,6 +381,7 @@ class UcxEngine {
 
   void release(std::uint64_t handle) {
     auto request = requests_.take(handle);
+    forget(*request);
     if (request->in_flight > 0) orphans_.push_back(std::move(request));  // its callbacks still come
   }
 
@@ -402,16 +428,21 @@ class UcxEngine {
                                              {"requests", std::to_string(completed_)},
                                              {"endpoints_opened", std::to_string(endpoints_opened_)}};
     if (const char* chosen = std::getenv("UCX_TLS"); chosen != nullptr) facts["ucx_tls"] = chosen;
+    facts["verbs"] = by_messages_ ? "am" : "rma";
+    if (messages_) {
+      facts["messages_answered"] = std::to_string(answers_);
+      facts["messages_served"] = std::to_string(messages_->served());
+    }
     for (const auto& [id, endpoint] : endpoints_) {
       if (endpoint->failed == UCS_OK && endpoint.get() == latest_) path_facts(endpoint->ep, facts);
     }
     // Newer ones choose a protocol a size, and tell (UCX_PROTO_INFO, engine package).
     if (std::getenv("UCX_PROTO_INFO") != nullptr) {
       static UcxLog log;
-      if (const auto path = log.path(last_writes_); !path.transport.empty()) {
+      if (const auto path = log.path(by_messages_ ? UcxLog::message : last_writes_ ? UcxLog::put : UcxLog::get); !path.transport.empty()) {
         facts["transport"] = path.transport;
         facts["protocol"] = path.protocol;
-        facts["emulated"] = path.protocol.find("software") != std::string::npos ? "yes: put and get by active messages" : "no";
+        if (!by_messages_) facts["emulated"] = path.protocol.find("software") != std::string::npos ? "yes: put and get by active messages" : "no";
       }
     }
     return facts;
@@ -432,7 +463,7 @@ class UcxEngine {
     check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
-    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM;
+    params.features = by_messages_ ? UCP_FEATURE_AM : UCP_FEATURE_RMA | UCP_FEATURE_AM;
     const ucs_status_t opened = ucp_init(&params, config, &context_);
     ucp_config_release(config);
     check(opened, "ucp_init (is a transport of UCX_TLS present here?)");
@@ -460,6 +491,7 @@ class UcxEngine {
     address_.assign(reinterpret_cast<const char*>(address), bytes);
     ucp_worker_release_address(worker_, address);
     probe();
+    if (by_messages_) messages_ = std::make_unique<UcxMessages>(worker_, *this);
   }
 
   /// An endpoint to this worker itself: finds out now, not at the first peer, that UCX_TLS has no transport that can do what
@@ -530,7 +562,7 @@ class UcxEngine {
 
   bool in_flight() {
     sweep();
-    return !orphans_.empty() ||
+    return !orphans_.empty() || (messages_ && !messages_->idle()) ||
            std::any_of(requests_.begin(), requests_.end(), [](const auto& entry) { return entry.second->in_flight > 0; });
   }
 
@@ -546,20 +578,23 @@ class UcxEngine {
 
   static std::int32_t answer(const Request& request) {
     if (request.state == State::done) return KVCTS_OK;
-    if (request.state == State::failed && request.in_flight == 0) throw request.failure;
+    if (request.state == State::failed && request.quiet()) throw request.failure;
     return KVCTS_IN_PROGRESS;
+  }
+
+  static void land(const Operation& operation) { operation.request->landed += operation.bytes, ++operation.request->completed; }
+
+  /// UCX gives one of its requests back. True: it went well.
+  static bool ended(void* ucx_request, ucs_status_t status, Request& request) {
+    --request.in_flight;
+    if (status != UCS_OK) fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
+    ucp_request_free(ucx_request);
+    return status == UCS_OK;
   }
 
   static void completed(void* ucx_request, ucs_status_t status, void* user) {
     const auto& operation = *static_cast<Operation*>(user);
-    Request& request = *operation.request;
-    --request.in_flight;
-    if (status == UCS_OK) {
-      request.landed += operation.bytes, ++request.completed;
-    } else {
-      fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
-    }
-    ucp_request_free(ucx_request);
+    if (ended(ucx_request, status, *operation.request)) land(operation);
   }
 
   /// What an *_nbx call returned: finished, failed, or in flight.
@@ -570,7 +605,7 @@ class UcxEngine {
     } else if (returned != nullptr) {
       fail(request, ucx_failure(UCS_PTR_STATUS(returned), what));
     } else {
-      request.landed += operation.bytes, ++request.completed;
+      land(operation);
     }
   }
 
@@ -582,23 +617,92 @@ class UcxEngine {
     return param;
   }
 
+  void expect(Request& request) {
+    request.token = next_token_++;
+    request.answered = 0;
+    expecting_[request.token] = &request;
+  }
+  /// Answers that come yet are nobody's.
+  void forget(Request& request) {
+    expecting_.erase(request.token);
+    request.awaited = 0;
+  }
+
+  void send_ask(Request& request, Operation& operation) {
+    operation.ask.token = request.token;
+    ucp_request_param_t param = parameters(operation);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_REPLY;
+    param.cb.send = [](void* ucx_request, ucs_status_t status, void* user) { ended(ucx_request, status, *static_cast<Operation*>(user)->request); };
+    operation.awaited = true, ++request.awaited;  // to itself an agent is answered at once
+    const ucs_status_ptr_t returned = ucp_am_send_nbx(request.peer->endpoint->ep, request.writes ? UcxMessages::put : UcxMessages::get, &operation.ask,
+                                                      sizeof operation.ask, operation.local, request.writes ? operation.bytes : 0, &param);
+    if (UCS_PTR_IS_ERR(returned)) {
+      operation.awaited = false, --request.awaited;
+      return fail(request, ucx_failure(UCS_PTR_STATUS(returned), "ucp_am_send_nbx"));
+    }
+    request.in_flight += UCS_PTR_IS_PTR(returned);
+  }
+
+  void* place_of(const Ask& ask, bool writes) override {
+    const Region& region = regions_.at(ask.region);
+    check_remote(region, ask.index, ask.offset, ask.bytes, writes);
+    return region.address + ask.offset;
+  }
+
+  ucs_status_t answered(const Answer& answer, const Payload& payload) override {
+    const auto known = expecting_.find(answer.token);
+    if (known == expecting_.end() || answer.index >= known->second->operations.size()) return UCS_OK;
+    Request& request = *known->second;
+    Operation& operation = request.operations[answer.index];
+    if (!operation.awaited) return UCS_OK;
+    operation.awaited = false;
+    --request.awaited, ++request.answered, ++answers_;
+    const auto refuse = [&](std::int32_t status, const std::string& why) {
+      fail(request, {status, "descriptor " + std::to_string(answer.index) + ": " + why});
+      return UCS_OK;
+    };
+    if (answer.status != KVCTS_OK) return refuse(static_cast<std::int32_t>(answer.status), "the peer has no such range, or not for this");
+    if (request.writes) {
+      land(operation);
+      return UCS_OK;
+    }
+    if (payload.bytes != operation.bytes) return refuse(KVCTS_E_BACKEND, "the peer answered with " + std::to_string(payload.bytes) + " bytes");
+    const auto arrived = [](void* ucx_request, ucs_status_t status, std::size_t, void* user) { completed(ucx_request, status, user); };
+    const ucs_status_t status = payload.receive(worker_, operation.local, arrived, &operation);
+    if (status == UCS_INPROGRESS) {
+      ++request.in_flight;
+      return UCS_INPROGRESS;
+    }
+    if (status == UCS_OK) {
+      land(operation);
+    } else {
+      fail(request, ucx_failure(status, "ucp_am_recv_data_nbx"));
+    }
+    return UCS_OK;
+  }
+
   /// Goes as far as it can without waiting.
   void advance(Request& request) {
-    if (request.active() && request.peer->endpoint->failed != UCS_OK) {
-      fail(request, lost(request.peer->endpoint->failed));
+    if (request.peer->endpoint->failed != UCS_OK) {
+      if (request.active()) fail(request, lost(request.peer->endpoint->failed));
+      forget(request);
       // With error handling, UCX completes what was in flight; without, nothing would ever come.
     }
     if (request.state == State::moving) start_operations(request);
-    if (request.state == State::flushing && request.in_flight == 0) send_notification(request);
+    if (request.state == State::flushing && request.quiet()) send_notification(request);
     if (request.state == State::notifying && request.in_flight == 0) finish(request);
   }
 
   void start_operations(Request& request) {
     std::uint64_t started = 0;
-    while (request.next < request.operations.size() && !request.canceled && request.in_flight < window &&
+    while (request.next < request.operations.size() && !request.canceled && request.in_flight + request.awaited < window &&
            started < posted_a_round) {
       Operation& operation = request.operations[request.next];
-      if (operation.bytes > 0) {
+      if (operation.bytes > 0 && messages_) {
+        send_ask(request, operation);
+        ++started;
+      } else if (operation.bytes > 0) {
         ucp_request_param_t param = parameters(operation);
         if (operation.memory != nullptr) {
           param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
@@ -614,13 +718,13 @@ class UcxEngine {
       ++request.next;
       if (request.state == State::failed) return;
     }
-    if (request.canceled && request.in_flight == 0) {
+    if (request.canceled && request.quiet()) {
       fail(request, {KVCTS_E_CANCELED, "cancelled after " + std::to_string(request.next) + " descriptors"});
       return;
     }
     if (request.canceled || request.next < request.operations.size()) return;
-    if (!request.writes || request.operations.empty()) {
-      if (request.in_flight > 0) return;  // a get is here when it completes
+    if (!request.writes || request.operations.empty() || messages_) {
+      if (!request.quiet()) return;  // a get is here when it completes, and what was answered is where it was to go
       request.state = State::flushing;
       return;
     }
@@ -644,6 +748,7 @@ class UcxEngine {
   }
 
   void finish(Request& request) {
+    if (const auto failure = other_path(request)) return fail(request, *failure);
     request.state = State::done;
     last_writes_ = request.writes;
     (request.writes ? bytes_written_ : bytes_read_) += request.bytes;
@@ -651,10 +756,19 @@ class UcxEngine {
     ++completed_;
   }
 
+  /// With verbs=am, each descriptor was answered by the peer itself; what put and get moved nobody answers.
+  std::optional<Failure> other_path(const Request& request) const {
+    const auto moves = [](const Operation& operation) { return operation.bytes > 0; };
+    const auto count = static_cast<std::uint64_t>(std::count_if(request.operations.begin(), request.operations.end(), moves));
+    if (!by_messages_ || request.answered == count) return std::nullopt;
+    return Failure{KVCTS_E_BACKEND, "the path was to be active messages; the peer answered " + std::to_string(request.answered) + " of " +
+                                        std::to_string(count) + " descriptors"};
+  }
+
   /// "rma#0" marks the lane of put and get; "rma_bw#0" serves rendezvous only, so cma beside posix does not make a put
   /// one-sided in 1.13. Lanes of an endpoint, from ucp_ep_print_info (the only source in 1.13): "lane[0]: 1:tcp/lo.0 md[1]
   /// -> ... am am_bw#0".
-  static void path_facts(ucp_ep_h ep, std::map<std::string, std::string>& facts) {
+  void path_facts(ucp_ep_h ep, std::map<std::string, std::string>& facts) {
     char* text = nullptr;
     std::size_t bytes = 0;
     FILE* stream = open_memstream(&text, &bytes);
@@ -675,16 +789,19 @@ class UcxEngine {
       if (const auto index = device.find(':'); index != std::string::npos) device.erase(0, index + 1);
       facts["lane." + line.substr(lane + 5, line.find(']', lane) - lane - 5)] =
           device + " " + uses.substr(0, uses.find_last_not_of(' ') + 1);
+      device.erase(std::min(device.rfind('.'), device.size()));  // of several paths through one device
       if (uses.find("rma#") != std::string::npos && direct.empty()) direct = device;
       if (uses.find(" am") != std::string::npos && messages.empty()) messages = device;
     }
     facts["transport"] = !direct.empty() ? direct : messages;
-    facts["emulated"] = direct.empty() ? "yes: put and get by active messages" : "no";
+    if (!by_messages_) facts["emulated"] = direct.empty() ? "yes: put and get by active messages" : "no";
   }
 
   ucp_context_h context_{nullptr};
   ucp_worker_h worker_{nullptr};
-  bool peer_errors_{true}, guard_{true}, last_writes_{true};
+  const char* blob_name() const { return by_messages_ ? "ucx/am" : engine_name; }
+
+  bool peer_errors_{true}, guard_{true}, last_writes_{true}, by_messages_{false};
   Id id_{};
   std::string address_;
   Handles<Region> regions_{"region"};
@@ -695,6 +812,9 @@ class UcxEngine {
   Handles<std::unique_ptr<Request>> requests_{"request"};
   std::list<std::unique_ptr<Request>> orphans_;  ///< released while in flight
   std::deque<std::string> inbox_;
+  std::unique_ptr<UcxMessages> messages_;                  ///< with verbs=am
+  std::unordered_map<std::uint64_t, Request*> expecting_;  ///< answers, by token
+  std::uint64_t next_token_{1}, answers_{0};
   std::uint64_t bytes_written_{0}, bytes_read_{0}, descriptors_{0}, completed_{0}, endpoints_opened_{0};
 };
 

@@ -220,6 +220,20 @@ void decide_script(const json& reply, CaseResult& result) {
   if (result.outcome == Outcome::refused) result.diagnosis = {};
 }
 
+void decide_path(const json& path, const json& seen, CaseResult& result) {
+  if (result.outcome != Outcome::pass) return;
+  for (const auto& [key, wanted] : path.items()) {
+    const json told = seen.is_object() ? seen.value(key, json()) : json();
+    if (told == wanted) continue;
+    result.outcome = Outcome::fail;
+    result.phase = Phase::transfer;
+    result.diagnosis = plain("false-success", "the bytes are right, but went another way than that of this engine: " + key + " was to be " + wanted.dump() +
+                                                  ", and it says " + (told.is_null() ? "nothing of it" : told.dump()));
+    result.message = result.diagnosis.text;
+    return;
+  }
+}
+
 void decide_late_write(const json& rechecked, CaseResult& result) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
   const bool refused = result.outcome == Outcome::refused;

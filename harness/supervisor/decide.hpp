@@ -37,6 +37,9 @@ void decide(const Ended& ended, const nlohmann::json& compared, CaseResult& resu
 /// The same for a scripted case. `reply`: the checker's to script.
 void decide_script(const nlohmann::json& reply, CaseResult& result);
 
+/// What the engine's entry demands of its facts (`path`), where the case passed. `seen`: the facts; null = it told none.
+void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseResult& result);
+
 /// The case's memory changed after its result was known.
 void decide_late_write(const nlohmann::json& rechecked, CaseResult& result);
 

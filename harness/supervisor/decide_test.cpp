@@ -118,6 +118,24 @@ TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
   EXPECT_EQ(result_of(ended, compared("PASS", 0)).diagnosis.fault_class, "crash");
 }
 
+TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
+  const json path{{"verbs", "am"}, {"transport", "tcp/lo"}};
+  const auto decided = [&](const json& seen, Outcome outcome = Outcome::pass) {
+    CaseResult result;
+    result.outcome = outcome;
+    decide_path(path, seen, result);
+    return result;
+  };
+  EXPECT_EQ(decided({{"verbs", "am"}, {"transport", "tcp/lo"}, {"requests", "1"}}).outcome, Outcome::pass);
+  const CaseResult other = decided({{"verbs", "rma"}, {"transport", "tcp/lo"}});
+  EXPECT_EQ(other.outcome, Outcome::fail);
+  EXPECT_EQ(other.diagnosis.fault_class, "false-success");
+  EXPECT_NE(other.message.find("verbs was to be \"am\", and it says \"rma\""), std::string::npos) << other.message;
+  EXPECT_EQ(decided({{"verbs", "am"}}).outcome, Outcome::fail);
+  EXPECT_EQ(decided(nullptr).outcome, Outcome::fail) << "it told nothing";
+  EXPECT_EQ(decided(nullptr, Outcome::refused).outcome, Outcome::refused) << "nothing moved";
+}
+
 TEST(Decide, HangsSayWhatTheDataLookedLike) {
   Ended ended;
   ended.kind = Kind::hung;

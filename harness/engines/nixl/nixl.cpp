@@ -300,7 +300,7 @@ class NixlEngine {
 
   std::map<std::string, std::string> facts() {
     const TcpBytes tcp = tcp_bytes_since({});
-    const UcxLog::Path path = log().path(last_writes_);
+    const UcxLog::Path path = log().path(last_writes_ ? UcxLog::put : UcxLog::get);
     std::map<std::string, std::string> facts{{"package", chosen_package()},
                                              {"error_handling", peer_errors_ ? "peer" : "none"},
                                              {"progress_thread", thread_ ? "on" : "off"},
@@ -460,7 +460,7 @@ class NixlEngine {
   void prove(Transfer& transfer) {
     const TcpBytes tcp = tcp_bytes_since(transfer.before);
     const std::uint64_t over_tcp = transfer.writes ? tcp.sent : tcp.received;
-    const UcxLog::Path path = log().path(transfer.writes);
+    const UcxLog::Path path = log().path(transfer.writes ? UcxLog::put : UcxLog::get);
     const bool by_tcp = over_tcp >= transfer.bytes;
     // Connecting and notifications go over tcp in either case, so only what is larger than they are tells.
     const bool tells = transfer.bytes > 65536;

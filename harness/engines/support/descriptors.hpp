@@ -18,18 +18,25 @@ inline void check_local(const kvcts_descriptor& d, std::uint64_t index, std::uin
   throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(index) + ": the local range is outside of its region"};
 }
 
-/// The peer's region, which has `bytes` and `access`. Throws KVCTS_E_NOT_FOUND where there is none, and, where `guard` asks for it, where the
-/// range leaves it; KVCTS_E_NOT_PERMITTED where it was not registered for this.
+/// A range of a region that has `bytes` and `access`, for a peer's write or read. Throws KVCTS_E_NOT_FOUND where it leaves the region,
+/// KVCTS_E_NOT_PERMITTED where that was not registered for this.
 template <class Region>
-const Region& remote_region(const std::vector<Region>& regions, const kvcts_descriptor& d, std::uint64_t index, bool writes, bool guard = true) {
+void check_remote(const Region& region, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes, bool writes) {
   const auto refuse = [index](std::int32_t status, const std::string& why) { return Failure{status, "descriptor " + std::to_string(index) + ": " + why}; };
-  if (d.remote_region >= regions.size()) throw refuse(KVCTS_E_NOT_FOUND, "the peer has no region " + std::to_string(d.remote_region));
-  const Region& region = regions[d.remote_region];
-  if (!guard) return region;
-  if (!inside(d.remote_offset, d.bytes, region.bytes)) throw refuse(KVCTS_E_NOT_FOUND, "the remote range is outside of its region");
+  if (!inside(offset, bytes, region.bytes)) throw refuse(KVCTS_E_NOT_FOUND, "the remote range is outside of its region");
   if ((region.access & (writes ? KVCTS_ACCESS_REMOTE_WRITE : KVCTS_ACCESS_REMOTE_READ)) == 0) {
     throw refuse(KVCTS_E_NOT_PERMITTED, "the peer registered the region without this access");
   }
+}
+
+/// The peer's region. Throws KVCTS_E_NOT_FOUND where there is none, and, where `guard` asks for it, as check_remote().
+template <class Region>
+const Region& remote_region(const std::vector<Region>& regions, const kvcts_descriptor& d, std::uint64_t index, bool writes, bool guard = true) {
+  if (d.remote_region >= regions.size()) {
+    throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(index) + ": the peer has no region " + std::to_string(d.remote_region)};
+  }
+  const Region& region = regions[d.remote_region];
+  if (guard) check_remote(region, index, d.remote_offset, d.bytes, writes);
   return region;
 }
 

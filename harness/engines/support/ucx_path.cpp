@@ -5,12 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 #include <vector>
 
 namespace kvcts::engines {
+namespace {
+
+constexpr const char* calls[] = {" ucp_put", " ucp_get", " ucp_am_send"};  // in the order of UcxLog::Verb
+
+}  // namespace
 
 UcxLog::UcxLog() {
   if (const char* known = std::getenv("UCX_LOG_FILE"); known != nullptr) {
@@ -40,10 +47,10 @@ std::string UcxLog::read() {
 // A table: the endpoint ("... intra-node cfg#1") and the operation ("remote memory write by ucp_put* from host memory to host"), in one line
 // (UCX 1.20) or in two (1.23), then a line a range of lengths ("0..inf | zero-copy | cma/memory"). The last range of the last table counts; tables of a worker's endpoint to itself
 // do not, unless there is no other.
-UcxLog::Path UcxLog::path(bool write) {
+UcxLog::Path UcxLog::path(Verb verb) {
   const std::string text = read();
-  if (text.size() == parsed_) return write ? put_ : get_;
-  Path others[2], own[2];
+  if (text.size() == parsed_) return known_[verb];
+  Path others[3], own[3];
   Path* open = nullptr;
   bool to_itself = false;
   std::istringstream lines(text);
@@ -62,17 +69,16 @@ UcxLog::Path UcxLog::path(bool write) {
         to_itself = cell.find("self cfg#") != std::string::npos;
         title = true;
       } else if (cell.find(" by ucp_") != std::string::npos) {
-        const bool put = cell.find(" ucp_put") != std::string::npos, get = cell.find(" ucp_get") != std::string::npos;
-        open = put || get ? &(to_itself ? own : others)[put ? 0 : 1] : nullptr;
+        const auto of = std::find_if(std::begin(calls), std::end(calls), [&](const char* call) { return cell.find(call) != std::string::npos; });
+        open = of != std::end(calls) ? &(to_itself ? own : others)[of - std::begin(calls)] : nullptr;
         title = true;
       }
     }
     if (!title && open != nullptr && cells.size() >= 3 && cells[0] != "Range") *open = {cells[2], cells[1]};
   }
   parsed_ = text.size();
-  put_ = others[0].transport.empty() ? own[0] : others[0];
-  get_ = others[1].transport.empty() ? own[1] : others[1];
-  return write ? put_ : get_;
+  for (const Verb known : {put, get, message}) known_[known] = others[known].transport.empty() ? own[known] : others[known];
+  return known_[verb];
 }
 
 }  // namespace kvcts::engines

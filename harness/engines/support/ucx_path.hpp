@@ -23,14 +23,15 @@ class UcxLog {
     std::string transport;  ///< "cma/memory"; "" = not chosen yet
     std::string protocol;   ///< "zero-copy", "software emulation"
   };
-  /// The latest choice for large puts (or gets) of host memory to another process.
-  Path path(bool write);
+  enum Verb { put, get, message };
+  /// The latest choice for large puts, gets or active messages of host memory to another process.
+  Path path(Verb verb);
 
  private:
   std::string read();
   int file_{-1};
   std::size_t parsed_{0};  ///< bytes of the log that put_ and get_ come from
-  Path put_, get_;
+  Path known_[3];
 };
 
 }  // namespace kvcts::engines

@@ -39,6 +39,7 @@ struct Placement {
   std::string plugin;  ///< stem
   int processes{2};
   std::map<std::string, std::string> options, environment;
+  std::string dies_with_its_peer{};  ///< why nothing is asked of it after a peer's death; "": it is asked
   friend void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 };
 
