@@ -13,7 +13,7 @@ const Table<SaboteurEntry>& saboteur_table() {
                "whose place it takes: the engine's (transport, writer), the connector's (connector, planner) or the reader's"),
       required("title", &SaboteurEntry::title, text(), "what it does wrong, in one line"),
       required("options", &SaboteurEntry::options, anything(),
-               "`fault`, a row of harness/engines/saboteur.cpp (transport, writer) or harness/connector/misread.cpp (the others), and its numbers"),
+               "`fault`, a row of harness/engines/sabotage (transport, writer) or harness/connector/misread.cpp (the others), and its numbers"),
       optional("class", &SaboteurEntry::fault_class, one_of(fault_class_names()), "what the diagnosis has to call it; needed without harmless"),
       optional("likely", &SaboteurEntry::likely, any_text(), "axis expression: cases to try first"),
       optional("only", &SaboteurEntry::only, any_text(), "axis expression: the cases in which it differs from right code at all"),

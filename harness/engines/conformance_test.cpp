@@ -42,8 +42,10 @@ std::map<std::string, std::string> ucx(std::map<std::string, std::string> enviro
 }
 
 /// NIXL or UCX of an engine package, where it is installed.
-std::map<std::string, std::string> packaged(const std::string& package, const std::string& transports) {
-  return ucx({{transport::package_variable, package}, {"UCX_TLS", transports}, {"UCX_NET_DEVICES", "lo"}, {"NIXL_LOG_LEVEL", "FATAL"}});
+std::map<std::string, std::string> packaged(const std::string& package, const std::string& transports,
+                                            std::map<std::string, std::string> also = {}) {
+  also.merge(ucx({{transport::package_variable, package}, {"UCX_TLS", transports}, {"UCX_NET_DEVICES", "lo"}, {"NIXL_LOG_LEVEL", "FATAL"}}));
+  return also;
 }
 
 /// Mooncake of an engine package, where it is installed.
@@ -68,6 +70,8 @@ std::vector<Placement> placements() {
       {"fixture", "kvcts_engine_fixture", 2, {}, {}},
       {"fixture_one_process", "kvcts_engine_fixture", 1, {}, {}},
       {"saboteur", "kvcts_engine_saboteur", 2, {}, {}},
+      {"front_of_shm", "kvcts_engine_front", 2, {}, {{"KVCTS_FRONT_OF", "kvcts_engine_shm"}}},
+      {"front_of_memcpy", "kvcts_engine_front", 1, {}, {{"KVCTS_FRONT_OF", "kvcts_engine_memcpy"}}},
       {"cuda", "kvcts_engine_cuda", 1, {}, cuda()},
       {"cuda_staged", "kvcts_engine_cuda", 1, {{"path", "staged"}, {"memory", "pool"}}, cuda()},
       {"cuda_vmm", "kvcts_engine_cuda", 1, {{"memory", "vmm"}}, cuda()},
@@ -78,6 +82,7 @@ std::vector<Placement> placements() {
       {"ucx_tcp", "kvcts_engine_ucx", 2, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},
       // Versions, personalities, lists and threads, each once: a worker of NIXL takes 0.2 s to start.
       {"nixl_tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, packaged("nixl-1.5.1", "tcp")},
+      {"front_of_nixl_tcp", "kvcts_engine_front", 2, {{"path", "tcp"}}, packaged("nixl-1.5.1", "tcp", {{"KVCTS_FRONT_OF", "kvcts_engine_nixl"}})},
       {"nixl_cma", "kvcts_engine_nixl", 2, {{"path", "cma"}, {"lists", "one-shot"}}, packaged("nixl-1.5.1", "tcp,cma")},
       {"nixl_1_2_thread", "kvcts_engine_nixl", 2, {{"path", "tcp"}, {"progress_thread", "on"}}, packaged("nixl-1.2.0", "tcp"),
        // 3 of 42 runs of 0.4 s each, with a load of 3: reports/engine-defects.md

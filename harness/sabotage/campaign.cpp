@@ -62,7 +62,7 @@ class Campaign {
       if (engine == "memcpy" || engine == "shm") candidates_.push_back({i, std::move(axes)});
     }
     for (const auto& s : saboteurs) {
-      rows_.push_back({s, {}, 0, 0});
+      rows_.emplace_back().saboteur = s;
       queues_.push_back({in_order(s), 0, {}});
     }
   }
@@ -72,7 +72,7 @@ class Campaign {
     for (std::size_t part = first_round;; part *= 4) {
       std::vector<Job> jobs;
       for (std::size_t s = 0; s < rows_.size(); ++s) {
-        if (rows_[s].caught && options_.stop) continue;
+        if (rows_[s].skipped() || (rows_[s].caught && options_.stop)) continue;
         const std::size_t limit = rows_[s].saboteur.harmless ? std::min(control_cases, options_.most) : options_.most;
         const std::size_t begin = rows_[s].tried + skipped(s), end = std::min(limit, rows_[s].tried + part) + skipped(s);
         for (std::size_t i = begin; i < end && place(s, i) != nullptr; ++i) jobs.push_back({s, i});
@@ -116,7 +116,6 @@ class Campaign {
       const Candidate* candidate = queue.ahead[queue.looked_at++];
       try {
         if (!options_.harness.empty() && rows_[saboteur].saboteur.kind == "reader") return nullptr;  // others have none
-        if (!options_.behind.empty() && !sends_a_plan(rows_[saboteur].saboteur)) return nullptr;
         if (fits(rows_[saboteur].saboteur, resolve(selection_.spec(candidate->index), catalogue_)))
           queue.places.push_back(candidate);
       } catch (const std::exception&) {  // the suite's own run reports it
@@ -129,7 +128,7 @@ class Campaign {
     CaseSpec spec = selection_.spec(queues_[job.saboteur].places[job.place]->index);
     if (!options_.behind.empty()) spec.engine = options_.behind;
     ResolvedCase resolved = resolve(spec, catalogue_);
-    put_into(rows_[job.saboteur].saboteur, resolved);
+    (options_.behind.empty() ? put_into : put_in_front)(rows_[job.saboteur].saboteur, resolved);
     if (!options_.harness.empty()) {
       resolved.content = {};
       resolved.content.kind = "emulated", resolved.content.producer = options_.harness;
@@ -153,6 +152,7 @@ class Campaign {
       ++row.tried;
       if (says_nothing(result.outcome)) {
         if (options_.say) options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
+        if (row.silent++ == 0) row.why_silent = result.message;
         return;
       }
       if (result.outcome == Outcome::pass) return;  // what right code makes of it, see fits()
@@ -204,6 +204,7 @@ Totals totals_of(const std::vector<Row>& rows) {
       continue;
     }
     ++totals.saboteurs;
+    totals.skipped += row.skipped();
     totals.caught += row.caught.has_value();
     totals.named += row.caught && row.caught->named;
   }

@@ -22,6 +22,7 @@ std::string fault_class(const Row& row) { return row.saboteur.harmless ? "(right
 
 std::string noticed(const Row& row) {
   if (row.caught) return checks(*row.caught);
+  if (row.skipped()) return "SKIPPED";
   return row.saboteur.harmless ? "not caught" : "NOT CAUGHT";
 }
 
@@ -54,6 +55,26 @@ std::vector<std::size_t> caught_of(const std::vector<std::vector<const Row*>>& l
   return out;
 }
 
+const Row* of_saboteur(const Campaigned& campaign, const std::string& id) {
+  const auto found = std::find_if(campaign.rows.begin(), campaign.rows.end(), [&](const Row& row) { return row.saboteur.id == id; });
+  return found == campaign.rows.end() ? nullptr : &*found;
+}
+
+bool told_the_same(const Row& row, const Row* other) {
+  if (row.saboteur.harmless || !row.caught || other == nullptr || !other->caught) return false;
+  const CaseResult &one = row.caught->result, &two = other->caught->result;
+  return row.caught->id == other->caught->id && row.caught->checks == other->caught->checks && one.message == two.message &&
+         one.wrong_bytes == two.wrong_bytes && one.diagnosis.fault_class == two.diagnosis.fault_class && one.diagnosis.text == two.diagnosis.text;
+}
+
+/// "bytes, named", or what became of it instead.
+std::string caught_and_named(const Row* row) {
+  if (row == nullptr || row->tried == 0) return "no case";
+  if (!row->caught) return row->skipped() ? "SKIPPED: " + row->why_silent : noticed(*row);
+  if (row->saboteur.harmless) return "FALSE ALARM";
+  return checks(*row->caught) + (row->caught->named ? ", named" : ", called " + naming(*row));
+}
+
 std::size_t wrong_ones(const std::vector<std::vector<const Row*>>& lines) {
   return static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [](auto& line) { return !line[0]->saboteur.harmless; }));
 }
@@ -65,6 +86,7 @@ std::string totals_text(const Campaigned& campaign) {
   std::string out = fmt::format("{}: {} of {} saboteurs caught, {} named", campaign.name, t.caught, t.saboteurs, t.named);
   if (t.saboteurs > 0) out += fmt::format(" ({:.1f} %)", 100.0 * static_cast<double>(t.named) / static_cast<double>(t.saboteurs));
   const std::size_t controls = campaign.rows.size() - t.saboteurs;
+  if (t.skipped > 0) out += fmt::format(", {} skipped", t.skipped);
   return out + fmt::format("; {} false alarm{} of {} control{}\n", t.false_alarms, t.false_alarms == 1 ? "" : "s", controls, controls == 1 ? "" : "s");
 }
 
@@ -73,7 +95,7 @@ std::string matrix_text(const Campaigned& campaign) {
   for (const auto& row : campaign.rows) width = std::max(width, row.saboteur.id.size());
   std::string out = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:<9} {:>5}  case\n", "saboteur", width, "caught by", "class", "named", "suite", "tried");
   for (const auto& row : campaign.rows) {
-    const std::string where = row.caught ? row.caught->id : row.tried == 0 ? "no case has a place for it" : "";
+    const std::string where = row.caught ? row.caught->id : row.tried == 0 ? "no case has a place for it" : row.skipped() ? row.why_silent : "";
     std::string line = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:<9} {:>5}  {}", row.saboteur.id, width, noticed(row), fault_class(row), naming(row),
                                    row.caught ? row.caught->suite : "", row.tried, where);
     line.erase(line.find_last_not_of(' ') + 1);
@@ -87,6 +109,7 @@ nlohmann::json matrix_json(const Campaigned& campaign) {
   for (const auto& row : campaign.rows) {
     nlohmann::json one{{"saboteur", row.saboteur.id},         {"kind", row.saboteur.kind},           {"title", row.saboteur.title}, {"class", row.saboteur.fault_class},
                        {"harmless", row.saboteur.harmless}, {"caught", row.caught.has_value()}, {"tried", row.tried}};
+    if (row.skipped()) one["skipped"] = row.why_silent;
     if (row.caught) {
       const auto& c = *row.caught;
       one["case"] = c.id, one["suite"] = c.suite, one["checks"] = c.checks, one["named"] = c.named;
@@ -97,7 +120,7 @@ nlohmann::json matrix_json(const Campaigned& campaign) {
   }
   const Totals t = totals_of(campaign.rows);
   return {{"suite", campaign.name}, {"saboteurs", std::move(list)},
-          {"totals", {{"saboteurs", t.saboteurs}, {"caught", t.caught}, {"named", t.named}, {"false_alarms", t.false_alarms}, {"good", t.good()}}}};
+          {"totals", {{"saboteurs", t.saboteurs}, {"caught", t.caught}, {"named", t.named}, {"skipped", t.skipped}, {"false_alarms", t.false_alarms}, {"good", t.good()}}}};
 }
 
 std::string harnesses_text(const std::vector<Campaigned>& harnesses) {
@@ -139,20 +162,36 @@ std::string page_rows(const Campaigned& campaign) {
 }
 
 std::string behind_row(const Campaigned& plain, const Campaigned& behind) {
-  std::size_t wrong = 0, caught = 0, named = 0, alike = 0, false_alarms = 0;
-  for (const Row& row : behind.rows) {
-    false_alarms += row.saboteur.harmless && row.caught;
-    if (row.saboteur.harmless) continue;
-    ++wrong, caught += row.caught.has_value(), named += row.caught && row.caught->named;
-    const auto same = [&](const Row& other) { return other.saboteur.id == row.saboteur.id; };
-    const auto other = std::find_if(plain.rows.begin(), plain.rows.end(), same);
-    if (!row.caught || other == plain.rows.end() || !other->caught) continue;
-    const CaseResult &one = row.caught->result, &two = other->caught->result;
-    alike += row.caught->id == other->caught->id && row.caught->checks == other->caught->checks &&
-             one.message == two.message && one.wrong_bytes == two.wrong_bytes &&
-             one.diagnosis.fault_class == two.diagnosis.fault_class && one.diagnosis.text == two.diagnosis.text;
+  const Totals t = totals_of(behind.rows);
+  const auto alike = std::count_if(behind.rows.begin(), behind.rows.end(), [&](const Row& row) { return told_the_same(row, of_saboteur(plain, row.saboteur.id)); });
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", behind.name, t.saboteurs, t.caught, t.named, alike, t.skipped, t.false_alarms);
+}
+
+std::string behind_section(const Campaigned& plain, const std::vector<Campaigned>& behind) {
+  std::string out =
+      "## Behind released engines\n\n"
+      "The same saboteurs with a released engine in the place of the case's own, between two processes (`kvcts sabotage --behind ENGINE`). What is "
+      "wrong before\n"
+      "an engine is asked (`connector`, `planner`) or after (`reader`) stays where it is. What is wrong in an engine (`transport`, `writer`) stands in front "
+      "of it: it\n"
+      "edits the list before the engine sees it, or the bytes that the engine is given, so that the engine itself moves what is wrong and counts it. *The "
+      "same*: caught in\n"
+      "the same case by the same checks, and told of in the same words. *Skipped*: cannot be had with this engine, which says why. Random faults through "
+      "the same engines,\n"
+      "with every word of the diagnosis compared: `kvcts-random-faults --engine ENGINE`.\n\n"
+      "| engine | saboteurs | caught | named | the same | skipped | false alarms |\n| --- | --- | --- | --- | --- | --- | --- |\n";
+  for (const auto& engine : behind) out += behind_row(plain, engine);
+  out += "\n| saboteur | its own engine |";
+  for (const auto& engine : behind) out += " `" + engine.name + "` |";
+  out += "\n| --- | --- |";
+  for (std::size_t e = 0; e < behind.size(); ++e) out += " --- |";
+  out += "\n";
+  for (const Row& row : plain.rows) {
+    out += "| " + row.saboteur.id + " | " + caught_and_named(&row) + " |";
+    for (const auto& engine : behind) out += " " + caught_and_named(of_saboteur(engine, row.saboteur.id)) + " |";
+    out += "\n";
   }
-  return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", behind.name, wrong, caught, named, alike, false_alarms);
+  return out;
 }
 
 std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses,
@@ -182,16 +221,7 @@ std::string page(const std::vector<Campaigned>& suites, const std::vector<Campai
       "| --- | --- | --- |\n" +
       page_rows(suites.at(0));
 
-  out +=
-      "\n## Wrong plans behind released engines\n\n"
-      "The saboteurs that are wrong before an engine is asked (`connector`, `planner`), with a released engine in the place "
-      "of the case's own, which carries the\n"
-      "wrong plan between two processes (`kvcts sabotage --behind ENGINE`). *The same*: caught in the same case by the same "
-      "checks, and told of in the same\n"
-      "words. Random faults through the same engines, with every word of the diagnosis compared: `kvcts-random-faults "
-      "--engine ENGINE`.\n\n"
-      "| engine | saboteurs | caught | named | the same | false alarms |\n| --- | --- | --- | --- | --- | --- |\n";
-  for (const auto& engine : behind) out += behind_row(suites.at(0), engine);
+  out += "\n" + behind_section(suites.at(0), behind);
 
   const auto lines = side_by_side(harnesses);
   out +=

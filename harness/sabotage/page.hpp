@@ -26,10 +26,11 @@ nlohmann::json harnesses_json(const std::vector<Campaigned>& harnesses);
 
 /// Rows of the page's first table.
 std::string page_rows(const Campaigned& campaign);
-/// The row of one engine (`behind.name`) in the page's table of engines that carry wrong plans. `plain`: the same saboteurs
-/// with the cases' engines.
+/// The row of one engine (`behind.name`) in the page's table of released engines. `plain`: the same saboteurs with the cases' engines.
 std::string behind_row(const Campaigned& plain, const Campaigned& behind);
-/// `suites`: the first one's rows are shown. `harnesses`: as above. `behind`: engines that carried wrong plans.
+/// The page's section about released engines: such a row each, then every saboteur side by side.
+std::string behind_section(const Campaigned& plain, const std::vector<Campaigned>& behind);
+/// `suites`: the first one's rows are shown. `harnesses`: as above. `behind`: released engines.
 std::string page(const std::vector<Campaigned>& suites, const std::vector<Campaigned>& harnesses,
                  const std::vector<Campaigned>& behind);
 

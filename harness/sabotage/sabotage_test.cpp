@@ -90,6 +90,22 @@ TEST(Saboteurs, TakeOnePlaceAndLeaveTheRestOfTheCaseAlone) {
   for (const auto* c : {&engine, &connector, &reader}) EXPECT_EQ(to_json(*c), to_json(right));
 }
 
+TEST(Saboteurs, InFrontOfAnEngineTheyLeaveItWhatItIs) {
+  ResolvedCase right = plain_case();
+  right.engine = {"nixl-tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, {{"UCX_TLS", "tcp"}}};
+  ResolvedCase engine = right, connector = right;
+  put_in_front(saboteur("transport/late-write"), engine);
+  EXPECT_EQ(engine.engine.name, "nixl-tcp");
+  EXPECT_EQ(engine.engine.plugin, "kvcts_engine_front");
+  EXPECT_EQ(engine.engine.options, (json{{"path", "tcp"}, {"front.fault", "late_write"}, {"front.delay_ms", 400}, {"front.dtype", "bf16"}}));
+  EXPECT_EQ(engine.engine.environment, (json{{"UCX_TLS", "tcp"}, {"KVCTS_FRONT_OF", "kvcts_engine_nixl"}}));
+  EXPECT_EQ(engine.settle_ms, 1200);
+  put_in_front(saboteur("planner/ids-reversed"), connector);
+  EXPECT_EQ(connector.connector.options["sabotage"]["how"], "reversed");
+  engine.engine = right.engine, engine.settle_ms = right.settle_ms, connector.connector = right.connector;
+  for (const auto* c : {&engine, &connector}) EXPECT_EQ(to_json(*c), to_json(right));
+}
+
 TEST(Saboteurs, HaveNoPlaceWhereRightCodeDoesNotPass) {
   const Saboteur transport = saboteur("transport/nothing"), planner = saboteur("planner/ids-reversed"), reader = saboteur("reader/ids-reversed");
   ResolvedCase c = plain_case();
@@ -151,13 +167,28 @@ TEST(Totals, AskForEveryCatchForNinetyFivePercentOfTheNamesAndForNoFalseAlarm) {
   EXPECT_FALSE(totals_of({row(true, false, false)}).good()) << "controls alone show nothing";
 }
 
+TEST(Totals, WhatIsSkippedIsSaidAndNeitherCaughtNorMissed) {
+  std::vector<Row> rows{row(false, true, true), row(false, false, false), row(true, false, false)};
+  EXPECT_FALSE(totals_of(rows).good());
+  rows[1].silent = rows[1].tried, rows[1].why_silent = "it does not read";
+  EXPECT_TRUE(totals_of(rows).good());
+  EXPECT_EQ(totals_text({"writes-only", rows}), "writes-only: 1 of 2 saboteurs caught, 1 named (50.0 %), 1 skipped; 0 false alarms of 1 control\n");
+  EXPECT_NE(matrix_text({"writes-only", rows}).find("SKIPPED"), std::string::npos);
+  EXPECT_NE(matrix_text({"writes-only", rows}).find("it does not read"), std::string::npos);
+  EXPECT_EQ(matrix_json({"writes-only", rows})["saboteurs"][1]["skipped"], "it does not read");
+  EXPECT_NE(behind_section({"smoke", rows}, {{"writes-only", rows}}).find("| SKIPPED: it does not read |"), std::string::npos);
+  rows[1].tried = 2;  // one case ran, and did not notice
+  EXPECT_FALSE(totals_of(rows).good());
+  EXPECT_FALSE(totals_of({rows[2]}).good());
+}
+
 TEST(Behind, TheSameMeansToldOfInTheSameWords) {
   Row plain;
   plain.saboteur.id = "shifts";
   plain.caught.emplace();
   plain.caught->id = "a", plain.caught->checks = {"bytes"}, plain.caught->result.message = "7 bytes", plain.caught->result.wrong_bytes = 7;
   plain.caught->result.diagnosis = {"wrong-offset", true, "shifted by 7", "", {}};
-  const auto same = [&](const Row& row) { return behind_row({"memcpy", {plain}}, {"nixl-tcp", {row}}) == "| `nixl-tcp` | 1 | 1 | 0 | 1 | 0 |\n"; };
+  const auto same = [&](const Row& row) { return behind_row({"memcpy", {plain}}, {"nixl-tcp", {row}}) == "| `nixl-tcp` | 1 | 1 | 0 | 1 | 0 | 0 |\n"; };
   EXPECT_TRUE(same(plain));
   const std::vector<std::function<void(Row&)>> differences{
       [](Row& row) { row.saboteur.id = "swaps"; },          [](Row& row) { row.caught->id = "b"; },

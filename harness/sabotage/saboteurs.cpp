@@ -1,12 +1,24 @@
 #include "sabotage/saboteurs.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvcts::sabotage {
 
 namespace {
 
 bool replaces_engine(const Saboteur& s) { return s.kind == "transport" || s.kind == "writer"; }
+
+nlohmann::json engine_options(const Saboteur& saboteur, const ResolvedCase& c) {
+  nlohmann::json options = saboteur.options;
+  options["dtype"] = layout::name(c.groups.at(0).producer.scheme.data);  // as code that converts is told
+  return options;
+}
+
+/// What comes late comes after the comparison, and while memory is watched.
+void watch(const Saboteur& saboteur, ResolvedCase& c) {
+  c.settle_ms = std::max(c.settle_ms, 3 * saboteur.options.value("delay_ms", std::int64_t{0}));
+}
 
 }  // namespace
 
@@ -20,20 +32,24 @@ bool fits(const Saboteur& saboteur, const ResolvedCase& c) {
   return c.engine.name == "memcpy" || c.engine.name == "shm";
 }
 
-bool sends_a_plan(const Saboteur& saboteur) { return saboteur.kind == "connector" || saboteur.kind == "planner"; }
-
 void put_into(const Saboteur& saboteur, ResolvedCase& c) {
   if (saboteur.kind == "reader") {
     c.reader.options["sabotage"] = saboteur.options;
   } else if (replaces_engine(saboteur)) {
     c.engine.plugin = "kvcts_engine_saboteur";
-    c.engine.options = saboteur.options;
-    // What comes late comes after the comparison, and while memory is watched.
-    c.settle_ms = std::max(c.settle_ms, 3 * saboteur.options.value("delay_ms", std::int64_t{0}));
-    c.engine.options["dtype"] = layout::name(c.groups.at(0).producer.scheme.data);  // as code that converts is told
+    c.engine.options = engine_options(saboteur, c);
   } else {
     c.connector.options["sabotage"] = saboteur.options;
   }
+  watch(saboteur, c);
+}
+
+void put_in_front(const Saboteur& saboteur, ResolvedCase& c) {
+  if (!replaces_engine(saboteur)) return put_into(saboteur, c);
+  c.engine.environment["KVCTS_FRONT_OF"] = std::exchange(c.engine.plugin, "kvcts_engine_front");
+  const nlohmann::json options = engine_options(saboteur, c);
+  for (const auto& [key, value] : options.items()) c.engine.options["front." + key] = value;
+  watch(saboteur, c);
 }
 
 }  // namespace kvcts::sabotage

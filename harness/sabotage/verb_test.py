@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
-from kvtest import kvcts, kvcts_json, need_program  # noqa: E402
+from kvtest import ROOT, kvcts, kvcts_json, need_program  # noqa: E402
 
 # saboteur -> what notices
 SAMPLE = {
@@ -56,20 +58,45 @@ def missed(folder: Path) -> None:
     assert len(listed) >= 43 and any(line.startswith("writer/one-nan ") for line in listed), listed[:3]
 
 
+def rows_of(matrix) -> dict:
+    return {row["saboteur"]: row for row in matrix["saboteurs"]}
+
+
 def behind_an_engine() -> None:
-    """A wrong plan is caught, named and told of in the same words when a released engine carries it."""
-    plans = ["planner/ids-off-by-one", "planner/one-token-short", "connector/kv-exchanged"]
-    argv = [word for plan in plans for word in ("--saboteur", plan)]
-    plain = {row["saboteur"]: row for row in kvcts_json("sabotage", "--suite", "smoke", *argv)["saboteurs"]}
-    for engine in ("nixl-tcp", "ucx-1.22-cma", "mooncake"):
+    """One of every place is caught, named and told of in the same words with a released engine: where the plan is wrong, in front of the
+    engine and behind it."""
+    wrong = ["planner/one-token-short", "connector/kv-exchanged", "transport/every-third-dropped", "transport/wrong-direction", "transport/late-write",
+             "transport/source-recycled", "writer/swapped-halfwords", "reader/ids-reversed"]
+    argv = [word for saboteur in [*wrong, "transport/honest"] for word in ("--saboteur", saboteur)]
+    plain = rows_of(kvcts_json("sabotage", "--suite", "smoke", *argv))
+    for engine in ("ucx-shm", "nixl-tcp", "mooncake"):
         ended = kvcts("sabotage", "--suite", "smoke", *argv, "--behind", engine, "--json")
         if "./run_suite.sh install" in ended.err:
             print(f"{engine}: left out, its package is not installed")
             continue
-        rows = {row["saboteur"]: row for row in json.loads(ended.out)["saboteurs"]}
+        rows = rows_of(json.loads(ended.out))
         assert ended.status == 0 and rows == plain, (engine, rows, plain)
+        assert not rows["transport/honest"]["caught"], rows["transport/honest"]
     ended = kvcts("sabotage", "--behind", "no-such")
     assert ended.status == 2 and "--behind expects an engine" in ended.err, ended
+
+
+def what_cannot_be_had(folder: Path) -> None:
+    """Behind an engine that only writes nothing can go the other way: said, and neither caught nor missed. Several engines, each with its matrix."""
+    cases = folder / "cases"
+    shutil.copytree(ROOT / "cases", cases, ignore=shutil.ignore_patterns("museum", "oracles"))
+    (cases / "engines" / "writes_only.yaml").write_text("engine: writes-only\ntitle: t\nplugin: kvcts_engine_hostile\nprocesses: 2\noptions: {mode: 'claim:can_read=0'}\n")
+    saboteurs = ["--saboteur", "transport/every-third-dropped", "--saboteur", "transport/wrong-direction"]
+    ended = kvcts("--cases", str(cases), "sabotage", *saboteurs, "--behind", "shm", "--behind", "writes-only", "--json")
+    shm, writes_only = json.loads(ended.out)["behind"]
+    assert ended.status == 0 and shm["totals"]["caught"] == 2 and shm["totals"]["skipped"] == 0, shm
+    assert writes_only["totals"] == {"saboteurs": 2, "caught": 1, "named": 1, "skipped": 1, "false_alarms": 0, "good": True}, writes_only
+    reason = rows_of(writes_only)["transport/wrong-direction"]["skipped"]
+    assert "fault reverse_direction needs an engine that reads and writes; hostile does not read" in reason, reason
+    ended = kvcts("--cases", str(cases), "sabotage", *saboteurs, "--behind", "writes-only")
+    assert ended.status == 0 and re.search(r"^transport/wrong-direction +SKIPPED .*hostile does not read", ended.out, re.M), ended
+    ended = kvcts("--cases", str(cases), "sabotage", *saboteurs[2:], "--behind", "writes-only")
+    assert ended.status == 1, "nothing ran"
 
 
 def main() -> int:
@@ -77,6 +104,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kvcts sabotage ") as name:
         sample()
         missed(Path(name))
+        what_cannot_be_had(Path(name))
     behind_an_engine()
     print(f"{len(SAMPLE)} saboteurs are caught and named, {len(CONTROLS)} controls are not")
     return 0

@@ -1,6 +1,7 @@
 // kvcts sabotage: how much would this suite catch?
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 
 #include "catalogue/nearest.hpp"
@@ -17,7 +18,7 @@ using sabotage::Saboteur;
 struct SabotageOptions {
   SelectOptions select;
   std::vector<std::string> globs;
-  std::string behind;
+  std::vector<std::string> behind;
   int jobs{1};
   bool list{false}, harnesses{false}, page{false};
 };
@@ -26,8 +27,8 @@ struct SabotageOptions {
 constexpr std::pair<const char*, const char*> other_harnesses[] = {
     {"benchdnn", "benchdnn"}, {"ucx-pattern", "UCX pattern"}, {"ucx-random", "UCX random"}, {"nvbandwidth", "nvbandwidth"}, {"nccl-tests", "nccl-tests"}};
 constexpr std::size_t cases_of_others = 8;
-/// Engines of the page's table of carried plans.
-constexpr const char* carriers[] = {"nixl-tcp", "mooncake", "ucx-1.22-cma", "ucx-tcp", "nixl-1.2-cma"};
+/// Engines of the page's table.
+const std::vector<std::string> engines_of_page{"nixl-tcp", "nixl-cma", "ucx-tcp", "ucx-1.22-tcp", "mooncake"};
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
   std::vector<Saboteur> chosen;
@@ -36,6 +37,19 @@ std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std
     if (globs.empty() || std::any_of(globs.begin(), globs.end(), meant)) chosen.push_back(std::move(one));
   }
   return chosen;
+}
+
+/// A matrix an engine; several of them as a list.
+int print_behind(const std::vector<sabotage::Campaigned>& all, bool as_json) {
+  bool good = true;
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& one : all) {
+    good = sabotage::totals_of(one.rows).good() && good;
+    list.push_back(sabotage::matrix_json(one));
+    if (!as_json) fmt::print("{}{}", all.size() > 1 && &one != &all[0] ? "\n" : "", sabotage::matrix_text(one));
+  }
+  if (as_json) fmt::print("{}\n", (all.size() == 1 ? list[0] : nlohmann::json{{"behind", list}}).dump(2));
+  return good ? exit_as_expected : exit_unexpected;
 }
 
 struct NothingSelected : std::runtime_error {
@@ -59,37 +73,37 @@ int run(SabotageOptions options, const Globals& globals) {
   const auto campaign = [&](const SelectOptions& of, const sabotage::CampaignOptions& how) {
     const matrix::Selection selection = matrix::select(catalogue, query_of(of));
     if (selection.empty()) throw NothingSelected(selection.why_empty());
-    if (how.behind.empty())
-      return sabotage::Campaigned{short_name(of), sabotage::run_campaign(catalogue, selection, chosen, how)};
-    std::vector<Saboteur> plans = chosen;
-    std::erase_if(plans, [](const Saboteur& one) { return !sabotage::sends_a_plan(one); });
-    return sabotage::Campaigned{how.behind, sabotage::run_campaign(catalogue, selection, plans, how)};
+    const auto begin = std::chrono::steady_clock::now();
+    sabotage::Campaigned done{how.behind.empty() ? short_name(of) : how.behind, sabotage::run_campaign(catalogue, selection, chosen, how)};
+    if (options.page) {  // it takes minutes: say how far it is
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      fmt::print(stderr, "{:.0f} s, {}", taken.count(), sabotage::totals_text(done));
+    }
+    return done;
   };
   sabotage::CampaignOptions how;
   how.jobs = options.jobs;
   how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!selected) select.suites = {"smoke"};
-  if (!options.behind.empty() && !catalogue.engines().find(options.behind)) {
-    throw UsageError(fmt::format("--behind expects an engine of cases/engines, found '{}'{}", options.behind,
-                                 catalogue::suggestion(options.behind, catalogue.engines().ids())));
+  for (const std::string& engine : options.behind) {
+    if (catalogue.engines().find(engine)) continue;
+    throw UsageError(
+        fmt::format("--behind expects an engine of cases/engines, found '{}'{}", engine, catalogue::suggestion(engine, catalogue.engines().ids())));
   }
-  const auto carried_by = [&](const std::string& engine) {
-    sabotage::CampaignOptions through = how;
-    through.behind = engine;
-    return campaign(select, through);
+  const auto behind = [&](const std::vector<std::string>& engines) {
+    std::vector<sabotage::Campaigned> all;
+    for (const std::string& engine : engines) {
+      sabotage::CampaignOptions through = how;
+      through.behind = engine;
+      all.push_back(campaign(select, through));
+    }
+    return all;
   };
-  if (!options.behind.empty() && !options.page) {
-    const sabotage::Campaigned carried = carried_by(options.behind);
-    if (globals.json)
-      fmt::print("{}\n", sabotage::matrix_json(carried).dump(2));
-    else
-      fmt::print("{}", sabotage::matrix_text(carried));
-    return sabotage::totals_of(carried.rows).good() ? exit_as_expected : exit_unexpected;
-  }
+  if (!options.behind.empty() && !options.page) return print_behind(behind(options.behind), globals.json);
   const sabotage::Campaigned ours = campaign(select, how);
   const int status = sabotage::totals_of(ours.rows).good() ? exit_as_expected : exit_unexpected;
   if (options.page && !options.behind.empty()) {
-    fmt::print("{}", sabotage::behind_row(ours, carried_by(options.behind)));
+    fmt::print("{}", sabotage::behind_section(ours, behind(options.behind)));
     return status;
   }
   if (options.page && !options.globs.empty()) {
@@ -117,9 +131,7 @@ int run(SabotageOptions options, const Globals& globals) {
   SelectOptions nightly;
   nightly.suites = {"nightly"};
   const sabotage::Campaigned every = campaign(nightly, how);
-  std::vector<sabotage::Campaigned> carried;
-  for (const char* engine : carriers) carried.push_back(carried_by(engine));
-  fmt::print("{}", sabotage::page({ours, every}, all, carried));
+  fmt::print("{}", sabotage::page({ours, every}, all, behind(engines_of_page)));
   return sabotage::totals_of(every.rows).good() ? status : exit_unexpected;
 }
 
@@ -130,7 +142,7 @@ Action declare_sabotage(CLI::App& app, const Globals& globals) {
   declare_selection(app, options->select);
   app.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several")->type_name("GLOB");
   app.add_option("--behind", options->behind,
-                 "Wrong plans of connectors and planners are carried by this engine, in the place of the case's own")
+                 "With this engine in the place of the case's own; what is wrong in an engine stands in front of it; any of several")
       ->type_name("ENGINE");
   app.add_option("-j,--jobs", options->jobs, "Cases at once")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_flag("--list", options->list, "Only say which saboteurs there are");
@@ -138,7 +150,7 @@ Action declare_sabotage(CLI::App& app, const Globals& globals) {
                "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
   app.add_flag("--page", options->page,
                "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first "
-               "table, with --behind a row of its table of engines");
+               "table, with --behind its section about these engines");
   return [=, &globals] {
     try {
       return run(*options, globals);

@@ -42,6 +42,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engines/support/failure.hpp"
 #include "transport/kvcts_transport.h"
@@ -75,6 +76,8 @@ class OpenArgs {
       throw Failure{KVCTS_E_INVALID, "option " + key + " is \"" + value + "\", expected on or off"};
     return value == "on";
   }
+  /// What nobody has taken: for a plug-in that hands it on.
+  std::map<std::string, std::string> rest() const { return std::exchange(options_, {}); }
   void finish() const {
     if (options_.empty()) return;
     throw Failure{KVCTS_E_INVALID,

@@ -1,0 +1,56 @@
+// Which region an address of the rows means, where the engine behind the front is the only one that knows where memory lies:
+// regions of this side and of each peer have addresses of the book's own, far enough apart that no list runs from one into
+// the next.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "engines/sabotage/errand.hpp"
+#include "engines/sabotage/faults.hpp"
+
+namespace kvcts::engines::sabotage {
+
+class Book {
+ public:
+  void add(std::uint64_t handle, void* host, std::uint64_t bytes);
+  void remove(std::uint64_t handle);
+  void add_peer(std::uint64_t peer, const std::vector<std::uint64_t>& bytes);
+  void remove_peer(std::uint64_t peer);
+  std::uint64_t bytes(std::uint64_t handle) const;  ///< 0: there is none
+
+  /// The regions that rows may look at, in order.
+  void show(std::uint64_t peer, Job& job) const;
+  /// nullopt: it names what is not there, and the engine itself shall say so.
+  std::optional<Moves> moves(const kvcts_transfer& transfer) const;
+
+  struct List {
+    std::uint32_t op{KVCTS_OP_WRITE};
+    std::vector<kvcts_descriptor> descriptors;
+  };
+  /// For the engine. `op`: of an empty list. Throws Failure(KVCTS_E_NOT_SUPPORTED) where a list goes both ways.
+  List list(const Moves& moves, std::uint32_t op) const;
+
+  /// Whether that many bytes lie in one region: an engine refuses what does not.
+  bool holds(Address at, std::uint64_t bytes) const;
+  /// Memory of this side; nullptr: the address is the peer's.
+  std::byte* host(Address at) const;
+  /// Memory of the peer.
+  Piece piece(Address at, std::uint64_t bytes) const;
+
+ private:
+  struct Region {
+    std::uint64_t bytes{0};
+    std::byte* host{nullptr};  ///< nullptr: a peer's
+    std::uint64_t number{0};   ///< its handle, or its ordinal in the peer's metadata
+  };
+  Address place(Region region);
+  std::map<Address, Region>::const_iterator find(Address at) const;
+
+  Address next_{1};
+  std::map<Address, Region> regions_;
+  std::map<std::uint64_t, Address> ours_;                ///< by handle
+  std::map<std::uint64_t, std::vector<Address>> peers_;  ///< in order
+};
+
+}  // namespace kvcts::engines::sabotage

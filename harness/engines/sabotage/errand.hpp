@@ -1,0 +1,52 @@
+// A request that the front makes of its own: bytes that it carries to the peer, or looks at there, through the engine behind
+// it.
+#pragma once
+
+#include "engines/sabotage/real.hpp"
+#include "engines/support/shared_memory.hpp"
+
+namespace kvcts::engines::sabotage {
+
+/// Memory that is registered with the engine behind.
+class Staging {
+ public:
+  Staging(const Real& real, std::uint64_t bytes);
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  std::byte* data() const { return memory_.data(); }
+  std::uint64_t handle() const { return handle_; }
+
+ private:
+  const Real& real_;
+  File file_;
+  Mapping memory_;
+  std::uint64_t handle_{0};
+};
+
+/// Where a piece of an errand lies at the peer.
+struct Piece {
+  std::uint64_t region{0}, offset{0}, bytes{0};
+};
+
+class Errand {
+ public:
+  /// Prepares it; `pieces` lie end to end in its staging.
+  Errand(const Real& real, std::uint64_t peer, std::uint32_t op, std::span<const Piece> pieces);
+  ~Errand();
+  Errand(const Errand&) = delete;
+  Errand& operator=(const Errand&) = delete;
+  std::byte* data() const { return staging_.data(); }
+  std::int32_t post() { return real_(&kvcts_transport::post, request_); }
+  std::int32_t poll() { return real_(&kvcts_transport::poll, request_, static_cast<kvcts_progress*>(nullptr)); }
+  /// Until it is over. Throws Failure(KVCTS_E_TIMED_OUT) after ten seconds.
+  void wait();
+
+ private:
+  const Real& real_;
+  Staging staging_;
+  std::vector<kvcts_descriptor> list_;
+  std::uint64_t request_{0};
+};
+
+}  // namespace kvcts::engines::sabotage

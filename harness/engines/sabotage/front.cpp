@@ -1,0 +1,428 @@
+// Plug-in front: stands in front of the plug-in of another engine, which KVCTS_FRONT_OF names, and is wrong in one way of
+// the rows of faults.hpp (options front.fault, front.n, ...; all other options are the engine's). Name, version, claims,
+// facts and errors are those of the engine behind, and every call goes on to it; nothing here moves a byte of a list by
+// itself:
+//   - a row about lists edits what prepare() hands on: the engine really moves the wrong list, and counts that one
+//   - a row that changes bytes copies the sources of a write into memory of its own, changes them there and has the engine
+//   send those; what
+//     was read is changed where it arrived
+//   - what a row writes besides, or looks at, at the peer's side is a request of its own through the engine
+//   - what would leave a region is left out, or as it was asked for: every engine refuses that, and then nothing wrong has
+//   gone through it
+//   - what comes late goes out when the case may be over: so registrations and peers are given back to the engine after that
+// Both sides of a case have it in front, as metadata carries the sizes of regions.
+#include <algorithm>
+#include <deque>
+
+#include "engines/sabotage/book.hpp"
+#include "engines/sabotage/later.hpp"
+#include "engines/support/handles.hpp"
+
+namespace kvcts::engines::sabotage {
+namespace {
+
+constexpr const char* prefix = "front.";
+
+/// One for all agents: some engines serve every agent of the process in each call.
+std::mutex& calls() {
+  static std::mutex lock;
+  return lock;
+}
+using Lock = std::lock_guard<std::mutex>;
+
+enum class Stage { prepared, moving, following, done };
+
+struct Request {
+  explicit Request(const Real& engine) : real(engine) {}
+  ~Request() {
+    if (id != 0) Real::api().release(real.get(), id);
+  }
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  const Real& real;
+  std::uint64_t id{0}, peer{0};            ///< at the engine behind
+  std::uint64_t bytes{0}, descriptors{0};  ///< asked for
+  bool wrong{false};                       ///< false: everything is the engine's own
+  bool writes{true};
+  Moves moves;
+  std::unique_ptr<Staging> staging;  ///< where the bytes are sent from that were changed
+  std::vector<kvcts_descriptor> list;
+  Stage stage{Stage::prepared};
+  std::unique_ptr<Errand> errand;  ///< follows the list
+};
+
+class Front final : Memory {
+ public:
+  static constexpr const char* engine_name = "front";
+  static const char* engine_version() { return "1"; }
+
+  explicit Front(const OpenArgs& args)
+      : wrong_(take_wrong(args, prefix)), real_(args.name, args.role, args.rest()), later_(calls(), [this] {
+          if (Real::api().progress != nullptr) Real::api().progress(real_.get());
+        }) {
+    wrong_.job.memory = this;
+    kvcts_claims own{};
+    claims(own);
+    if (fault().both_ways && (own.can_read == 0 || own.can_write == 0))
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) +
+                                               " needs an engine that reads and writes; " + behind().engine() +
+                                               " does not " + (own.can_read == 0 ? "read" : "write")};
+  }
+
+  void claims(kvcts_claims& claims) const {
+    claims.size = sizeof claims;
+    real_(&kvcts_transport::claims, &claims);
+    if (fault().several) claims.max_descriptors = std::min(claims.max_descriptors, static_cast<std::uint64_t>(wrong_.job.n));
+  }
+
+  std::uint64_t register_region(kvcts_region region) {
+    const Lock lock(calls());
+    region.size = sizeof region;
+    std::uint64_t handle = 0;
+    real_(&kvcts_transport::register_region, static_cast<const kvcts_region*>(&region), &handle);
+    book_.add(handle, region.address, region.bytes);
+    return handle;
+  }
+  void deregister_region(std::uint64_t handle) {
+    const Lock lock(calls());
+    if (!comes_late()) real_(&kvcts_transport::deregister_region, handle);
+    book_.remove(handle);
+    if (comes_late()) give_back_later(&kvcts_transport::deregister_region, handle);
+  }
+
+  std::string export_metadata(std::span<const std::uint64_t> handles) {
+    const Lock lock(calls());
+    BlobWriter blob(engine_name);
+    blob.value<std::uint64_t>(handles.size());
+    for (const auto handle : handles) blob.value(book_.bytes(handle));
+    std::string own(4096, '\0');
+    for (std::uint64_t bytes = own.size();; bytes = own.size()) {
+      const std::int32_t status =
+          Real::api().export_metadata(real_.get(), handles.data(), handles.size(), own.data(), &bytes);
+      own.resize(bytes);
+      if (status == KVCTS_E_TOO_SMALL) continue;
+      real_status(real_.get(), status);
+      break;
+    }
+    blob.text(own);
+    return blob.finish();
+  }
+  std::uint64_t add_peer(std::string_view metadata) {
+    const Lock lock(calls());
+    BlobReader blob(engine_name, metadata);
+    std::vector<std::uint64_t> bytes(blob.value<std::uint64_t>());
+    for (auto& one : bytes) one = blob.value<std::uint64_t>();
+    const std::string_view own = blob.text();
+    blob.end();
+    std::uint64_t peer = 0;
+    real_(&kvcts_transport::add_peer, static_cast<const void*>(own.data()), std::uint64_t{own.size()}, &peer);
+    book_.add_peer(peer, bytes);
+    wrong_.job.request = 0;  // a connection has a first request of its own
+    return peer;
+  }
+  void remove_peer(std::uint64_t peer) {
+    const Lock lock(calls());
+    if (!comes_late()) real_(&kvcts_transport::remove_peer, peer);
+    book_.remove_peer(peer);
+    if (comes_late()) give_back_later(&kvcts_transport::remove_peer, peer);
+  }
+
+  std::uint64_t prepare(kvcts_transfer transfer) {
+    const Lock lock(calls());
+    transfer.size = sizeof transfer;
+    auto request = std::make_shared<Request>(real_);
+    request->peer = transfer.peer;
+    request->descriptors = transfer.count;
+    for (std::uint64_t i = 0; i < transfer.count; ++i) request->bytes += transfer.descriptors[i].bytes;
+    if (auto moves = book_.moves(transfer); moves && fault().name != "none") edit(*request, std::move(*moves), transfer);
+    real_(&kvcts_transport::prepare, static_cast<const kvcts_transfer*>(&transfer), &request->id);
+    return requests_.add(std::move(request));
+  }
+
+  std::int32_t post(std::uint64_t handle) {
+    const Lock lock(calls());
+    const std::shared_ptr<Request> request = requests_.at(handle);
+    if (!request->wrong) return real_(&kvcts_transport::post, request->id);
+    if (request->stage == Stage::moving || request->stage == Stage::following)
+      throw Failure{KVCTS_E_BUSY, "the request is still active"};
+    if (fault().early) {
+      request->stage = Stage::done;
+      post_later(request);
+      return KVCTS_OK;
+    }
+    if (request->staging != nullptr) fill(*request);
+    const std::int32_t status = real_(&kvcts_transport::post, request->id);
+    request->stage = Stage::moving;
+    return advance(*request, status);
+  }
+
+  std::int32_t poll(std::uint64_t handle, kvcts_progress& progress) {
+    const Lock lock(calls());
+    Request& request = *requests_.at(handle);
+    progress.size = sizeof progress;
+    std::int32_t status = KVCTS_OK;
+    if (request.stage == Stage::following) {
+      status = advance(request, request.errand->poll());
+    } else if (request.stage != Stage::done) {
+      status = real_(&kvcts_transport::poll, request.id, &progress);
+      if (!request.wrong) return status;
+      status = advance(request, status);
+    }
+    // It says of the list that it was asked for what right code would say of it.
+    const bool over = request.stage != Stage::moving;
+    const auto told = [&](std::uint64_t& done, std::uint64_t asked) {
+      if (over || done != KVCTS_UNKNOWN) done = over ? asked : std::min(done, asked);
+    };
+    told(progress.bytes_done, request.bytes), told(progress.descriptors_done, request.descriptors);
+    return status;
+  }
+
+  void release(std::uint64_t handle) {
+    const Lock lock(calls());
+    const std::shared_ptr<Request> request = requests_.take(handle);
+    if (request.use_count() == 1) real_(&kvcts_transport::release, std::exchange(request->id, 0));
+  }
+
+  std::int32_t descriptor_status(std::uint64_t handle, std::uint64_t index) {
+    const Lock lock(calls());
+    const Request& request = *requests_.at(handle);
+    if (!request.wrong || request.stage == Stage::prepared)
+      return real_(&kvcts_transport::descriptor_status, request.id, index);
+    if (index >= request.descriptors)
+      throw Failure{KVCTS_E_NOT_FOUND, "the request has no descriptor " + std::to_string(index)};
+    return request.stage == Stage::done ? KVCTS_OK : KVCTS_IN_PROGRESS;
+  }
+  std::int32_t cancel(std::uint64_t handle) {
+    const Lock lock(calls());
+    return real_(&kvcts_transport::cancel, requests_.at(handle)->id);
+  }
+  bool progress() {
+    const Lock lock(calls());
+    return real_(&kvcts_transport::progress) == KVCTS_IN_PROGRESS;
+  }
+  std::int32_t flush(std::uint64_t peer) {
+    const Lock lock(calls());
+    return real_(&kvcts_transport::flush, peer);
+  }
+  void notify(std::uint64_t peer, std::string_view data) {
+    const Lock lock(calls());
+    real_(&kvcts_transport::notify, peer, static_cast<const void*>(data.data()), std::uint64_t{data.size()});
+  }
+  const std::string* oldest_notification() {
+    const Lock lock(calls());
+    if (inbox_.empty()) {
+      std::string data(KVCTS_LONGEST_NOTIFICATION, '\0');
+      std::uint64_t bytes = data.size();
+      const std::int32_t status = Real::api().take_notification(real_.get(), data.data(), &bytes);
+      if (status == KVCTS_E_NOT_FOUND) return nullptr;
+      real_status(real_.get(), status);
+      inbox_.push_back(data.substr(0, bytes));
+    }
+    return &inbox_.front();
+  }
+  void drop_notification() { inbox_.pop_front(); }
+
+  std::map<std::string, std::string> facts() {
+    const Lock lock(calls());
+    std::map<std::string, std::string> facts{{"front_fault", std::string(fault().name)},
+                                             {"front_asked_bytes", std::to_string(asked_bytes_)},
+                                             {"front_asked_descriptors", std::to_string(asked_descriptors_)}};
+    const kvcts_fact_sink sink = [](void* all, const char* key, const char* value) {
+      (*static_cast<std::map<std::string, std::string>*>(all))[key] = value;
+    };
+    real_(&kvcts_transport::facts, sink, static_cast<void*>(&facts));
+    return facts;
+  }
+
+  static void canary(const OpenArgs& args) {
+    take_wrong(args, prefix);
+    const transport::OpenOptions options{args.name, static_cast<transport::Role>(args.role), args.rest()};
+    real_status(nullptr, Real::api().canary(transport::OpenArgs(options).get()));
+  }
+
+ private:
+  const Fault& fault() const { return *wrong_.fault; }
+  bool comes_late() const { return fault().late || fault().early; }
+
+  /// What a row looks at: memory of this side, or through the engine.
+  std::vector<std::vector<std::byte>> read(std::span<const Extent> extents) override {
+    std::vector<Piece> pieces;
+    for (const Extent& extent : extents) {
+      if (extent.bytes > 0 && book_.host(extent.address) == nullptr)
+        pieces.push_back(book_.piece(extent.address, extent.bytes));
+    }
+    std::optional<Errand> errand;
+    if (!pieces.empty()) errand.emplace(real_, peer_, KVCTS_OP_READ, pieces).wait();
+    const std::byte* there = errand ? errand->data() : nullptr;
+    std::vector<std::vector<std::byte>> out;
+    for (const Extent& extent : extents) {
+      const std::byte* here = extent.bytes > 0 ? book_.host(extent.address) : nullptr;
+      const std::byte* begin = here != nullptr ? here : there;
+      out.emplace_back(begin, begin + extent.bytes);
+      if (here == nullptr) there += extent.bytes;
+    }
+    return out;
+  }
+
+  void edit(Request& request, Moves moves, kvcts_transfer& transfer) {
+    asked_bytes_ += request.bytes, asked_descriptors_ += request.descriptors;
+    request.wrong = true;
+    request.writes = transfer.op == KVCTS_OP_WRITE;
+    request.moves = std::move(moves);
+    peer_ = transfer.peer;
+    book_.show(peer_, wrong_.job);
+    if (fault().edit != nullptr) {
+      Moves edited = request.moves;
+      fault().edit(edited, wrong_.job);
+      const auto fits = [this](const Move& move) {
+        return book_.holds(move.from, move.bytes) && book_.holds(move.to, move.bytes);
+      };
+      if (std::all_of(edited.begin(), edited.end(), fits)) request.moves = std::move(edited);
+    }
+    ++wrong_.job.request;
+    Book::List list = book_.list(request.moves, transfer.op);
+    request.list = std::move(list.descriptors);
+    if (fault().change != nullptr && request.writes) {
+      request.staging = std::make_unique<Staging>(real_, bytes_of(request.moves));
+      std::uint64_t at = 0;
+      for (auto& one : request.list) {
+        one.local_region = request.staging->handle(), one.local_offset = at;
+        at += one.bytes;
+      }
+    }
+    transfer.op = list.op;
+    transfer.descriptors = request.list.data();
+    transfer.count = request.list.size();
+  }
+
+  /// What a list delivers, end to end: its sources, or where it arrived here.
+  std::vector<std::byte> delivered(const Request& request) const {
+    std::vector<std::byte> bytes;
+    for (const Move& move : request.moves) {
+      const std::byte* here = book_.host(request.writes ? move.from : move.to);
+      bytes.insert(bytes.end(), here, here + move.bytes);
+    }
+    return bytes;
+  }
+  /// The bytes as they are to arrive.
+  std::vector<std::byte> changed(const Request& request) {
+    std::vector<std::byte> bytes = delivered(request), right = bytes;
+    fault().change(request.moves, bytes, wrong_.job);
+    wrong_.job.previous = std::move(right);
+    return bytes;
+  }
+  void fill(const Request& request) {
+    const std::vector<std::byte> bytes = changed(request);
+    std::copy(bytes.begin(), bytes.end(), request.staging->data());
+  }
+
+  /// What the engine answered; what follows its OK.
+  std::int32_t advance(Request& request, std::int32_t status) {
+    if (status != KVCTS_OK) return status;
+    if (request.stage == Stage::moving) {
+      request.stage = Stage::done;
+      book_.show(request.peer, wrong_.job);
+      if (fault().change != nullptr && !request.writes) {
+        const std::vector<std::byte> bytes = changed(request);
+        auto next = bytes.begin();
+        for (const Move& move : request.moves) {
+          const auto end = next + static_cast<std::ptrdiff_t>(move.bytes);
+          std::copy(next, end, book_.host(move.to));
+          next = end;
+        }
+      }
+      if (fault().after != nullptr) write(request, fault().after(request.moves, delivered(request), wrong_.job));
+      if (request.errand == nullptr) return KVCTS_OK;
+      request.stage = Stage::following;
+      status = request.errand->post();
+    }
+    if (status != KVCTS_OK) return status;
+    request.errand.reset();
+    request.stage = Stage::done;
+    return KVCTS_OK;
+  }
+
+  /// Writes besides the list: here at once, there by a request that follows; or all of it late.
+  void write(Request& request, Writes writes) {
+    std::vector<Piece> pieces;
+    std::vector<std::byte> there;
+    for (Write& one : writes) {
+      if (one.bytes.empty() || !book_.holds(one.to, one.bytes.size())) continue;
+      if (std::byte* here = book_.host(one.to); here == nullptr) {
+        pieces.push_back(book_.piece(one.to, one.bytes.size()));
+        there.insert(there.end(), one.bytes.begin(), one.bytes.end());
+      } else if (!fault().late) {
+        std::copy(one.bytes.begin(), one.bytes.end(), here);
+      } else {
+        later_.add(wrong_.delay, [here, bytes = std::move(one.bytes)] {
+          std::copy(bytes.begin(), bytes.end(), here);
+          return true;
+        });
+      }
+    }
+    if (pieces.empty()) return;
+    auto errand = std::make_unique<Errand>(real_, request.peer, KVCTS_OP_WRITE, pieces);
+    std::copy(there.begin(), there.end(), errand->data());
+    if (!fault().late) {
+      request.errand = std::move(errand);
+    } else {
+      later_.add(wrong_.delay, [errand = std::shared_ptr<Errand>(std::move(errand)), posted = false]() mutable {
+        return (std::exchange(posted, true) ? errand->poll() : errand->post()) == KVCTS_OK;
+      });
+    }
+  }
+
+  /// Told complete now, moved in a while.
+  void post_later(std::shared_ptr<Request> request) {
+    later_.add(wrong_.delay, [this, request = std::move(request), posted = false]() mutable {
+      kvcts_progress* const untold = nullptr;
+      const std::int32_t status = std::exchange(posted, true) ? real_(&kvcts_transport::poll, request->id, untold)
+                                                              : real_(&kvcts_transport::post, request->id);
+      return status == KVCTS_OK;
+    });
+  }
+
+  /// Of a region or a peer that something late still needs.
+  void give_back_later(std::int32_t (*kvcts_transport::*call)(kvcts_agent*, std::uint64_t), std::uint64_t handle) {
+    later_.add(2 * wrong_.delay, [this, call, handle] { return real_(call, handle) == KVCTS_OK; });
+  }
+
+  Wrong wrong_;
+  Real real_;
+  Book book_;
+  std::uint64_t peer_{0};  ///< whose memory a row looks at
+  std::uint64_t asked_bytes_{0}, asked_descriptors_{0};
+  std::deque<std::string> inbox_;
+  Handles<std::shared_ptr<Request>> requests_{"request"};
+  Later later_;
+};
+
+/// The front's calls under the engine's name; calls that the engine lacks are lacking here.
+kvcts_transport make_table() {
+  const kvcts_transport& real = behind().table();
+  kvcts_transport table = *engines::table<Front>(KVCTS_TRANSPORT_ABI);
+  table.name = behind().engine().c_str();
+  table.version = behind().version().c_str();
+  const auto as_real = [&](auto call) {
+    if (real.*call == nullptr) table.*call = nullptr;
+  };
+  as_real(&kvcts_transport::descriptor_status), as_real(&kvcts_transport::cancel), as_real(&kvcts_transport::progress);
+  as_real(&kvcts_transport::flush), as_real(&kvcts_transport::notify), as_real(&kvcts_transport::take_notification);
+  as_real(&kvcts_transport::facts), as_real(&kvcts_transport::canary);
+  return table;
+}
+
+}  // namespace
+}  // namespace kvcts::engines::sabotage
+
+extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t host_abi) {
+  if (host_abi != KVCTS_TRANSPORT_ABI) return nullptr;
+  try {
+    static const kvcts_transport table = kvcts::engines::sabotage::make_table();
+    return &table;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kvcts_engine_front: %s\n", error.what());
+    return nullptr;
+  }
+}

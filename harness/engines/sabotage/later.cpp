@@ -1,0 +1,55 @@
+#include "engines/sabotage/later.hpp"
+
+#include <algorithm>
+
+#include "engines/support/failure.hpp"
+
+namespace kvcts::engines::sabotage {
+namespace {
+
+constexpr std::chrono::microseconds nap{200};
+
+/// True: it is over.
+bool stepped(const std::function<bool()>& step) {
+  try {
+    return step();
+  } catch (const Failure&) {  // the peer is gone, or its region: nothing can come late any more
+    return true;
+  }
+}
+
+}  // namespace
+
+Later::Later(std::mutex& lock, std::function<void()> meanwhile) : lock_(lock), meanwhile_(std::move(meanwhile)) {}
+
+Later::~Later() {
+  {
+    const std::lock_guard lock(lock_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Later::add(std::chrono::milliseconds delay, std::function<bool()> step) {
+  const Clock::time_point due = Clock::now() + delay;
+  const auto next = std::find_if(tasks_.begin(), tasks_.end(), [due](const Task& task) { return task.due > due; });
+  tasks_.insert(next, {due, std::move(step)});
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+void Later::run() {
+  std::unique_lock lock(lock_);
+  while (!ends_) {
+    if (tasks_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    meanwhile_();
+    while (!tasks_.empty() && tasks_.front().due <= Clock::now() && stepped(tasks_.front().step)) tasks_.pop_front();
+    changed_.wait_for(lock, nap);
+  }
+}
+
+}  // namespace kvcts::engines::sabotage
