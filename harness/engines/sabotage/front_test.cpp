@@ -2,11 +2,15 @@
 // and what cannot be had with it is said. Each body runs in a process of its own, with a target in another one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
+#include "catalogue/catalogue.hpp"
 #include "engines/testing/isolated.hpp"
+#include "engines/testing/placement.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::testing {
@@ -21,23 +25,18 @@ using Options = std::map<std::string, std::string>;
 
 constexpr std::size_t slot = 4096, slots = 16;
 
-/// The engines that it is put in front of; packages that are not installed are left out.
+/// Engines of cases/engines that it is put in front of; what is not built or installed is left out.
 std::vector<Placement> engines() {
-  const Options quiet{{"UCX_TLS", "tcp,self"},       {"UCX_NET_DEVICES", "lo"},  {"UCX_MEM_MMAP_HOOK_MODE", "none"},
-                      {"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_LEVEL", "fatal"}, {"NIXL_LOG_LEVEL", "FATAL"}};
-  std::vector<Placement> all{
-      {"shm", "kvcts_engine_shm", 2, {}, {}},
-      {"ucx", "kvcts_engine_ucx", 2, {}, quiet},
-      {"nixl", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, quiet},
-      {"mooncake", "kvcts_engine_mooncake", 2, {}, {{"MC_FORCE_TCP", "1"}, {"MC_LOG_LEVEL", "ERROR"}}}};
-  all[2].environment[transport::package_variable] = "nixl-1.5.1", all[2].environment["UCX_TLS"] = "tcp";
-  all[3].environment[transport::package_variable] = "mooncake-0.3.13.post1";
+  const catalogue::Catalogue catalogue(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
   const auto built = transport::list_plugins();
-  std::erase_if(all, [&](const Placement& setup) {
+  std::vector<Placement> all;
+  for (const char* id : {"shm", "ucx-tcp", "nixl-tcp", "mooncake"}) {
+    Placement setup = placement_of(catalogue.engines().at(id));
     const auto package = setup.environment.find(transport::package_variable);
-    return std::find(built.begin(), built.end(), setup.plugin) == built.end() ||
-           (package != setup.environment.end() && transport::package_folder(package->second).empty());
-  });
+    if (std::find(built.begin(), built.end(), setup.plugin) == built.end()) continue;
+    if (package != setup.environment.end() && transport::package_folder(package->second).empty()) continue;
+    all.push_back(std::move(setup));
+  }
   return all;
 }
 
@@ -175,7 +174,11 @@ TEST_P(Front, LateBytesComeWhenTheCaseIsOver) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Front, ::testing::ValuesIn(engines()), [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Engines, Front, ::testing::ValuesIn(engines()), [](const auto& test) {
+  std::string name = test.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 TEST(FrontOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
   run_isolated([] {

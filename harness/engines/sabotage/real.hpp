@@ -2,6 +2,7 @@
 // words.
 #pragma once
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
