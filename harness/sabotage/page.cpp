@@ -176,9 +176,11 @@ std::string behind_section(const Campaigned& plain, const std::vector<Campaigned
       "of it: it\n"
       "edits the list before the engine sees it, or the bytes that the engine is given, so that the engine itself moves what is wrong and counts it. *The "
       "same*: caught in\n"
-      "the same case by the same checks, and told of in the same words. *Skipped*: cannot be had with this engine, which says why. Random faults through "
-      "the same engines,\n"
-      "with every word of the diagnosis compared: `kvcts-random-faults --engine ENGINE`.\n\n"
+      "the same case by the same checks, and told of in the same words. A hang is told of with times, which differ; a list that would leave its "
+      "region is not sent, as\n"
+      "engines refuse it: then a later case catches. *Skipped*: cannot be had with this engine, which says why. Random faults through the same engines, "
+      "with every\n"
+      "word of the diagnosis compared: `kvcts-random-faults --engine ENGINE`.\n\n"
       "| engine | saboteurs | caught | named | the same | skipped | false alarms |\n| --- | --- | --- | --- | --- | --- | --- |\n";
   for (const auto& engine : behind) out += behind_row(plain, engine);
   out += "\n| saboteur | its own engine |";
