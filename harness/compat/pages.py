@@ -1,10 +1,12 @@
 """The compatibility pages, made from results: reports/compatibility.md and reports/compatibility.html.
 
-    pages.py [--check] [--run RUN] [--open RUN]
+    pages.py [--check] [--run RUN] [--open RUN] [--real RUN]
 
 Runs suite compatibility (or reads a run of it) and writes both pages. --check writes nothing and ends with 1 where the pages that are there differ from what it would write.
 --open RUN adds the answers of a run of suite open-cells, which needs vLLM, to those kept in reports/open-cells.json: of a case that ran twice both
 count, so that one that passes now and then is no PASS. Remove the file to begin anew.
+--real RUN adds the answers of a run of suites vllm and lmcache to those kept in reports/real-connectors.json; of a pair of caches that ran again, the
+later answers count.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ except ImportError:
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "testing"))
 from kvtest import ROOT, kvcts, need_program  # noqa: E402
 
-PAGE, HTML, OPEN = (ROOT / "reports" / name for name in ("compatibility.md", "compatibility.html", "open-cells.json"))
+PAGE, HTML, OPEN, REAL = (ROOT / "reports" / name for name in ("compatibility.md", "compatibility.html", "open-cells.json", "real-connectors.json"))
 LEGEND = [  # the first five are those of vLLM's own table
     ("✅", "every byte arrives"),
     ("🟠", "partial: with some of the numbers that were tried; the note says what becomes of the others"),
@@ -136,6 +138,12 @@ def over_archs(table: Table, cells: dict[str, Cell], archs: list[str]) -> str:
     return "; ".join(words if len(alike) == 1 else f"{words} {' '.join(names)}" for words, names in alike.items())
 
 
+def named(axes: dict, side: str) -> str:
+    """A cache of K and V is another one when it holds latents."""
+    latent = axes["geometry"].startswith("mla-") and "mla" not in axes[side]
+    return axes[side] + (" (latents)" if latent else "")
+
+
 def matrix_tables(results: list[dict]) -> list[Table]:
     """One table a connector: pairs of caches by dtype, archs inside the cells."""
     titles = documents("connectors")
@@ -143,7 +151,7 @@ def matrix_tables(results: list[dict]) -> list[Table]:
     archs, dtypes = [], []
     for result in results:
         axes = result["axes"]
-        pair = axes["producer"], axes["consumer"]
+        pair = named(axes, "producer"), named(axes, "consumer")
         cell = found.setdefault(axes["connector"], {}).setdefault(pair, {}).setdefault(axes["dtype"], {}).setdefault(axes["arch"], Cell())
         cell.results.append(result)
         archs += [axes["arch"]] if axes["arch"] not in archs else []
@@ -186,7 +194,9 @@ def backend_lines(results: list[dict]) -> list[str]:
 
 
 LEAD = ("Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every byte of both sides compared: suite `compatibility`, {count} cases. "
-        "The connectors of vLLM are models of their code in these tables, with 7 and with 2 blocks in the pool; what the real ones did is in the last table, and in [vLLM](vllm.md) and [LMCache](lmcache.md). "
+        "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
+        "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else was asked of it). Latents (MLA) are rows of their own. "
+        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine. "
         "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md)).")
 SIGNS = "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on the CPU; none: excluded without a run. [n] is a note below the table."
 
@@ -260,6 +270,32 @@ def page(tables: list[Table], backends, count: int, kept: dict) -> str:
             f'<main><ul>{legend}</ul><p>{text(SIGNS)}</p>\n<section aria-label="Caches"><h2>Caches</h2>{caches}</section>\n{sections}</main></body></html>\n')
 
 
+def of_a_pair(result: dict) -> bool:
+    """A case of the matrix or the like, not one whose engine was told something untrue."""
+    return result["axes"].get("connector", "").startswith("real-") and (result["id"].startswith("kv/") or result["id"].endswith("#mla"))
+
+
+def keep_real(folder: Path) -> None:
+    """One entry for all cases of a place that ended alike, with their number; the first one's id."""
+    kept = json.loads(REAL.read_text())["results"] if REAL.exists() else []
+    alike: dict[str, dict] = {}
+    for result in filter(of_a_pair, read_run(folder)):
+        if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR"):
+            raise SystemExit(f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install")
+        axes = {key: result["axes"][key] for key in ("connector", "producer", "consumer", "dtype", "arch", "geometry")}
+        axes["geometry"] = "mla-*" if axes["geometry"].startswith("mla-") else "*"
+        place = json.dumps([axes, result["outcome"], result["verdict"], result["why"]])
+        alike.setdefault(place, {**result, "axes": axes, "cases": 0})["cases"] += 1
+    ran = {place_of(result) for result in alike.values()}
+    results = [result for result in kept if place_of(result) not in ran] + list(alike.values())
+    results.sort(key=lambda result: (*place_of(result), result["id"]))
+    REAL.write_text(json.dumps({"results": results}, indent=1, sort_keys=True) + "\n")
+
+
+def place_of(result: dict) -> tuple[str, ...]:
+    return tuple(result["axes"][key] for key in ("connector", "producer", "consumer", "geometry", "dtype"))
+
+
 def read_run(folder: Path) -> list[dict]:
     return [short(result) for result in json.loads((folder / "results.json").read_text())["results"]]
 
@@ -285,14 +321,18 @@ def main() -> int:
     options.add_argument("--check", action="store_true")
     options.add_argument("--run", type=Path, metavar="RUN")
     options.add_argument("--open", type=Path, metavar="RUN")
+    options.add_argument("--real", type=Path, metavar="RUN")
     asked = options.parse_args()
     need_program()
     if asked.open:
         keep_open(asked.open)
+    if asked.real:
+        keep_real(asked.real)
     kept = json.loads(OPEN.read_text())
     results = read_run(asked.run) if asked.run else run_suite()
-    tables = [*matrix_tables(results), open_table(kept)]
-    backends = backend_lines(results)
+    real = json.loads(REAL.read_text())["results"]
+    tables = [*matrix_tables(results), *matrix_tables(real), open_table(kept)]
+    backends = backend_lines([*results, *real])
     wanted = {PAGE: markdown(tables, backends, len(results), kept), HTML: page(tables, backends, len(results), kept)}
     differ = 0
     for path, text in wanted.items():
