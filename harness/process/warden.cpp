@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -72,6 +74,27 @@ Image make_image(const json& request) {
   image.envp.push_back(nullptr);
   return image;
 }
+
+/// A folder for temporary files, TMPDIR of this process and of all that it starts. Where none can be made, everything stays as it is.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::error_code none;
+    std::string pattern = (std::filesystem::temp_directory_path(none) / "kvcts-run-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) return;
+    path_ = pattern;
+    ::setenv("TMPDIR", path_.c_str(), 1);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+ private:
+  std::string path_;
+};
 
 void limit(int resource, rlim_t value) {
   const rlimit both{value, value};
@@ -334,6 +357,9 @@ class Warden {
 
 }  // namespace
 
-void run_warden(UniqueFd socket, const std::string& run) { Warden(std::move(socket), run).serve(); }
+void run_warden(UniqueFd socket, const std::string& run) {
+  const ScratchFolder scratch;
+  Warden(std::move(socket), run).serve();
+}
 
 }  // namespace kvcts::process

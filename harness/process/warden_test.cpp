@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -255,10 +256,24 @@ TEST_F(WardenTest, EndsEverythingWhenTheSocketCloses) {
 }
 
 TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
-  const pid_t pid = spawn(1, "echo ready; exec sleep 1000");
-  read_line();
+  const pid_t pid = spawn(1, "echo $TMPDIR; exec sleep 1000");
+  const std::string folder = read_line();
   ::kill(pid_, SIGKILL);
   EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
+  EXPECT_TRUE(std::filesystem::remove(folder));  // which nobody is left to remove
+}
+
+TEST_F(WardenTest, TemporaryFilesGoWithTheRun) {
+  spawn(1, "touch $TMPDIR/of-one-that-was-killed; echo $TMPDIR; sleep 1000");
+  const std::filesystem::path folder = read_line();
+  spawn(2, "mkdir $TMPDIR/of-one-that-ended; touch $TMPDIR/of-one-that-ended/file; echo $TMPDIR");
+  EXPECT_EQ(read_line(), folder);
+  EXPECT_NE(folder, std::filesystem::temp_directory_path());
+  EXPECT_TRUE(std::filesystem::exists(folder / "of-one-that-was-killed"));
+  kill(1);
+  channel_.close();
+  ASSERT_TRUE(eventually([&] { return ::waitpid(pid_, nullptr, WNOHANG) == pid_; }));
+  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 TEST_F(WardenTest, GarbageFromTheSupervisorEndsTheRun) {

@@ -4,7 +4,7 @@
 
 A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the supervisor) and goes
 on with --resume until a sitting was left alone or has finished by itself. After each kill of a supervisor no process of the run may be
-alive five seconds later. At the end of a round: the ids are the planned ones, each once, and what each came to is what it came to
+alive five seconds later, and nothing may be left of its temporary files. At the end of a round: the ids are the planned ones, each once, and what each came to is what it came to
 undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the truth about it.
 """
 
@@ -41,6 +41,8 @@ class Round:
     def __init__(self, folder: Path, suite: str, jobs: int, rng: random.Random, duration: float):
         self.folder, self.suite, self.jobs, self.rng, self.duration = folder, suite, jobs, rng, duration
         self.worker_kills = 0
+        self.scratch = folder.parent / "scratch"
+        self.scratch.mkdir(exist_ok=True)
         self.killed_while_running: set[str] = set()
 
     def start(self, mark: str) -> subprocess.Popen:
@@ -53,7 +55,7 @@ class Round:
             shutil.rmtree(self.folder, ignore_errors=True)
             argv += ["--suite", self.suite, "--out", str(self.folder)]
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                env={**os.environ, MARK: mark}, start_new_session=True)
+                                env={**os.environ, MARK: mark, "TMPDIR": str(self.scratch)}, start_new_session=True)
 
     def disturb(self, kills: int) -> int:
         """At most that many kills, then the run is left alone. Returns how many there were."""
@@ -77,6 +79,8 @@ class Round:
             status = process.wait()
             left = wait_until_gone(mark, 5)
             assert not left, f"processes are left after the end of the supervisor: {[command(p) for p in left]}"
+            files = [str(file) for file in self.scratch.rglob("*")]
+            assert not files, f"temporary files are left after the end of the supervisor: {files[:5]}"
             if status != -9:
                 assert status in (0, 1), f"a sitting ended with {status}: {error}"
                 return done

@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -371,4 +372,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="kvcts-conformance-") as folder:  # of the programs: what they leave goes with it
+        os.environ["TMPDIR"] = folder
+        sys.exit(main())

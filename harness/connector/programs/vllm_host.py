@@ -19,17 +19,22 @@ What stands in for the engine around the connector, so that no one takes this fo
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
   - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
 
-This process imports vLLM once and forks a process for each rank of each job (vllm_rank.py): the next job never meets what the last one left.
+This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's, which went well, is another request
+on the connectors that are there and registered: its memory takes the place of the last one's (its result says so: path.registration). Every other job has
+processes of its own: it never meets what another one left.
 """
 
+import gc
 import importlib
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 import uuid
 
@@ -54,16 +59,20 @@ def preload():
     for name in ("torch", "vllm.engine.arg_utils", "vllm.distributed.kv_transfer.kv_connector.factory", "vllm.v1.kv_cache_interface", PACKAGES[OPTIONS["connector"]][1]):
         importlib.import_module(name)
     vllm_model.warm(OPTIONS["connector"])
+    gc.freeze()  # else a collection in a rank would touch, and so copy, all that was imported
 
 
 class Child:
-    """The process of one rank. It answers each call at once."""
+    """The process of one rank. It answers each call at once. What it leaves in its folder for temporary files goes with it, however it ends."""
 
     def __init__(self):
         self.socket, theirs = socket.socketpair()
+        self.folder = tempfile.mkdtemp(prefix="rank-")
         self.pid = os.fork()
         if self.pid == 0:
             self.socket.close()
+            tempfile.tempdir = self.folder
+            os.environ.update(TMPDIR=self.folder, VLLM_RPC_BASE_PATH=self.folder)
             vllm_rank.live(theirs)
         theirs.close()
         self.stream = self.socket.makefile("rwb")
@@ -83,15 +92,27 @@ class Child:
 
     def follow(self):
         """It ended by itself in the midst of a call: so does this program, in the same way."""
-        status = os.waitpid(self.pid, 0)[1]
+        status = self.reap(0)
         if os.WIFSIGNALED(status):
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
             os.kill(os.getpid(), os.WTERMSIG(status))
         os._exit(os.WEXITSTATUS(status) or 1)
 
+    def sleep(self, asleep):
+        """NIXL's thread of progress polls without a pause: of an idle agent it would take a whole core."""
+        os.kill(self.pid, signal.SIGSTOP if asleep else signal.SIGCONT)
+
+    def reap(self, options):
+        """Its status; None where it is still alive."""
+        pid, status = os.waitpid(self.pid, options)
+        if pid == 0:
+            return None
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return status
+
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        self.reap(0)
 
 
 class Job:
@@ -101,8 +122,16 @@ class Job:
         ranks = len(call["groups"][0]["ranks"])
         if any(len(group["ranks"]) != ranks for group in call["groups"]):
             raise template.Refusal("this host drives the same number of ranks in all KV cache groups")
-        self.options, self.engine_id, self.port = OPTIONS | call["options"], str(uuid.uuid4()), call["ports"][0]
-        self.children, self.groups = [], len(call["groups"])
+        self.options, self.groups, self.well = OPTIONS | call["options"], len(call["groups"]), False
+        self.pool = pool_of(call, self.options)
+        if last := take_idle(self.pool):
+            self.engine_id, self.port, self.children, self.served = last.engine_id, last.port, last.children, last.served + 1
+            self.answers = self.all("register", again=call["memory"])
+        else:
+            self.engine_id, self.port, self.children, self.served = str(uuid.uuid4()), call["ports"][0], [], 0
+            self.answers = self.start(call, ranks)
+
+    def start(self, call, ranks):
         heads, first_layer, layers = [], [], 0
         for group in call["groups"]:
             heads.append(max(rank["geometry"]["first_head"] + rank["geometry"]["heads"] for rank in group["ranks"]))
@@ -113,7 +142,7 @@ class Job:
             mine = [{"name": group["name"], "ranks": [group["ranks"][rank]]} for group in call["groups"]]
             self.children.append(Child())
             self.children[-1].send("register", **{key: call[key] for key in ("op", "dtype", "ports", "memory")}, groups=mine, options=self.options, place=place)
-        self.answers = [child.answer() for child in self.children]
+        return [child.answer() for child in self.children]
 
     def all(self, name, **arguments):
         for child in self.children:
@@ -123,8 +152,14 @@ class Job:
     def register(self):
         if bad := worst(self.answers):
             return bad
-        bad = worst(self.all("serve", handshakes=[answer["handshake"] for answer in self.answers]))
-        return bad or {"metadata": {"engine_id": self.engine_id, "port": self.port, "ranks": len(self.children)}}
+        bad = None if self.served else worst(self.all("serve", handshakes=[answer["handshake"] for answer in self.answers]))
+        return bad or {"metadata": {"engine_id": self.engine_id, "port": self.port, "ranks": len(self.children), "served": self.served}}
+
+    def handshake(self, peer):
+        # Connectors that outlive a job must not meet the name of a request again: both sides know how many jobs each has served.
+        both = (self.served, peer["served"])[:: 1 if ROLE == "producer" else -1]
+        self.suffix = "-{}-{}".format(*both) if any(both) else ""
+        return worst(self.all("handshake", peer=peer)) or {}
 
     def requests(self, call):
         """The requests of the call with their groups joined, and those that the case's options add."""
@@ -136,7 +171,7 @@ class Job:
         for number, more in enumerate(self.options.get("also", [])):
             sides = more["producer"], more["consumer"]
             joined[f"also{number}"] = [dict(zip(("blocks", "peer_blocks"), sides if ROLE == "producer" else sides[::-1]))]
-        return [{"request": name, "groups": groups} for name, groups in joined.items()]
+        return [{"request": name + self.suffix, "groups": groups} for name, groups in joined.items()]
 
     def transfer(self, call):
         """None where the answer comes later."""
@@ -171,7 +206,10 @@ class Job:
             return bad
         if errors := sorted({block for answer in answers for block in answer.get("load_errors", [])}):
             return {"load_errors": errors, "text": next(answer["text"] for answer in answers if "load_errors" in answer)}
-        return {} if len(answers) == len(self.children) else None
+        if len(answers) < len(self.children):
+            return None
+        self.well = True
+        return {"path": {"registration": "of the job before" if self.served else "of its own"}}
 
     def close(self, kill=False):
         """Lets go of the processes: nobody waits for their end."""
@@ -184,19 +222,43 @@ class Job:
         self.children = []
 
 
+def pool_of(call, options):
+    """What a job must have in common with the last one to be another request on the same connectors. None: nothing is."""
+    if {"dies", "aborts", "also", "cached", "lease"} & options.keys() or os.path.isdir("/sys/class/infiniband"):  # a NIC would go on with the pages of old
+        return None
+    memory = [{key: entry[key] for key in ("name", "offset", "bytes")} for entry in call["memory"]]
+    return json.dumps([options, call["op"], call["dtype"], call["groups"], memory], sort_keys=True)
+
+
+def take_idle(pool):
+    """The last job, where it is one like this; otherwise its processes end."""
+    if not IDLE:
+        return None
+    last = IDLE.pop()
+    alive = [child for child in last.children if child.reap(os.WNOHANG) is None]
+    for child in alive:
+        child.sleep(False)
+    if pool is not None and last.pool == pool and alive == last.children:
+        return last
+    last.children = alive
+    last.close()
+    return None
+
+
 def worst(answers):
     """The first answer of those that say no, exceptions before refusals; None where there is none."""
     return next((answer for state in ("raised", "refused") for answer in answers if answer["state"] == state), None)
 
 
 PENDING = {}
+IDLE = []  # the last job, if it went well
 LEAVING = []  # processes of jobs that are over, with their deadlines
 
 
 def reap():
     for entry in list(LEAVING):
         child, deadline = entry
-        if os.waitpid(child.pid, os.WNOHANG)[0] == 0:
+        if child.reap(os.WNOHANG) is None:
             if time.monotonic() < deadline:
                 continue
             child.kill()
@@ -222,7 +284,7 @@ def handle(call, jobs):
         jobs[call["job"]] = Job(call)
         return jobs[call["job"]].register()
     if name == "handshake":
-        return worst(jobs[call["job"]].all("handshake", peer=call["peer"])) or {}
+        return jobs[call["job"]].handshake(call["peer"])
     if name == "transfer":
         answer = jobs[call["job"]].transfer(call)
         if answer is None:
@@ -238,9 +300,15 @@ def handle(call, jobs):
         for number in [number for number, job in PENDING.items() if job == call["job"]]:
             del PENDING[number]
         if job := jobs.pop(call["job"], None):
-            job.close()
+            if job.well and job.pool:
+                take_idle(None)
+                IDLE.append(job)
+                for child in job.children:
+                    child.sleep(True)
+            else:
+                job.close()
     if name == "shutdown":
-        for job in jobs.values():
+        for job in [*jobs.values(), *IDLE]:
             job.close(kill=True)
         for child, _ in LEAVING:
             child.kill()

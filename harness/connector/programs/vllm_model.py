@@ -12,6 +12,7 @@ import types
 
 import template
 
+MODELS = tempfile.gettempdir()  # of the run: a rank's own folder for temporary files would give the two sides different models
 LAYOUTS = {"HNC": "LBHNC", "NHC": "LBNHC"}
 OLDER = {"LBHNC": "HND", "LBNHC": "NHD"}  # up to 0.27.1
 DTYPES = {"bf16": ("bfloat16", "auto"), "fp16": ("float16", "auto"), "fp32": ("float32", "auto"), "e4m3fn": ("bfloat16", "fp8"), "e5m2": ("bfloat16", "fp8_e5m2")}
@@ -104,7 +105,7 @@ def model_folder(groups):
                    "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "q_lora_rank": None, "n_routed_experts": 8, "first_k_dense_replace": layers}
         del config["head_dim"]
     text = json.dumps(config, sort_keys=True)
-    folder = os.path.join(tempfile.gettempdir(), "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16])
+    folder = os.path.join(MODELS, "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16])
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, f"config.json.{os.getpid()}"), "w") as file:
         file.write(text)

@@ -1,8 +1,10 @@
 """One rank of one job, in a process of its own: a connector of vLLM, the real class, between the suite's memory and its other side. vllm_host.py
 starts it and says what stands in for the engine around it."""
 
+import ctypes
 import inspect
 import logging
+import mmap
 import os
 import pickle
 import sys
@@ -13,6 +15,10 @@ import refusal
 import template
 import vllm_model
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+MAP_FIXED = 0x10
 LEASE = 600  # s; how long a producer keeps blocks for a consumer
 
 
@@ -32,6 +38,18 @@ class Said(logging.Handler):
         self.text = (f"{type(error).__name__}: {error}" if error else record.getMessage())[:300]
 
 
+class Memory(template.Memory):
+    """One allocation of the suite's, whose file can be changed for another one of its size."""
+
+    def replace(self, entry):
+        with open(entry["file"], "r+b") as file:
+            if os.fstat(file.fileno()).st_size != len(self.map):
+                raise template.Refusal(f"{entry['name']} is not of the size that is registered")
+            here = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+            if LIBC.mmap(here, len(self.map), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, file.fileno(), 0) != here:
+                raise OSError(ctypes.get_errno(), "mmap")
+
+
 class Rank:
     def __init__(self, call):
         from vllm.config import KVTransferConfig, set_current_vllm_config
@@ -45,7 +63,7 @@ class Rank:
         place, self.options = call["place"], call["options"]
         self.connector_name, self.producer = self.options["connector"], place["role"] == "producer"
         self.nixl, self.rank, self.ranks, self.port = self.connector_name == "NixlConnector", place["rank"], place["ranks"], call["ports"][0]
-        self.memories = [template.Memory(entry) for entry in call["memory"]]
+        self.memories = [Memory(entry) for entry in call["memory"]]
         self.engine_id = place["engine_id"]
         caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
         layout = self.options.get("kv_layout") or caches[0].layout
@@ -69,6 +87,12 @@ class Rank:
             self.connector.register_kv_caches({name: tensor for group in caches for name, tensor in group.tensors(self.memories)})
             if self.nixl and self.producer and self.rank == 0:  # its scheduler half answers the consumer's handshakes
                 self.scheduler = create(KVConnectorRole.SCHEDULER)
+
+    def again(self, memory):
+        """The memory of another job takes the place of the last one's, address for address: what is registered stays so."""
+        for at, entry in zip(self.memories, memory, strict=True):
+            at.replace(entry)
+        self.said.text = ""
 
     def metadata(self):
         handshake = self.connector.get_handshake_metadata() if self.nixl and self.producer else None
@@ -149,7 +173,9 @@ def handle(call, ranks):
     """The host's calls: those of the protocol, for this one rank, and `serve`."""
     try:
         name = call["call"]
-        if name == "register":
+        if name == "register" and "again" in call:
+            ranks["job"].again(call["again"])
+        elif name == "register":
             ranks["job"] = Rank(call)
             return ranks["job"].metadata()
         if name == "serve":

@@ -7,10 +7,13 @@ No worker, no model: what a worker would answer is made by hand, the scheduler a
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "programs"))
 os.environ.update(VLLM_TARGET_DEVICE="cpu", VLLM_LOGGING_LEVEL="CRITICAL", VLLM_KV_CACHE_LAYOUT="HND")
+SCRATCH = tempfile.TemporaryDirectory(prefix="kvcts-load-failures-")
+tempfile.tempdir = SCRATCH.name
 
 import vllm_model  # noqa: E402
 
