@@ -20,7 +20,7 @@ What stands in for the engine around the connector, so that no one takes this fo
   - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
 
 This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's, which went well, is another request
-on the connectors that are there and registered: its memory takes the place of the last one's (its result says so: path.registration). Every other job has
+on the connectors that are there and registered: its memory takes the place of the last one's (its result says so: engine_path.registration). Every other job has
 processes of its own: it never meets what another one left.
 """
 
@@ -175,7 +175,7 @@ class Job:
 
     def transfer(self, call):
         """None where the answer comes later."""
-        self.done, self.later = {}, None
+        self.done, self.later, self.began = {}, None, time.monotonic()
         dies, begin = self.options.get("dies"), lambda: self.all("transfer", transfer=call["transfer"], requests=self.requests(call))
         if "dies_at" in self.options and ROLE == "producer":
             self.later = time.monotonic() + 1.5, lambda: self.close(kill=True)
@@ -208,7 +208,7 @@ class Job:
             return {"load_errors": errors, "text": next(answer["text"] for answer in answers if "load_errors" in answer)}
         if len(answers) < len(self.children):
             return None
-        self.well = True
+        self.well = time.monotonic() - self.began < LATE
         return {"path": {"registration": "of the job before" if self.served else "of its own"}}
 
     def close(self, kill=False):
@@ -251,6 +251,7 @@ def worst(answers):
 
 
 PENDING = {}
+LATE = 5  # s; a job that took longer met something that the next one should not
 IDLE = []  # the last job, if it went well
 LEAVING = []  # processes of jobs that are over, with their deadlines
 
