@@ -5,8 +5,7 @@
 Runs suite compatibility (or reads a run of it) and writes both pages. --check writes nothing and ends with 1 where the pages that are there differ from what it would write.
 --open RUN adds the answers of a run of suite open-cells, which needs vLLM, to those kept in reports/open-cells.json: of a case that ran twice both
 count, so that one that passes now and then is no PASS. Remove the file to begin anew.
---real RUN adds the answers of a run of suites vllm and lmcache to those kept in reports/real-connectors.json; of a pair of caches that ran again, the
-later answers count.
+--real RUN adds the answers of a run of suites vllm and lmcache to those kept in reports/real-connectors.json, in the same way.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def short(result: dict) -> dict:
 
 def why(result: dict) -> str:
     """A result's message without the numbers that belong to one of many."""
-    text = re.sub(r", after [\d.]+ s;", ";", result["message"].removesuffix(" (at connector)"))
+    text = re.sub(r"\b[0-9a-f]{64}\b", "...", re.sub(r", after [\d.]+ s;", ";", result["message"].removesuffix(" (at connector)")))
     if result["outcome"] == "FAIL" and "; " in text and "wrong bytes" in text:
         said = result.get("diagnosis") or {}
         name = said.get("fault_class") if said.get("exact") else ""
@@ -196,7 +195,7 @@ def backend_lines(results: list[dict]) -> list[str]:
 LEAD = ("Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every byte of both sides compared: suite `compatibility`, {count} cases. "
         "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
         "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else was asked of it). Latents (MLA) are rows of their own. "
-        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine. "
+        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; its HANGs, too, were seen at loads of 20 and more on two cores only, and why is not known. "
         "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md)).")
 SIGNS = "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on the CPU; none: excluded without a run. [n] is a note below the table."
 
@@ -277,23 +276,20 @@ def of_a_pair(result: dict) -> bool:
 
 def keep_real(folder: Path) -> None:
     """One entry for all cases of a place that ended alike, with their number; the first one's id."""
-    kept = json.loads(REAL.read_text())["results"] if REAL.exists() else []
-    alike: dict[str, dict] = {}
+    alike = {json.dumps(ending(result)): result for result in (json.loads(REAL.read_text())["results"] if REAL.exists() else [])}
     for result in filter(of_a_pair, read_run(folder)):
         if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR"):
             raise SystemExit(f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install")
         axes = {key: result["axes"][key] for key in ("connector", "producer", "consumer", "dtype", "arch", "geometry")}
         axes["geometry"] = "mla-*" if axes["geometry"].startswith("mla-") else "*"
-        place = json.dumps([axes, result["outcome"], result["verdict"], result["why"]])
-        alike.setdefault(place, {**result, "axes": axes, "cases": 0})["cases"] += 1
-    ran = {place_of(result) for result in alike.values()}
-    results = [result for result in kept if place_of(result) not in ran] + list(alike.values())
-    results.sort(key=lambda result: (*place_of(result), result["id"]))
-    REAL.write_text(json.dumps({"results": results}, indent=1, sort_keys=True) + "\n")
+        result |= {"axes": axes, "cases": 0}
+        alike.setdefault(json.dumps(ending(result)), result)["cases"] += 1
+    REAL.write_text(json.dumps({"results": sorted(alike.values(), key=ending)}, indent=1, sort_keys=True) + "\n")
 
 
-def place_of(result: dict) -> tuple[str, ...]:
-    return tuple(result["axes"][key] for key in ("connector", "producer", "consumer", "geometry", "dtype"))
+def ending(result: dict) -> list[str]:
+    """Where a case belongs, and how it ended."""
+    return [*(result["axes"][key] for key in ("connector", "producer", "consumer", "geometry", "dtype")), result["outcome"], result["verdict"], result["why"]]
 
 
 def read_run(folder: Path) -> list[dict]:
