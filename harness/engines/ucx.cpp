@@ -6,13 +6,11 @@
 //     milliseconds, a case costs one ucp_mem_map, one ucp_rkey_pack and one ucp_ep_rkey_unpack a region.
 //   - A write is complete when ucp_ep_flush_nbx is: ucp_put_nbx alone completes locally.
 //   - Over tcp and posix a put is emulated with active messages, so the target must progress. poll() and progress() serve
-//   every agent
-//     of this process, so that two agents of one process cannot wait for each other.
+//     every agent of this process, so that two agents of one process cannot wait for each other.
 //   - With verbs=am the context has no RMA and the metadata no keys, so that put and get cannot be taken by mistake; a write is complete when
 //     the peer answered that it lies there.
 //   - UCX checks no remote bounds over tcp: ranges are checked here, against the metadata. guard=off hands them through, so
-//   that the rules
-//     table (cases/rules) sees UCX itself.
+//     that the rules table (cases/rules) sees UCX itself.
 #include <sys/random.h>
 #include <ucp/api/ucp.h>
 

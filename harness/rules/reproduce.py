@@ -3,8 +3,6 @@
     reproduce.py [--runs 20] [--rule GLOB]... [--fixture GLOB]... [--record FILE]   plays what the record lacks; it may be stopped and called again
     reproduce.py --page [--record FILE]                                             prints the page from the record
 
-Plays that nobody can count, of a machine that did not get round to them, are moved by hand to `set_aside` of the record, with the reason; the page shows them.
-
 With neither --rule nor --fixture: all. What waits for the engines' own limits of half a minute (`once: true` of a rule, controls called
 `at-the-defaults`) is played once. What is stated in cases/ and missing in the record, or recorded and stated no more, is an error of --page.
 """
@@ -36,7 +34,8 @@ HEAD = """# How often what is stated happens
 
 Rules of engines (`cases/rules`, [the table](rules.md)) and fixtures (`cases/engine-faults`, [what they are about](engine-defects.md)), each played many
 times with the released engine, limits of 1 to 3 s where they are 30 s by default; what waits for the defaults is played once. A cell is *runs that
-ended as stated* of *runs*. *Racy*: the case states several answers, and here is how often each came.
+ended as stated* of *runs*. *Racy*: the case states several answers, and here is how often each came. Play them on a quiet machine: on one that does not
+get round to its work within the limits (load 20 on two processors), whatever waits for NIXL to begin or for a list of 100,000 ends as a hang.
 
     harness/rules/reproduce.py             # plays what reports/reproduction.json lacks
     harness/rules/reproduce.py --page      # this page
@@ -105,8 +104,7 @@ def lines(group: dict) -> str:
 def save(record: dict, file: Path) -> None:
     rules = ",\n".join(f"{json.dumps(rule)}: {lines(engines)}" for rule, engines in sorted(record["rules"].items()))
     part = file.with_suffix(".part")
-    part.write_text(f'{{"machine": {json.dumps(record.get("machine", ""))},\n"rules": {{\n{rules}\n}},\n"fixtures": {lines(record["fixtures"])},\n'
-                    f'"set_aside": {lines(record.get("set_aside", {}))}\n}}\n')
+    part.write_text(f'{{"machine": {json.dumps(record.get("machine", ""))},\n"rules": {{\n{rules}\n}},\n"fixtures": {lines(record["fixtures"])}\n}}\n')
     part.replace(file)
 
 
@@ -225,18 +223,11 @@ def page(record: dict, stated: list[dict], ids: list[str]) -> tuple[str, list[st
              f"{counts['plays']:,} plays, {counts['often']} pairs were played {OFTEN} times or more. {counts['fixtures']} fixtures and controls: {counts['good fixtures']} as "
              f"stated in every run; {counts['fixture plays']:,} plays, {counts['often fixtures']} of them {OFTEN} times or more. Measured "
              f"{' and '.join(sorted({one['date'] for group in (*record['rules'].values(), record['fixtures']) for one in group.values()}))} "
-             f"on {record.get('machine', 'a machine that nobody wrote down')}. "
-             f"[Set aside](#set-aside), and not counted here: the latest plays of {len(record.get('set_aside', {}))} of them.\n\n## Racy\n\n")
+             f"on {record.get('machine', 'a machine that nobody wrote down')}.\n\n## Racy\n\n")
     text += table(["rule", "engine", "how often"], racy) if racy else "None.\n"
     text += ("\n## Time to the error\n\nHow long the step took whose time counts, shortest / median / longest, beside what the engine's limits promise "
              "(each rule says which in the table of rules).\n\n")
     text += table(["rule", "engine", "ended as", "promised", "took"], timed)
-    aside = record.get("set_aside", {})
-    text += "\n## Set aside\n\nPlays that differed from what is stated and are not counted above, because of how they were played. They have to be played again.\n\n"
-    if aside:
-        text += table(["played", "how often", "how"], [[f"`{name}`", rates(one["seen"]), one["why"]] for name, one in sorted(aside.items())])
-    else:
-        text += "None.\n"
     text += "\n## Fixtures\n\n" + table(["case", "as stated", "outcome"], shown)
     text += "\n## Rules\n\n" + table(["rule"] + [f"`{engine}` {versions[engine].most_common(1)[0][0] if versions[engine] else ''}" for engine in engines], rows)
     return text, wrong

@@ -21,10 +21,11 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 import traceback
-from pathlib import Path
+
+import mooncake_package
+import template
 
 os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
 os.environ.setdefault("MC_FORCE_TCP", "1")
@@ -33,34 +34,8 @@ SEGMENT = 256 << 20
 BUFFER = 32 << 20
 
 
-class Missing(Exception):
-    """Something that this machine lacks, and how to get it."""
-
-
 class WrongBytes(Exception):
     """The store did not give back what was put."""
-
-
-def package_folder(name):
-    """Where ./run_suite.sh puts engine packages (harness/transport/packages.hpp)."""
-    root = os.environ.get("KVCTS_ENGINE_PACKAGES") or Path(__file__).resolve().parents[3] / ".venv" / "engines"
-    folder = Path(root) / name
-    if not (folder / "kvcts-pins").is_file():
-        raise Missing(f"engine package {name} is not installed in {root}: ./run_suite.sh install puts it there")
-    return folder
-
-
-def load(options):
-    folder = package_folder(options.get("package", "mooncake-0.3.13.post1"))
-    sys.path.insert(0, str(folder))
-    try:
-        import mooncake.store as store
-        import template
-    except ImportError as error:
-        raise Missing(f"{folder.name} cannot be imported by Python {sys.version_info.major}.{sys.version_info.minor}: {error}") from None
-    if template.np is None:
-        raise Missing("NumPy is missing: pip install numpy")
-    return folder, store, template
 
 
 def digest(value):
@@ -72,7 +47,7 @@ class Side:
 
     def __init__(self, role, options):
         self.role, self.options, self.client, self.master, self.address = role, options, None, None, None
-        self.folder, self.store, self.template = load(options)
+        self.folder, self.store = mooncake_package.load("mooncake.store", options)
 
     def start_master(self, ports):
         if self.master is not None:
@@ -115,16 +90,16 @@ class Side:
 class Job:
     def __init__(self, side, call):
         self.side, self.call, self.keys = side, call, set()
-        self.memories = [side.template.Memory(entry) for entry in call["memory"]]
+        self.memories = [template.Memory(entry) for entry in call["memory"]]
         self.name = f"{call['job']}"
 
     def tensors(self):
         for group, entry in enumerate(self.call["groups"]):
             if len(entry["ranks"]) != 1:
-                raise self.side.template.Refusal(f"this connector serves one rank, this side has {len(entry['ranks'])}")
+                raise template.Refusal(f"this connector serves one rank, this side has {len(entry['ranks'])}")
             for tensor in entry["ranks"][0]["tensors"]:
                 if "B" not in tensor["axes"]:
-                    raise self.side.template.Refusal(f"{tensor['name']}: {tensor['axes']} has no dim of its own for blocks")
+                    raise template.Refusal(f"{tensor['name']}: {tensor['axes']} has no dim of its own for blocks")
                 yield group, tensor
 
     def form(self):
@@ -136,7 +111,7 @@ class Job:
 
     def handshake(self, peer):
         if peer["form"] != self.form():
-            raise self.side.template.Refusal("the blocks of the two sides are not of one form; this connector turns nothing")
+            raise template.Refusal("the blocks of the two sides are not of one form; this connector turns nothing")
         if self.side.role == "consumer":
             self.name = peer["job"]
             self.side.connect(peer["master"])
@@ -145,7 +120,7 @@ class Job:
         """Each block of each tensor with its key: (key, the block as an array)."""
         prefix = f"{self.name}/{number}"
         for index, (group, tensor) in enumerate(self.tensors()):
-            array = self.side.template.blocks_first(tensor, self.side.template.view(tensor, self.memories), tensor["axes"])
+            array = template.blocks_first(tensor, template.view(tensor, self.memories), tensor["axes"])
             for request in requests:
                 if request["group"] == group:
                     for position, block in enumerate(request["blocks"]):
@@ -197,7 +172,7 @@ class Job:
                 value = bytes([value[0] ^ 1]) + value[1:]
             if len(value) != block.nbytes:
                 raise WrongBytes(f"{key} has {len(value)} bytes, expected {block.nbytes}")
-            block[...] = self.side.template.np.frombuffer(value, block.dtype).reshape(block.shape)
+            block[...] = template.np.frombuffer(value, block.dtype).reshape(block.shape)
             moved += len(value)
             if self.side.options.get("verify") != "off" and digest(value) != digests[key]:
                 (read if digest(client.get(key)) == digests[key] else rest).append(key)
@@ -257,7 +232,7 @@ class Program:
         elif name == "shutdown":
             self.side.end()
         else:
-            raise self.side.template.Refusal(f"unknown call {name}")
+            raise template.Refusal(f"unknown call {name}")
         return {}
 
     def attempt(self, number):
@@ -270,11 +245,11 @@ class Program:
         try:
             found = work()
             return None if found is None else {"state": "done", **found}
-        except Missing as error:
+        except mooncake_package.Missing as error:
             return {"state": "skipped", "text": str(error)}
         except Exception as error:
             at = traceback.extract_tb(error.__traceback__)[-1]
-            refusal = self.side is not None and isinstance(error, self.side.template.Refusal)
+            refusal = isinstance(error, template.Refusal)
             return {"state": "refused" if refusal else "raised", "type": type(error).__name__, "text": str(error), "file": os.path.basename(at.filename),
                     "line": at.lineno}
 

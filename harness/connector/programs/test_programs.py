@@ -27,8 +27,9 @@ def test_the_templates_conform():
         assert status == 0 and out.endswith("10 of 10\n"), out
 
 
-def test_mooncake_store_conforms():
-    status, out = conformance([sys.executable, str(HERE / "mooncake_store.py")])
+@pytest.mark.parametrize("program", ["mooncake_store.py", "mooncake_transfer.py"])
+def test_mooncake_conforms(program):
+    status, out = conformance([sys.executable, str(HERE / program)])
     if status == 77:
         pytest.skip(out.strip().splitlines()[-1])
     assert status == 0 and out.endswith("10 of 10\n"), out

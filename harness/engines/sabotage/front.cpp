@@ -4,11 +4,10 @@
 // itself:
 //   - a row about lists edits what prepare() hands on: the engine really moves the wrong list, and counts that one
 //   - a row that changes bytes copies the sources of a write into memory of its own, changes them there and has the engine
-//   send those; what
-//     was read is changed where it arrived
+//     send those; what was read is changed where it arrived
 //   - what a row writes besides, or looks at, at the peer's side is a request of its own through the engine
 //   - what would leave a region is left out, or as it was asked for: every engine refuses that, and then nothing wrong has
-//   gone through it
+//     gone through it
 //   - what comes late goes out when the case may be over: so registrations and peers are given back to the engine after that
 // Both sides of a case have it in front, as metadata carries the sizes of regions.
 #include <algorithm>
