@@ -28,39 +28,62 @@ bool untouched(const Scene& scene) {
 // How many of the wrong bytes a variant predicts; -1 when it predicts a byte differently that is right (it explains too much).
 struct Fit {
   std::int64_t explained{0};
+  std::int64_t in_tails{0};  ///< of these: what slots behind the last token may hold
   bool exact{false};
 };
 
-Fit fit_images(const Scene& scene, const Variant::Predicted& images) {
-  Fit result{0, images.consumer.size() == scene.consumer.size() && (scene.source_wrong == 0 || images.producer.size() == scene.producer.size())};
+/// What the slots behind the last token may hold besides, region by region: what came along with their blocks.
+using Tails = std::vector<std::vector<std::uint8_t>>;
+Tails tails_of(const Scene& scene) {
+  Tails tails;
+  for (const auto& target : regions(scene.truth, Side::consumer)) {
+    const auto& expected = scene.consumer_expected[tails.size()];
+    tails.emplace_back(expected.begin(), expected.end());
+    oracle::write_whole_block_alternative(scene.truth, target, scene.producer, tails.back());
+  }
+  return tails;
+}
+
+Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Tails& tails) {
+  Fit result{0, 0, images.consumer.size() == scene.consumer.size() && (scene.source_wrong == 0 || images.producer.size() == scene.producer.size())};
   if (!result.exact) return result;
-  const auto compare = [&](const std::vector<ByteView>& seen, const std::vector<std::vector<std::uint8_t>>& predicted, const std::vector<ByteView>& expected) {
+  const auto compare = [&](const std::vector<ByteView>& seen, const std::vector<std::vector<std::uint8_t>>& predicted, const std::vector<ByteView>& expected,
+                           const Tails* besides) {
     for (std::size_t i = 0; i < seen.size(); ++i) {
       for (std::size_t b = 0; b < seen[i].size(); ++b) {
-        if (seen[i][b] != predicted[i][b]) result.exact = false;
-        else result.explained += seen[i][b] != expected[i][b];
+        if (seen[i][b] != predicted[i][b]) {
+          result.exact = false;
+        } else if (seen[i][b] != expected[i][b]) {
+          ++result.explained;
+          result.in_tails += besides != nullptr && seen[i][b] == (*besides)[i][b];
+        }
       }
     }
   };
-  compare(scene.consumer, images.consumer, scene.consumer_expected);
-  if (!images.producer.empty()) compare(scene.producer, images.producer, scene.producer_expected);
+  compare(scene.consumer, images.consumer, scene.consumer_expected, &tails);
+  if (!images.producer.empty()) compare(scene.producer, images.producer, scene.producer_expected, nullptr);
   return result;
 }
 
-Fit fit(const Scene& scene, const Variant& variant) {
-  Fit result{0, scene.source_wrong == 0};
-  if (variant.images) return fit_images(scene, *variant.images);
+Fit fit(const Scene& scene, const Variant& variant, const Tails& tails) {
+  Fit result{0, 0, scene.source_wrong == 0};
+  if (variant.images) return fit_images(scene, *variant.images, tails);
   const auto& transformed = variant.transformed;
   const auto targets = regions(transformed, Side::consumer);
-  if (targets.size() != scene.consumer.size()) return {0, false};
+  if (targets.size() != scene.consumer.size()) return {};
   std::vector<std::uint8_t> predicted, alternative;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& seen = scene.consumer[i];
     predicted.resize(seen.size());
     if (variant.maps) predict_moved(scene, *variant.maps, i, predicted, &transformed);
     else oracle::write_expected(transformed, targets[i], scene.pass, predicted);
+    const auto count = [&](std::size_t b) {
+      if (seen[b] == scene.consumer_expected[i][b]) return;
+      ++result.explained;
+      result.in_tails += seen[b] == tails[i][b];
+    };
     if (std::memcmp(predicted.data(), seen.data(), seen.size()) == 0) {
-      for (std::size_t b = 0; b < seen.size(); ++b) result.explained += seen[b] != scene.consumer_expected[i][b];
+      for (std::size_t b = 0; b < seen.size(); ++b) count(b);
       continue;
     }
     alternative = predicted;
@@ -74,8 +97,7 @@ Fit fit(const Scene& scene, const Variant& variant) {
     }
     result.exact = result.exact && (none || whole);
     for (std::size_t b = 0; b < seen.size(); ++b) {
-      const bool told = seen[b] == predicted[b] || seen[b] == alternative[b];
-      if (told && seen[b] != scene.consumer_expected[i][b]) ++result.explained;
+      if (seen[b] == predicted[b] || seen[b] == alternative[b]) count(b);
     }
   }
   return result;
@@ -154,6 +176,7 @@ Diagnosis diagnose(const Scene& scene) {
     if (auto d = from_gathering(scene); !d.fault_class.empty()) return d;
     return finding("", false, "unexplained: the cache is right, what the reader gathered is not");
   }
+  const Tails tails = tails_of(scene);
   Diagnosis best;
   std::int64_t best_share = 0;
   for (const auto& hypothesis : hypotheses()) {
@@ -166,12 +189,12 @@ Diagnosis diagnose(const Scene& scene) {
     for (const auto& v : variants) {
       Fit f;
       try {
-        f = fit(scene, v);
+        f = fit(scene, v, tails);
       } catch (const std::exception&) {
         continue;
       }
       f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
-      const auto share = 100 * f.explained / wrong;
+      const auto share = 100 * (f.explained - f.in_tails) / wrong;
       if (f.exact && best.exact) {
         best.others.push_back(v.fault_class + ": " + v.words);
       } else if (f.exact) {

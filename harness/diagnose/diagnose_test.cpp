@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "diagnose/pieces.hpp"
 #include "diagnose/places.hpp"
@@ -35,6 +36,7 @@ struct Stage {
   ResolvedCase truth;
   std::vector<Bytes> producer, consumer, before, expected;
   std::vector<json> events;
+  std::int64_t allowed{0};  ///< bytes that differ and are not wrong
 
   Stage(const ResolvedCase& t, const ResolvedCase& happened) : truth(t) {
     for (const auto& r : regions(t, Side::producer)) {
@@ -58,6 +60,7 @@ struct Stage {
       scene.consumer_expected.emplace_back(expected[i]);
       for (std::size_t b = 0; b < consumer[i].size(); ++b) scene.wrong_bytes += consumer[i][b] != expected[i][b];
     }
+    scene.wrong_bytes -= allowed;
     return diagnose(scene);
   }
 };
@@ -186,6 +189,29 @@ TEST(Diagnose, AGuessIsCalledOne) {
   EXPECT_FALSE(d.exact);
   EXPECT_NE(d.text.find("guess"), std::string::npos) << d.text;
   EXPECT_TRUE(d.fault_class.empty());
+}
+
+// Whole blocks came along, which is right; the share is one of the bytes that are wrong.
+TEST(Diagnose, AGuessExplainsNoMoreThanThereIs) {
+  auto truth = make(), happened = make();
+  truth.groups[0].requests[0].tokens = 6;
+  happened.groups[0].requests[0].tokens = 5;
+  Stage stage(truth, happened);
+  const std::vector<ByteView> producer(stage.producer.begin(), stage.producer.end());
+  const auto targets = regions(stage.truth, Side::consumer);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    oracle::write_whole_block_alternative(stage.truth, targets[i], producer, stage.consumer[i]);
+    Bytes alternative = stage.expected[i];
+    oracle::write_whole_block_alternative(stage.truth, targets[i], producer, alternative);
+    for (std::size_t b = 0; b < alternative.size(); ++b) stage.allowed += alternative[b] != stage.expected[i][b] && stage.consumer[i][b] == alternative[b];
+  }
+  ASSERT_GT(stage.allowed, 0);
+  stage.consumer[0][5000] ^= 0x40;
+  const auto d = stage.name();
+  EXPECT_FALSE(d.exact);
+  std::smatch share;
+  ASSERT_TRUE(std::regex_search(d.text, share, std::regex("explains (\\d+) %"))) << d.text;
+  EXPECT_LE(std::stoi(share[1]), 100) << d.text;
 }
 
 TEST(Diagnose, NoiseIsUnexplained) {
