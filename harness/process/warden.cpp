@@ -41,7 +41,7 @@ struct Kill {
   std::uint64_t id{0};
   std::vector<pid_t> roots;  ///< with all that descends from them
   std::string mark;          ///< with all that carries it
-  std::set<pid_t> killed;    ///< alive or not reaped here: their children go, too
+  std::map<pid_t, std::uint64_t> killed;  ///< alive or not reaped here, and when they began: their children go, too
   std::set<pid_t> ended;     ///< reaped
   std::int64_t since_ns{0};
   int clean_scans{0};
@@ -269,7 +269,8 @@ class Warden {
       if (stat.pid == self_ || stat.dead()) continue;
       const bool own_group = std::any_of(kill.roots.begin(), kill.roots.end(),
                                          [&](pid_t root) { return stat.group == root || stat.session == root; });
-      if (own_group || kill.killed.count(stat.parent) != 0) {
+      const auto dying = kill.killed.find(stat.pid);  // its root may have been reaped before it
+      if (own_group || kill.killed.contains(stat.parent) || (dying != kill.killed.end() && dying->second == stat.start_ticks)) {
         roots.push_back(stat.pid);
         continue;
       }
@@ -294,7 +295,7 @@ class Warden {
       const std::vector<ProcessStat> alive = victims(all, *kill);
       for (const ProcessStat& stat : alive) {
         ::kill(stat.pid, SIGKILL);
-        kill->killed.insert(stat.pid);
+        kill->killed.insert_or_assign(stat.pid, stat.start_ticks);
       }
       // Twice clean: a process that forked and died while /proc was being listed can hide its child from one look.
       kill->clean_scans = alive.empty() ? kill->clean_scans + 1 : 0;
@@ -311,7 +312,7 @@ class Warden {
                           {"command", stat.command},
                           {"wchan", read_proc_text(stat.pid, "wchan")}});
       reap();
-      kill->ended.insert(kill->killed.begin(), kill->killed.end());
+      for (const auto& [pid, began] : kill->killed) kill->ended.insert(pid);
       channel_.queue({{"event", "killed"},
                       {"id", kill->id},
                       {"pids", kill->ended},
@@ -334,7 +335,7 @@ class Warden {
       const std::vector<ProcessStat> alive = victims(all, kill);
       for (const ProcessStat& stat : alive) {
         ::kill(stat.pid, SIGKILL);
-        kill.killed.insert(stat.pid);
+        kill.killed.insert_or_assign(stat.pid, stat.start_ticks);
       }
       while (::waitpid(-1, nullptr, WNOHANG) > 0) {
       }
