@@ -27,7 +27,8 @@ from pathlib import Path
 from kvtest import BUILD, ROOT, need_program
 
 SETUP = re.compile(r"^(\./run_suite\.sh( self-test)?|git clone .*|cd .*)$")
-PROGRESS = re.compile(r"[\d,]+/[\d,]+, ([\d.]+/s|slowest)")  # of a run that a crowded machine makes slow
+# Lines that a crowded machine adds: of a run that it makes slow, of a program that it starts slowly.
+PROGRESS = re.compile(r"[\d,]+/[\d,]+, ([\d.]+/s|slowest)|start-up of \S+: ")
 CHANGING = [
     (re.compile(r"\d+(\.\d+)? ?(ns|us|µs|ms|s|min|B|KiB|MiB|GiB|MB|GB|bytes/s|cases/s|/s|%)(?![A-Za-z0-9])"), "#"),
     (re.compile(r"slowest # \S+"), "slowest #"),  # which case that is, the machine decides
