@@ -553,7 +553,8 @@ TEST_P(Conformance, ADeadPeerIsNoticedAsClaimed) {
 }
 
 TEST_P(Conformance, ASecondTargetAfterADeath) {
-  if (!GetParam().dies_with_its_peer.empty() && !GTEST_FLAG_GET(also_run_disabled_tests)) GTEST_SKIP() << GetParam().dies_with_its_peer;
+  // Not --gtest_also_run_disabled_tests: CTest passes that one to every test.
+  if (!GetParam().dies_with_its_peer.empty() && std::getenv("KVCTS_KNOWN_DEFECTS") == nullptr) GTEST_SKIP() << GetParam().dies_with_its_peer;
   isolated([](const Placement& setup) {
     auto second = start_target(setup);
     Pair pair(setup);
