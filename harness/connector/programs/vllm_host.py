@@ -17,6 +17,7 @@ What stands in for the engine around the connector, so that no one takes this fo
   - the layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve it;
   - metadata of requests is made by hand, as the scheduler half of the connector would make it;
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
+  - threads that the connector starts beside Python's run at nice 19: NIXL's poll without a pause;
   - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
 
 This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's, which went well, is another request

@@ -8,8 +8,10 @@ import mmap
 import os
 import pickle
 import sys
+import threading
 import time
 from base64 import b64decode, b64encode
+from pathlib import Path
 
 import refusal
 import template
@@ -20,6 +22,12 @@ LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
 MAP_FIXED = 0x10
 LEASE = 600  # s; how long a producer keeps blocks for a consumer
+
+
+def threads():
+    """Of this process, those that Python has not started: their names, by id."""
+    ours = {thread.native_id for thread in threading.enumerate()}
+    return {int(tid): Path(f"/proc/self/task/{tid}/comm").read_text() for tid in os.listdir("/proc/self/task") if int(tid) not in ours}
 
 
 def fit(function, *arguments, **named):
@@ -82,11 +90,15 @@ class Rank:
             parallel_state.initialize_model_parallel(self.ranks, 1)
             cache = vllm_model.cache_config(caches, call["memory"], layout, self.config)
             vllm_model.stand_in_for_backend(caches[0].latent)
+            before = threads()
             create = lambda role: KVConnectorFactory.create_connector(self.config, role, cache)
             self.connector, self.scheduler = create(KVConnectorRole.WORKER), None
             self.connector.register_kv_caches({name: tensor for group in caches for name, tensor in group.tensors(self.memories)})
             if self.nixl and self.producer and self.rank == 0:  # its scheduler half answers the consumer's handshakes
                 self.scheduler = create(KVConnectorRole.SCHEDULER)
+        for tid, name in threads().items():  # an agent polls without a pause; beside five others it would let vLLM's 5 s for a handshake pass
+            if tid not in before and not name.startswith("ZMQ"):
+                os.setpriority(os.PRIO_PROCESS, tid, 19)
 
     def again(self, memory):
         """The memory of another job takes the place of the last one's, address for address: what is registered stays so."""
