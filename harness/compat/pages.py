@@ -195,7 +195,7 @@ def backend_lines(results: list[dict]) -> list[str]:
 LEAD = ("Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every byte of both sides compared: suite `compatibility`, {count} cases. "
         "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
         "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else was asked of it). Latents (MLA) are rows of their own. "
-        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; its HANGs, too, were seen at loads of 20 and more on two cores only, and why is not known. "
+        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; why it once met no end is not known. "
         "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md)).")
 SIGNS = "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on the CPU; none: excluded without a run. [n] is a note below the table."
 
