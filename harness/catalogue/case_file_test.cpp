@@ -128,6 +128,7 @@ TEST(CaseFile, Errors) {
       {"case: a\nproducer: {backend: sglang-mha, layout: vllm-mla}\n", "f.yaml:2: key 'layout': expected a layout of backend 'sglang-mha', found 'vllm-mla'"},
       {head + "requests: [{token: 4}]\n", "f.yaml:3: key 'requests': expected a key of a request, found 'token'; did you mean 'tokens'?"},
       {head + "geometry: {base: small, haeds: 2}\n", "f.yaml:3: key 'geometry': expected one of the keys of this mapping, found 'haeds'"},
+      {head + "expected: {outcome: FAIL, class: [truncated, over-read]}\n", "f.yaml:3: key 'class': expected one fault class, found a list of 2; where any of several will do: expected: [{"},
       {head + "expected: FIAL\n", "f.yaml:3: key 'expected': expected one of PASS"},
       {head + "expected: {outcome: FAIL, class: axis-permutted}\n", "f.yaml:3: key 'class': expected one of"},
       {head + "deadlines: {transfre: 2s}\n", "f.yaml:3: key 'deadlines': expected one of the keys of this mapping, found 'transfre'"},

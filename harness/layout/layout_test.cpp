@@ -370,6 +370,7 @@ TEST(Template, PackedCodesAreShownAsBytes) {
 TEST(Template, ErrorsSayWhatToDo) {
   const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 40};
   EXPECT_EQ(message([] { check_template("L x K B N Q"); }), "column 11: expected '&' or the end of the template, found 'Q'");
+  EXPECT_EQ(message([] { check_template("B { C ; scale :fp32 C }"); }), "column 21: expected the dtype behind the modes and the component of its part (scale C=0..4 :fp32), found 'C }'");
   EXPECT_NE(message([] { check_template("L x B N B C"); }).find("axis B only once"), std::string::npos);
   EXPECT_NE(message([] { check_template("L x B C/x N"); }).find("both digits"), std::string::npos);
   EXPECT_NE(message([] { check_template("B L x C"); }).find("list levels before"), std::string::npos);

@@ -537,6 +537,7 @@ void propose_everywhere(Workshop& w) {
 void propose_layouts(Workshop& w) {
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return recoded(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return relaid(cache); });
+  propose_variants(w, [](const layout::Cache& cache, std::size_t) { return exchanged_parts(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return permuted(cache, false, true); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });

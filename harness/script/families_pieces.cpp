@@ -98,6 +98,18 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step) {
       if (cuts[i].all.contains(values[i])) strayed[i].wrong.insert(values[i]);
     }
   }
+  // All of it is there in the end, but somebody who took it further has not all: what he lacks.
+  if (wrong_components.empty() && a.op != "read") {
+    for (const Clue& clue : w.clues().all) {
+      if (!clue.wrong || (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number)) continue;
+      const std::array<std::int64_t, 4> values{clue.must.layer, clue.must.kv, clue.must.head, clue.must.token};
+      for (std::size_t i = 0; i < cuts.size(); ++i) {
+        if (cuts[i].all.contains(values[i])) cuts[i].wrong.insert(values[i]);
+      }
+      if (!cuts[3].wrong.empty()) wrong_blocks.insert((clue.must.token - first) / slots);
+      wrong_components.insert(clue.must.component == layout::Component::data);
+    }
+  }
   if (wrong_components.empty()) return {};
   for (const std::int64_t token : cuts[3].all) {
     if (wrong_blocks.contains((token - first) / slots)) cuts[3].wrong.insert(token);  // whole blocks

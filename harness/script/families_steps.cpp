@@ -120,6 +120,23 @@ bool written_before(const Workshop& w, std::size_t step) {
   return written && a.op != "read";
 }
 
+// Whether some tensors of a memory hold all of these channels and nothing else: a kind of cache that has tensors of its own.
+bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
+  const layout::Cache cache = cache_of(view);
+  std::set<std::int64_t> covered;
+  for (const auto& plane : cache.planes) {
+    if (plane.component != layout::Component::data) continue;
+    const layout::Box box = layout::domain(plane);
+    std::set<std::int64_t> mine;
+    for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) mine.insert(c);
+    const bool shared = std::any_of(cache.planes.begin(), cache.planes.end(), [&](const auto& other) {
+      return other.component == layout::Component::data && other.allocation == plane.allocation && layout::domain(other).lo[Axis::channel] != box.lo[Axis::channel];
+    });
+    if (!shared && std::includes(channels.begin(), channels.end(), mine.begin(), mine.end())) covered.merge(mine);
+  }
+  return covered == channels;
+}
+
 std::string class_of_unmet(const std::string& about) {
   if (about == "dtype") return "dtype-reinterpreted";
   if (about == "heads") return "head-shard-mapping";
@@ -268,7 +285,10 @@ void propose_subsets(Workshop& w) {
     try_axis(1, &Selection::kv, "layer-missing", "of K and V");
     try_axis(3, &Selection::heads, "head-shard-mapping", "heads");
     try_axis(2, &Selection::tokens, reported_failure(w) && reported_done(w) ? "false-success" : "truncated", "tokens");
-    try_axis(4, &Selection::channels, four_bits ? "packed-dim-misread" : "truncated", "channels");
+    std::set<std::int64_t> lost;
+    std::set_difference(axes[4].all.begin(), axes[4].all.end(), axes[4].touched.begin(), axes[4].touched.end(), std::inserter(lost, lost.end()));
+    const bool tensors = !lost.empty() && a.to.size() == 1 && whole_tensors(a.to[0], lost);
+    try_axis(4, &Selection::channels, tensors ? "layer-missing" : four_bits ? "packed-dim-misread" : "truncated", "channels");
     // Some axes at once.
     Action body = a;
     if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
@@ -441,6 +461,8 @@ void propose_keys(Workshop& w) {
   }
 }
 
+namespace {
+
 // Whether two steps use a block of one memory: by their tables as they were first.
 bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
   const auto blocks = [&](const Action& action, const std::string& memory) {
@@ -460,11 +482,91 @@ bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
   return false;
 }
 
-void propose_orders(Workshop& w) {
-  const auto& steps = w.script().steps;
+// What it means that a step happened at the place of another one. Between them lies what decides: the writer that it had to wait for, or a block
+// that changed its owner meanwhile.
+std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   const auto touches = [](const Action& a, const std::string& memory) {
     return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
   };
+  const Action& a = w.action(i);
+  const bool later = j > i;
+  bool recycled = false, awaited = false;
+  for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
+    if (k == i) continue;
+    const Action& c = w.action(k);
+    const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
+    const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
+    const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
+    if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
+    if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
+    if (later && !other && changes && memory_of(c.from) == memory_of(a.to)) awaited = true;  // what it brings was read before it was there
+    if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
+    if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
+    if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
+  }
+  return recycled && !(later && a.op == "write") ? "stale-block" : awaited || a.op == "write" ? "read-before-ready" : "stale-block";
+}
+
+// A request that has blocks at both ends of a transfer, some of them another one's by now, and that nobody was to move: what was called off came late.
+void propose_called_off(Workshop& w) {
+  const auto& steps = w.script().steps;
+  for (const auto& [name, request] : w.script().requests) {
+    for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
+      const Action& a = w.action(i);
+      const std::string from = memory_of(a.from), to = memory_of(a.to);
+      if (a.op != "move" || a.request == name || !request.blocks.contains(from) || !request.blocks.contains(to)) continue;
+      Action called_off = a;
+      called_off.request = name;
+      called_off.pick = {}, called_off.pick_to = {};
+      called_off.from_blocks.reset(), called_off.to_blocks.reset();
+      const bool meant = std::any_of(steps.begin(), steps.end(), [&](const Step& s) { return s.intended.op == "move" && s.intended.request == name && memory_of(s.intended.to) == to; });
+      if (meant || !share_blocks(w, called_off, a)) continue;
+      for (std::size_t j = 0; j < steps.size(); ++j) {
+        Bodies bodies = w.bodies();
+        bodies[j].push_back(called_off);
+        w.attempt("stale-block", "request " + name + ", which was not to be moved, came to " + to + " after " + name_of(w, j), std::move(bodies));
+      }
+    }
+  }
+}
+
+bool takes(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || a.op == "read"; }
+
+// Whether two steps may be about the same elements.
+bool overlap(const Action& a, const Action& b) {
+  const auto apart = [](const Picks& p, const Picks& q) {
+    return p && q && std::none_of(p->begin(), p->end(), [&](std::int64_t value) { return picked(q, value); });
+  };
+  return !apart(a.pick.layers, b.pick.layers) && !apart(a.pick.kv, b.pick.kv) && !apart(a.pick.heads, b.pick.heads) && !apart(a.pick.tokens, b.pick.tokens);
+}
+
+// The last step in front of this one that makes what it takes; the first behind it that reads what it brings, or changes what it takes.
+std::optional<std::size_t> maker_of(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (std::size_t k = step; k-- > 0;) {
+    const Action& b = w.action(k);
+    const bool same_object = a.op == "get" && b.op == "put" && b.store == a.store && b.key == a.key;
+    if (same_object || (!b.to.empty() && memory_of(b.to) == memory_of(a.from) && b.request == a.request && overlap(a, b))) return k;
+  }
+  return std::nullopt;
+}
+std::optional<std::size_t> user_of(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (std::size_t k = step + 1; k < w.script().steps.size(); ++k) {
+    const Action& b = w.action(k);
+    const bool same_object = a.op == "put" && b.op == "get" && b.store == a.store && b.key == a.key;
+    const bool reads_it = !a.to.empty() && memory_of(b.from) == memory_of(a.to) && b.request == a.request;
+    const bool changes_it = !a.from.empty() && memory_of(b.to) == memory_of(a.from) && share_blocks(w, a, b);
+    if (same_object || ((reads_it || changes_it) && overlap(a, b))) return k;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void propose_orders(Workshop& w) {
+  const auto& steps = w.script().steps;
+  propose_called_off(w);
   for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!w.moves(i) && a.op != "assign") continue;
@@ -473,22 +575,7 @@ void propose_orders(Workshop& w) {
       if (i == j || b.op == "register" || b.op == "unregister") continue;
       if (j > i && j + 1 < steps.size() && w.action(j).op == "nothing") continue;
       const bool later = j > i;
-      // Between them lies what decides: the writer that i had to wait for, or a block that changed its owner meanwhile.
-      bool recycled = false, awaited = false;
-      for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
-        if (k == i) continue;
-        const Action& c = w.action(k);
-        const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
-        const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
-        const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
-        if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
-        if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
-        if (later && !other && changes && memory_of(c.from) == memory_of(a.to)) awaited = true;  // what it brings was read before it was there
-        if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
-        if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
-        if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
-      }
-      const std::string fault_class = recycled && !(later && a.op == "write") ? "stale-block" : awaited || a.op == "write" ? "read-before-ready" : "stale-block";
+      const std::string fault_class = class_of_order(w, i, j);
       for (const char* reads : {"execute", "issue"}) {
         for (const char* table : {"execute", "issue"}) {
           Action body = a;
@@ -501,6 +588,42 @@ void propose_orders(Workshop& w) {
         }
       }
     }
+  }
+}
+
+void propose_orders_together(Workshop& w) {
+  const auto& steps = w.script().steps;
+  using Times = std::map<std::size_t, std::size_t>;   // step -> the one at whose place it happened
+  const auto attempt = [&](const Times& times) {
+    if (times.size() < 2) return;
+    std::string words;
+    std::set<std::string> classes;
+    Bodies bodies = w.bodies();
+    for (const auto& [i, j] : times) {
+      Action body = w.action(i);
+      (j > i ? body.after : body.before) = steps[j].name;
+      bodies[i] = {body};
+      classes.insert(class_of_order(w, i, j));
+      if (words.size() < 160) words += (words.empty() ? "" : ", ") + name_of(w, i) + (j > i ? " after " : " before ") + name_of(w, j);
+    }
+    w.attempt(*classes.rbegin(), "several steps happened at another time: " + words, std::move(bodies));
+  };
+  // Each one before what it had to wait for, or after what had to wait for it.
+  for (const auto& other : {maker_of, user_of}) {
+    Times times;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!takes(w.action(i))) continue;
+      if (const auto j = other(w, i)) times[i] = *j;
+    }
+    attempt(times);
+  }
+  // All in front of one step, or behind it.
+  for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
+    Times earlier, later;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (i != j && takes(w.action(i))) (i > j ? earlier : later)[i] = j;
+    }
+    attempt(earlier), attempt(later);
   }
 }
 

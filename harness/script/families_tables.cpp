@@ -29,6 +29,15 @@ Ids smaller(const Ids& ids, std::int64_t ratio) {
   return out;
 }
 
+// The same with the factor at the wrong place: id + k * pool.
+Ids strided(const Ids& ids, std::int64_t ratio, std::int64_t pool) {
+  Ids out;
+  for (const std::int64_t id : ids) {
+    for (std::int64_t k = 0; k < ratio; ++k) out.push_back(id + k * pool);
+  }
+  return out;
+}
+
 // Blocks of a scheduler, counted in blocks of a kernel with the ratio of somebody else. Lists of different lengths go pairwise as far as both go.
 void propose_ratios(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
@@ -38,6 +47,10 @@ void propose_ratios(Workshop& w, std::size_t step) {
       const auto coarse = table ? larger(*table, right) : std::nullopt;
       if (!coarse) continue;
       const auto across = table_at(w, step, !at_source);
+      const std::int64_t pool = domain_of((at_source ? a.from : a.to).front(), Axis::block).second / right;
+      Action astray = a;
+      (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
+      w.attempt("wrong-block-size", "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " + std::to_string(pool) + " in " + name_of(w, step), step, astray);
       for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
         if (wrong == right) continue;
         const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " + std::to_string(wrong) + " in " + name_of(w, step);

@@ -85,6 +85,7 @@ void propose_together(Workshop& w) {
     if (!w.local(i).empty()) steps.push_back(i);
   }
   propose_shared_orders(w);
+  propose_orders_together(w);
   if (steps.size() < 2 || w.found()) return;
   std::set<std::string> asked;
   for (const std::size_t lead : steps) {

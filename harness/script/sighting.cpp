@@ -145,6 +145,8 @@ Element element_of(const Who& who) { return {who.component, who.dtype, who.kv, w
 class OutputLens {
  public:
   OutputLens(const Script& script, const Action& read, int backing) : shape_(output_shape(script, read)), backing_(backing), component_(read.parts == "scales" ? layout::Component::scale : layout::Component::data) {}
+  /// The bytes of the number that begins there lie behind one another; at() knows the first.
+  bool same_number(Place first, Place other) const { return first.backing == other.backing && first.offset / (shape_.width / 8) == other.offset / (shape_.width / 8); }
   std::optional<Element> at(Place place) const {
     const std::int64_t row_bytes = (static_cast<std::int64_t>(shape_.channels.size()) * shape_.width + 7) / 8;
     if (place.backing != backing_ || place.offset < 0 || row_bytes == 0) return std::nullopt;
@@ -208,7 +210,12 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
       s.at = element_of(clue.must);
     } else if (output) {
       s.at = output->at(here);
-      if (!s.at) continue;
+      if (!s.at) {
+        // A number may be right in its first byte and wrong behind it: an exponent that is one off.
+        Sighting* last = out.empty() ? nullptr : &out.back();
+        if (last && clue.wrong && !last->clue->wrong && a.decode && output->same_number({last->clue->backing, last->clue->offset}, here)) last->clue = &clue;
+        continue;
+      }
     } else {
       if (std::none_of(to.begin(), to.end(), [&](const Lens& lens) { return lens.sees(clue.backing); })) continue;
       s.at = seen_by(to, here);

@@ -399,6 +399,16 @@ std::vector<Variant> rescaled(const Cache& cache) {
                      std::move(variant)});
     }
   }
+  // Those of the first one for all: K's for V, one head's for every head.
+  for (const Mode& mode : modes) {
+    if (mode.extent == 1 || mode.stride == 0) continue;
+    Cache variant = with(cache, Component::scale, [&](Plane& plane) {
+      for (Mode& m : plane.modes) {
+        if (m == mode) m.stride = 0;
+      }
+    });
+    if (fits(variant)) out.push_back({"scale-misplaced", "the scales of the first " + std::string(layout::name(mode.axis)) + " for all", std::move(variant)});
+  }
   // Inline behind each row of data, or behind all rows of a kv, or of a block.
   {
     const std::vector<Mode> rows = by_stride(*data);

@@ -35,6 +35,8 @@ std::vector<Variant> resized(const layout::Cache& cache);
 std::vector<Variant> repitched(const layout::Cache& cache);
 /// Scales inside of the data's allocation, behind each row instead of behind all rows of a block, or the reverse: data moves with them.
 std::vector<Variant> relaid(const layout::Cache& cache);
+/// Two parts that lie behind one another, in a row or a block, in the other order.
+std::vector<Variant> exchanged_parts(const layout::Cache& cache);
 /// Scales in another one of the orders that kernels have: linear, interleaved over four slots, groups before slots.
 std::vector<Variant> swizzled(const layout::Cache& cache);
 /// Codes taken for those of another dtype of the same width, or two of 4 bits in the other order.

@@ -121,6 +121,37 @@ std::vector<Variant> relaid(const Cache& cache) {
   return out;
 }
 
+std::vector<Variant> exchanged_parts(const Cache& cache) {
+  std::vector<Variant> out;
+  for (std::size_t i = 0; i < cache.planes.size(); ++i) {
+    for (std::size_t j = 0; j < cache.planes.size(); ++j) {
+      const Plane &first = cache.planes[i], &second = cache.planes[j];
+      if (first.allocation != second.allocation || first.offset >= second.offset) continue;
+      // What both have in common lies outside; the rest is the part.
+      const auto span = [](const Plane& plane, const Plane& other) {
+        std::int64_t bits = layout::bits(plane.dtype);
+        for (const Mode& m : plane.modes) {
+          if (m.axis == Axis::channel || std::find(other.modes.begin(), other.modes.end(), m) == other.modes.end()) bits += (m.extent - 1) * m.stride;
+        }
+        return bits;
+      };
+      if (first.origin[Axis::layer] != second.origin[Axis::layer] || first.offset + span(first, second) != second.offset) continue;
+      Cache variant = cache;
+      variant.planes[j].offset = first.offset;
+      variant.planes[i].offset = first.offset + span(second, first);
+      if (!fits(variant)) continue;
+      const bool scales = first.component != Component::data || second.component != Component::data;
+      const bool kv = first.origin[Axis::kv] != second.origin[Axis::kv];
+      const auto part = [](const Plane& plane) {
+        const layout::Box box = layout::domain(plane);
+        return (plane.component == Component::data ? "channels " : "scales ") + std::to_string(box.lo[Axis::channel]) + ".." + std::to_string(box.hi[Axis::channel] - 1);
+      };
+      out.push_back({scales ? "scale-misplaced" : kv ? "kv-split-vs-interleaved" : "wrong-stride", part(second) + " taken to lie in front of " + part(first), std::move(variant)});
+    }
+  }
+  return out;
+}
+
 std::vector<Variant> swizzled(const Cache& cache) {
   std::vector<Variant> out;
   // The slots and groups of a plane, as one stretch that can be laid out anew; both whole.

@@ -169,6 +169,7 @@ void propose_subsets(Workshop& w);        ///< a part of a step never happened
 void propose_options(Workshop& w);        ///< scales, decode, splits, direction, requirements, registration
 void propose_keys(Workshop& w);           ///< stores: fields of keys that are left out
 void propose_orders(Workshop& w);         ///< a step happened at another time
+void propose_orders_together(Workshop& w);  ///< several steps happened at another time
 void propose_lists(Workshop& w);          ///< block ids, layers, heads, kv, tokens that went elsewhere
 void propose_any_lists(Workshop& w);      ///< block ids, whatever the bytes show
 void propose_memories(Workshop& w);       ///< another memory, another request, another generation
