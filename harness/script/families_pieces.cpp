@@ -67,7 +67,8 @@ std::vector<Action> taken_apart(const Action& action, const Part& part) {
 
 // Which parts a step may have: all that is wrong as one product, then what is wrong along one axis alone, then each single value (where a
 // fault damages what is right beside it, the wrong bytes do not say which part it is).
-std::vector<Part> parts_of(Workshop& w, std::size_t step) {
+// `further`: all of it is there in the end, but somebody who took it further has not all; the part is what he lacks.
+std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
   const Action& a = w.action(step);
   std::vector<Cut> cuts{{"layers", &Selection::layers, {}, {}}, {"kv", &Selection::kv, {}, {}}, {"heads", &Selection::heads, {}, {}}, {"tokens", &Selection::tokens, {}, {}}};
   std::vector<Cut> strayed = cuts;     // of those that are found where they do not belong
@@ -98,8 +99,8 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step) {
       if (cuts[i].all.contains(values[i])) strayed[i].wrong.insert(values[i]);
     }
   }
-  // All of it is there in the end, but somebody who took it further has not all: what he lacks.
-  if (wrong_components.empty() && a.op != "read") {
+  if (wrong_components.empty() != further) return {};
+  if (further) {
     for (const Clue& clue : w.clues().all) {
       if (!clue.wrong || (clue.must.kind != Who::Kind::tag && clue.must.kind != Who::Kind::number)) continue;
       const std::array<std::int64_t, 4> values{clue.must.layer, clue.must.kv, clue.must.head, clue.must.token};
@@ -238,16 +239,18 @@ void look_at_view(Workshop& w, std::size_t step, const Part& part) {
 }  // namespace
 
 void propose_pieces(Workshop& w) {
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-    const Action& a = w.action(i);
-    if (a.op != "move" && a.op != "write" && a.op != "get" && a.op != "read") continue;
-    for (const Part& part : parts_of(w, i)) {
-      try {
-        a.op == "read" ? look_at_view(w, i, part) : look_at(w, i, part);
-      } catch (const std::exception&) {
-        continue;  // pieces that nobody can have meant
+  for (const bool further : {false, true}) {
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      const Action& a = w.action(i);
+      if (a.op != "move" && a.op != "write" && a.op != "get" && (a.op != "read" || further)) continue;
+      for (const Part& part : parts_of(w, i, further)) {
+        try {
+          a.op == "read" ? look_at_view(w, i, part) : look_at(w, i, part);
+        } catch (const std::exception&) {
+          continue;  // pieces that nobody can have meant
+        }
+        if (w.found()) return;
       }
-      if (w.found()) return;
     }
   }
 }
