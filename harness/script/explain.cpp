@@ -1,6 +1,7 @@
 #include "script/explain.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -236,6 +237,10 @@ std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   return out;
 }
 
+// Of processor time for a second cause, in seconds. A search that goes on costs a run more than a second name is worth, and past the checker's deadline
+// all that is known of the case would be lost.
+constexpr std::clock_t patience = 30;
+
 // Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
 std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
   workshop.allow(2000);
@@ -252,7 +257,9 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
   for (const Hypothesis& first : workshop.agreeing()) starts.push_back(&first);
   for (const auto& partial : workshop.partial()) starts.push_back(&partial.hypothesis);
   std::int64_t tried = workshop.tried();
+  const std::clock_t began = std::clock();
   for (const Hypothesis* start : starts) {
+    if (std::clock() - began > patience * CLOCKS_PER_SEC) break;
     const Hypothesis& first = *start;
     try {
       auto residue = workshop.residue(first.bodies);
