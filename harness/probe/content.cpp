@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <vector>
 
 #include "kernels/poison.hpp"
 
@@ -11,7 +11,7 @@ namespace kvcts::probe {
 
 std::vector<kernels::BlockContent> blocks_of(const std::vector<Request>& requests, const layout::Geometry& geometry) {
   std::vector<kernels::BlockContent> out;
-  std::set<std::int64_t> named;
+  std::vector<bool> named(static_cast<std::size_t>(std::max<std::int64_t>(geometry.blocks, 0)));
   for (const Request& request : requests) {
     const std::int64_t room = static_cast<std::int64_t>(request.blocks.size()) * geometry.block_size;
     const std::int64_t tokens = request.tokens < 0 ? room : request.tokens;
@@ -21,7 +21,8 @@ std::vector<kernels::BlockContent> blocks_of(const std::vector<Request>& request
     for (std::size_t i = 0; i < request.blocks.size(); ++i) {
       const std::int64_t block = request.blocks[i];
       if (block < 0 || block >= geometry.blocks) throw layout::Error(fmt::format("expected blocks from 0 to {}, found block {}", geometry.blocks - 1, block));
-      if (!named.insert(block).second) throw layout::Error(fmt::format("block {} is named twice: every block has one owner", block));
+      if (named[static_cast<std::size_t>(block)]) throw layout::Error(fmt::format("block {} is named twice: every block has one owner", block));
+      named[static_cast<std::size_t>(block)] = true;
       const std::int64_t first = static_cast<std::int64_t>(i) * geometry.block_size;
       if (first < tokens) out.push_back({block, request.generation, first, 0, std::min(geometry.block_size, tokens - first)});
     }

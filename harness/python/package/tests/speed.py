@@ -1,7 +1,6 @@
-"""fill() and verify() of one large tensor beside the C++ kernels: both as ratios to memset and memcmp of the same bytes, so that other load
-on the machine matters little.
+"""fill() and verify() of one large tensor beside the C++ kernels, in turn.
 
-    speed.py KVCTS_BENCH [--size MIB] [--threads N]
+    speed.py KVCTS_BENCH [--size MIB] [--threads N] [--rounds N]
 
 KVCTS_BENCH is build/bin/kvcts_bench; its rows "generate" and "check bf16 N H C128" are the kernels. PYTHONPATH: build/python.
 """
@@ -30,16 +29,39 @@ def memory(size: int) -> np.ndarray:
     return out
 
 
-def ratio(call, yardstick, repetitions: int = 3) -> tuple[float, float]:
-    """Speed of the call as a multiple of the yardstick's, and its median seconds; taken in turn."""
-    times = ([], [])
+def seconds(call, between, repetitions: int = 3) -> float:
+    """The median of the call's seconds on the clock; `between`: what kvcts_bench does from one to the next."""
+    taken = []
     for _ in range(repetitions):
-        for one, into in ((call, times[0]), (yardstick, times[1])):
-            begin = time.perf_counter()
-            one()
-            into.append(time.perf_counter() - begin)
-    seconds = [statistics.median(t) for t in times]
-    return seconds[1] / seconds[0], seconds[0]
+        between()
+        begin = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken)
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):5.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def of_package(size: int, threads: int) -> dict[str, float]:
+    layout = kvcts.Layout("B N H C", kv=1, blocks=size // (16 * 8 * 128 * 2), block_size=16, heads=8, head_dim=128)
+    tensor, other = memory(size), memory(size)
+    libc = ctypes.CDLL(None)
+    libc.memcmp.argtypes = libc.memset.argtypes = None
+    at, copy, n = (ctypes.c_void_p(tensor.ctypes.data), ctypes.c_void_p(other.ctypes.data), ctypes.c_size_t(size))
+    fill = seconds(lambda: kvcts.fill(tensor, layout, threads=threads), lambda: libc.memset(copy, 1, n))
+    other[:] = tensor
+    assert kvcts.verify(tensor, layout, side="producer", threads=threads)
+    return {"fill": fill, "verify": seconds(lambda: kvcts.verify(tensor, layout, side="producer", threads=threads), lambda: libc.memcmp(at, copy, n))}
+
+
+def of_kernels(bench: str, size: int, threads: int) -> dict[str, float]:
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        subprocess.run([bench, "--only", f"tags/* {ROW}", "--size", str(size >> 20), "--threads", str(threads), "--seconds", "0.3", "--repetitions", "3", "--json", file.name],
+                       check=True, stdout=subprocess.DEVNULL)
+        speeds = {row["name"]: row["speed"] for row in json.load(open(file.name))["rows"]}
+    return {"fill": speeds[f"tags/generate {ROW}"], "verify": speeds[f"tags/check {ROW}"]}
 
 
 def main() -> None:
@@ -47,27 +69,17 @@ def main() -> None:
     parser.add_argument("bench")
     parser.add_argument("--size", type=int, default=1024, help="MiB")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     size = args.size << 20
-    layout = kvcts.Layout("B N H C", kv=1, blocks=size // (16 * 8 * 128 * 2), block_size=16, heads=8, head_dim=128)
-    tensor, other = memory(size), memory(size)
-    libc = ctypes.CDLL(None)
-    libc.memcmp.argtypes = libc.memset.argtypes = None
-    at, copy, n = (ctypes.c_void_p(tensor.ctypes.data), ctypes.c_void_p(other.ctypes.data), ctypes.c_size_t(size))
-
-    fill = ratio(lambda: kvcts.fill(tensor, layout, threads=args.threads), lambda: libc.memset(copy, 1, n))
-    other[:] = tensor
-    assert kvcts.verify(tensor, layout, side="producer", threads=args.threads)
-    verify = ratio(lambda: kvcts.verify(tensor, layout, side="producer", threads=args.threads), lambda: libc.memcmp(at, copy, n))
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([args.bench, "--only", f"tags/* {ROW}", "--size", str(args.size), "--threads", str(args.threads), "--seconds", "0.3", "--repetitions", "3", "--json", file.name],
-                       check=True, stdout=subprocess.DEVNULL)
-        rows = {row["name"]: row for row in json.load(open(file.name))["rows"]}
-    print(f"{args.size} MiB, {args.threads} thread{'s' if args.threads > 1 else ''}")
-    for name, (times, seconds), kernel in (("fill", fill, f"tags/generate {ROW}"), ("verify", verify, f"tags/check {ROW}")):
-        row = rows[kernel]
-        print(f"kvcts.{name:8}{size / seconds / 1e9:6.2f} GB/s  {times:5.2f} x {row['against']}    {kernel.removeprefix('tags/'):24}{row['speed'] / 1e9:6.2f} GB/s  "
-              f"{row['ratio']:5.2f} x {row['against']}    {times / row['ratio']:5.2f}")
+    # In turn, each time in other memory: one and the same kernel differs by half from one place and moment to the next.
+    rounds = [(of_package(size, args.threads), of_kernels(args.bench, size, args.threads)) for _ in range(args.rounds)]
+    print(f"{args.size} MiB, {args.threads} thread{'s' if args.threads > 1 else ''}; medians of {args.rounds} rounds, and from the least to the most")
+    for name, kernel in (("fill", "generate"), ("verify", "check")):
+        package = [size / ours[name] / 1e9 for ours, _ in rounds]
+        kernels = [theirs[name] / 1e9 for _, theirs in rounds]
+        beside = [a / b for a, b in zip(package, kernels)]
+        print(f"kvcts.{name:8}{spread(package)} GB/s    kernels::{kernel:10}{spread(kernels)} GB/s    one by the other {spread(beside)}")
 
 
 if __name__ == "__main__":
