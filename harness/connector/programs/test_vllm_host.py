@@ -11,6 +11,7 @@ import pytest
 import vllm_host
 import vllm_model
 import vllm_rank
+import vllm_stored
 
 HERE = Path(__file__).resolve().parent
 
@@ -38,12 +39,12 @@ def requests(role, options, call, groups=1):
 
 
 def test_groups_of_a_request_are_joined():
-    told = [{"request": "r1", "group": 1, "blocks": [4], "peer_blocks": [5]}, {"request": "r1", "group": 0, "blocks": [1, 2], "peer_blocks": [3, 0]}]
-    assert requests("producer", {}, told, groups=2) == [{"request": "r1", "groups": [{"blocks": [1, 2], "peer_blocks": [3, 0]}, {"blocks": [4], "peer_blocks": [5]}]}]
+    told = [{"request": "r1", "group": group, "tokens": 30, "blocks": mine, "peer_blocks": theirs} for group, mine, theirs in ((1, [4], [5]), (0, [1, 2], [3, 0]))]
+    assert requests("producer", {}, told, groups=2) == [{"request": "r1", "tokens": 30, "groups": [{"blocks": [1, 2], "peer_blocks": [3, 0]}, {"blocks": [4], "peer_blocks": [5]}]}]
 
 
 def test_a_prefix_is_the_producers_on_both_sides():
-    call = lambda mine, theirs: [{"request": "r1", "group": 0, "blocks": mine, "peer_blocks": theirs}]
+    call = lambda mine, theirs: [{"request": "r1", "group": 0, "tokens": 16, "blocks": mine, "peer_blocks": theirs}]
     ((producer,), (consumer,)) = (requests(role, {"cached": [7]}, call(*blocks)) for role, blocks in (("producer", ([1], [2])), ("consumer", ([2], [1]))))
     assert producer["groups"] == [{"blocks": [7, 1], "peer_blocks": [2]}]
     assert consumer["groups"] == [{"blocks": [2], "peer_blocks": [7, 1]}]
@@ -51,8 +52,8 @@ def test_a_prefix_is_the_producers_on_both_sides():
 
 def test_requests_of_a_cases_own():
     also = {"also": [{"producer": [5, 6], "consumer": []}]}
-    assert requests("producer", also, []) == [{"request": "also0", "groups": [{"blocks": [5, 6], "peer_blocks": []}]}]
-    assert requests("consumer", also, []) == [{"request": "also0", "groups": [{"blocks": [], "peer_blocks": [5, 6]}]}]
+    assert requests("producer", also, []) == [{"request": "also0", "tokens": None, "groups": [{"blocks": [5, 6], "peer_blocks": []}]}]
+    assert requests("consumer", also, []) == [{"request": "also0", "tokens": None, "groups": [{"blocks": [], "peer_blocks": [5, 6]}]}]
 
 
 def test_the_worst_answer_counts():
@@ -169,3 +170,33 @@ def test_memory_is_exchanged_address_for_address(tmp_path):
     assert (tmp_path / "second").read_bytes()[:2] == b"s!" and (tmp_path / "first").read_bytes()[:2] == b"ff"
     with pytest.raises(vllm_rank.template.Refusal, match="not of the size"):
         memory.replace(entry("longer"))
+
+
+class Engine:
+    """A stored rank whose connector writes down what it is called with."""
+
+    def __init__(self, monkeypatch, folder, producer, rank=0, ranks=1, **options):
+        monkeypatch.setattr(vllm_stored.Rank, "attention", staticmethod(lambda latent: "attention"))
+        self.calls, rank_of = [], object.__new__(vllm_stored.Rank)
+        note = lambda name: lambda *told: self.calls.append((name, told[0]) if told and isinstance(told[0], str) else name)
+        connector = types.SimpleNamespace(**{name: note(name) for name in ("bind_connector_metadata", "start_load_kv", "wait_for_layer_load", "save_kv_layer", "wait_for_save", "clear_connector_metadata")})
+        rank_of.__dict__ |= {"connector": connector, "producer": producer, "rank": rank, "peer": {"ranks": ranks}, "options": options, "shared": folder, "layers": {"a": 1, "b": 2},
+                             "caches": [types.SimpleNamespace(latent=False, names=["a", "b"])], "requests": [types.SimpleNamespace(request=types.SimpleNamespace(request_id="r1-0"))],
+                             "scheduled": {} if not producer else {"r1-0"}, "schedule": lambda: {"r1-0"}}
+        self.poll = rank_of.poll
+
+
+def test_a_step_saves_each_layer_and_a_consumer_is_asked_when_all_ranks_have(monkeypatch, tmp_path):
+    first, second = (Engine(monkeypatch, tmp_path, True, rank) for rank in (0, 1))
+    consumer = Engine(monkeypatch, tmp_path, False, ranks=2)
+    assert consumer.poll() is None and first.poll() == {"state": "done"}
+    assert [call for call in first.calls if call[0] == "save_kv_layer"] == [("save_kv_layer", "a"), ("save_kv_layer", "b")] and "wait_for_save" in first.calls
+    assert consumer.poll() is None and not consumer.calls
+    assert second.poll() == {"state": "done"} and consumer.poll() == {"state": "done"} and "start_load_kv" in consumer.calls
+
+
+def test_layers_that_are_never_saved_leave_the_producer_pending(monkeypatch, tmp_path):
+    producer = Engine(monkeypatch, tmp_path, True, saved=1)
+    assert producer.poll() is None and producer.poll() is None
+    assert [call for call in producer.calls if call[0] == "save_kv_layer"] == [("save_kv_layer", "a")]
+    assert Engine(monkeypatch, tmp_path, False).poll() == {"state": "done"}

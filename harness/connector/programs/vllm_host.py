@@ -1,7 +1,8 @@
-"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls) or MooncakeConnector (the producer pushes), on
-CPU tensors that lie in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed.
+"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls), MooncakeConnector (the producer pushes) or
+ExampleConnector (files: the producer saves, the consumer loads), on CPU tensors that lie in the suite's memory. No GPU, no model weights, no compiled part
+of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed.
 
-    options: {connector: NixlConnector | MooncakeConnector}      and of a case, as its engine_options:
+    options: {connector: NixlConnector | MooncakeConnector | ExampleConnector}      and of a case, as its engine_options:
       kv_layout         what the engine says is the layout, where that is not what the strides say
       extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of the rank's process
       sliding_window    of the second KV cache group
@@ -17,6 +18,7 @@ What stands in for the engine around the connector, so that no one takes this fo
   - the layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve it;
   - metadata of requests is made by hand, as the scheduler half of the connector would make it;
   - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
+  - ExampleConnector: what vllm_stored.py says;
   - threads that the connector starts beside Python's run at nice 19: NIXL's poll without a pause;
   - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
 
@@ -45,7 +47,8 @@ import vllm_rank
 
 ROLE = OPTIONS = None
 PACKAGES = {"NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
-            "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector")}
+            "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector"),
+            "ExampleConnector": ("safetensors", "vllm.distributed.kv_transfer.kv_connector.v1.example_connector")}
 
 
 def missing():
@@ -139,9 +142,9 @@ class Job:
             first_layer.append(layers)
             layers += len(group["ranks"][0]["tensors"])
         for rank in range(ranks):
-            place = {"role": ROLE, "rank": rank, "ranks": ranks, "engine_id": self.engine_id, "heads": heads, "first_layer": first_layer}
             mine = [{"name": group["name"], "ranks": [group["ranks"][rank]]} for group in call["groups"]]
             self.children.append(Child())
+            place = {"role": ROLE, "rank": rank, "ranks": ranks, "engine_id": self.engine_id, "heads": heads, "first_layer": first_layer, "folder": self.children[0].folder}
             self.children[-1].send("register", **{key: call[key] for key in ("op", "dtype", "ports", "memory")}, groups=mine, options=self.options, place=place)
         return [child.answer() for child in self.children]
 
@@ -154,7 +157,7 @@ class Job:
         if bad := worst(self.answers):
             return bad
         bad = None if self.served else worst(self.all("serve", handshakes=[answer["handshake"] for answer in self.answers]))
-        return bad or {"metadata": {"engine_id": self.engine_id, "port": self.port, "ranks": len(self.children), "served": self.served}}
+        return bad or {"metadata": {"engine_id": self.engine_id, "port": self.port, "ranks": len(self.children), "served": self.served, "folder": self.children[0].folder}}
 
     def handshake(self, peer):
         # Connectors that outlive a job must not meet the name of a request again: both sides know how many jobs each has served.
@@ -164,15 +167,16 @@ class Job:
 
     def requests(self, call):
         """The requests of the call with their groups joined, and those that the case's options add."""
-        joined, mine = {}, "blocks" if ROLE == "producer" else "peer_blocks"
+        joined, tokens, mine = {}, {}, "blocks" if ROLE == "producer" else "peer_blocks"
         for request in call["requests"]:
+            tokens[request["request"]] = request["tokens"]
             groups = joined.setdefault(request["request"], [{"blocks": [], "peer_blocks": []} for _ in range(self.groups)])
             groups[request["group"]] = {key: request[key] for key in ("blocks", "peer_blocks")}
             groups[request["group"]][mine] = self.options.get("cached", []) + groups[request["group"]][mine]
         for number, more in enumerate(self.options.get("also", [])):
             sides = more["producer"], more["consumer"]
             joined[f"also{number}"] = [dict(zip(("blocks", "peer_blocks"), sides if ROLE == "producer" else sides[::-1]))]
-        return [{"request": name + self.suffix, "groups": groups} for name, groups in joined.items()]
+        return [{"request": name + self.suffix, "groups": groups, "tokens": tokens.get(name)} for name, groups in joined.items()]
 
     def transfer(self, call):
         """None where the answer comes later."""
@@ -279,7 +283,7 @@ def handle(call, jobs):
         import torch
         import vllm
 
-        return {"name": OPTIONS["connector"], "version": vllm.__version__, "capabilities": {"ops": ["read" if OPTIONS["connector"] == "NixlConnector" else "write"], "abandon": True},
+        return {"name": OPTIONS["connector"], "version": vllm.__version__, "capabilities": {"ops": ["write" if OPTIONS["connector"] == "MooncakeConnector" else "read"], "abandon": True},
                 "facts": {"torch": torch.__version__, "python": sys.version.split()[0], "import_s": round(time.monotonic() - began, 1)}}
     if name == "register":
         reap()

@@ -73,15 +73,15 @@ class Rank:
         self.nixl, self.rank, self.ranks, self.port = self.connector_name == "NixlConnector", place["rank"], place["ranks"], call["ports"][0]
         self.memories = [Memory(entry) for entry in call["memory"]]
         self.engine_id = place["engine_id"]
-        caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
+        self.caches = caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
         layout = self.options.get("kv_layout") or caches[0].layout
         vllm_model.announce(layout)
         os.environ.update(VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1", VLLM_NIXL_SIDE_CHANNEL_PORT=str(self.port), VLLM_MOONCAKE_BOOTSTRAP_PORT=str(self.port), VLLM_HOST_IP="127.0.0.1")
         os.environ.update(self.options.get("environment", {}))
-        if not self.nixl:
+        if self.connector_name == "MooncakeConnector":
             vllm_model.stand_in_for_device()
         transfer = KVTransferConfig(kv_connector=self.connector_name, kv_role="kv_producer" if self.producer else "kv_consumer", engine_id=self.engine_id, kv_load_failure_policy="recompute",
-                                    kv_connector_extra_config=({} if self.nixl else {"mooncake_protocol": "tcp"}) | self.options.get("extra", {}), **self.options.get("transfer_config", {}))
+                                    kv_connector_extra_config=self.extra_config() | self.options.get("extra", {}), **self.options.get("transfer_config", {}))
         self.config = EngineArgs(**vllm_model.engine_arguments(caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer).create_engine_config()
         self.config.cache_config.kv_cache_layout = layout
         self.config.cache_config.num_gpu_blocks = caches[0].blocks
@@ -93,12 +93,20 @@ class Rank:
             before = threads()
             create = lambda role: KVConnectorFactory.create_connector(self.config, role, cache)
             self.connector, self.scheduler = create(KVConnectorRole.WORKER), None
-            self.connector.register_kv_caches({name: tensor for group in caches for name, tensor in group.tensors(self.memories)})
-            if self.nixl and self.producer and self.rank == 0:  # its scheduler half answers the consumer's handshakes
+            self.layers = {name: tensor for group in caches for name, tensor in group.tensors(self.memories)}
+            self.connector.register_kv_caches(self.layers)
+            if self.schedules():
                 self.scheduler = create(KVConnectorRole.SCHEDULER)
         for tid, name in threads().items():  # an agent polls without a pause; beside five others it would let vLLM's 5 s for a handshake pass
             if tid not in before and not name.startswith("ZMQ"):
                 os.setpriority(os.PRIO_PROCESS, tid, 19)
+
+    def extra_config(self):
+        return {} if self.nixl else {"mooncake_protocol": "tcp"}
+
+    def schedules(self):
+        """Whether it has a scheduler half: a producer's answers the consumer's handshakes."""
+        return self.nixl and self.producer and self.rank == 0
 
     def again(self, memory):
         """The memory of another job takes the place of the last one's, address for address: what is registered stays so."""
@@ -188,7 +196,9 @@ def handle(call, ranks):
         if name == "register" and "again" in call:
             ranks["job"].again(call["again"])
         elif name == "register":
-            ranks["job"] = Rank(call)
+            import vllm_stored  # derives from Rank
+
+            ranks["job"] = (vllm_stored.Rank if call["options"]["connector"] == "ExampleConnector" else Rank)(call)
             return ranks["job"].metadata()
         if name == "serve":
             ranks["job"].serve(call["handshakes"])

@@ -1,0 +1,121 @@
+"""One rank of a job with vLLM's ExampleConnector, which keeps caches in files (safetensors, one a layer and prompt): the producer's engine computes a prompt
+and saves it, the consumer's is asked for the same token ids and loads them. Both halves are the real class, scheduler and worker.
+
+    engine_options of a case, beside those of vllm_host.py:
+      prompt        [producer's, consumer's]: so many tokens more than the case's have the prompts; default [1, 2], for the connector saves whole blocks of a
+                    prompt without its last token, and looks for those of one without its last two
+      chunk         so many tokens of its prompt has the producer's engine computed in the step that saves: chunked prefill
+      saved         so many layers are in files when the consumer asks; the others never will be
+      full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
+
+What stands in for the engine:
+  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing is computed in between;
+  - requests and the scheduler's output are vLLM's own classes, block ids the suite's, token ids are drawn from the request's name;
+  - the forward context: layers, and attention metadata without content (of MLA's class for latents);
+  - the consumer is asked when the producer's step is over; the storage of both is a folder of the producer's first rank.
+"""
+
+import random
+import types
+from pathlib import Path
+
+import template
+import vllm_rank
+
+
+class Rank(vllm_rank.Rank):
+    def __init__(self, call):
+        self.shared = Path(call["place"]["folder"]) / "shared"
+        if call["place"]["role"] == "producer":
+            (self.shared / "files").mkdir(parents=True, exist_ok=True)
+        super().__init__(call)
+
+    def extra_config(self):
+        return {"shared_storage_path": str(self.shared / "files")}
+
+    def schedules(self):
+        return True
+
+    def begin(self, number, requests):
+        self.requests = [self.request(f"{told['request']}-{number}", told) for told in requests]
+        if self.producer:
+            self.scheduled = self.schedule()  # of all ranks, before one of them saves
+        elif self.rank == 0:
+            self.shared.unlink(missing_ok=True)
+            self.shared.symlink_to(Path(self.peer["folder"]) / "shared")
+
+    def request(self, name, told):
+        """A request of this side's engine: its blocks, how many tokens of it the case tells of, and how many of these are in its cache already."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.request import Request
+
+        (group,), prefix, size = told["groups"], self.options.get("cached", []), self.caches[0].block_size
+        tokens = told["tokens"] + len(prefix) * size
+        more = self.options.get("prompt", (1, 2))[0 if self.producer else 1]
+        drawn, params = random.Random(name), SamplingParams(max_tokens=1)
+        params.update_from_generation_config({}, 2)
+        request = Request(name, [drawn.randrange(64) for _ in range(tokens + more)], params, None)
+        blocks, computed = (group["blocks"], 0) if self.producer else (prefix + group["blocks"], len(prefix) * size)
+        if self.producer and "chunk" in self.options:
+            blocks = blocks[: -(-self.options["chunk"] // size)]
+        return types.SimpleNamespace(request=request, blocks=blocks or [0], tokens=tokens, computed=computed)  # an engine has a block for the shortest prompt
+
+    def schedule(self):
+        """What the scheduler half tells the worker half of a step in which these requests are scheduled for the first time."""
+        from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
+
+        output = SchedulerOutput.make_empty()
+        for one in self.requests:
+            found, _ = self.scheduler.get_num_new_matched_tokens(one.request, one.computed)
+            if not self.producer and found != one.tokens - one.computed:
+                raise template.Refusal(f"the connector says that {found} of {one.tokens - one.computed} tokens are in its files: the engine computes the others")
+            self.scheduler.update_state_after_alloc(one.request, None, found)
+            output.scheduled_new_reqs.append(NewRequestData.from_request(one.request, (one.blocks,)))
+        return self.scheduler.build_connector_meta(output)
+
+    def poll(self):
+        if self.producer:
+            return self.prefill()
+        if not all(self.saved(one, rank).exists() for one in self.requests for rank in range(self.peer["ranks"])):
+            return None
+        self.start_step(self.schedule())
+        self.end_step()
+        return {"state": "done"}
+
+    def prefill(self):
+        """A step that saves; the answer, unless some layers never are."""
+        layers, saves = list(self.layers.items()), self.options.get("saved", len(self.layers))
+        if self.scheduled:
+            attention = self.start_step(self.scheduled)
+            for name, tensor in layers[:saves]:
+                self.connector.wait_for_layer_load(name)
+                self.connector.save_kv_layer(name, tensor, attention[name])
+            for one in self.requests:
+                self.saved(one, self.rank).touch()
+            self.scheduled = None
+        if saves < len(layers):
+            return None
+        self.end_step()
+        return {"state": "done"}
+
+    def start_step(self, scheduled):
+        """Loads what is to be loaded; the attention metadata of the step's layers."""
+        attention = {name: self.attention(group.latent) for group in self.caches for name in group.names}
+        context = types.SimpleNamespace(attn_metadata=None if self.options.get("full_graph") and not self.producer else attention,
+                                        no_compile_layers={name: types.SimpleNamespace(kv_cache=tensor) for name, tensor in self.layers.items()})
+        self.connector.bind_connector_metadata(scheduled)
+        self.connector.start_load_kv(context)
+        return attention
+
+    def end_step(self):
+        self.connector.wait_for_save()
+        self.connector.clear_connector_metadata()
+
+    @staticmethod
+    def attention(latent):
+        from vllm.model_executor.layers.attention.mla_attention import MLACommonMetadata
+
+        return MLACommonMetadata.__new__(MLACommonMetadata) if latent else types.SimpleNamespace()
+
+    def saved(self, one, rank):
+        return self.shared / f"{one.request.request_id}.{rank}"
