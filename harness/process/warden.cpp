@@ -12,13 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "process/procfs.hpp"
+#include "process/scratch_folder.hpp"
 #include "process/status_view.hpp"
 
 extern char** environ;  // NOLINT
@@ -74,27 +73,6 @@ Image make_image(const json& request) {
   image.envp.push_back(nullptr);
   return image;
 }
-
-/// A folder for temporary files, TMPDIR of this process and of all that it starts. Where none can be made, everything stays as it is.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::error_code none;
-    std::string pattern = (std::filesystem::temp_directory_path(none) / "kvcts-run-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) return;
-    path_ = pattern;
-    ::setenv("TMPDIR", path_.c_str(), 1);
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
- private:
-  std::string path_;
-};
 
 void limit(int resource, rlim_t value) {
   const rlimit both{value, value};

@@ -3,7 +3,8 @@
 // Guarantee: when kill() of a worker is answered with nothing left, then neither the worker, nor anything in its process
 // group or session, nor anything that descends from it by /proc's chains of parents, nor anything started with its mark in
 // the environment (double fork, setsid) is alive. When the supervisor's socket closes, the same is done for the whole run.
-// The run has a folder of its own for temporary files, TMPDIR of all that is started; it is removed when all have ended, however they ended.
+// The run has a folder of its own for temporary files, TMPDIR of all that is started; it is removed when all have ended, however they ended
+// (scratch_folder.hpp).
 // Linux only: the warden is a child subreaper (prctl(2)), so orphans of the run become its children; children that it did
 // not start and that name no other worker are strays, whatever they did to their environment.
 //

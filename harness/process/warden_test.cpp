@@ -257,10 +257,26 @@ TEST_F(WardenTest, EndsEverythingWhenTheSocketCloses) {
 
 TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
   const pid_t pid = spawn(1, "echo $TMPDIR; exec sleep 1000");
-  const std::string folder = read_line();
+  const std::filesystem::path folder = read_line();
   ::kill(pid_, SIGKILL);
   EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
-  EXPECT_TRUE(std::filesystem::remove(folder));  // which nobody is left to remove
+  const std::filesystem::path of_another = std::filesystem::temp_directory_path() / ("kvcts-run-" + token());
+  std::filesystem::create_directory(of_another);  // without a lock: nobody knows whose it is
+  EXPECT_TRUE(std::filesystem::exists(folder));   // nobody was left to remove it
+  WardenProcess next = start_warden(std::string(KVCTS_BINARY_DIR) + "/bin/kvcts-warden", run_);
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(folder); }));
+  next.socket.reset();
+  ::waitpid(next.pid, nullptr, 0);
+  EXPECT_TRUE(std::filesystem::remove(of_another));
+}
+
+TEST_F(WardenTest, AnotherRunLeavesItsTemporaryFilesAlone) {
+  spawn(1, "echo $TMPDIR; exec sleep 1000");
+  const std::filesystem::path folder = read_line();
+  WardenProcess next = start_warden(std::string(KVCTS_BINARY_DIR) + "/bin/kvcts-warden", token());
+  next.socket.reset();
+  ::waitpid(next.pid, nullptr, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder));
 }
 
 TEST_F(WardenTest, TemporaryFilesGoWithTheRun) {
