@@ -80,7 +80,7 @@ class Rank:
         os.environ.update(self.options.get("environment", {}))
         if self.connector_name == "MooncakeConnector":
             vllm_model.stand_in_for_device()
-        transfer = KVTransferConfig(kv_connector=self.connector_name, kv_role="kv_producer" if self.producer else "kv_consumer", engine_id=self.engine_id, kv_load_failure_policy="recompute",
+        transfer = KVTransferConfig(kv_connector=self.options.get("through", self.connector_name), kv_role="kv_producer" if self.producer else "kv_consumer", engine_id=self.engine_id, kv_load_failure_policy="recompute",
                                     kv_connector_extra_config=self.extra_config() | self.options.get("extra", {}), **self.options.get("transfer_config", {}))
         self.config = EngineArgs(**vllm_model.engine_arguments(caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer).create_engine_config()
         self.config.cache_config.kv_cache_layout = layout

@@ -6,10 +6,12 @@ and saves it, the consumer's is asked for the same token ids and loads them. Bot
                     prompt without its last token, and looks for those of one without its last two
       chunk         so many tokens of its prompt has the producer's engine computed in the step that saves: chunked prefill
       saved         so many layers are in files when the consumer asks; the others never will be
+      through       MultiConnector: each side's is one of two children, with folders of their own, of which the consumer's first is empty
       full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
 
 What stands in for the engine:
-  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing is computed in between;
+  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing is computed in between, and the
+    steps that would follow are left out;
   - requests and the scheduler's output are vLLM's own classes, block ids the suite's, token ids are drawn from the request's name;
   - the forward context: layers, and attention metadata without content (of MLA's class for latents);
   - the consumer is asked when the producer's step is over; the storage of both is a folder of the producer's first rank.
@@ -27,11 +29,14 @@ class Rank(vllm_rank.Rank):
     def __init__(self, call):
         self.shared = Path(call["place"]["folder"]) / "shared"
         if call["place"]["role"] == "producer":
-            (self.shared / "files").mkdir(parents=True, exist_ok=True)
+            self.shared.mkdir(exist_ok=True)
         super().__init__(call)
 
     def extra_config(self):
-        return {"shared_storage_path": str(self.shared / "files")}
+        if "through" not in self.options:
+            return {"shared_storage_path": str(self.shared / "files")}
+        children = ("first", "second") if self.producer else ("empty", "second")
+        return {"connectors": [{"kv_connector": self.connector_name, "kv_role": "kv_both", "kv_connector_extra_config": {"shared_storage_path": str(self.shared / name)}} for name in children]}
 
     def schedules(self):
         return True
@@ -67,48 +72,35 @@ class Rank(vllm_rank.Rank):
         output = SchedulerOutput.make_empty()
         for one in self.requests:
             found, _ = self.scheduler.get_num_new_matched_tokens(one.request, one.computed)
-            if not self.producer and found != one.tokens - one.computed:
-                raise template.Refusal(f"the connector says that {found} of {one.tokens - one.computed} tokens are in its files: the engine computes the others")
+            if not self.producer and found != (wanted := one.tokens - one.computed):
+                text = f"the connector says that {found} tokens are in its files, where {wanted} have been computed"
+                raise template.Refusal(text + ": the engine computes the others") if found < wanted else RuntimeError(text)
             self.scheduler.update_state_after_alloc(one.request, None, found)
             output.scheduled_new_reqs.append(NewRequestData.from_request(one.request, (one.blocks,)))
         return self.scheduler.build_connector_meta(output)
 
     def poll(self):
-        if self.producer:
-            return self.prefill()
-        if not all(self.saved(one, rank).exists() for one in self.requests for rank in range(self.peer["ranks"])):
-            return None
-        self.start_step(self.schedule())
-        self.end_step()
-        return {"state": "done"}
-
-    def prefill(self):
-        """A step that saves; the answer, unless some layers never are."""
-        layers, saves = list(self.layers.items()), self.options.get("saved", len(self.layers))
-        if self.scheduled:
-            attention = self.start_step(self.scheduled)
-            for name, tensor in layers[:saves]:
-                self.connector.wait_for_layer_load(name)
-                self.connector.save_kv_layer(name, tensor, attention[name])
+        if self.producer and self.scheduled:
+            self.step(self.scheduled, self.options.get("saved", len(self.layers)))
+            self.scheduled = None
             for one in self.requests:
                 self.saved(one, self.rank).touch()
-            self.scheduled = None
-        if saves < len(layers):
+            return None if "saved" in self.options else {"state": "done"}
+        if self.producer or not all(self.saved(one, rank).exists() for one in self.requests for rank in range(self.peer["ranks"])):
             return None
-        self.end_step()
+        self.step(self.schedule(), len(self.layers))
         return {"state": "done"}
 
-    def start_step(self, scheduled):
-        """Loads what is to be loaded; the attention metadata of the step's layers."""
-        attention = {name: self.attention(group.latent) for group in self.caches for name in group.names}
-        context = types.SimpleNamespace(attn_metadata=None if self.options.get("full_graph") and not self.producer else attention,
-                                        no_compile_layers={name: types.SimpleNamespace(kv_cache=tensor) for name, tensor in self.layers.items()})
+    def step(self, scheduled, layers):
+        """What a model runner calls the worker half for in one step, up to that number of layers."""
+        attention = None if self.options.get("full_graph") and not self.producer else {name: self.attention(group.latent) for group in self.caches for name in group.names}
         self.connector.bind_connector_metadata(scheduled)
-        self.connector.start_load_kv(context)
-        return attention
-
-    def end_step(self):
-        self.connector.wait_for_save()
+        self.connector.start_load_kv(types.SimpleNamespace(attn_metadata=attention, no_compile_layers={name: types.SimpleNamespace(kv_cache=tensor) for name, tensor in self.layers.items()}))
+        for name, tensor in list(self.layers.items())[:layers] if attention else ():  # without it, no layer calls the connector
+            self.connector.wait_for_layer_load(name)
+            self.connector.save_kv_layer(name, tensor, attention[name])
+        if layers == len(self.layers):
+            self.connector.wait_for_save()
         self.connector.clear_connector_metadata()
 
     @staticmethod
