@@ -8,10 +8,10 @@
     print(kvcts.verify(target, layout, blocks=[1, 2, 5]))
 
 Tensors are NumPy arrays, torch tensors, or anything that speaks DLPack, the buffer protocol or __array_interface__; nothing is copied. torch
-is not needed. Tensors in CUDA memory work where the package was built with CUDA.
+is not needed. Tensors in CUDA memory work where the package was built with nvcc (kvcts.cuda).
 """
 
-from ._native import LayoutError, __version__
+from ._native import LayoutError, __version__, cuda
 from .cache import Cache, Pair, pair
 from .check import Compatibility, check
 from .content import Request, Source, clear, fill, verify
@@ -21,5 +21,5 @@ from .layouts import Coordinate, Layout, Place, TensorInfo, layouts
 
 __all__ = [
     "BlockState", "Cache", "Compatibility", "Coordinate", "Description", "Diagnosis", "Fit", "Layout", "LayoutError", "Pair", "Place", "Request",
-    "Source", "TensorInfo", "WrongBytes", "WrongPlace", "__version__", "check", "clear", "describe", "fill", "layouts", "pair", "verify",
+    "Source", "TensorInfo", "WrongBytes", "WrongPlace", "__version__", "check", "clear", "cuda", "describe", "fill", "layouts", "pair", "verify",
 ]

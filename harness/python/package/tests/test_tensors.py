@@ -8,7 +8,6 @@ import pytest
 from dlpack_twin import BF16, CUDA, E4M3FN, Twin
 
 import kvcts
-from kvcts import _native
 
 SMALL = dict(blocks=5, block_size=8, heads=2, head_dim=32)
 
@@ -117,7 +116,7 @@ FAKE = Path(os.environ.get("KVCTS_BINARY_DIR", "")) / "lib" / "kvcts" / "testing
 
 def test_cuda_without_a_driver(cuda_process):
     out = cuda_process("none.so", "kvcts.fill(Twin(array, BF16, CUDA), layout)")
-    assert "LayoutError: found a tensor on cuda:0, and " in out and ("no driver" in out if _native.cuda else "built without CUDA" in out)
+    assert "LayoutError: found a tensor on cuda:0, and " in out and ("no driver" in out if kvcts.cuda else "built without CUDA" in out)
 
 
 @pytest.mark.skipif(not FAKE.exists(), reason=f"{FAKE} is not built")
