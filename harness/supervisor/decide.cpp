@@ -234,16 +234,26 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
   }
 }
 
-void decide_late_write(const json& rechecked, CaseResult& result) {
+void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& result) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
-  const bool refused = result.outcome == Outcome::refused;
   std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) +
-                      (refused ? " after the failure was reported" : " after completion");
-  if (refused && late == 0) words += ": by now all of the transfer has arrived";  // counted is what is not as it was meant
+                      (ended == Kind::completed                            ? " after completion"
+                       : ended == Kind::refused || ended == Kind::raised ? " after the failure was reported"
+                                                                           : " afterwards");
   const std::string detail = rechecked.value("message", "");
-  if (result.outcome != Outcome::pass && !refused) {  // already wrong: a further fact, not the cause
+  if (ended == Kind::refused) {
+    if (late == 0) words += ": by now all of the transfer has arrived";  // counted is what is not as it was meant
+    if (result.outcome == Outcome::refused) result.wrong_bytes = late;
+    result.outcome = Outcome::fail;
+    words = sentence_join(words, detail);
+    // Whoever took the blocks back may have given them to another request.
+    if (late == 0 || !result.diagnosis.exact) result.diagnosis = plain("stale-block", words);
     result.message = sentence_join(result.message, words);
-    if (result.outcome == Outcome::fail && result.wrong_bytes > 0 && rechecked.contains("late_bytes") && late == 0) {
+    return;
+  }
+  if (result.outcome != Outcome::pass) {  // already wrong: a further fact, not the cause
+    result.message = sentence_join(result.message, words);
+    if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && rechecked.contains("late_bytes") && late == 0) {
       // What was wrong then is right now: that is the cause.
       result.diagnosis = plain("read-before-ready", "completion was told before the data had arrived: " + std::to_string(result.wrong_bytes) +
                                                         " bytes were wrong then, all are right a while later");
@@ -253,11 +263,6 @@ void decide_late_write(const json& rechecked, CaseResult& result) {
   }
   result.outcome = Outcome::fail;
   result.wrong_bytes = late;
-  if (refused) {  // whoever took the blocks back may have given them to another request
-    result.diagnosis = plain("stale-block", sentence_join(words, detail));
-    result.message = sentence_join(result.message, result.diagnosis.text);
-    return;
-  }
   result.phase = Phase::complete;
   result.diagnosis = plain("false-success", sentence_join(words, detail));
   result.message = result.diagnosis.text;

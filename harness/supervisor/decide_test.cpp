@@ -170,28 +170,38 @@ TEST(Decide, CrashesCarryTheSignal) {
 
 TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   CaseResult pass = result_of({}, compared("PASS", 0));
-  decide_late_write({{"changed", true}, {"late_bytes", 64}, {"message", "first at offset 5"}}, pass);
+  decide_late_write({{"changed", true}, {"late_bytes", 64}, {"message", "first at offset 5"}}, Ended::Kind::completed, pass);
   EXPECT_EQ(pass.outcome, Outcome::fail);
   EXPECT_EQ(pass.diagnosis.fault_class, "false-success");
   EXPECT_EQ(pass.message, "64 bytes changed after completion; first at offset 5");
   CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
-  decide_late_write({{"changed", true}, {"late_bytes", 64}}, fail);
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, fail);
   EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
   EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
   CaseResult arrived_late = result_of({}, compared("FAIL", 5, "silently-skipped"));
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, arrived_late);
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived_late);
   EXPECT_EQ(arrived_late.diagnosis.fault_class, "read-before-ready");
   EXPECT_EQ(arrived_late.message, "completion was told before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
-  decide_late_write({{"changed", true}, {"late_bytes", 64}}, refused);
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
   EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, and wrote all the same
   EXPECT_EQ(refused.diagnosis.fault_class, "stale-block");
   EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
   CaseResult whole;
   whole.outcome = Outcome::refused;
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, whole);
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::refused, whole);
   EXPECT_EQ(whole.message, "bytes changed after the failure was reported: by now all of the transfer has arrived");
+  Ended half_way;
+  half_way.kind = Ended::Kind::refused;
+  half_way.phase = Phase::complete;
+  half_way.text = "the engine returned -1";
+  CaseResult half = result_of(half_way, compared("FAIL", 5));
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never said that it was complete
+  EXPECT_EQ(half.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(half.wrong_bytes, 5);
+  EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved")) << half.message;
+  EXPECT_TRUE(half.message.ends_with("after the failure was reported: by now all of the transfer has arrived")) << half.message;
 }
 
 TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {

@@ -282,7 +282,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
     if (result.outcome == Outcome::fail)
       for (const auto& child : workers_->children) add_output(a, *child);
     watched_bytes_ += a.memory_bytes;
-    watched_.push_back({a.job, a.key, std::move(result), a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number,
+    watched_.push_back({a.job, a.key, std::move(result), ended.kind, a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number,
                         a.lost, workers_->id});
   } else {
     json close = {{"op", "close"}, {"key", a.key}};

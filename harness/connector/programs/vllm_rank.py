@@ -97,8 +97,8 @@ class Rank:
             self.connector.register_kv_caches(self.layers)
             if self.schedules():
                 self.scheduler = create(KVConnectorRole.SCHEDULER)
-        for tid, name in threads().items():  # an agent polls without a pause; beside five others it would let vLLM's 5 s for a handshake pass
-            if tid not in before and not name.startswith("ZMQ"):
+        for tid, name in threads().items():  # NIXL's agents poll without a pause; beside five others one would let vLLM's 5 s for a handshake pass
+            if self.nixl and tid not in before and not name.startswith("ZMQ"):
                 os.setpriority(os.PRIO_PROCESS, tid, 19)
 
     def extra_config(self):

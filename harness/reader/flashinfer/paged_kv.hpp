@@ -1,4 +1,4 @@
-// FlashInfer's own offset arithmetic (include/flashinfer/page.cuh, struct paged_kv_t), behind a face without CUDA: an oracle for the layouts
+// FlashInfer's own offset arithmetic (include/flashinfer/page.cuh, structs paged_kv_t and paged_kv_mla_t; layout.cuh, struct tensor_info_t), behind a face without CUDA: an oracle for the layouts
 // and for the reader's model that shares no code with either.
 #pragma once
 
@@ -23,5 +23,21 @@ std::uint64_t offset(const Paged& cache, std::uint64_t page, std::uint64_t head,
 
 /// paged_kv_t::get_length of a request with `pages` pages, `last` tokens in the last one.
 std::uint32_t length(const Paged& cache, std::int32_t pages, std::int32_t last);
+
+/// A paged cache of latents (MLA): ckv and rope, apart or slices of one tensor. Numbers are elements.
+struct PagedLatents {
+  std::uint32_t page_size{0}, ckv{0}, rope{0};
+  /// Strides of page and slot in each of the two; none = packed, two tensors.
+  std::vector<std::int64_t> ckv_strides, rope_strides;
+};
+
+/// paged_kv_mla_t::get_elem_offset_ckv, and of rope, get_elem_offset_kpe. From each one's first element on.
+std::uint64_t ckv_offset(const PagedLatents& cache, std::uint64_t page, std::uint64_t entry, std::uint64_t feature);
+std::uint64_t rope_offset(const PagedLatents& cache, std::uint64_t page, std::uint64_t entry, std::uint64_t feature);
+
+/// tensor_info_t::get_kv_elem_offset: K or V of one request's `tokens` in one piece, as prefill has them before they are in pages (ragged: the
+/// request's first token is added to the pointer).
+std::uint64_t unpaged_offset(Order order, std::uint32_t tokens, std::uint32_t heads, std::uint32_t head_dim, std::uint32_t token, std::uint32_t head,
+                             std::uint32_t feature);
 
 }  // namespace kvcts::reader::flashinfer
