@@ -1,7 +1,9 @@
 """What the host of vLLM's connectors does by itself, without vLLM: names of layouts, requests of both sides, the answers of several ranks."""
 
+import contextlib
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import types
@@ -200,3 +202,20 @@ def test_layers_that_are_never_saved_leave_the_producer_pending(monkeypatch, tmp
     assert producer.poll() is None and producer.poll() is None
     assert [call for call in producer.calls if call[0] == "save_kv_layer"] == [("save_kv_layer", "a")]
     assert Engine(monkeypatch, tmp_path, False).poll() == {"state": "done"}
+
+
+def test_a_handshake_has_a_minute_and_other_options_are_the_sockets(monkeypatch):
+    told, zmq, worker = [], types.ModuleType("zmq"), types.ModuleType("base_worker")
+    zmq.RCVTIMEO = 27
+    socket = types.SimpleNamespace(setsockopt=lambda *option: told.append(option), recv=lambda: b"answer")
+    worker.zmq_ctx = lambda *which: contextlib.nullcontext(socket)
+    nixl = "vllm.distributed.kv_transfer.kv_connector.v1.nixl"
+    for name, module in {"zmq": zmq, nixl: types.SimpleNamespace(base_worker=worker), f"{nixl}.base_worker": worker}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for _ in range(2):
+        vllm_model.stand_in_for_processors.__wrapped__()
+    with worker.zmq_ctx("REQ", "tcp://127.0.0.1:1") as used:
+        used.setsockopt(zmq.RCVTIMEO, 5000)
+        used.setsockopt(3, 1)
+        assert used.recv() == b"answer"
+    assert told == [(zmq.RCVTIMEO, vllm_model.HANDSHAKE_MS), (3, 1)]

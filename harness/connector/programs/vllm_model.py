@@ -1,6 +1,8 @@
 """What an engine would know of the model and of its caches, from what the suite claims: configuration, cache specifications, tensors. The one place
 that knows how two versions of vLLM differ in it."""
 
+import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import inspect
@@ -156,3 +158,32 @@ def stand_in_for_device():
 
     torch.accelerator.current_device_index = lambda: 0
     torch.accelerator.set_device_index = lambda device: None
+
+
+HANDSHAKE_MS = 60_000
+
+
+@functools.cache
+def stand_in_for_processors():
+    """Ranks that would have a machine each share this one's processors: NIXL's side may take a minute to answer a handshake, not vLLM's 5 s."""
+    import zmq
+    from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker
+
+    socket_of = base_worker.zmq_ctx
+
+    class Patient:
+        def __init__(self, socket):
+            self.socket = socket
+
+        def __getattr__(self, name):
+            return getattr(self.socket, name)
+
+        def setsockopt(self, option, value):
+            self.socket.setsockopt(option, HANDSHAKE_MS if option == zmq.RCVTIMEO else value)
+
+    @contextlib.contextmanager
+    def patient(*which):
+        with socket_of(*which) as socket:
+            yield Patient(socket)
+
+    base_worker.zmq_ctx = patient

@@ -130,6 +130,8 @@ class Rank:
             from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata as Metadata
         else:
             from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector import MooncakeConnectorMetadata as Metadata
+        if self.nixl and not self.producer and max(self.ranks, self.peer["ranks"]) > 1:
+            vllm_model.stand_in_for_processors()
         self.empty, steps = Metadata(), [Metadata()]
         self.waiting = {f"{request['request']}-{number}" for request in requests}
         for request in requests:
