@@ -88,7 +88,7 @@ const std::vector<FaultClass>& fault_classes() {
        "Check the rounding of tokens to blocks and the length of the last copy."},
       {"over-read", "More is read than is valid.",
        "Check the length of the last page and the number of pages of a request."},
-      {"int32-overflow", "An offset, size or count does not fit into 32 bits, or an unsigned one wraps below zero.",
+      {"int32-overflow", "An offset, size, count or id does not fit into 32 bits or fewer, or an unsigned one wraps below zero.",
        "Look for 32-bit products of index and stride; widen before multiplying."},
       {"misaligned", "An address or a length breaks an alignment or a registration boundary.",
        "Check the alignment that engine and kernel require against the base address and every offset."},

@@ -35,16 +35,6 @@ bool is_identity(const Mapping& mapping) {
   return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
 }
 
-// Ids of a table that the request had before, in the places where they differ from those that it has.
-bool outdated(const Workshop& w, std::size_t step, const std::string& memory, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& table) {
-  for (const auto& old : w.older_tables(step, w.action(step).request, memory)) {
-    bool all = ids.size() == table.size() && ids != table;
-    for (std::size_t k = 0; k < ids.size() && all; ++k) all = ids[k] == table[k] || (k < old.size() && ids[k] == old[k]);
-    if (all) return true;
-  }
-  return false;
-}
-
 const char* end_words(const Action& a, int ends) {
   if (a.op == "write" || a.op == "get") return "written";
   if (a.op == "read" || a.op == "put") return "read";
@@ -131,11 +121,62 @@ void propose_variants(Workshop& w, const std::function<std::vector<Variant>(cons
 
 namespace {
 
+// Ids, or slots of which a block has `slots`, that were kept in a number too narrow for them.
+struct Narrow {
+  std::string words;
+  Ids ids;
+};
+std::vector<Narrow> narrowed(const Ids& table, std::int64_t slots) {
+  std::vector<Narrow> out;
+  for (const int bits : {8, 16, 32}) {
+    for (const std::int64_t unit : {std::int64_t{1}, slots}) {
+      for (const bool is_signed : {false, true}) {
+        const std::int64_t range = std::int64_t{1} << bits;
+        Narrow narrow{std::string(unit == 1 ? " (ids" : " (slots") + " cut to " + std::to_string(bits) + " bits" + (is_signed ? ", signed)" : ")"), table};
+        for (auto& id : narrow.ids) {
+          if (id < 0 || range % unit != 0) continue;
+          std::int64_t number = id * unit % range;
+          if (is_signed && number >= range / 2) number -= range;
+          id = number / unit;
+        }
+        if (narrow.ids != table && std::none_of(out.begin(), out.end(), [&](const Narrow& other) { return other.ids == narrow.ids; })) out.push_back(std::move(narrow));
+      }
+    }
+  }
+  return out;
+}
+
+// A table that went through a number too narrow for its ids, at one end or at both.
+void propose_narrow_ids(Workshop& w, std::size_t i) {
+  const Action& a = w.action(i);
+  const auto at_end = [&](bool at_source) {
+    const auto& views = at_source ? a.from : a.to;
+    const auto table = views.empty() ? std::nullopt : table_at(w, i, at_source);
+    return table ? narrowed(*table, slots_of(views.front())) : std::vector<Narrow>{};
+  };
+  const auto from = at_end(true), to = at_end(false);
+  const auto attempt = [&](const Narrow* source, const Narrow* destination) {
+    Action body = a;
+    if (source) body.from_blocks = source->ids;
+    if (destination) body.to_blocks = destination->ids;
+    const auto& views = source ? a.from : a.to;
+    w.attempt("int32-overflow", "blocks " + list_words(source ? source->ids : destination->ids) + " of " + memory_of(views) + (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " + name_of(w, i), i, body);
+  };
+  for (const Narrow& narrow : from) attempt(&narrow, nullptr);
+  for (const Narrow& narrow : to) attempt(nullptr, &narrow);
+  for (const Narrow& source : from) {
+    for (const Narrow& destination : to) {
+      if (source.words == destination.words) attempt(&source, &destination);
+    }
+  }
+}
+
 // `any_list`: the list that the bytes show, whatever it is; else lists that code makes by one plain mistake.
 void propose_ids(Workshop& w, bool any_list) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
+    if (!any_list) propose_narrow_ids(w, i);
     const std::vector<Sighting>& sightings = w.sightings(i);
     const auto try_axis = [&](auto axis, Picks Selection::* member, const char* what, const std::function<std::string(const Mapping&)>& class_of) {
       const Mapping mapping = mapping_of(sightings, axis);
@@ -273,7 +314,9 @@ void propose_ids(Workshop& w, bool any_list) {
       }
     }
     if (a.op == "move" || a.op == "read") {
-      try_axis([](const Element& e) { return e.component == Component::data ? e.token : std::nullopt; }, &Selection::tokens, "tokens", [&](const Mapping& m) {
+      const Component asked = a.parts == "scales" ? Component::scale : Component::data;
+      try_axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens", [&](const Mapping& m) {
+        if (asked == Component::scale) return "scale-misplaced";
         const std::int64_t n = std::min(a.from.empty() ? 1 : slots_of(a.from.front()), a.to.empty() ? 1 : slots_of(a.to.front()));
         const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
         return by_block || n == 1 ? "wrong-block-id" : "wrong-block-size";

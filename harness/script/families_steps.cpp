@@ -40,12 +40,21 @@ std::vector<std::int64_t> heads_of(const Action& a) {
   return {heads.begin(), heads.end()};
 }
 
+// Of an assignment that says only how many tokens a request has from there on, and whom nobody told: too many or too few. "" of any other.
+std::string class_of_length(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  const auto before = w.request_at(step, a.request);
+  if (a.op != "assign" || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens) return "";
+  return before->tokens > *a.tokens ? "over-read" : "truncated";
+}
+
 // What a move that never was means: the only one, one of several kinds, scales.
 std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
   const Action& first = w.action(*steps.begin());
   if (first.op == "fill") return "stale-block";
   if (first.op == "register") return "registration-missing-region";
   if (first.op == "assign" && first.blocks.empty() && first.generation) return "stale-block";  // what was there before is taken for the new
+  if (const std::string length = class_of_length(w, *steps.begin()); !length.empty()) return length;
   if (first.op == "put") {
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
       if (w.action(i).op == "put" && w.action(i).store == first.store && w.action(i).key == first.key) return "stale-block";
@@ -135,6 +144,25 @@ bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
     if (!shared && std::includes(channels.begin(), channels.end(), mine.begin(), mine.end())) covered.merge(mine);
   }
   return covered == channels;
+}
+
+// Whether another step has brought something out of block 0 of a memory, or into it: nobody takes that block for none.
+bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
+  const Action& a = w.action(step);
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    const Action& b = w.action(i);
+    const auto &mine = at_source ? a.from : a.to, &theirs = at_source ? b.from : b.to;
+    const auto table = i == step || b.op != a.op || theirs.empty() || memory_of(theirs) != memory_of(mine) ? std::nullopt : table_at(w, i, at_source);
+    if (!table) continue;
+    const std::int64_t n = slots_of(theirs.front()), first = w.request_at(i, b.request)->first_token;
+    const bool right = std::any_of(w.sightings(i).begin(), w.sightings(i).end(), [&](const Sighting& s) {
+      if (!s.taken || s.clue->wrong || s.clue->untouched || !s.asked.token) return false;
+      const auto k = static_cast<std::size_t>(((at_source ? *s.asked.token : *s.at->token) - first) / n);
+      return k < table->size() && (*table)[k] == 0;
+    });
+    if (right) return true;
+  }
+  return false;
 }
 
 std::string class_of_unmet(const std::string& about) {
@@ -271,7 +299,8 @@ void propose_subsets(Workshop& w) {
         }
         Action body = a;
         (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
-        if (holes != ids) w.attempt(missing == null ? "wrong-block-id" : "truncated", missing == null ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i, body);
+        const bool none = missing == null && !brought_block_0(w, i, views == &a.from);
+        if (holes != ids) w.attempt(none ? "wrong-block-id" : "truncated", none ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i, body);
       }
     }
     const auto try_axis = [&](int axis, Picks Selection::* member, const std::string& fault_class, const char* what) {
@@ -300,10 +329,13 @@ void propose_subsets(Workshop& w) {
 void propose_lengths(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    const auto request = w.script().requests.find(a.request);
-    if (request == w.script().requests.end() || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get")) continue;
-    const Request& r = request->second;
+    const auto request = w.request_at(i, a.request);
+    if (!request || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get")) continue;
+    const Request& r = *request;
     std::set<std::int64_t> lengths;
+    for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
+      if (w.action(k).op == "assign" && w.action(k).request == a.request) lengths.insert(w.request_at(k, a.request)->tokens), lengths.insert(w.request_at(k + 1, a.request)->tokens);
+    }
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {
         const std::int64_t n = slots_of(view);
@@ -488,12 +520,19 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   const auto touches = [](const Action& a, const std::string& memory) {
     return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
   };
+  if (const std::string told = class_of_length(w, i); !told.empty()) return told;
   const Action& a = w.action(i);
   const bool later = j > i;
   bool recycled = false, awaited = false;
+  std::string length;
   for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
     if (k == i) continue;
     const Action& c = w.action(k);
+    if (const std::string told = class_of_length(w, k); !told.empty()) {
+      // Done before the length changed, it had the old one; done after, the new one.
+      if (c.request == a.request) length = !later ? told : told == "over-read" ? "truncated" : "over-read";
+      continue;
+    }
     const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
     const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
     const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
@@ -504,7 +543,9 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
     if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
     if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
   }
-  return recycled && !(later && a.op == "write") ? "stale-block" : awaited || a.op == "write" ? "read-before-ready" : "stale-block";
+  if (recycled && !(later && a.op == "write")) return "stale-block";
+  if (!length.empty() && !awaited) return length;
+  return awaited || a.op == "write" ? "read-before-ready" : "stale-block";
 }
 
 // A request that has blocks at both ends of a transfer, some of them another one's by now, and that nobody was to move: what was called off came late.

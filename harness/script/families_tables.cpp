@@ -134,6 +134,40 @@ void propose_tables(Workshop& w) {
   }
 }
 
+// Each request of a batch by the table of another one, or by whatever list its own bytes show.
+void propose_tables_together(Workshop& w) {
+  for (const bool at_source : {true, false}) {
+    Bodies bodies = w.bodies();
+    std::string words;
+    std::size_t changed = 0, old = 0;
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      const Action& a = w.action(i);
+      const auto& views = at_source ? a.from : a.to;
+      if ((a.op != "move" && a.op != "read") || views.empty()) continue;
+      std::vector<const Sighting*> taken;
+      for (const Sighting& s : w.sightings(i)) {
+        if (s.taken || !at_source) taken.push_back(&s);
+      }
+      const Ids table = table_at(w, i, at_source).value_or(Ids{}), shown = table_shown(w, i, at_source, taken);
+      if (table.empty() || shown == table) continue;
+      const std::string memory = memory_of(views);
+      Ids ids = shown;
+      std::string whose;
+      for (const auto& [name, other] : w.script().requests) {
+        const auto theirs = name == a.request ? std::nullopt : table_of(w, i, name, memory);
+        const std::size_t n = theirs ? std::min(theirs->size(), shown.size()) : 0;
+        // As far as both go; what theirs has no block for was left as it was, or is beyond this request.
+        if (n == 0 || !std::equal(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(n), theirs->begin()) || !std::equal(shown.begin() + static_cast<std::ptrdiff_t>(n), shown.end(), table.begin() + static_cast<std::ptrdiff_t>(n))) continue;
+        ids = *theirs, whose = " (those of " + name + ")";
+      }
+      (at_source ? bodies[i].front().from_blocks : bodies[i].front().to_blocks) = ids;
+      words += (words.empty() ? "" : "; ") + ("blocks " + list_words(ids)) + " instead of " + list_words(table) + " of " + memory + whose + " in " + name_of(w, i);
+      ++changed, old += outdated(w, i, memory, ids, table);
+    }
+    if (changed > 1) w.attempt(old == changed ? "stale-block" : "wrong-block-id", words, std::move(bodies));
+  }
+}
+
 // An id that the pool does not have still has an address: asked of the bytes, by the distance from where block 0 would be.
 void propose_beyond(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {

@@ -58,7 +58,8 @@ void propose_ways_out(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != "move" || !w.script().requests.contains(a.request)) continue;
-    const auto try_axis = [&](auto axis, Picks Selection::*member, const char* what, const char* fault_class) {
+    using Range = std::pair<std::int64_t, std::int64_t>;
+    const auto try_axis = [&](auto axis, const Range& all, Picks Selection::*member, const char* what, const char* fault_class) {
       const auto ways = ways_out(w.sightings(i), a.pick.*member, axis);
       std::vector<std::int64_t> from, to;
       bool as_meant = true;
@@ -67,14 +68,30 @@ void propose_ways_out(Workshop& w) {
         as_meant = as_meant && picked_destination(a.pick.*member, a.pick_to.*member, source) == destination;
       }
       if (as_meant) return;
-      Action body = a;
-      body.pick.*member = from, body.pick_to.*member = to;
-      w.attempt(fault_class, std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
+      const auto attempt = [&] {
+        Action body = a;
+        body.pick.*member = from, body.pick_to.*member = to;
+        w.attempt(fault_class, std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
+      };
+      attempt();
+      // All of them as far off as those that are still there: what others wrote over, and what left the destination.
+      const std::int64_t shift = from.empty() ? 0 : to.front() - from.front();
+      const bool alike = std::all_of(ways.begin(), ways.end(), [&](const auto& way) { return way.second - way.first == shift; });
+      if (!alike || shift == 0) return;
+      from.clear(), to.clear();
+      for (std::int64_t value = all.first; value < all.second; ++value) {
+        if (picked(a.pick.*member, value)) from.push_back(value), to.push_back(value + shift);
+      }
+      if (from.size() > ways.size()) attempt();
     };
-    try_axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers", "layer-misrouted");
-    try_axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads", "head-shard-mapping");
-    try_axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv", "kv-split-vs-interleaved");
-    try_axis([](const Element& e) { return e.component == layout::Component::data ? e.token : std::nullopt; }, &Selection::tokens, "tokens", "wrong-block-id");
+    const Request request = *w.request_at(i, a.request);
+    const auto domain = [&](layout::Axis of) { return domain_of(a.from.front(), of); };
+    const auto asked = a.parts == "scales" ? layout::Component::scale : layout::Component::data;
+    try_axis([](const Element& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers, "layers", "layer-misrouted");
+    try_axis([](const Element& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads, "heads", "head-shard-mapping");
+    try_axis([](const Element& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv", "kv-split-vs-interleaved");
+    try_axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, Range{request.first_token, request.first_token + request.tokens}, &Selection::tokens, "tokens",
+             asked == layout::Component::scale ? "scale-misplaced" : "wrong-block-id");
   }
 }
 
@@ -86,9 +103,9 @@ void propose_together(Workshop& w) {
   }
   propose_shared_orders(w);
   propose_orders_together(w);
-  if (steps.size() < 2 || w.found()) return;
+  if (w.found()) return;
   std::set<std::string> asked;
-  for (const std::size_t lead : steps) {
+  for (const std::size_t lead : steps.size() < 2 ? std::vector<std::size_t>{} : steps) {
     for (const Hypothesis& mistake : w.local(lead)) {
       if (!asked.insert(mistake.fault_class).second) continue;
       Bodies bodies = w.bodies();
@@ -105,6 +122,7 @@ void propose_together(Workshop& w) {
       if (changed > 1) w.attempt(mistake.fault_class, words, std::move(bodies));
     }
   }
+  if (!w.found()) propose_tables_together(w);
 }
 
 }  // namespace kvcts::script

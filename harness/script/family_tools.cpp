@@ -67,6 +67,15 @@ Ids table_shown(const Workshop& w, std::size_t step, bool at_source, const std::
   return outvoted(*table, votes);
 }
 
+bool outdated(const Workshop& w, std::size_t step, const std::string& memory, const Ids& ids, const Ids& table) {
+  for (const auto& old : w.older_tables(step, w.action(step).request, memory)) {
+    bool all = ids.size() == table.size() && ids != table;
+    for (std::size_t k = 0; k < ids.size() && all; ++k) all = ids[k] == table[k] || (k < old.size() && ids[k] == old[k]);
+    if (all) return true;
+  }
+  return false;
+}
+
 std::set<std::string> key_fields(const Workshop& w) {
   std::set<std::string> out;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {

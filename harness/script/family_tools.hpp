@@ -44,6 +44,9 @@ Ids outvoted(Ids table, const TableVotes& votes);
 /// The table at the first view of an end as these elements of the step show it. Empty where there is none.
 Ids table_shown(const Workshop& w, std::size_t step, bool at_source, const std::vector<const Sighting*>& part);
 
+/// Ids of a table that the request had before, in the places where they differ from those that it has.
+bool outdated(const Workshop& w, std::size_t step, const std::string& memory, const Ids& ids, const Ids& table);
+
 /// Names of all fields of keys that steps use.
 std::set<std::string> key_fields(const Workshop& w);
 void leave_out_of_keys(Bodies& bodies, const std::string& field);

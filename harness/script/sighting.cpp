@@ -275,7 +275,7 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
   known.emplace();
   std::vector<Fact> all;
   for (const Sighting& s : sightings(step)) {
-    if (s.source && s.from->component == layout::Component::data && layout::bits(s.from->dtype) * s.from->channel % 8 == 0) all.push_back({{s.clue->backing, s.clue->offset}, *s.source});
+    if (s.source && s.from->component == layout::Component::data && layout::bits(s.from->dtype) * s.from->channel % 8 == 0) all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken});
   }
   constexpr std::size_t enough = 61;
   const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
@@ -292,18 +292,26 @@ double Workshop::agreement(std::size_t step, const Action& body) {
   const Request& r = *request;
   const Lens to(body.to[0], evidence_.arena, ids_in(r, body.to[0], body.to_blocks), positions_in(r, body.to[0]), r.first_token);
   const Aim from(common_->locators.of(body.from[0]), ids_in(r, body.from[0], body.from_blocks), positions_in(r, body.from[0]), r.first_token);
-  std::size_t agree = 0, seen = 0;
-  for (const Fact& fact : asked) {
-    if (++seen == 9 && agree == 0) return 0;
+  const auto agrees = [&](const Fact& fact) {
     auto x = to.at(fact.to);
-    if (!x || !x->token) continue;
+    if (!x || !x->token) return false;
     x->kv = picked_source(body.pick.kv, body.pick_to.kv, x->kv), x->layer = picked_source(body.pick.layers, body.pick_to.layers, x->layer);
     x->head = picked_source(body.pick.heads, body.pick_to.heads, x->head), x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
     x->token = picked_source(body.pick.tokens, body.pick_to.tokens, *x->token);
     const auto place = from.at(*x);
-    agree += place && *place == fact.from;
-  }
-  return static_cast<double>(agree) / static_cast<double>(asked.size());
+    return place && *place == fact.from;
+  };
+  // Of all, or of what lies where this step brings something: several steps may share a destination.
+  const auto share = [&](bool taken) {
+    std::size_t agree = 0, seen = 0;
+    for (const Fact& fact : asked) {
+      if (taken && !fact.taken) continue;
+      if (++seen == 9 && agree == 0) return 0.0;
+      agree += agrees(fact);
+    }
+    return seen == 0 ? 0.0 : static_cast<double>(agree) / static_cast<double>(seen);
+  };
+  return std::max(share(false), share(true));
 }
 
 const std::vector<Image>& Workshop::images_before(std::size_t step) {

@@ -73,6 +73,7 @@ struct Sighting {
 /// be asked for such facts without playing it.
 struct Fact {
   Place to, from;
+  bool taken{false};                   ///< by the step, where it is: others may have brought the rest
 };
 
 /// Where a pick of a destination comes from, and where a pick of a source goes.

@@ -322,8 +322,10 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
   for (const Axis axis : layout::all_axes) {
     std::set<std::int64_t> candidates;
     std::int64_t was = 0;
+    bool four_bits = false;
     for (const Plane& plane : cache.planes) {
       if (!is_data(plane)) continue;
+      four_bits = layout::bits(plane.dtype) == 4;
       const std::vector<Mode> modes = by_stride(plane);
       for (std::size_t i = 0; i < modes.size(); ++i) {
         if (modes[i].axis != axis || modes[i].extent < 2) continue;
@@ -367,7 +369,9 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
         if (outer) outer->stride = stride;
       });
       if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
-      out.push_back({"wrong-stride", "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) + " to " +
+      // Codes of 4 bits, of which a byte has two, counted as one a byte.
+      const bool packed = four_bits && (stride == was * 2 || stride * 2 == was);
+      out.push_back({packed ? "packed-dim-misread" : "wrong-stride", "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) + " to " +
                                          std::string(layout::name(axis)) + " instead of " + std::to_string(was / 8),
                      std::move(variant)});
     }

@@ -170,6 +170,7 @@ void propose_options(Workshop& w);        ///< scales, decode, splits, direction
 void propose_keys(Workshop& w);           ///< stores: fields of keys that are left out
 void propose_orders(Workshop& w);         ///< a step happened at another time
 void propose_orders_together(Workshop& w);  ///< several steps happened at another time
+void propose_tables_together(Workshop& w);  ///< requests of a batch, each by the table of another one
 void propose_lists(Workshop& w);          ///< block ids, layers, heads, kv, tokens that went elsewhere
 void propose_any_lists(Workshop& w);      ///< block ids, whatever the bytes show
 void propose_memories(Workshop& w);       ///< another memory, another request, another generation
