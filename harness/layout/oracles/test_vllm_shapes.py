@@ -48,3 +48,17 @@ def test_an_error_counts_by_its_kind():
     assert vllm_shapes.compare(here, there)[0] == 1
     there["backends"]["a"]["shape"]["auto"] = "ValueError: of that"
     assert len(vllm_shapes.compare(here, there)[1]) == 1
+
+
+@pytest.mark.parametrize("text", ['{"vllm": "0.27.1", "back', "[]", '{"vllm": "0.27.1"}', '{"vllm": "0.27.1", "backends": 7}', '{"vllm": "1", "layouts": [], "views": [], "backends": []}'])
+def test_a_spoiled_file_is_one_line_of_error(tmp_path, text):
+    file = tmp_path / "spoiled.json"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        vllm_shapes.read(file, "0.27.1")
+    assert "is no file of shapes" in stop.value.code and "\n" not in stop.value.code
+
+
+def test_a_file_of_another_version_is_told():
+    with pytest.raises(SystemExit, match="is of vLLM 0.27.1, and 0.33.0 is installed"):
+        vllm_shapes.read(HERE.parents[2] / "cases" / "oracles" / "vllm_shapes_0.27.1.json", "0.33.0")

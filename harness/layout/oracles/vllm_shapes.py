@@ -53,7 +53,10 @@ def imported(module):
         lack = {name: Empty() for name in STAND_INS if again and name not in sys.modules}
         try:
             with mock.patch.dict(sys.modules, lack) if again else contextlib.nullcontext():
-                return importlib.import_module(module)
+                found = importlib.import_module(module)
+                if again:
+                    print(f"{module} was imported with empty stand-ins", file=sys.stderr)
+                return found
         except Exception as error:
             words = f"{type(error).__name__}: {error}"
     return words
@@ -155,6 +158,20 @@ def stored(file):
     return {"layouts": file["layouts"], "views": views, "supported": {b["enum"]: b["supported_kv_cache_layouts"] for b in file["backends"] if "supported_kv_cache_layouts" in b}}
 
 
+def read(path, version):
+    """The facts of a file, or one line that says what is wrong with it."""
+    try:
+        file = json.loads(path.read_text())
+        of, facts = file["vllm"], stored(file)
+        if any(not isinstance(table, dict) for table in facts.values()):
+            raise TypeError("a table of facts is no mapping")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        sys.exit(f"vllm_shapes.py: {path} is no file of shapes as in cases/oracles: {type(error).__name__}: {error}")
+    if of != version:
+        sys.exit(f"vllm_shapes.py: {path} is of vLLM {of}, and {version} is installed")
+    return facts
+
+
 def words(fact):
     """An error counts by its kind alone: its words name this machine's packages."""
     if isinstance(fact, dict):
@@ -181,18 +198,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", type=Path, help="a file of cases/oracles/ of the same version")
     args = parser.parse_args()
+    version = importlib.metadata.version("vllm").removesuffix("+cpu")
+    kept = read(args.check, version) if args.check else None
     vllm_model.stand_in_for_platform()
     os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
     with contextlib.redirect_stdout(io.StringIO()):
         facts = regenerate()
-    version = importlib.metadata.version("vllm").removesuffix("+cpu")
     if not args.check:
         print(json.dumps({"vllm": version, **facts}, indent=1, default=str))
         return 0
-    file = json.loads(args.check.read_text())
-    if file["vllm"] != version:
-        sys.exit(f"vllm_shapes.py: {args.check} is of vLLM {file['vllm']}, and {version} is installed")
-    agree, differ, alone = compare(facts, stored(file))
+    agree, differ, alone = compare(facts, kept)
     print(*differ, *alone, f"vLLM {version}: {agree} entries agree, {len(differ)} differ, {len(alone)} are on one side only", sep="\n")
     return 1 if differ else 0
 
