@@ -14,6 +14,13 @@ namespace {
 
 using nlohmann::json;
 
+// HDF5 1.12 renamed what H5Oget_info1() fills in (H5Opublic.h); its old name is another struct there.
+#if H5_VERSION_GE(1, 12, 0)
+using ObjectInfo = H5O_info1_t;
+#else
+using ObjectInfo = H5O_info_t;
+#endif
+
 constexpr hsize_t max_bytes = hsize_t{256} << 20;  // of one data set
 constexpr hsize_t max_objects = 4096;              // in one group
 
@@ -170,7 +177,7 @@ class Reader {
       shape.push_back(static_cast<std::int64_t>(extent));
     }
     json at{{"path", path}, {"kind", kind_of(type, path)}, {"shape", shape}, {"bytes", bytes}};
-    H5O_info_t info{};
+    ObjectInfo info{};
     if (H5Oget_info1(node, &info) < 0) fail(path, "cannot be looked up");
     const auto [known, is_new] = places_.try_emplace(info.addr, blobs_.size());
     if (is_new) {

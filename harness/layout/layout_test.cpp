@@ -1,6 +1,7 @@
 // What each operation does, on numbers that can be checked by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "layout/template.hpp"

@@ -477,6 +477,9 @@ struct Avx512 {
 };
 #endif
 
+template <Dtype...>
+struct Dtypes {};
+
 constexpr std::size_t at(Dtype dtype) { return static_cast<std::size_t>(dtype); }
 
 template <typename Set, Dtype dtype>
@@ -498,14 +501,14 @@ constexpr Lanes lanes_of(std::string_view name) {
   using enum Dtype;
   Lanes lanes;
   lanes.name = name;
-  [&]<Dtype... dtype>(std::integer_sequence<Dtype, dtype...>) {
+  [&]<Dtype... dtype>(Dtypes<dtype...>) {
     (add_dtype<Set, dtype>(lanes), ...);
-  }(std::integer_sequence<Dtype, fp32, fp16, bf16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, int8, uint8, int4, e2m1, e8m0>());
+  }(Dtypes<fp32, fp16, bf16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, int8, uint8, int4, e2m1, e8m0>());
   if constexpr (narrows) {
-    [&]<Dtype... to>(std::integer_sequence<Dtype, to...>) {
+    [&]<Dtype... to>(Dtypes<to...>) {
       (add_narrow<Set, fp16, to>(lanes), ...);
       (add_narrow<Set, bf16, to>(lanes), ...);
-    }(std::integer_sequence<Dtype, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz>());
+    }(Dtypes<e4m3fn, e5m2, e4m3fnuz, e5m2fnuz>());
   }
   lanes.maxima = &Set::maxima;
   lanes.nvfp4 = &Set::nvfp4;
