@@ -94,7 +94,7 @@ Codec<std::string> one_of(std::vector<std::string> names) {
   for (std::size_t i = 0; i < names.size(); ++i) words += (i ? ", " : "") + names[i];
   return {words, [names] { return json{{"enum", names}}; },
           [names, words](const Node& node) {
-            const std::string& value = scalar(node, words, "write one of those words");
+            const std::string value = scalar(node, words, "write one of those words");
             if (std::find(names.begin(), names.end(), value) == names.end()) {
               const std::string near = nearest(value, names);
               fail(node, words, near.empty() ? "write one of those words" : "did you mean '" + near + "'?");

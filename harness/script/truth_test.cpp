@@ -412,7 +412,7 @@ Action put_or_get(const Script& s, const std::string& op, const std::string& req
   Action a = action(op, request);
   a.store = "disk";
   a.key = {{"hash", hash}, {"model", "m"}};
-  (op == "put" ? a.from : a.to) = {whole(s, memory)};
+  (op == "put" ? a.from : a.to).push_back(whole(s, memory));
   return a;
 }
 
