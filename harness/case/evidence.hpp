@@ -1,18 +1,28 @@
-// What kind of evidence a result is, from what its engine says of the path that the bytes took.
+// What kind of evidence a result is: from what the suite itself saw, never from what an engine says of itself.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "case/outcome.hpp"
 
 namespace kvcts {
 
-/// `path`: the engine's facts (null where it never got so far). Executed only where a device moved the bytes, and the case asks for that
-/// device's architecture or for none ("cpu"); anything else is modelled.
-inline Evidence evidence_of(const nlohmann::json& path, const std::string& arch) {
-  if (!path.is_object() || path.value("device_evidence", "") != "executed") return Evidence::modelled;
-  return arch == "cpu" || path.value("arch", "") == arch ? Evidence::executed : Evidence::modelled;
+/// `claims`: what the engine says of itself (null where it never got so far). `devices`: architectures of the devices that the suite
+/// itself found and that this engine may use, asked only where the engine claims one; {}: none. Executed only where both name one
+/// device, and the case asks for that device's architecture or for none ("cpu"); anything else is modelled.
+inline Evidence evidence_of(const nlohmann::json& claims, const std::string& arch, const std::function<std::vector<std::string>()>& devices) {
+  const auto text = [&](const char* key) {
+    const auto at = claims.is_object() ? claims.find(key) : claims.end();
+    return at != claims.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  const std::string on = text("arch");
+  if (text("device_evidence") != "executed" || (arch != "cpu" && arch != on) || !devices) return Evidence::modelled;
+  const std::vector<std::string> found = devices();
+  return std::find(found.begin(), found.end(), on) != found.end() ? Evidence::executed : Evidence::modelled;
 }
 
 }  // namespace kvcts

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "cli/devices.hpp"
 #include "supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
@@ -19,6 +20,7 @@ std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jo
   bool found = false;
   const supervisor::Jobs queue{cases.size(), id_of, [&](std::size_t i) { return cases[i]; }};
   supervisor::Options options;
+  options.devices = devices_for;
   options.jobs = jobs;
   options.look = look;
   supervisor::Handlers handlers;

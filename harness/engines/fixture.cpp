@@ -7,6 +7,7 @@
 //   side      producer | consumer | any: whose agent misbehaves (default any)
 //   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
 //   delay_ms  of late_write and sleep (default 75)
+//   claims    what it says of itself beside what is true: "device_evidence=executed,arch=sm_90"
 //   canary    passes (default) | fails | hangs: what is said of the machine after a worker hung or died
 #include <fcntl.h>
 #include <signal.h>
@@ -253,6 +254,7 @@ class FixtureEngine final : public SharedMemoryEngine {
     const std::string phase = args.take("phase", "transfer");
     const std::string side = args.take("side", "any");
     args.take("canary", "");
+    claims_ = args.take("claims", "");
     knobs_.delay = std::chrono::milliseconds(args.take_number("delay_ms", 75));
     knobs_.bytes = args.take_number("bytes", fault == "eat_memory" ? 4ull << 30 : 64ull << 20);
     args.finish();
@@ -274,6 +276,16 @@ class FixtureEngine final : public SharedMemoryEngine {
       late_ = never_ = false;
     }
     at(Stage::open);
+  }
+
+  std::map<std::string, std::string> facts() override {
+    auto out = SharedMemoryEngine::facts();
+    for (std::string_view rest = claims_; !rest.empty();) {
+      const std::string_view one = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+      out[std::string(one.substr(0, one.find('=')))] = one.substr(std::min(one.size(), one.find('=') + 1));
+    }
+    return out;
   }
 
  protected:
@@ -331,6 +343,7 @@ class FixtureEngine final : public SharedMemoryEngine {
   }
 
   Knobs knobs_;
+  std::string claims_;
   Stage stage_{Stage::transfer};
   const ProcessFault* process_{nullptr};
   const DataFault* data_{nullptr};

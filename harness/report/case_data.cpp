@@ -61,7 +61,7 @@ json detail(const store::Row& row) {
     const auto shown = std::string_view(file.text).substr(0, evidence_shown);
     out["evidence"].push_back({visible(file.kind), file.text.size(), visible(shown, true)});
   }
-  for (const auto* key : {"title", "links", "file", "engine_version", "engine_path"}) {
+  for (const auto* key : {"title", "links", "file", "engine_version", "engine_claims"}) {
     if (const auto it = r.facts.find(key); it != r.facts.end()) out[key] = safe(*it);
   }
   if (r.picture.is_object()) out["picture"] = safe(r.picture);

@@ -174,7 +174,7 @@ class HtmlReport : public Sink {
       if (engine != row.result.facts.end() && engine->is_string() && version != row.result.facts.end()) {
         auto& words = engines_[engine->get<std::string>()];
         words = version->is_string() ? version->get<std::string>() : version->dump();
-        if (const auto path = row.result.facts.find("engine_path"); path != row.result.facts.end() && path->is_string()) words += ", path " + path->get<std::string>();
+        if (const auto path = row.result.facts.find("engine_claims"); path != row.result.facts.end() && path->is_string()) words += ", claims " + path->get<std::string>();
       }
     }
     data_.add(row, section, cause);

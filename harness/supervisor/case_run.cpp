@@ -106,8 +106,8 @@ Task<Ended> Lane::execute(Attempt& a) {
     if (ended.kind != Kind::completed) co_return ended;
     a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
     if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
-      a.result.facts["engine_path"] = *path;
-      a.result.evidence = evidence_of(*path, c.arch);
+      a.result.facts["engine_claims"] = *path;
+      a.result.evidence = evidence_of(*path, c.arch, [&] { return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{}; });
     }
     {
       const std::int64_t total = now_ns() - a.since_ns;

@@ -228,7 +228,7 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
     result.outcome = Outcome::fail;
     result.phase = Phase::transfer;
     result.diagnosis = plain("false-success", "the bytes are right, but went another way than that of this engine: " + key + " was to be " + wanted.dump() +
-                                                  ", and it says " + (told.is_null() ? "nothing of it" : told.dump()));
+                                                  ", and it claims " + (told.is_null() ? "nothing of it" : told.dump()));
     result.message = result.diagnosis.text;
     return;
   }

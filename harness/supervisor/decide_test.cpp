@@ -130,7 +130,7 @@ TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
   const CaseResult other = decided({{"verbs", "rma"}, {"transport", "tcp/lo"}});
   EXPECT_EQ(other.outcome, Outcome::fail);
   EXPECT_EQ(other.diagnosis.fault_class, "false-success");
-  EXPECT_NE(other.message.find("verbs was to be \"am\", and it says \"rma\""), std::string::npos) << other.message;
+  EXPECT_NE(other.message.find("verbs was to be \"am\", and it claims \"rma\""), std::string::npos) << other.message;
   EXPECT_EQ(decided({{"verbs", "am"}}).outcome, Outcome::fail);
   EXPECT_EQ(decided(nullptr).outcome, Outcome::fail) << "it told nothing";
   EXPECT_EQ(decided(nullptr, Outcome::refused).outcome, Outcome::refused) << "nothing moved";

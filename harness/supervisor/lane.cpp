@@ -253,7 +253,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
     co_await compare(a, ended);
   }
   decide(ended, a.compared, result);
-  decide_path(a.resolved.engine.path, result.facts.value("engine_path", json()), result);
+  decide_path(a.resolved.engine.path, result.facts.value("engine_claims", json()), result);
   if (run_.options.look && a.opened) {
     const Look& look = *run_.options.look;
     json request = {{"op", "look"}, {"key", a.key}, {"region", look.region}, {"offset", look.offset}, {"bytes", look.bytes}};

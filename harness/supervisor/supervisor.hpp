@@ -51,6 +51,8 @@ struct Options {
   bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};          ///< take stacks on a hang
   bool keep_plans{false};     ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass
+  /// Architectures of the devices that the suite itself found and this plug-in may use; {}: none, so that nothing is executed.
+  std::function<std::vector<std::string>(const std::string& plugin)> devices;
   std::optional<Look> look;   ///< at the end of each case that was opened
   bool handle_signals{true};  ///< SIGINT and SIGTERM end the run; restored afterwards
   std::int64_t tick_ms{0};    ///< how often on_tick is called; 0 = never

@@ -20,7 +20,7 @@ def main() -> int:
         assert done.status == 0, f"the sample ended with {done.status}\n{done.out}\n{done.err}"
         ran: Counter[str] = Counter()
         for case in results(sample):
-            engine, path = case["facts"].get("engine", "own"), case["facts"].get("engine_path", {})
+            engine, path = case["facts"].get("engine", "own"), case["facts"].get("engine_claims", {})
             ran[engine + (" SKIPPED" if case["outcome"] == "SKIPPED" else "")] += 1
             if case["outcome"] == "PASS":
                 assert int(path.get("engine_bytes", 1)) > 0, f"{case['id']}: the engine counted nothing"
@@ -34,7 +34,7 @@ def main() -> int:
         (case,) = results(astray)
         if case["outcome"] != "SKIPPED":
             assert other.status == 1 and case["outcome"] == "FAIL", case
-            assert 'verbs was to be "am", and it says "rma"' in case["message"] and case["facts"]["engine_path"]["verbs"] == "rma", case
+            assert 'verbs was to be "am", and it claims "rma"' in case["message"] and case["facts"]["engine_claims"]["verbs"] == "rma", case
 
         bare = Path(place) / "bare"
         without = kvcts("run", "--id", "kv/producer=vllm-fa-nhd/engine=nixl-tcp", "--out", str(bare), env={**os.environ, "KVCTS_ENGINE_PACKAGES": place})

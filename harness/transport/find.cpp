@@ -11,7 +11,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view prefix = "kvcts_engine_";
 
-std::vector<fs::path> folders() {
+/// Folders of the environment first, then this installation's.
+std::vector<fs::path> folders(std::size_t* foreign = nullptr) {
   std::vector<fs::path> result;
   if (const char* listed = std::getenv("KVCTS_ENGINE_PATH"); listed != nullptr) {
     std::string_view rest = listed;
@@ -22,6 +23,7 @@ std::vector<fs::path> folders() {
       rest.remove_prefix(colon + 1);
     }
   }
+  if (foreign != nullptr) *foreign = result.size();
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   const fs::path root = program.parent_path().parent_path();
@@ -45,6 +47,15 @@ fs::path find_plugin(std::string_view stem) {
   }
   throw TransportError(Code::cannot_load, "there is no plug-in " + std::string(stem) + ".so in " + searched +
                                               "; build it, or name its folder in KVCTS_ENGINE_PATH");
+}
+
+bool is_own_plugin(std::string_view stem) {
+  std::size_t foreign = 0;
+  const auto all = folders(&foreign);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::error_code error; fs::is_regular_file(all[i] / (std::string(stem) + ".so"), error)) return i >= foreign && stem.find('/') == std::string_view::npos;
+  }
+  return false;
 }
 
 std::vector<std::string> list_plugins() {

@@ -86,6 +86,8 @@ class Plugin {
 /// library-folder kin. `stem` e.g. "kvcts_engine_memcpy"; a path with a slash is taken as it is. Throws
 /// TransportError(cannot_load) naming the folders that were searched.
 std::filesystem::path find_plugin(std::string_view stem);
+/// Whether find_plugin() takes it from this installation, and not from $KVCTS_ENGINE_PATH or a path of its own. false: there is none.
+bool is_own_plugin(std::string_view stem);
 /// Stems of all plug-ins that find_plugin() would find, sorted, without loading them.
 std::vector<std::string> list_plugins();
 

@@ -36,7 +36,7 @@
     const more = el('div', {class: 'sides'});
     if (d.phases) more.append(phases(d.phases));
     more.append(terms([['Worker', d.worker ? d.worker + ', its case number ' + d.ordinal : null], ['After', d.after], ['Execution of', d.shared],
-      ['Peak memory', d.peak ? thousands(Math.round(d.peak / 1024)) + ' KiB' : null], ['Engine', [d.engine_version, d.engine_path].filter(Boolean).map(words).join('; ') || null],
+      ['Peak memory', d.peak ? thousands(Math.round(d.peak / 1024)) + ' KiB' : null], ['Engine', d.engine_version ? words(d.engine_version) : null], ['Engine claims', d.engine_claims ? words(d.engine_claims) : null],
       ['Case file', d.file], ['Links', d.links ? d.links.join(' ') : null], ['Seed', d.seed], ['Digest', el('code', {}, d.digest)], ...axes]));
     out.push(more);
     if (d.evidence) out.push(el('div', {class: 'evidence'}, el('h4', {}, 'Evidence'), d.evidence.map(evidence)));

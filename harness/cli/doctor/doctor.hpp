@@ -29,6 +29,8 @@ Section processor();
 Section memory();
 Section watching();   ///< what evidence of hangs needs: ptrace, eu-stack, gdb
 Section gpus();
+/// Architectures of the devices that the driver has ("sm_90"), asked in a process of its own. None where the driver is a stand-in.
+std::vector<std::string> device_archs();
 Section cuda();       ///< driver, toolkit, cuDNN
 Section rdma();       ///< RDMA devices, GPUDirect RDMA
 /// A plug-in of an engine package is tried once a package, as an entry of the catalogue starts it.

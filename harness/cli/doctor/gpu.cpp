@@ -41,7 +41,7 @@ json ask_driver() {
   void* cuda = open_library({named != nullptr && *named != '\0' ? named : "libcuda.so.1"});
   const int rc = symbol<int (*)(unsigned)>(cuda, "cuInit")(0);
   if (rc != 0) throw std::runtime_error(fmt::format("libcuda.so.1 is there, but cuInit answers {}{}", rc, rc == 100 ? " (no device)" : ""));
-  json answer;
+  json answer{{"modelled", dlsym(cuda, "kvcts_modelled_driver") != nullptr}};  // as device/driver.cpp
   int version = 0, count = 0;
   symbol<int (*)(int*)>(cuda, "cuDriverGetVersion")(&version);
   symbol<int (*)(int*)>(cuda, "cuDeviceGetCount")(&count);
@@ -125,6 +125,14 @@ Section gpus() {
     s.findings.push_back({"amd", State::fact, "an AMD GPU (/dev/kfd)", "this version has no memory provider for it", true});
   }
   return s;
+}
+
+std::vector<std::string> device_archs() {
+  const ChildAnswer answer = ask_child(ask_driver, driver_deadline);
+  std::vector<std::string> out;
+  if (!answer.ok || answer.value.value("modelled", true)) return out;
+  for (const auto& d : answer.value["devices"]) out.push_back(d["arch"].get<std::string>());
+  return out;
 }
 
 Section cuda() {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "case/evidence.hpp"
+#include "cli/devices.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
 #include "cli/run/plan.hpp"
@@ -64,13 +65,15 @@ Queue queue_of(const Plan& plan, const std::set<std::string>& wanted) {
 }
 
 /// The result of an execution as the result of one of the cases that share it.
-CaseResult as_member(const CaseResult& result, const Item& item, const Plan& plan) {
+CaseResult as_member(const CaseResult& result, const Item& item, const Plan& plan, const catalogue::Catalogue& catalogue) {
   CaseResult own = result;
   own.id = item.planned.id;
   own.case_digest = item.planned.digest;
   if (own.id != result.id) {
     own.facts.update(plan.selection().facts(item.selected));
-    own.evidence = evidence_of(own.facts.value("engine_path", nlohmann::json()), own.facts.value("arch", "cpu"));
+    const CaseSpec spec = plan.selection().spec(item.selected);
+    const auto* engine = catalogue.engines().find(spec.engine);
+    own.evidence = evidence_of(own.facts.value("engine_claims", nlohmann::json()), spec.arch, [&] { return devices_for(engine ? engine->plugin : ""); });
   }
   return own;
 }
@@ -115,6 +118,7 @@ class Run {
     const supervisor::Jobs jobs{queue.leaders.size(), [&](std::size_t i) { return plan_.items()[queue.leaders[i]].planned.id; },
                                 [&](std::size_t i) { return plan_.resolve(queue.leaders[i]); }};
     supervisor::Options options;
+    options.devices = devices_for;
     options.jobs = options_.jobs;
     options.hold = options_.hold;
     options.tick_ms = 50;
@@ -147,7 +151,7 @@ class Run {
     draw(result, members.front());
     for (const std::size_t member : members) {
       const Item& item = plan_.items()[member];
-      CaseResult own = as_member(result, item, plan_);
+      CaseResult own = as_member(result, item, plan_, catalogue_);
       plan_.judge(own, item.planned.expected);
       guarded([&] { store_.record(own); });
       console_.finished(own);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "cli/devices.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/script_words.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -177,6 +178,7 @@ int repro(const Options& o, const Globals& globals) {
       std::fflush(stdout);
     }
     supervisor::Options options;
+    options.devices = devices_for;
     options.hold = o.hold;
     options.keep_plans = true;
     supervisor::Handlers handlers;

@@ -23,7 +23,7 @@ What stands in for the engine around the connector, so that no one takes this fo
   - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
 
 This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's, which went well, is another request
-on the connectors that are there and registered: its memory takes the place of the last one's (its result says so: engine_path.registration). Every other job has
+on the connectors that are there and registered: its memory takes the place of the last one's (its result says so: engine_claims.registration). Every other job has
 processes of its own: it never meets what another one left.
 """
 

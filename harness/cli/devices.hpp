@@ -1,0 +1,13 @@
+// Devices as the suite itself sees them: what evidence is made of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kvcts::cli {
+
+/// Architectures of the devices that the suite's own look at the driver found, for a plug-in of this installation. None for a plug-in
+/// from elsewhere: its word alone would stand for what it did. The driver is asked once per process.
+std::vector<std::string> devices_for(const std::string& plugin);
+
+}  // namespace kvcts::cli
