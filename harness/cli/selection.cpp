@@ -14,6 +14,8 @@ void declare_selection(CLI::App& app, SelectOptions& options) {
   app.add_option("--suite", options.suites, "Suite of the catalogue; may be repeated")->type_name("NAME")->expected(1)->take_all();
   app.add_option("--id", options.ids, "Case id or glob; may be repeated")->type_name("GLOB")->expected(1)->take_all();
   app.add_option("--where", options.where, "Axis expression, e.g. 'dtype==bf16 && engine!=shm'")->type_name("EXPR");
+  auto* draw = app.add_option("--draw", options.draw, "Run N random points of the suites' matrix instead of the suites")->type_name("N")->check(CLI::Range(std::int64_t{1}, matrix::max_draw));
+  app.add_option("--draw-seed", options.draw_seed, "Another seed draws other points (default: 1)")->type_name("S")->needs(draw);
   app.add_option("--cover", options.cover, "Keep a covering array of this strength")->type_name("T")->check(CLI::Range(1, 6));
   app.add_option("--shard", options.shard, "Part i of n, e.g. 2/8")->type_name("I/N");
   app.add_option("--budget", options.budget, "Seconds; cases beyond are NOT_RUN")->type_name("S")->check(CLI::Range(0.001, 1e9));
@@ -25,6 +27,8 @@ matrix::Query query_of(const SelectOptions& options) {
   query.suites = options.suites;
   query.ids = options.ids;
   query.where = options.where;
+  query.draw = options.draw;
+  query.draw_seed = options.draw_seed;
   query.cover = options.cover;
   query.budget_s = options.budget;
   for (const auto& file : options.files) query.files.emplace_back(file);
@@ -45,6 +49,8 @@ std::string to_text(const SelectOptions& options) {
   for (const auto& s : options.suites) add("--suite", s);
   for (const auto& i : options.ids) add("--id", i);
   if (!options.where.empty()) add("--where", options.where);
+  if (options.draw > 0) add("--draw", std::to_string(options.draw));
+  if (options.draw > 0 && options.draw_seed != SelectOptions().draw_seed) add("--draw-seed", std::to_string(options.draw_seed));
   if (options.cover > 0) add("--cover", std::to_string(options.cover));
   if (!options.shard.empty()) add("--shard", options.shard);
   if (options.budget > 0) add("--budget", fmt::format("{}", options.budget));

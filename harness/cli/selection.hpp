@@ -15,10 +15,12 @@ struct SelectOptions {
   std::vector<std::string> suites, ids, files;
   std::string where, shard;
   int cover{0};
+  std::int64_t draw{0};
+  std::uint64_t draw_seed{1};
   double budget{0};
 };
 
-/// Declares --suite, --id, --where, --cover, --shard, --budget and --file.
+/// Declares --suite, --id, --where, --draw, --draw-seed, --cover, --shard, --budget and --file.
 void declare_selection(CLI::App& app, SelectOptions& options);
 
 /// Throws UsageError on a bad shard, catalogue::Error on unknown names and bad files.

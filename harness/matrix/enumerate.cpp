@@ -1,5 +1,7 @@
 #include "matrix/enumerate.hpp"
 
+#include <xxhash.h>
+
 #include <limits>
 
 #include "catalogue/nearest.hpp"
@@ -63,6 +65,39 @@ void each_point(const Space& space, Constraints& constraints, const Block& block
       digit[a] = 0;
       point[a] = block.values[a][0];
       if (a == 0) return;
+    }
+  }
+}
+
+void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed, std::int64_t n,
+                 const std::function<bool(std::size_t block, const Point&)>& visit) {
+  constexpr int patience = 100'000;  // draws in a row without a new point
+  struct Turn {
+    std::uint64_t drawn{0};
+    int in_vain{0};
+  };
+  std::vector<Turn> turns(blocks.size());
+  const auto draw = [&](std::size_t b) {
+    const std::array<std::uint64_t, 2> place{b, turns[b].drawn++};
+    std::uint64_t state = XXH3_64bits_withSeed(place.data(), sizeof(place), seed);
+    Point point{};
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      state = XXH3_64bits_withSeed(&state, sizeof(state), a);
+      point[a] = blocks[b].values[a][state % blocks[b].values[a].size()];
+    }
+    return space.canonical(point);
+  };
+  for (bool any = true; any && n > 0;) {
+    any = false;
+    for (std::size_t b = 0; b < blocks.size() && n > 0; ++b) {
+      while (turns[b].in_vain < patience) {
+        const Point point = draw(b);
+        if ((!blocks[b].where || (*blocks[b].where)(point)) && constraints.check(point) == 0 && visit(b, point)) {
+          turns[b].in_vain = 0, any = true, --n;
+          break;
+        }
+        ++turns[b].in_vain;
+      }
     }
   }
 }

@@ -30,6 +30,12 @@ Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std
 void each_point(const Space& space, Constraints& constraints, const Block& block,
                 const std::function<void(const Point&, int constraint)>& visit);
 
+/// Calls `visit(block, point)` for random free points of the blocks' products, canonical, block after block in turns, until it
+/// has said `n` times that the point is new. A block in which nothing new turns up for long drops out: there may be fewer points.
+void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed, std::int64_t n,
+                 const std::function<bool(std::size_t block, const Point&)>& visit);
+
 inline constexpr std::int64_t max_product = 40'000'000;
+inline constexpr std::int64_t max_draw = 10'000'000;
 
 }  // namespace kvcts::matrix

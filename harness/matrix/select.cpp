@@ -82,7 +82,8 @@ bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::s
 // Fills a state with the cases of suites, files and written-out ids; later steps only take away.
 class Gatherer {
  public:
-  explicit Gatherer(State& state) : state_(state), catalogue_(state.space.catalogue()) {}
+  /// `draws`: the suites' matrix blocks are only kept, for draw().
+  Gatherer(State& state, bool draws) : state_(state), catalogue_(state.space.catalogue()), draws_(draws) {}
 
   void add_suite(const std::string& name) {
     const auto& suite = catalogue_.suites().at(name);
@@ -95,10 +96,12 @@ class Gatherer {
     open_.pop_back();
     suite_ = static_cast<std::uint16_t>(state_.suites.size());
     state_.suites.push_back(&suite);
-    for (const auto& glob : suite.files) add_files(suite, glob);
+    for (const auto& glob : draws_ ? std::vector<std::string>() : suite.files) add_files(suite, glob);
     for (std::size_t i = 0; i < suite.matrix.size(); ++i) {
       const std::string where_from = suite.file + ":1: suite '" + name + "', matrix block " + std::to_string(i + 1);
-      add_block(resolve_block(state_.space, suite.matrix[i], where_from), name, i);
+      Block block = resolve_block(state_.space, suite.matrix[i], where_from);
+      if (draws_) blocks_.push_back(std::move(block)), suite_of_block_.push_back(suite_);
+      else add_block(block, name, i);
     }
     suite_ = 0;
   }
@@ -111,11 +114,23 @@ class Gatherer {
     }
   }
 
-  void add_point(const Point& point, int constraint) {
-    if (!seen_points_.insert(point)) return;
+  /// False: it is there already.
+  bool add_point(const Point& point, int constraint) {
+    if (!seen_points_.insert(point)) return false;
     state_.items.push_back({false, static_cast<std::uint32_t>(state_.points.size()), suite_, false});
     state_.points.push_back(point);
     state_.constraint.push_back(constraint);
+    return true;
+  }
+
+  /// Random points of the blocks of all suites that were added.
+  void draw(std::int64_t n, std::uint64_t seed, const Expression* where) {
+    if (blocks_.empty()) throw Error("expected a suite with matrix blocks to draw from, found none; name another --suite, or leave out --draw");
+    draw_points(state_.space, *state_.constraints, blocks_, seed, n, [&](std::size_t block, const Point& point) {
+      suite_ = suite_of_block_[block];
+      return (where == nullptr || (*where)(point, where->uses_id() ? id_of(state_.space, point) : std::string())) && add_point(point, 0);
+    });
+    suite_ = 0;
   }
 
   // An id of a case file, found in any folder of case files.
@@ -201,6 +216,9 @@ class Gatherer {
 
   State& state_;
   const Catalogue& catalogue_;
+  const bool draws_;
+  std::vector<Block> blocks_;                 ///< to draw from
+  std::vector<std::uint16_t> suite_of_block_;
   std::uint16_t suite_{0};
   std::vector<std::string> open_;
   std::set<std::string> done_;
@@ -307,6 +325,9 @@ void check_query(const Query& query) {
                 "; write e.g. --shard 1/4");
   }
   if (query.cover < 0 || query.cover > 6) throw Error("expected a cover of strength 1 to 6, found " + std::to_string(query.cover) + "; write e.g. --cover 2");
+  if (query.draw < 0 || query.draw > max_draw) {
+    throw Error("expected a draw of 1 to " + std::to_string(max_draw) + " points, found " + std::to_string(query.draw) + "; write e.g. --draw 1000");
+  }
   if (!(query.budget_s >= 0)) throw Error("expected a budget of at least 0 seconds, found " + std::to_string(query.budget_s) + "; write e.g. --budget 60");
 }
 
@@ -319,10 +340,10 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   std::shared_ptr<const Expression> where;
   if (!query.where.empty()) where = std::make_shared<const Expression>(query.where, state->space);
 
-  Gatherer gatherer(*state);
+  Gatherer gatherer(*state, query.draw > 0);
   const bool all_written_out = !query.ids.empty() && std::none_of(query.ids.begin(), query.ids.end(), [](const auto& id) { return is_glob(id); });
   std::vector<std::string> globs;
-  if (query.suites.empty() && query.files.empty() && all_written_out) {
+  if (query.draw == 0 && query.suites.empty() && query.files.empty() && all_written_out) {
     for (const auto& id : query.ids) {
       if (is_matrix_id(id)) {
         const Point point = point_from_id(state->space, id);
@@ -335,6 +356,7 @@ Selection select(const Catalogue& catalogue, const Query& query) {
     std::vector<std::string> suites = query.suites;
     if (suites.empty() && query.files.empty()) suites = {query.ids.empty() && query.where.empty() ? "smoke" : "full"};
     for (const auto& suite : suites) gatherer.add_suite(suite);
+    if (query.draw > 0) gatherer.draw(query.draw, query.draw_seed, where.get());
     for (const auto& file : query.files) gatherer.add_file(file, "");
     globs = query.ids;
   }

@@ -1,4 +1,5 @@
-// Which cases are meant: suites, id globs, an axis expression, a cover, a shard and a budget, each a step that the next one narrows.
+// Which cases are meant: suites (or random points of their matrix), id globs, an axis expression, a cover, a shard and a budget,
+// each a step that the next one narrows.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,9 @@ struct Query {
                                               ///< there is an id glob or an expression
   std::vector<std::string> ids;               ///< ids or globs; a case is meant when any matches. "name#*" takes controls
   std::string where;                          ///< axis expression
+  std::int64_t draw{0};                       ///< n > 0: instead of the suites' cases, n random points of their matrix blocks'
+                                              ///< products that `where` keeps and that no constraint stops
+  std::uint64_t draw_seed{1};                 ///< the first n points of a seed are the same for every larger draw
   int cover{0};                               ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};                    ///< i of n, 1-based, by the hash of the id
   double budget_s{0};                         ///< > 0: cases beyond that many estimated seconds are declared NOT_RUN

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "layout/template.hpp"
@@ -155,6 +157,39 @@ TEST(Select, ShardsPartition) {
   }
 }
 
+// Points that run, every axis with many values; the same ones again, a larger draw has them, too, and parts make the whole.
+TEST(Select, DrawsRandomPoints) {
+  Query query = suite("drawn");
+  query.draw = 400;
+  const Selection drawn = select(committed(), query);
+  const auto first = ids(drawn);
+  ASSERT_EQ(drawn.size(), 400u);
+  std::map<std::string, std::set<std::string>> values;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    EXPECT_FALSE(drawn.declared(i)) << drawn.id(i);
+    EXPECT_EQ(drawn.suite(i), "drawn");
+    const auto facts = drawn.facts(i);
+    for (const auto& [axis, value] : facts.at("axes").items()) values[axis].insert(value.get<std::string>());
+  }
+  for (const auto& [axis, least] : std::map<std::string, std::size_t>{{"producer", 30}, {"dtype", 6}, {"geometry", 10}, {"pbs", 5}, {"ptp", 3}, {"ids", 3}, {"op", 2}}) {
+    EXPECT_GE(values[axis].size(), least) << axis;
+  }
+  EXPECT_EQ(ids(select(committed(), query)), first);
+  query.draw = 500;
+  const auto larger = ids(select(committed(), query));
+  EXPECT_TRUE(std::includes(larger.begin(), larger.end(), first.begin(), first.end()));
+  std::set<std::string> together;
+  for (query.shard = 1, query.shards = 3; query.shard <= 3; ++query.shard) together.merge(ids(select(committed(), query)));
+  EXPECT_EQ(together, larger);
+  query.shard = query.shards = 1, query.draw = 400, query.draw_seed = 2;
+  EXPECT_NE(ids(select(committed(), query)), first);
+  query.where = "dtype.bits == 4 && ptp == 4";
+  const Selection narrow_codes = select(committed(), query);
+  EXPECT_EQ(narrow_codes.size(), 400u);
+  query.suites = {"museum"}, query.where.clear();
+  EXPECT_NE(error_of([&] { select(committed(), query); }).find("expected a suite with matrix blocks"), std::string::npos);
+}
+
 TEST(Select, StepsCompose) {
   Query query = suite("smoke");
   query.where = "dtype == bf16 && engine != memcpy";
@@ -223,6 +258,7 @@ TEST(Select, Errors) {
   };
   EXPECT_EQ(error([](Query& q) { q.suites = {"smoek"}; }), "expected a known suite, found 'smoek'; did you mean 'smoke'?");
   EXPECT_NE(error([](Query& q) { q.shard = 4, q.shards = 3; }).find("1 <= i <= n, found 4/3"), std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.draw = -1; }).find("expected a draw of 1 to"), std::string::npos);
   EXPECT_NE(error([](Query& q) { q.cover = 7; }).find("found 7"), std::string::npos);
   EXPECT_NE(error([](Query& q) { q.where = "dtpye == bf16"; }).find("did you mean 'dtype'"), std::string::npos);
   EXPECT_NE(error([](Query& q) { q.suites.clear(), q.ids = {"seeds/nothing-like-it"}; }).find("expected the id of a case"), std::string::npos);

@@ -175,7 +175,7 @@ class Fuzzer:
 
     def command_line(self) -> Attempt:
         verbs = ["list", "run", "repro", "minimize", "triage", "dump", "explain", "doctor", "golden", "report", "schema", "layouts"]
-        flags = ["--suite", "--id", "--where", "--cover", "--shard", "--budget", "--file", "--resume", "--out", "-j", "--seed", "--require",
+        flags = ["--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file", "--resume", "--out", "-j", "--seed", "--require",
                  "--hold", "--json", "--cases", "--rows", "--geometry", "--dtype"]
         values = [o for o in ODD if "\0" not in o] + ["smoke", "nothing", "1/0", "0/0", "5/4", "-5", "1e9", "*", "verify", "[", "a==", "sm_90"]
         # Never a full command line by accident that would start a long run: --shard 1/0 is wrong for every verb.

@@ -22,7 +22,7 @@ Action declare_run(CLI::App& app, const Globals& globals) {
   app.add_option("--seed", o->seed, "Seed of every case, instead of its own")->type_name("N");
   app.add_option("--require", o->require, "Engines or needs, comma separated: their SKIPs become failures")->delimiter(',')->type_name("A,B");
   app.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
-  for (const char* flag : {"--suite", "--id", "--where", "--cover", "--shard", "--budget", "--file", "--with", "--out", "--seed"}) resume->excludes(app.get_option(flag));
+  for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file", "--with", "--out", "--seed"}) resume->excludes(app.get_option(flag));
   return [o, with, &globals] {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
