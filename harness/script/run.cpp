@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "case/outcome.hpp"
 #include "kernels/tag.hpp"
@@ -150,7 +151,10 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
     if (mismatch.wrong_bytes > 0) text += fmt::format(": explains 100 % of {} wrong bytes", mismatch.wrong_bytes);
   } else {
     text = "unexplained";
-    if (!why.words.empty()) text += fmt::format("; best partial explanation (a guess): {}: {:.0f} % of {} wrong bytes", why.words, why.share * 100, mismatch.wrong_bytes);
+    // A guess says what speaks against it. All bytes and yet no proof: another ending, other reports, or right in some passes only.
+    const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(mismatch.wrong_bytes)));
+    if (!why.words.empty()) text += fmt::format("; best partial explanation (a guess): {}: ", why.words);
+    if (!why.words.empty()) text += left > 0 ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, mismatch.wrong_bytes) : "it does not predict how the run ended and what was reported";
   }
   if (clues.damage > 0) text += fmt::format("; {} bytes that should hold no content were overwritten", clues.damage);
   std::vector<std::string> messages;
