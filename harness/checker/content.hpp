@@ -21,7 +21,7 @@ class Content {
   virtual bool looks_at_everything() const { return true; }
   /// Makes the expected state equal to what was found wherever nobody looks.
   virtual void forgive(const RegionRef&, std::span<const std::uint8_t>, std::span<std::uint8_t>) const {}
-  /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle::write_whole_block_alternative).
+  /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle/tail.hpp).
   virtual bool tail_is_free() const = 0;
 };
 

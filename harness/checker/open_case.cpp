@@ -9,6 +9,7 @@
 #include "diagnose/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
+#include "oracle/tail.hpp"
 #include "reader/reader.hpp"
 
 namespace kvcts::checker {
@@ -125,34 +126,10 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
   content_->forgive(f.region, f.bytes(), scratch_);
-  if (kernels::compare(f.bytes(), scratch_, 1).wrong_bytes == 0) return;
-  // The tail of a request's last block is nobody's: a connector that moves whole blocks may bring the producer's tail along. All of
-  // it, that is: a part of a tail is somebody's overrun. Free slots of replicas differ, and any replica may be the one that is sent.
-  const auto seen = f.bytes();
-  const auto* want = &scratch_;
-  const auto& producers = case_.groups.at(static_cast<std::size_t>(f.region.group)).producer.ranks;
-  const std::vector<std::uint8_t> expected = producers.size() > 1 ? scratch_ : std::vector<std::uint8_t>();
-  for (std::size_t replica = 0; content_->tail_is_free() && replica < producers.size(); ++replica) {
-    if (replica > 0) scratch_ = expected;
-    alternative_ = scratch_;
-    if (!oracle::write_whole_block_alternative(case_, f.region, producer_files, alternative_, replica)) break;
-    bool whole = true;
-    for (std::size_t b = 0; b < seen.size(); ++b) {
-      if (scratch_[b] == alternative_[b]) continue;
-      // A byte moves as one: a free 4-bit slot that shares its byte with a tag (poison has bits 0 and 4 clear) may come along.
-      if ((scratch_[b] & 0x11) != 0) {
-        if (seen[b] == alternative_[b]) scratch_[b] = alternative_[b];
-        else alternative_[b] = scratch_[b];
-      }
-      whole = whole && seen[b] == alternative_[b];
-    }
-    if (!whole) continue;
-    want = &alternative_;
-    break;
-  }
-  const auto d = kernels::compare(seen, *want, shown);
+  if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, f.bytes(), scratch_);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
   wrong.bytes += d.wrong_bytes;
-  for (auto offset : d.first) note_wrong(f, offset, *want, wrong);
+  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
 
 void OpenCase::compare_output(Wrong& wrong) {
@@ -174,15 +151,7 @@ json OpenCase::draw(const std::string& region) {
     std::vector<std::uint8_t> before(f.bytes().size()), expected(f.bytes().size());
     content_->write_initial(f.region, pass_, before);
     content_->write_expected(f.region, pass_, expected);
-    // What a connector of whole blocks may bring along is not drawn as wrong.
-    const auto& ranks = case_.groups.at(static_cast<std::size_t>(f.region.group)).producer.ranks;
-    for (std::size_t replica = 0; replica < ranks.size(); ++replica) {
-      auto tails = expected;
-      oracle::write_whole_block_alternative(case_, f.region, producer_views(), tails, replica);
-      for (std::size_t b = 0; b < expected.size(); ++b) {
-        if (f.bytes()[b] == tails[b]) expected[b] = tails[b];
-      }
-    }
+    oracle::Tail(case_, f.region).forgive(producer_views(), f.bytes(), expected);
     return moves_of(case_, producer_views(), {f.region, before, expected, f.bytes()});
   }
   return nullptr;

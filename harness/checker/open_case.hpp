@@ -60,7 +60,7 @@ class OpenCase {
   int pass_{0};
   std::vector<File> files_;                 ///< producer, consumer, output
   std::size_t producers_{0}, consumers_{0};
-  std::vector<std::uint8_t> scratch_, alternative_;
+  std::vector<std::uint8_t> scratch_;
   std::uint64_t compared_{0};
 };
 

@@ -6,6 +6,7 @@
 
 #include "layout/layout.hpp"
 #include "oracle/oracle.hpp"
+#include "oracle/tail.hpp"
 #include "reader/flashinfer_decode.hpp"
 
 namespace kvcts::diagnose {
@@ -25,82 +26,78 @@ bool untouched(const Scene& scene) {
   return !scene.consumer.empty();
 }
 
-// How many of the wrong bytes a variant predicts; -1 when it predicts a byte differently that is right (it explains too much).
+// What a variant predicts of what was found.
 struct Fit {
-  std::int64_t explained{0};
-  std::int64_t in_tails{0};  ///< of these: what slots behind the last token may hold
-  bool exact{false};
+  std::int64_t explained{0};     ///< wrong bytes that it predicts
+  std::int64_t contradicted{0};  ///< right bytes that it predicts to be wrong
+  bool exact{false};             ///< it predicts every byte, and something else than the right map does
 };
 
-/// What the slots behind the last token may hold besides, region by region: what came along with their blocks.
-using Tails = std::vector<std::vector<std::uint8_t>>;
-Tails tails_of(const Scene& scene) {
-  Tails tails;
-  for (const auto& target : regions(scene.truth, Side::consumer)) {
-    const auto& expected = scene.consumer_expected[tails.size()];
-    tails.emplace_back(expected.begin(), expected.end());
-    oracle::write_whole_block_alternative(scene.truth, target, scene.producer, tails.back());
+// The right state that is nearest to what was found: with what may come along behind the last token (oracle/tail.hpp), region by region.
+struct Right {
+  std::vector<std::vector<std::uint8_t>> consumer;
+  std::int64_t wrong{0};         ///< bytes, on both sides
+};
+
+Right right_of(const Scene& scene) {
+  Right right;
+  const bool free_tail = scene.truth.content.kind != "golden";
+  const auto targets = regions(scene.truth, Side::consumer);
+  for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    auto& file = right.consumer.emplace_back(scene.consumer_expected[i].begin(), scene.consumer_expected[i].end());
+    if (free_tail) oracle::Tail(scene.truth, targets[i]).forgive(scene.producer, scene.consumer[i], file);
+    for (std::size_t b = 0; b < file.size(); ++b) right.wrong += scene.consumer[i][b] != file[b];
   }
-  return tails;
+  right.wrong += scene.source_wrong;
+  return right;
 }
 
-Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Tails& tails) {
-  Fit result{0, 0, images.consumer.size() == scene.consumer.size() && (scene.source_wrong == 0 || images.producer.size() == scene.producer.size())};
-  if (!result.exact) return result;
-  const auto compare = [&](const std::vector<ByteView>& seen, const std::vector<std::vector<std::uint8_t>>& predicted, const std::vector<ByteView>& expected,
-                           const Tails* besides) {
-    for (std::size_t i = 0; i < seen.size(); ++i) {
-      for (std::size_t b = 0; b < seen[i].size(); ++b) {
-        if (seen[i][b] != predicted[i][b]) {
-          result.exact = false;
-        } else if (seen[i][b] != expected[i][b]) {
-          ++result.explained;
-          result.in_tails += besides != nullptr && seen[i][b] == (*besides)[i][b];
-        }
-      }
-    }
-  };
-  compare(scene.consumer, images.consumer, scene.consumer_expected, &tails);
-  if (!images.producer.empty()) compare(scene.producer, images.producer, scene.producer_expected, nullptr);
+/// Counts one file in: `predicted` as it is compared, `must` as it had to be. Returns whether every byte is predicted.
+bool count(Fit& result, ByteView seen, ByteView predicted, ByteView must) {
+  bool all = true;
+  for (std::size_t b = 0; b < seen.size(); ++b) {
+    const bool wrong = seen[b] != must[b], same = seen[b] == predicted[b];
+    result.explained += wrong && same;
+    result.contradicted += !wrong && !same;
+    all = all && same;
+  }
+  return all;
+}
+
+Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Right& right) {
+  if (images.consumer.size() != scene.consumer.size()) return {};
+  Fit result{0, 0, scene.source_wrong == 0 || images.producer.size() == scene.producer.size()};
+  for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    result.exact = count(result, scene.consumer[i], images.consumer[i], right.consumer[i]) && result.exact;
+  }
+  for (std::size_t i = 0; i < images.producer.size(); ++i) {
+    const ByteView must = scene.source_wrong == 0 ? scene.producer[i] : scene.producer_expected[i];
+    result.exact = count(result, scene.producer[i], images.producer[i], must) && result.exact;
+  }
   return result;
 }
 
-Fit fit(const Scene& scene, const Variant& variant, const Tails& tails) {
-  Fit result{0, 0, scene.source_wrong == 0};
-  if (variant.images) return fit_images(scene, *variant.images, tails);
+Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
+  if (variant.images) return fit_images(scene, *variant.images, right);
   const auto& transformed = variant.transformed;
   const auto targets = regions(transformed, Side::consumer);
   if (targets.size() != scene.consumer.size()) return {};
-  std::vector<std::uint8_t> predicted, alternative;
+  Fit result{0, 0, scene.source_wrong == 0};
+  bool differs = false;
+  std::vector<std::uint8_t> predicted;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& seen = scene.consumer[i];
     predicted.resize(seen.size());
     if (variant.maps) predict_moved(scene, *variant.maps, i, predicted, &transformed);
     else oracle::write_expected(transformed, targets[i], scene.pass, predicted);
-    const auto count = [&](std::size_t b) {
-      if (seen[b] == scene.consumer_expected[i][b]) return;
-      ++result.explained;
-      result.in_tails += seen[b] == tails[i][b];
-    };
-    if (std::memcmp(predicted.data(), seen.data(), seen.size()) == 0) {
-      for (std::size_t b = 0; b < seen.size(); ++b) count(b);
-      continue;
+    differs = differs || std::memcmp(predicted.data(), scene.consumer_expected[i].data(), seen.size()) != 0;
+    if (!variant.maps && std::memcmp(predicted.data(), seen.data(), seen.size()) != 0) {
+      oracle::Tail(transformed, targets[i]).forgive(scene.producer, seen, predicted);
     }
-    alternative = predicted;
-    if (!variant.maps) oracle::write_whole_block_alternative(transformed, targets[i], scene.producer, alternative);
-    // All of a tail came along or none of it did, as in the comparison (checker/open_case.cpp), where bytes shared by two codes are told, too.
-    bool none = true, whole = true;
-    for (std::size_t b = 0; b < seen.size(); ++b) {
-      const bool shared = (predicted[b] & 0x11) != 0 && seen[b] == alternative[b];
-      none = none && (seen[b] == predicted[b] || shared);
-      whole = whole && (seen[b] == alternative[b] || (seen[b] == predicted[b] && (predicted[b] & 0x11) != 0));
-    }
-    result.exact = result.exact && (none || whole);
-    for (std::size_t b = 0; b < seen.size(); ++b) {
-      if (seen[b] == predicted[b] || seen[b] == alternative[b]) count(b);
-    }
+    result.exact = count(result, seen, predicted, right.consumer[i]) && result.exact;
   }
-  return result;
+  // What the right map predicts, too, is no cause: the wrong bytes would lie in what both leave open.
+  return differs ? result : Fit{};
 }
 
 Diagnosis finding(std::string fault_class, bool exact, std::string text) {
@@ -176,9 +173,9 @@ Diagnosis diagnose(const Scene& scene) {
     if (auto d = from_gathering(scene); !d.fault_class.empty()) return d;
     return finding("", false, "unexplained: the cache is right, what the reader gathered is not");
   }
-  const Tails tails = tails_of(scene);
+  const Right right = right_of(scene);
   Diagnosis best;
-  std::int64_t best_share = 0;
+  Fit closest;
   for (const auto& hypothesis : hypotheses()) {
     std::vector<Variant> variants;
     try {
@@ -189,22 +186,21 @@ Diagnosis diagnose(const Scene& scene) {
     for (const auto& v : variants) {
       Fit f;
       try {
-        f = fit(scene, v, tails);
+        f = fit(scene, v, right);
       } catch (const std::exception&) {
         continue;
       }
       f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
-      const auto share = 100 * (f.explained - f.in_tails) / wrong;
       if (f.exact && best.exact) {
         best.others.push_back(v.fault_class + ": " + v.words);
       } else if (f.exact) {
-        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + with_commas(wrong) + " wrong bytes");
-      } else if (!best.exact && share > best_share) {
-        best_share = share;
-        // No class: a name without a byte-for-byte match is only a guess.
+        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + with_commas(f.explained) + " wrong bytes");
+      } else if (!best.exact && std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
+        closest = f;
+        // No class: a name without a byte-for-byte match is only a guess, and says what speaks against it.
         best = finding("", false,
-                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ", which explains " +
-                           std::to_string(share) + " % of " + with_commas(wrong) + " wrong bytes");
+                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " + with_commas(right.wrong - f.explained) +
+                           " of " + with_commas(right.wrong) + " wrong bytes unexplained and contradicts " + with_commas(f.contradicted) + " that are right");
       }
     }
     if (best.exact) break;

@@ -7,6 +7,7 @@
 
 #include "layout/layout.hpp"
 #include "oracle/oracle.hpp"
+#include "oracle/tail.hpp"
 
 namespace kvcts::dump {
 
@@ -171,9 +172,10 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
     oracle::write_expected(run, region, 0, file);
     expected.add(part());
     const Bytes right = file;
+    const std::vector<std::span<const std::uint8_t>> views(images.begin(), images.end());
     for (std::size_t replica = 0; replica < replicas; ++replica) {
       file = right;  // slots behind a request's last token may hold the producer's, of any replica
-      if (region.side == Side::consumer) oracle::write_whole_block_alternative(run, region, {images.begin(), images.end()}, file, replica);
+      oracle::Tail(run, region).bring_along(views, file, replica);
       tails[replica].add(part());
     }
     is.add(found.at(static_cast<std::size_t>(i)));

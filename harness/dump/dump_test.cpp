@@ -8,6 +8,7 @@
 #include "case/resolve.hpp"
 #include "catalogue/case_file.hpp"
 #include "oracle/oracle.hpp"
+#include "oracle/tail.hpp"
 #include "script/window.hpp"
 
 namespace kvcts::dump {
@@ -99,7 +100,8 @@ TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
       oracle::write_initial(run, r, 0, producer.back());
     }
     oracle::write_expected(run, region, 0, file);
-    oracle::write_whole_block_alternative(run, region, {producer.begin(), producer.end()}, file);
+    const std::vector<std::span<const std::uint8_t>> views(producer.begin(), producer.end());
+    oracle::Tail(run, region).bring_along(views, file);
   }));
   EXPECT_FALSE(whole_blocks.front().wrong);
   EXPECT_NE(words(whole_blocks.front().found).find("poison of producer/g0/r0/kv.L0"), std::string::npos) << words(whole_blocks.front().found);

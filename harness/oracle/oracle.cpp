@@ -36,26 +36,6 @@ void write_tags(const ResolvedCase& c, const RegionRef& region, int pass, bool t
   }
 }
 
-void copy_bits(std::span<const std::uint8_t> from, std::int64_t from_bit, std::span<std::uint8_t> to, std::int64_t to_bit, int width) {
-  if (width >= 8) {
-    std::copy_n(from.begin() + from_bit / 8, width / 8, to.begin() + to_bit / 8);
-    return;
-  }
-  const auto nibble = static_cast<std::uint8_t>((from[static_cast<std::size_t>(from_bit / 8)] >> (from_bit % 8)) & 0xF);
-  auto& byte = to[static_cast<std::size_t>(to_bit / 8)];
-  byte = static_cast<std::uint8_t>((byte & ~(0xF << (to_bit % 8))) | (nibble << (to_bit % 8)));
-}
-
-// Calls f(coord) for every coordinate of a box with block and slot fixed.
-template <class F>
-void each_row(const layout::Box& box, F&& f) {
-  layout::Coord c = box.lo;
-  for (c[Axis::layer] = box.lo[Axis::layer]; c[Axis::layer] < box.hi[Axis::layer]; ++c[Axis::layer])
-    for (c[Axis::kv] = box.lo[Axis::kv]; c[Axis::kv] < box.hi[Axis::kv]; ++c[Axis::kv])
-      for (c[Axis::head] = box.lo[Axis::head]; c[Axis::head] < box.hi[Axis::head]; ++c[Axis::head])
-        for (c[Axis::channel] = box.lo[Axis::channel]; c[Axis::channel] < box.hi[Axis::channel]; ++c[Axis::channel]) f(c);
-}
-
 bool has(const Plane& plane, Axis axis) {
   return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) { return m.axis == axis; });
 }
@@ -118,64 +98,6 @@ bool holds_expected(const ResolvedCase& c, const RegionRef& region, int pass, st
     image.tags.push_back({&plane, blocks, tag_key(c, pass), unblocked_generation(group)});
   }
   return kernels::check(image, file, 0).wrong_bytes == 0;
-}
-
-bool write_whole_block_alternative(const ResolvedCase& c, const RegionRef& region,
-                                   const std::vector<std::span<const std::uint8_t>>& producer_files, std::span<std::uint8_t> file,
-                                   std::size_t replica) {
-  if (region.side != Side::consumer) return false;
-  const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
-  const std::int64_t consumer_size = block_size(group, Side::consumer), producer_size = block_size(group, Side::producer);
-  const auto producer_regions = regions(c, Side::producer);
-  const auto& truth = rank_of(c, region).truth;
-  const auto target_base = file_shape(c, region.bytes).base * 8;
-  bool any = false;
-  const auto tail_element = [&](const Plane& plane, const layout::Coord& at, const layout::Coord& source) {
-    const auto to = layout::locate(plane, at);
-    if (!to) return;
-    struct Holder {
-      std::size_t file;
-      std::int64_t bit;
-    };
-    std::vector<Holder> holders;  // one a rank
-    int last_rank = -1;
-    for (std::size_t p = 0; p < producer_regions.size() && holders.size() <= replica; ++p) {
-      const auto& ref = producer_regions[p];
-      if (ref.group != region.group || ref.rank == last_rank) continue;
-      for (const Plane& candidate : rank_of(c, ref).truth.planes) {
-        if (candidate.allocation != ref.allocation || candidate.component != plane.component || candidate.dtype != plane.dtype) continue;
-        const auto from = layout::locate(candidate, source);
-        if (!from) continue;
-        holders.push_back({p, file_shape(c, ref.bytes).base * 8 + from->bit});
-        last_rank = ref.rank;
-        break;
-      }
-    }
-    if (holders.empty()) return;
-    const Holder& chosen = holders[replica % holders.size()];
-    copy_bits(producer_files[chosen.file], chosen.bit, file, target_base + to->bit, to->width);
-    any = true;
-  };
-  for (const auto& request : group.requests) {
-    if (!request.transfer) continue;
-    // Tail: positions of the consumer's last named block beyond the tokens, as far as the producer's blocks reach.
-    const auto consumer_end = static_cast<std::int64_t>(request.consumer_blocks.size()) * consumer_size;
-    const auto producer_end = static_cast<std::int64_t>(request.producer_blocks.size()) * producer_size;
-    for (std::int64_t position = request.tokens; position < std::min(consumer_end, producer_end); ++position) {
-      for (const Plane& plane : truth.planes) {
-        if (plane.allocation != region.allocation || !has(plane, Axis::slot)) continue;
-        each_row(layout::domain(plane), [&](layout::Coord at) {
-          at[Axis::block] = request.consumer_blocks[static_cast<std::size_t>(position / consumer_size)];
-          at[Axis::slot] = position % consumer_size;
-          layout::Coord source = at;
-          source[Axis::block] = request.producer_blocks[static_cast<std::size_t>(position / producer_size)];
-          source[Axis::slot] = position % producer_size;
-          tail_element(plane, at, source);
-        });
-      }
-    }
-  }
-  return any;
 }
 
 Amount transfer_bytes(const ResolvedCase& c) {

@@ -36,14 +36,6 @@ void write_expected(const ResolvedCase& resolved, const RegionRef& region, int p
 /// Does the file hold exactly that? Looked at in place: no image is made.
 bool holds_expected(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<const std::uint8_t> file);
 
-/// Slots of a consumer's last block beyond the request's tokens: nobody's content, so a connector that moves whole blocks may
-/// leave the producer's bytes of the same slots there (all of them: part of a tail is an overrun). Overwrites just those bits in `file` (which holds the expected state) with
-/// the producer's. `producer_files` are whole files in the order of regions(producer). Where several producer ranks hold an element,
-/// `replica` says whose bytes are taken (counted modulo how many there are): free slots of replicas differ. Returns whether there is any such slot.
-bool write_whole_block_alternative(const ResolvedCase& resolved, const RegionRef& region,
-                                   const std::vector<std::span<const std::uint8_t>>& producer_files, std::span<std::uint8_t> file,
-                                   std::size_t replica = 0);
-
 /// Bytes a right transfer moves: `least` counts tokens, `most` whole blocks.
 struct Amount {
   std::int64_t least{0}, most{0};

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "oracle/tail.hpp"
+
 namespace kvcts::oracle {
 namespace {
 
@@ -121,7 +123,7 @@ TEST(Oracle, WholeBlockAlternativeTouchesOnlyTheTail) {
     Bytes expected(static_cast<std::size_t>(file_shape(c, region.bytes).size));
     write_expected(c, region, 0, expected);
     Bytes alternative = expected;
-    EXPECT_TRUE(write_whole_block_alternative(c, region, views, alternative));
+    EXPECT_TRUE(Tail(c, region).bring_along(views, alternative));
     std::int64_t differing = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (expected[i] == alternative[i]) continue;
@@ -150,7 +152,7 @@ TEST(Oracle, WholeBlockAlternativeHoldsTheProducersBytes) {
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Bytes alternative(static_cast<std::size_t>(file_shape(c, targets[i].bytes).size));
       write_expected(c, targets[i], 0, alternative);
-      ASSERT_TRUE(write_whole_block_alternative(c, targets[i], views, alternative));
+      ASSERT_TRUE(Tail(c, targets[i]).bring_along(views, alternative));
       for (std::int64_t layer = 0; layer < 2; ++layer)
         for (std::int64_t kv = 0; kv < 2; ++kv)
           for (std::int64_t slot = 2; slot < 4; ++slot)  // tokens 10 and 11 would lie here: block 4 of the producer, 0 of the consumer
@@ -199,7 +201,7 @@ TEST(Oracle, WholeBlockAlternativeLeavesBlocksOfOtherRequestsAlone) {
     Bytes expected(static_cast<std::size_t>(file_shape(c, region.bytes).size));
     write_expected(c, region, 0, expected);
     Bytes alternative = expected;
-    write_whole_block_alternative(c, region, views, alternative);
+    Tail(c, region).bring_along(views, alternative);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (expected[i] != alternative[i]) {
         ASSERT_EQ(where(c, region, static_cast<std::int64_t>(i) - c.guard_bytes).find("block 2 "), std::string::npos);
