@@ -1,4 +1,5 @@
 #include "case/case.hpp"
+#include "case/footprint.hpp"
 #include "case/written.hpp"
 
 #include <xxhash.h>
@@ -205,25 +206,15 @@ std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side) {
 
 std::int64_t memory_needed(const ResolvedCase& resolved) {
   // In double: a case may ask for more than 2^63 bytes.
-  double total = 0;
+  double files = 0, largest = 0;
   for (const auto side : {Side::producer, Side::consumer}) {
     for (const auto& region : regions(resolved, side)) {
-      total += static_cast<double>(region.bytes) + 2.0 * static_cast<double>(resolved.guard_bytes);
+      const double bytes = static_cast<double>(region.bytes) + 2.0 * static_cast<double>(resolved.guard_bytes);
+      files += bytes;
+      if (side == Side::consumer) largest = std::max(largest, bytes);
     }
   }
-  total *= 2.5;
-  for (const auto& [name, memory] : resolved.script.memories) {
-    if (memory.sparse || !memory.view.of.empty()) continue;
-    const double guards = static_cast<double>(memory.guard_below) + static_cast<double>(memory.guard_above);
-    double bytes = static_cast<double>(memory.bytes) + guards;
-    if (!memory.view.cache.empty()) {
-      double needed = 0;
-      for (const auto& a : layout::cache_from_text(memory.view.cache).allocations) needed += static_cast<double>(a.bytes) + guards;
-      bytes = std::max(bytes, needed);
-    }
-    total += 8 * bytes;
-  }
-  return static_cast<std::int64_t>(std::min(total, 9e18));
+  return static_cast<std::int64_t>(std::min(1.5 * files + 3 * largest + script::memory_needed(resolved.script), 9e18));
 }
 
 json to_json(const ResolvedCase& c) {

@@ -128,8 +128,8 @@ struct RegionRef {
 };
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
 
-/// Bytes of memory that running the case takes: both sides' files, and what the checker needs beside them to compare and to diagnose
-/// (as much again for each side, and half of that). A scripted case: its dense memories, and a name of four bytes for each byte.
+/// Bytes of memory that running the case takes: both sides' files, half as much for an engine's copies, and three images of the largest
+/// region to compare it with. A scripted case: what its steps touch (case/footprint.hpp). A search for a cause is tried only where it fits.
 std::int64_t memory_needed(const ResolvedCase& resolved);
 
 nlohmann::json to_json(const ResolvedCase& resolved);

@@ -21,7 +21,7 @@ namespace {
 
 [[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 // ---- one side ------------------------------------------------------------------------------------------------------
 
@@ -89,16 +89,26 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
   layout::Geometry g = model.geometry;
   if (spec.block_size) {
     // The same pool in other blocks, unless the case says how many.
-    g.blocks = ceil_div(g.blocks * g.block_size, *spec.block_size);
+    if (*spec.block_size < 1) fail("block_size: expected at least 1, found " + std::to_string(*spec.block_size));
+    std::int64_t slots = 0;
+    if (__builtin_mul_overflow(g.blocks, g.block_size, &slots)) fail("geometry: " + std::to_string(g.blocks) + " blocks of " + std::to_string(g.block_size) + " tokens do not fit into 64 bits");
+    g.blocks = slots / *spec.block_size + (slots % *spec.block_size != 0);
     g.block_size = *spec.block_size;
   }
   if (spec.blocks) g.blocks = *spec.blocks;
-  if (spec.tp < 1) fail("tp: expected at least 1, found " + std::to_string(spec.tp));
+  // Each allocation of each rank is a memory file.
+  constexpr std::int64_t most_ranks = 4096;
+  constexpr std::size_t most_allocations = 100'000;
+  if (spec.tp < 1 || spec.tp > most_ranks) fail("tp: expected 1.." + std::to_string(most_ranks) + ", found " + std::to_string(spec.tp));
   for (std::int64_t r = 0; r < spec.tp; ++r) {
     RankCache rank;
     rank.geometry = shard(g, r, spec.tp);
     rank.truth = layout::instantiate(choice.text, rank.geometry, side.scheme, choice.tensors);
     layout::validate(rank.truth);
+    if (rank.truth.allocations.size() * static_cast<std::size_t>(spec.tp) > most_allocations) {
+      fail(std::to_string(spec.tp) + " ranks of " + std::to_string(rank.truth.allocations.size()) + " allocations each: expected at most " + std::to_string(most_allocations) +
+           " allocations; use fewer layers or ranks");
+    }
     rank.claim = rank.truth;
     if (!spec.claim_layout.empty() || !spec.claim_text.empty() || spec.claim_tensors) {
       LayoutChoice claim = choice;
@@ -127,46 +137,68 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
 
 // ---- requests ------------------------------------------------------------------------------------------------------
 
-// Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default.
+// Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default. A pool of
+// ordinary size is listed whole; of a larger one only the ids that are asked for are drawn.
 class BlockIds {
  public:
-  BlockIds(const std::string& rule, std::int64_t blocks, std::uint64_t seed, const std::set<std::int64_t>& taken) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(blocks));
-    std::iota(all.begin(), all.end(), 0);
-    if (rule == "reversed") {
-      std::reverse(all.begin(), all.end());
-    } else if (rule == "shuffled") {
-      // std::shuffle's draw is not the same everywhere; ids are part of a case, so the draw is written out.
-      std::uint64_t state = seed;
-      for (std::size_t i = all.size(); i > 1; --i) {
-        state = state * 6364136223846793005ull + 1442695040888963407ull;
-        std::swap(all[i - 1], all[static_cast<std::size_t>((state >> 33) % i)]);
-      }
-    } else if (rule != "identity") {
-      fail("ids: expected shuffled, identity or reversed, found '" + rule + "'");
+  BlockIds(std::string rule, std::int64_t blocks, std::uint64_t seed, std::set<std::int64_t> taken)
+      : rule_(std::move(rule)), blocks_(blocks), state_(seed), taken_(std::move(taken)) {
+    if (rule_ != "reversed" && rule_ != "shuffled" && rule_ != "identity") fail("ids: expected shuffled, identity or reversed, found '" + rule_ + "'");
+    std::erase_if(taken_, [&](std::int64_t id) { return id < 0 || id >= blocks; });
+    if (blocks <= listed) list();
+  }
+  std::vector<std::int64_t> take(std::int64_t count, const char* side) {
+    if (count > left()) {
+      fail(std::string(side) + ": requests need " + std::to_string(count) + " more blocks but only " + std::to_string(left()) +
+           " are free; raise geometry.blocks or lower tokens");
     }
-    std::copy_if(all.begin(), all.end(), std::back_inserter(free_), [&](auto id) { return !taken.contains(id); });
+    if (count > most) fail(std::string(side) + ": a request of " + std::to_string(count) + " blocks: expected at most " + std::to_string(most) + "; lower tokens or raise block_size");
+    std::vector<std::int64_t> out;
+    for (; count > 0; --count) out.push_back(next());
+    return out;
+  }
+  std::int64_t left() const { return blocks_ - static_cast<std::int64_t>(taken_.size()) - given_; }
+
+ private:
+  static constexpr std::int64_t listed = 1 << 20, most = 1 << 22;
+
+  void list() {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(blocks_));
+    std::iota(all.begin(), all.end(), 0);
+    if (rule_ == "reversed") {
+      std::reverse(all.begin(), all.end());
+    } else if (rule_ == "shuffled") {
+      // std::shuffle's draw is not the same everywhere; ids are part of a case, so the draw is written out.
+      for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[static_cast<std::size_t>(draw() % i)]);
+    }
+    std::copy_if(all.begin(), all.end(), std::back_inserter(free_), [&](auto id) { return !taken_.contains(id); });
     // Block 0 is where a lost index lands: keep it in use.
-    if (rule == "shuffled" && free_.size() > 1) {
+    if (rule_ == "shuffled" && free_.size() > 1) {
       auto zero = std::find(free_.begin(), free_.end(), 0);
       if (zero != free_.end()) std::iter_swap(free_.begin() + 1, zero);
     }
   }
-  std::vector<std::int64_t> take(std::int64_t count, const char* side) {
-    if (next_ + static_cast<std::size_t>(count) > free_.size()) {
-      fail(std::string(side) + ": requests need " + std::to_string(count) + " more blocks but only " +
-           std::to_string(free_.size() - next_) + " are free; raise geometry.blocks or lower tokens");
-    }
-    std::vector<std::int64_t> out(free_.begin() + static_cast<std::ptrdiff_t>(next_),
-                                  free_.begin() + static_cast<std::ptrdiff_t>(next_) + count);
-    next_ += static_cast<std::size_t>(count);
-    return out;
+  std::uint64_t draw() {
+    state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+    return state_ >> 33;
   }
-  std::size_t left() const { return free_.size() - next_; }
+  std::int64_t next() {
+    if (blocks_ <= listed) return free_[static_cast<std::size_t>(given_++)];
+    for (;;) {
+      std::int64_t id = rule_ == "reversed" ? blocks_ - 1 - cursor_++ : cursor_++;
+      if (rule_ == "shuffled") id = given_ == 1 && !taken_.contains(0) && !drawn_.contains(0) ? 0 : static_cast<std::int64_t>((draw() << 31 | draw()) % static_cast<std::uint64_t>(blocks_));
+      if (taken_.contains(id) || !drawn_.insert(id).second) continue;
+      ++given_;
+      return id;
+    }
+  }
 
- private:
+  std::string rule_;
+  std::int64_t blocks_;
+  std::uint64_t state_;
+  std::set<std::int64_t> taken_, drawn_;
   std::vector<std::int64_t> free_;
-  std::size_t next_{0};
+  std::int64_t given_{0}, cursor_{0};
 };
 
 std::set<std::int64_t> named_blocks(const std::vector<RequestSpec>& requests, bool producer) {
@@ -196,7 +228,7 @@ std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& mo
       for (auto id : list) {
         if (id < 0 || id >= blocks) fail(std::string(side) + "_blocks: expected ids in 0.." + std::to_string(blocks - 1) + ", found " + std::to_string(id));
       }
-      if (static_cast<std::int64_t>(list.size()) * size < s.tokens) {
+      if (static_cast<std::int64_t>(list.size()) < s.tokens / size + (s.tokens % size != 0)) {
         fail(std::string(side) + "_blocks: " + std::to_string(list.size()) + " blocks of " + std::to_string(size) + " cannot hold " +
              std::to_string(s.tokens) + " tokens");
       }
@@ -339,6 +371,10 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   }
   if (!spec.reader.empty()) c.reader = {spec.reader, spec.reader, spec.reader_options};
   for (const auto& copy : spec.copies) {
+    constexpr std::int64_t most = std::int64_t{1} << 56;
+    for (const auto n : {copy.from_offset, copy.to_offset, copy.bytes}) {
+      if (n < -most || n > most) fail("copies: expected offsets and bytes up to 2^56, found " + std::to_string(n));
+    }
     c.copies.push_back({region_index(c, Side::producer, copy.from), copy.from_offset, region_index(c, Side::consumer, copy.to),
                         copy.to_offset, copy.bytes});
   }

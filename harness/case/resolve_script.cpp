@@ -1,12 +1,14 @@
 #include "case/resolve_script.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 
 #include "case/model.hpp"
 #include "case/script_walk.hpp"
 #include "catalogue/tables.hpp"
+#include "layout/checked.hpp"
 
 namespace kvcts {
 
@@ -24,6 +26,12 @@ template <class T>
 std::string number(T value) {
   return std::to_string(value);
 }
+
+// Whatever a file says, its numbers of bytes and elements are bounded here, before anything is laid out by them.
+constexpr double most_bytes = static_cast<double>(std::int64_t{1} << 56), most_elements = 1 << 27;
+
+std::string fmt_count(double value) { return value < 1e15 ? number(static_cast<std::int64_t>(value)) : "more than 10^15"; }
+std::string fmt_bytes(double value) { return fmt_count(std::abs(value)) + " bytes"; }
 
 // ---- planes ----------------------------------------------------------------------------------------------------------
 
@@ -69,7 +77,7 @@ void restride(layout::Cache& cache, const std::map<std::string, std::int64_t>& s
         if (layout::name(mode.axis) == word && (!outermost || mode.step > outermost->step)) outermost = &mode;
       }
       if (!outermost) continue;
-      outermost->stride = bytes * 8;
+      outermost->stride = layout::checked::mul(bytes, 8);
       found = true;
     }
     if (!found) fail(std::string(scales ? "scale_strides: no scale" : "strides: no data") + " plane has a " + word + " axis; it is a list of allocations, or not there");
@@ -149,6 +157,7 @@ class Resolver {
       within("step '" + step.name + "'" + (intended ? "" : ", actually"), [&] {
         if (intended) keep_tables(step);
         settle(action, intended);
+        if (!intended) expect_meant(step, action);
       });
     });
     return std::move(script_);
@@ -202,6 +211,9 @@ class Resolver {
   }
 
   const Shape& finish(const std::string& name, Shape shape) {
+    double bytes = static_cast<double>(script_.memories.at(name).bytes);
+    for (const auto& a : shape.cache.allocations) bytes += static_cast<double>(a.bytes + script_.memories.at(name).gap);
+    if (bytes > most_bytes) fail(fmt_bytes(bytes) + ": expected at most 2^56 bytes; use smaller numbers");
     if (!shape.cache.allocations.empty()) script_.memories.at(name).view.cache = layout::to_text(shape.cache);
     return shapes_[name] = std::move(shape);
   }
@@ -236,7 +248,7 @@ class Resolver {
     if (cache.allocations.size() == 1) return std::max(cache.allocations[0].bytes, memory.bytes);
     if (!memory.pool) fail("'" + name + "' has " + number(cache.allocations.size()) + " allocations; name one: " + names_of(cache, name));
     std::int64_t total = -memory.gap;
-    for (const auto& a : cache.allocations) total += a.bytes + memory.gap;
+    for (const auto& a : cache.allocations) total = layout::checked::add(total, layout::checked::add(a.bytes, memory.gap));
     return std::max(total, memory.bytes);
   }
 
@@ -310,6 +322,11 @@ class Resolver {
       for (const auto* views : {&action.from, &action.to}) {
         for (const auto& view : *views) expect_fits(view.of, action.bytes, action.count);
       }
+      for (const auto step : {action.from_step, action.to_step}) {
+        if (std::abs(static_cast<double>(step)) * static_cast<double>(action.count) > most_bytes) {
+          fail(number(action.count) + " times " + number(step) + " bytes: expected at most 2^56 bytes; use smaller steps");
+        }
+      }
       return;
     }
     for (auto* views : {&action.from, &action.to}) {
@@ -320,12 +337,80 @@ class Resolver {
     }
     if (!action.memory.empty() && has_memory(action.memory)) settle_memory(action);
     if (action.op == "require") take_facts(action);
-    if (action.op == "read") expect_readable(action);
-    if (action.op == "move") expect_widths(action);
+    for (const auto* views : {&action.from, &action.to}) expect_parts(action, *views);
     if (intended && !action.request.empty()) {
       for (const auto& view : action.from) expect_table(action, view, action.from_blocks);
       for (const auto& view : action.to) expect_table(action, view, action.to_blocks);
     }
+    for (const auto& view : action.from) expect_reach(action, view, action.from_blocks);
+    for (const auto& view : action.to) expect_reach(action, view, action.to_blocks);
+    if (action.op == "read") expect_readable(action);
+    if (action.op == "move") expect_widths(action);
+  }
+
+  // A step that is asked for parts has them at each end.
+  void expect_parts(const Action& action, const std::vector<View>& views) const {
+    if (action.parts == "all" || views.empty()) return;
+    for (const auto& view : views) {
+      const auto planes = layout::cache_from_text(view.cache).planes;
+      if (std::any_of(planes.begin(), planes.end(), [&](const auto& plane) { return wanted(action, plane.component); })) return;
+    }
+    fail("parts: " + action.parts + ", and '" + views.front().of + "' has no " + action.parts + "; name a memory or a layout that has them, or leave parts out");
+  }
+
+  // What a step takes of a view can be counted and addressed, and block ids that are given for it serve some of its tokens.
+  void expect_reach(const Action& action, const View& view, const std::optional<std::vector<std::int64_t>>& instead) const {
+    if (!has_memory(view.of)) return;
+    const Table none;
+    const Now* now = requests_.contains(action.request) ? &requests_.at(action.request) : nullptr;
+    const Table* table = &none;
+    if (now && now->tables.contains(script::memory_of(view.of))) table = &now->tables.at(script::memory_of(view.of));
+    const auto& ids = instead ? *instead : table->ids;
+    std::vector<std::int64_t> positions = table->positions;
+    for (std::size_t i = positions.size(); i < ids.size(); ++i) positions.push_back(positions.empty() ? static_cast<std::int64_t>(i) : positions.back() + 1);
+    double elements = 0;
+    std::int64_t slots = 1;
+    bool blocked = false;
+    const auto cache = layout::cache_from_text(view.cache);
+    for (const auto& plane : cache.planes) slots = std::max(slots, layout::domain(plane).hi[layout::Axis::slot]);
+    for (const auto& plane : cache.planes) {
+      if (!wanted(action, plane.component)) continue;
+      double here = 1;
+      bool of_blocks = false;
+      for (const auto& mode : plane.modes) {
+        if (mode.axis == layout::Axis::block) {
+          for (const auto id : ids) {
+            // As code computes it: an id beyond the pool has an address, too.
+            if (std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) / static_cast<double>(mode.step) > 8 * most_bytes) {
+              fail("block " + number(id) + " of '" + view.of + "' would lie " + fmt_bytes(static_cast<double>(id) * static_cast<double>(mode.stride) / 8) + " away: expected at most 2^56 bytes");
+            }
+          }
+        }
+        of_blocks = of_blocks || mode.axis == layout::Axis::block || mode.axis == layout::Axis::slot;
+        if (mode.axis != layout::Axis::block) here *= static_cast<double>(mode.extent);
+      }
+      blocked = blocked || of_blocks;
+      elements += here * (of_blocks ? static_cast<double>(ids.size()) : 1);
+    }
+    if (elements > most_elements) {
+      fail(fmt_count(elements) + " elements of '" + view.of + "' in one step: expected at most 2^27; use a smaller geometry, or fewer blocks");
+    }
+    if (!blocked || ids.empty()) {
+      if (blocked && instead) fail("an empty list of blocks, so that nothing is touched; write 'skipped' if the code did nothing");
+      return;
+    }
+    for (const auto position : positions) {
+      if (static_cast<double>(position) * static_cast<double>(slots) > most_bytes) fail("position " + number(position) + " in blocks of " + number(slots) + " tokens: expected tokens up to 2^56");
+    }
+    if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == -1; })) return;
+    std::vector<std::int64_t> served;
+    for (std::size_t i = 0; i < ids.size(); ++i) served.push_back(positions[i]);
+    const auto serves = [&](std::int64_t token) { return token >= now->first_token && std::find(served.begin(), served.end(), (token - now->first_token) / slots) != served.end(); };
+    const auto& picks = &view >= action.to.data() && &view < action.to.data() + action.to.size() && action.pick_to.tokens ? action.pick_to.tokens : action.pick.tokens;
+    if (picks ? picks->empty() || std::any_of(picks->begin(), picks->end(), serves) : now->tokens == 0 || *std::min_element(served.begin(), served.end()) * slots < now->tokens) return;
+    const std::int64_t first = picks ? *std::min_element(picks->begin(), picks->end()) : now->first_token;
+    fail("a list of " + number(static_cast<std::int64_t>(ids.size())) + " blocks has none for token " + number(first) + ", which is entry " + number((first - now->first_token) / slots) +
+         " of the request's table: expected as many entries as the whole table, -1 for those that the step does not touch");
   }
 
   // A sparse memory is as large as what is touched of it.
@@ -337,8 +422,34 @@ class Resolver {
     if (memory->sparse) fail("'" + place + "' is sparse, and exists only where it is touched: expected at most 2^28 bytes, found " + number(bytes) + " x " + number(count));
   }
 
+  // A part of an output has the place that was meant for it.
+  void expect_meant(const Step& step, const Action& action) const {
+    const Action& meant = step.intended;
+    if (action.op != "read" || meant.op != "read" || action.output != meant.output) return;
+    const auto reads = [](const Action& read) {
+      std::set<layout::Component> out;
+      for (const auto& view : read.from) {
+        for (const auto& plane : layout::cache_from_text(view.cache).planes) {
+          if (read.decode ? plane.component == layout::Component::data : wanted(read, plane.component)) out.insert(plane.component);
+        }
+      }
+      return out;
+    };
+    const auto all = reads(meant);
+    for (const auto component : reads(action)) {
+      if (all.contains(component)) continue;
+      fail("reads " + std::string(layout::name(component)) + " into the output '" + action.output + "', which was meant for " + meant.parts +
+           " and has no place for it; read it into another 'output', or mean it, too");
+    }
+  }
+
   void expect_readable(const Action& action) const {
     constexpr std::int64_t most = 1 << 22;
+    double picked = 1;
+    for (const auto* picks : {&action.pick.layers, &action.pick.kv, &action.pick.tokens, &action.pick.heads, &action.pick.channels}) {
+      if (*picks) picked *= static_cast<double>((*picks)->size());
+    }
+    if (picked > most_elements) fail("an output of " + fmt_count(picked) + " elements: expected at most 2^27; pick fewer");
     const auto request = script_.requests.find(action.request);
     const std::int64_t tokens = action.pick.tokens ? static_cast<std::int64_t>(action.pick.tokens->size()) : request == script_.requests.end() ? 0 : request->second.tokens;
     if (tokens > most) fail("an output of " + number(tokens) + " tokens: expected at most " + number(most) + "; pick some");
@@ -397,6 +508,7 @@ class Resolver {
   struct Table {
     std::vector<std::int64_t> ids;
     bool windows{false};               ///< has positions: says itself which blocks there are
+    std::vector<std::int64_t> positions;
   };
 
   // The tables as they are when the step is reached in the intended sequence.
@@ -405,7 +517,11 @@ class Resolver {
       for (const auto& [name, request] : script_.requests) {
         auto& now = requests_[name];
         now.tokens = request.tokens, now.first_token = request.first_token;
-        for (const auto& [memory, ids] : request.blocks) now.tables[memory] = {ids, request.positions.contains(memory)};
+        for (const auto& [memory, ids] : request.blocks) {
+          const auto positions = request.positions.find(memory);
+          const bool windows = positions != request.positions.end();
+          now.tables[memory] = {ids, windows, windows ? positions->second : std::vector<std::int64_t>{}};
+        }
       }
     }
     if (step.intended.op != "assign") return;

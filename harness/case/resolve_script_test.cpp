@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "case/resolve.hpp"
@@ -116,6 +117,38 @@ TEST(ResolveScript, WhatWouldNotFitIsRefused) {
   EXPECT_NE(error_of("  - read: {request: H, from: P, from_blocks: [0]}\n").find("at most 4194304"), std::string::npos);
   EXPECT_NE(error_of("  - fill: {to: B, value: zero}\n").find("'B' is sparse, and exists only where it is touched"), std::string::npos);
   EXPECT_EQ(error_of("  - fill: {to: B, to_offset: 0x100000000, bytes: 64, value: zero}\n"), "");
+}
+
+TEST(ResolveScript, NumbersAreBoundedBeforeAnythingIsLaidOutByThem) {
+  const auto has = [](const std::string& steps, const std::string& part) { EXPECT_NE(error_of(steps).find(part), std::string::npos) << steps << error_of(steps); };
+  has("  - move: {request: A, from: P, to: C, actually: {to: {of: C, strides: {block: 1048576}}, to_blocks: [1099511627776]}}\n", "expected at most 2^56 bytes");
+  has("  - copy: {from: S, to: S, bytes: 4, count: 1048576, from_step: 72057594037927936, to_step: 4}\n", "expected at most 2^56 bytes");
+  has("  - read: {request: A, from: P, layers: \"0..1000\", heads: \"0..1000\", channels: \"0..1000\"}\n", "an output of 1000000000 elements");
+  has("  - write: {request: A, to: {of: P, geometry: {heads: 1000000000}}}\n", "elements of 'P' in one step: expected at most 2^27");
+}
+
+TEST(Resolve, LargePoolsAreDrawnByWhatIsAskedForAndRefusedWhereTheyCannotBe) {
+  const auto resolve_with = [](const std::string& geometry) {
+    return resolve(catalogue::parse_cases("case: t/pool\nproducer: {template: \"L x K B N H C\"}\nconsumer: {template: \"L x K B N H C\"}\ngeometry: {block_size: 4, head_dim: 16, " +
+                                              geometry + "}\n", "f.yaml", &catalogue())[0], catalogue());
+  };
+  const auto large = resolve_with("layers: 1, heads: 1, tokens: 40, blocks: 1000000000000");
+  EXPECT_GT(memory_needed(large), std::int64_t{1} << 46);
+  const auto& ids = large.groups[0].requests[0].producer_blocks;
+  EXPECT_EQ(ids.size(), 10U);
+  EXPECT_EQ(std::set<std::int64_t>(ids.begin(), ids.end()).size(), 10U);
+  EXPECT_EQ(ids[1], 0);
+  const auto error = [&](const std::string& geometry) -> std::string {
+    try {
+      resolve_with(geometry);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error("layers: 1, tokens: 40, blocks: 1099511627776, heads: 1099511627776").find("64-bit overflow"), std::string::npos);
+  EXPECT_NE(error("layers: 1, heads: 1, tokens: 1000000000000, blocks: 1099511627776").find("expected at most 4194304"), std::string::npos);
+  EXPECT_NE(error("heads: 1, tokens: 40, blocks: 99, layers: 1000000000").find("allocations"), std::string::npos);
 }
 
 TEST(ResolveScript, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {

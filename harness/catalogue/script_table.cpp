@@ -21,7 +21,7 @@ using script::View;
 using Ids = std::vector<std::int64_t>;
 
 constexpr std::int64_t many = std::int64_t{1} << 40;
-constexpr std::int64_t any_bytes = std::int64_t{1} << 60;
+constexpr std::int64_t any_bytes = std::int64_t{1} << 56;  // sums of several are still 64-bit numbers of bits
 constexpr std::size_t most_picks = 1 << 20;
 
 json reference(const std::string& name) { return {{"$ref", "#/$defs/" + name}}; }
@@ -416,13 +416,24 @@ void check_repeats(const Action& action, const Node& node, bool from) {
 
 void check_fill(const Action& action, const Node& node) {
   const bool raw = node.find("to_offset") || node.find("bytes") || node.find("count") || node.find("to_step");
+  if (action.request.empty() && !action.to_blocks) {
+    for (const char* key : {"layers", "kv", "tokens", "heads", "channels", "parts"}) {
+      if (const Node* given = node.find(key)) fail(*given, std::string("'") + key + "' only with request or to_blocks", "say whose elements, or which blocks, are filled");
+    }
+    if (action.to.size() != 1 || !is_plain(action.to.front())) {
+      fail(*node.find("to"), "one memory or allocation", "a fill without request and to_blocks fills bytes, which have no layout");
+    }
+  }
   if (raw + action.to_blocks.has_value() + !action.request.empty() > 1) {
     fail(node, "one of a range of bytes, to_blocks and request", "say in one way which bytes are filled");
   }
-  if (raw && (action.to.size() != 1 || !is_plain(action.to.front()))) {
-    fail(*node.find("to"), "one memory or allocation with to_offset and bytes", "a range of bytes has no layout");
-  }
   check_repeats(action, node, false);
+}
+
+void check_read(const Action& action, const Node& node) {
+  const Node *parts = node.find("parts"), *scales = node.find("scales");
+  if (action.decode && parts) fail(*parts, "no 'parts' in a read with decode", "a number has the scales of its code in it; say scales: ignored, or leave decode out");
+  if (!action.decode && scales) fail(*scales, "'scales' only with decode", "bytes are read as they are; add decode: true, or pick parts");
 }
 
 void check_range(const Action& action, const Node& node) {
@@ -491,7 +502,7 @@ std::vector<Op> make_ops() {
       op("read", "gathers elements of the request into an output of its own, as a kernel does", join<Action>({of_request(), from_views()}, join(taken(), {
              from_ids(), part(), accesses(), optional("decode", &Action::decode, boolean(), "numbers (fp32: code, times scale, times global scale) rather than bytes"),
              optional("scales", &Action::scales, one_of({"used", "ignored", "twice"}), "of decoded numbers"),
-             optional("output", &Action::output, identifier(), "name of the output; default the step's")}))),
+             optional("output", &Action::output, identifier(), "name of the output; default the step's")})), check_read),
       op("register", "from now on only registered bytes of this memory can be moved",
          join(range, {optional("maps", &Action::maps, offset_codec(), "byte where the registration really begins; default offset")})),
       op("unregister", "takes a registration back", range),

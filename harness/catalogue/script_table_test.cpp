@@ -59,7 +59,7 @@ constexpr const char* everything = R"(
   - fill: {to: {of: P, layout: x}, to_blocks: [0], value: "7fc0", kv: V, parts: all}
   - fill: {to: P, request: A, value: poison}
   - read: {request: A, from: C, decode: true, scales: twice, output: rows, from_blocks: [0]}
-  - read: {request: A, from: C, actually: [intended, intended: {scales: ignored, before: transfer}, nothing, move: {request: A, from: P, to: C}]}
+  - read: {request: A, from: C, actually: [intended, intended: {decode: true, scales: ignored, before: transfer}, nothing, move: {request: A, from: P, to: C}]}
   - register: {memory: C/kv.L0, offset: 64, bytes: 128, maps: 0}
   - unregister: {memory: C}
   - put: {store: disk, key: {model: m, layer: 3}, request: A, from: P, on_exists: keep}

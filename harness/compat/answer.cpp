@@ -143,6 +143,11 @@ class Checker {
     const ResolvedCase resolved = resolve(asked.spec, catalogue_);
     const std::string key = digest(resolved, false);
     const auto known = carried_.find(key);
+    // In this process: a run would ask the machine what it has.
+    constexpr std::int64_t most = std::int64_t{4} << 30;
+    if (const auto needed = memory_needed(resolved); needed > most) {
+      throw Error("this pair in geometry " + asked.spec.geometry + " takes " + std::to_string(needed >> 30) + " GiB of memory: expected at most 4 GiB; name a smaller --geometry");
+    }
     return known != carried_.end() ? known->second : carried_.emplace(key, carry_out(resolved)).first->second;
   }
 

@@ -1,4 +1,4 @@
-// 64-bit arithmetic that throws instead of wrapping. Internal to the layout library.
+// 64-bit arithmetic that throws instead of wrapping.
 #pragma once
 
 #include <cstdint>

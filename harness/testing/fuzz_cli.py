@@ -13,6 +13,7 @@ import concurrent.futures
 import hashlib
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,15 @@ def mutate_text(rng: random.Random, text: str) -> str:
     return text
 
 
+EDGES = ["0", "-1", str(2**31), str(2**32 + 1), str(10**12), str(2**63 - 1), str(2**64), "1e12", "nan", "[" + "0, " * 20000 + "0]"]
+
+
+def mutate_number(rng: random.Random, text: str) -> str:
+    """One number of a file replaced by one at an edge."""
+    at = rng.choice([m.span() for m in re.finditer(r"(?<=[ \[:,])-?\d+(?=[ ,}\]\n])", text)])
+    return text[:at[0]] + rng.choice(EDGES) + text[at[1]:]
+
+
 def argument(text: str) -> str:
     """What can be an argument of a program at all: no zero byte, and not an option by accident."""
     return text.replace("\0", "").lstrip("-") or "x"
@@ -81,6 +91,7 @@ class Attempt:
     what: str
     keep: Path | None = None
     must_fail: bool = False
+    statuses: tuple[int, ...] = ()  # those that are right, where a run may also end in any other way than as expected
 
 
 class Fuzzer:
@@ -115,6 +126,12 @@ class Fuzzer:
         else:
             path.write_bytes(mutate_bytes(self.rng, data))
         return Attempt(["list", "--file", str(path)], f"case file {path}", path)
+
+    def case_numbers(self) -> Attempt:
+        path = self.place(".yaml")
+        documents = self.rng.choice(self.case_files).read_text().split("\n---\n")
+        path.write_text(mutate_number(self.rng, self.rng.choice([d for d in documents if re.search(r"\d", d)])))
+        return Attempt(["run", "--file", str(path), "--out", str(self.place())], f"numbers of a case file {path}", path, False, (0, 1, 2, 5))
 
     def catalogue_yaml(self) -> Attempt:
         folder = self.place()
@@ -186,7 +203,7 @@ class Fuzzer:
 
 
 KINDS = {
-    "yaml": (Fuzzer.case_yaml, 4), "catalogue": (Fuzzer.catalogue_yaml, 3), "layouts": (Fuzzer.layout_string, 3), "ids": (Fuzzer.case_id, 2),
+    "yaml": (Fuzzer.case_yaml, 4), "numbers": (Fuzzer.case_numbers, 3), "catalogue": (Fuzzer.catalogue_yaml, 3), "layouts": (Fuzzer.layout_string, 3), "ids": (Fuzzer.case_id, 2),
     "expressions": (Fuzzer.expression, 2), "hdf5": (Fuzzer.hdf5, 2), "manifest": (Fuzzer.manifest, 1), "stores": (Fuzzer.run_store, 2),
     "flags": (Fuzzer.command_line, 3),
 }
@@ -205,6 +222,10 @@ def fault_of(attempt: Attempt, ended: Ended) -> str | None:
     lines = ended.err.splitlines()
     if ended.status < 0:
         return f"ended by signal {-ended.status}; standard error: {ended.err[-300:]}"
+    if attempt.statuses:
+        if ended.status not in attempt.statuses or "bad_alloc" in ended.out + ended.err:
+            return f"ended with {ended.status}; {(ended.err or ended.out)[-300:]!r}"
+        return None
     if ended.status == 0 and not attempt.must_fail:
         return None
     if ended.status == 4 and not attempt.must_fail:  # a filter that is well formed and matches nothing
