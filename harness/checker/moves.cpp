@@ -153,11 +153,15 @@ Provenance source_of(const Group& group, const Provenance& at) {
 
 }  // namespace
 
-json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const std::uint8_t>>& producer, const Arrived& region) {
+bool drawable(const std::vector<std::span<const std::uint8_t>>& producer) {
   std::size_t searched = 0;
   for (const auto& file : producer) searched += file.size();
+  return searched <= most_searched;
+}
+
+json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const std::uint8_t>>& producer, const Arrived& region) {
   const auto first_wrong = std::mismatch(region.expected.begin(), region.expected.end(), region.found.begin()).first - region.expected.begin();
-  if (static_cast<std::size_t>(first_wrong) == region.expected.size() || searched > most_searched) return nullptr;
+  if (static_cast<std::size_t>(first_wrong) == region.expected.size() || !drawable(producer)) return nullptr;
   const Group& group = resolved.groups.at(static_cast<std::size_t>(region.region.group));
   const auto& cache = group.consumer.ranks.at(static_cast<std::size_t>(region.region.rank)).truth;
   const std::int64_t base = oracle::file_shape(resolved, region.region.bytes).base, end = static_cast<std::int64_t>(region.found.size());

@@ -17,6 +17,8 @@ struct Arrived {
   std::span<const std::uint8_t> before, expected, found;
 };
 
+/// Whether the producer is small enough to be searched for a drawing.
+bool drawable(const std::vector<std::span<const std::uint8_t>>& producer);
 /// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`; null where no byte is wrong, or the producer is too large to be searched. A run
 /// is what lies together along channels. It is known by its own first 16 bytes in one pass, so a wrong run of less than 4 bytes has no name.
 /// `producer`: whole files in the order of regions(producer).

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
 
 #include "checker/moves.hpp"
 #include "diagnose/diagnose.hpp"
@@ -33,6 +36,16 @@ std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
 }
 
 constexpr std::size_t shown = 8;  // wrong places kept for people
+
+// What this machine could give now; all there is where it does not say.
+double free_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (std::int64_t kib = 0; file >> key >> kib; file.ignore(64, '\n')) {
+    if (key == "MemAvailable:") return static_cast<double>(kib) * 1024;
+  }
+  return 1e18;
+}
 
 }  // namespace
 
@@ -145,6 +158,7 @@ void OpenCase::compare_output(Wrong& wrong) {
 
 json OpenCase::draw(const std::string& region) {
   if (case_.content.kind != "tags") return nullptr;  // other bytes are nobody's
+  if (!drawable(producer_views())) return nullptr;
   for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
     const auto& f = files_[i];
     if (f.region.name != region) continue;
@@ -182,6 +196,15 @@ std::string OpenCase::state_of_data() const {
 }
 
 Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred) {
+  scratch_ = {}, alternative_ = {};
+  // The state before and after of the consumer, and of a source that changed, lies beside what the search itself holds.
+  double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
+  for (std::size_t i = 0; i < files_.size(); ++i) needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
+  if (const double there = free_memory() / 2; needed > there) {
+    Diagnosis none;
+    none.text = fmt::format("the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; try fewer blocks, layers or heads", needed / (1 << 30), there / (1 << 30));
+    return none;
+  }
   // The diagnoser is not told what the case is called or how it is expected to end.
   ResolvedCase stripped = case_;
   stripped.id.clear(), stripped.title.clear(), stripped.expected.clear();

@@ -26,7 +26,7 @@ Variant believed(const Scene& scene, std::string fault_class, std::string words)
 
 }  // namespace
 
-void other_source_blocks(const Scene& scene, std::vector<Variant>& out) {
+void other_source_blocks(const Scene& scene, Proposals& out) {
   const std::int64_t pool = scene.truth.groups.at(0).producer.ranks.at(0).geometry.blocks;
   const auto propose = [&](const std::string& words, auto&& change) {
     Variant v = believed(scene, "wrong-block-id", words);
@@ -63,7 +63,7 @@ void other_source_blocks(const Scene& scene, std::vector<Variant>& out) {
 }
 
 // The step of one axis halved or doubled: a factor of K and V, of packing, of an element's width, lost or applied twice.
-void other_steps(const Scene& scene, std::vector<Variant>& out) {
+void other_steps(const Scene& scene, Proposals& out) {
   for (const auto axis : {Axis::block, Axis::slot, Axis::head}) {
     for (const bool half : {true, false}) {
       for (const bool producer : {true, false}) {
@@ -83,7 +83,7 @@ void other_steps(const Scene& scene, std::vector<Variant>& out) {
 }
 
 // More tokens than the request has, within its blocks.
-void other_lengths(const Scene& scene, std::vector<Variant>& out) {
+void other_lengths(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   const std::int64_t p = group.producer.ranks.at(0).geometry.block_size, c = group.consumer.ranks.at(0).geometry.block_size;
   for (std::size_t i = 0; i < group.requests.size(); ++i) {
@@ -98,7 +98,7 @@ void other_lengths(const Scene& scene, std::vector<Variant>& out) {
   }
 }
 
-void other_block_sizes(const Scene& scene, std::vector<Variant>& out) {
+void other_block_sizes(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   const std::int64_t p = group.producer.ranks.at(0).geometry.block_size, c = group.consumer.ranks.at(0).geometry.block_size;
   if (p == c) return;
@@ -113,7 +113,7 @@ void other_block_sizes(const Scene& scene, std::vector<Variant>& out) {
   out.push_back(std::move(v));
 }
 
-void scales_elsewhere(const Scene& scene, std::vector<Variant>& out) {
+void scales_elsewhere(const Scene& scene, Proposals& out) {
   const auto propose = [&](const std::string& words, Component component, auto&& change) {
     for (const bool producer : {true, false}) {
       Variant v = believed(scene, component == Component::data ? "" : "scale-misplaced", words + (producer ? " on the producer" : " on the consumer"));
@@ -145,7 +145,7 @@ void scales_elsewhere(const Scene& scene, std::vector<Variant>& out) {
   if (any) out.push_back(std::move(v));
 }
 
-void half_of_packed_rows(const Scene& scene, std::vector<Variant>& out) {
+void half_of_packed_rows(const Scene& scene, Proposals& out) {
   Variant v = believed(scene, "packed-dim-misread", "half of each row was moved: an extent of packed codes taken for one of bytes");
   bool any = false;
   for (auto& cache : v.maps->consumer) {

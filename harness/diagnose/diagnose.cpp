@@ -158,6 +158,15 @@ Diagnosis from_reader(const Scene& scene) {
   return {};
 }
 
+double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong) {
+  const auto bytes = [&](Side side) {
+    double out = 0;
+    for (const auto& region : regions(resolved, side)) out += static_cast<double>(oracle::file_shape(resolved, region.bytes).size);
+    return out;
+  };
+  return 4 * bytes(Side::consumer) + (source_wrong ? 3 * bytes(Side::producer) : 0);
+}
+
 Diagnosis diagnose(const Scene& scene) {
   if (auto d = from_events(scene); !d.fault_class.empty()) return d;
   if (auto d = from_reader(scene); !d.fault_class.empty()) return d;
@@ -177,18 +186,12 @@ Diagnosis diagnose(const Scene& scene) {
   Diagnosis best;
   Fit closest;
   for (const auto& hypothesis : hypotheses()) {
-    std::vector<Variant> variants;
-    try {
-      hypothesis(scene, variants);
-    } catch (const std::exception&) {
-      // A hypothesis that cannot be stated for this case is no explanation of it.
-    }
-    for (const auto& v : variants) {
+    Proposals proposals([&](const Variant& v) {
       Fit f;
       try {
         f = fit(scene, v, right);
       } catch (const std::exception&) {
-        continue;
+        return;
       }
       f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
       if (f.exact && best.exact) {
@@ -202,6 +205,11 @@ Diagnosis diagnose(const Scene& scene) {
                        "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " + with_commas(right.wrong - f.explained) +
                            " of " + with_commas(right.wrong) + " wrong bytes unexplained and contradicts " + with_commas(f.contradicted) + " that are right");
       }
+    });
+    try {
+      hypothesis(scene, proposals);
+    } catch (const std::exception&) {
+      // A hypothesis that cannot be stated for this case is no explanation of it.
     }
     if (best.exact) break;
   }

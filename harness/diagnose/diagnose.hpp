@@ -55,9 +55,19 @@ struct Variant {
 /// before the transfer. `believed`: requests and block sizes that were used, when not those of the truth.
 void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out, const ResolvedCase* believed = nullptr);
 
-/// Lists variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family that explains
+/// Takes the variants of a family one after another, each tried and dropped: a prediction is as large as the case's memory.
+class Proposals {
+ public:
+  explicit Proposals(std::function<void(const Variant&)> attempt) : try_(std::move(attempt)) {}
+  void push_back(const Variant& variant) { try_(variant); }
+
+ private:
+  std::function<void(const Variant&)> try_;
+};
+
+/// Proposes variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family that explains
 /// every byte ends the search.
-using Hypothesis = std::function<void(const Scene&, std::vector<Variant>&)>;
+using Hypothesis = std::function<void(const Scene&, Proposals&)>;
 const std::vector<Hypothesis>& hypotheses();
 
 /// Answers that need no bytes: an exception that names counts, a reader under another label. Empty class = nothing to say.
@@ -69,6 +79,8 @@ Diagnosis from_gathering(const Scene& scene);
 /// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and shows the
 /// best partial explanation, without a class, when none fits.
 Diagnosis diagnose(const Scene& scene);
+/// Bytes that diagnose() holds at once beside the scene's own: what came along with blocks, and up to three predictions.
+double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong);
 
 /// What to look at in the code for a class (fault_classes()).
 std::string what_to_check(const std::string& fault_class);

@@ -45,7 +45,7 @@ std::string class_of(const std::string& written, const std::string& declared) {
 }
 
 // Bytes arrived in the producer's own order: whole blocks were moved as they are between unlike layouts.
-void moved_as_they_are(const Scene& scene, std::vector<Variant>& out) {
+void moved_as_they_are(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   ResolvedCase v;
   if (group.producer.text.empty() || !with_consumer_text(scene.truth, group.producer.text, v) || same_truth(scene.truth, v)) return;
@@ -86,7 +86,7 @@ Maps maps_of(const ResolvedCase& c, bool claims) {
 }
 
 // The connector did what it was told, and what it was told is not so.
-void claims_believed(const Scene& scene, std::vector<Variant>& out) {
+void claims_believed(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   std::string fault_class, words;
   for (const auto* side : {&group.producer, &group.consumer}) {
@@ -101,7 +101,7 @@ void claims_believed(const Scene& scene, std::vector<Variant>& out) {
 }
 
 // The producer's plain order read as another one.
-void producer_in_another_order(const Scene& scene, std::vector<Variant>& out) {
+void producer_in_another_order(const Scene& scene, Proposals& out) {
   const auto& side = scene.truth.groups.at(0).producer;
   for (const auto& text : other_orders(side.text)) {
     Variant v{"", "", scene.truth, maps_of(scene.truth, false)};
@@ -124,7 +124,7 @@ void producer_in_another_order(const Scene& scene, std::vector<Variant>& out) {
   }
 }
 
-void axes_in_another_order(const Scene& scene, std::vector<Variant>& out) {
+void axes_in_another_order(const Scene& scene, Proposals& out) {
   const auto& side = scene.truth.groups.at(0).consumer;
   for (const auto& text : other_orders(side.text)) {
     ResolvedCase v;
@@ -135,7 +135,7 @@ void axes_in_another_order(const Scene& scene, std::vector<Variant>& out) {
 }
 
 // K where V should be and the reverse.
-void kv_exchanged(const Scene& scene, std::vector<Variant>& out) {
+void kv_exchanged(const Scene& scene, Proposals& out) {
   Variant v{"kv-split-vs-interleaved", "K and V are exchanged", scene.truth};
   bool any = false;
   for (auto& rank : v.transformed.groups.at(0).consumer.ranks) {
@@ -156,7 +156,7 @@ void kv_exchanged(const Scene& scene, std::vector<Variant>& out) {
   if (any) out.push_back(std::move(v));
 }
 
-void other_block_ids(const Scene& scene, std::vector<Variant>& out) {
+void other_block_ids(const Scene& scene, Proposals& out) {
   const auto propose = [&](const std::string& words, auto&& change) {
     Variant v{"wrong-block-id", words, scene.truth};
     for (auto& request : v.transformed.groups.at(0).requests) change(request.consumer_blocks);
@@ -181,7 +181,7 @@ void other_block_ids(const Scene& scene, std::vector<Variant>& out) {
 }
 
 // Only the first tokens (or whole blocks, or layers) arrived.
-void cut_short(const Scene& scene, std::vector<Variant>& out) {
+void cut_short(const Scene& scene, Proposals& out) {
   const auto& requests = scene.truth.groups.at(0).requests;
   if (requests.empty()) return;
   const std::int64_t size = scene.truth.groups[0].consumer.ranks.at(0).geometry.block_size;
@@ -195,7 +195,7 @@ void cut_short(const Scene& scene, std::vector<Variant>& out) {
 }
 
 // Another request's content under this request's blocks.
-void another_generation(const Scene& scene, std::vector<Variant>& out) {
+void another_generation(const Scene& scene, Proposals& out) {
   const auto& requests = scene.truth.groups.at(0).requests;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     for (std::size_t j = 0; j < requests.size(); ++j) {

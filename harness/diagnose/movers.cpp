@@ -70,7 +70,7 @@ std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& al
 
 }  // namespace
 
-void pieces_missing(const Scene& scene, std::vector<Variant>& out) {
+void pieces_missing(const Scene& scene, Proposals& out) {
   for (const auto& list : {pieces_of(scene), rows_of(scene)}) {  // rows only where larger units do not do
     std::vector<bool> missing;
     std::vector<Piece> rest;
@@ -89,7 +89,7 @@ void pieces_missing(const Scene& scene, std::vector<Variant>& out) {
 
 // ---- pieces of another length --------------------------------------------------------------------------------------
 
-void pieces_cut_or_long(const Scene& scene, std::vector<Variant>& out) {
+void pieces_cut_or_long(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   if (list.empty()) return;
   // Any piece can be the last of its list: each region's last one, too.
@@ -155,7 +155,7 @@ std::optional<std::int64_t> find_once(ByteView file, ByteView needle) {
 
 }  // namespace
 
-void pieces_shifted(const Scene& scene, std::vector<Variant>& out) {
+void pieces_shifted(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   if (list.empty()) return;
   const auto probe = std::min<std::int64_t>(16, list.front().bytes);
@@ -181,7 +181,7 @@ void pieces_shifted(const Scene& scene, std::vector<Variant>& out) {
   }
 }
 
-void pieces_in_another_region(const Scene& scene, std::vector<Variant>& out) {
+void pieces_in_another_region(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   const std::size_t files = scene.consumer.size();
   if (list.empty() || files < 2) return;
@@ -201,7 +201,7 @@ void pieces_in_another_region(const Scene& scene, std::vector<Variant>& out) {
   }
 }
 
-void narrow_offsets(const Scene& scene, std::vector<Variant>& out) {
+void narrow_offsets(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   const auto targets = regions(scene.truth, Side::consumer);
   for (int bits = 8; bits < 33; ++bits) {
@@ -259,7 +259,7 @@ std::uint64_t digest(ByteView bytes) {
 
 }  // namespace
 
-void pieces_of_others(const Scene& scene, std::vector<Variant>& out) {
+void pieces_of_others(const Scene& scene, Proposals& out) {
   for (const auto& list : {pieces_of(scene), rows_of(scene)}) {
     std::map<std::pair<std::int64_t, std::uint64_t>, std::size_t> known;
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -318,7 +318,7 @@ constexpr Number numbers[] = {
 
 }  // namespace
 
-void bytes_changed_on_the_way(const Scene& scene, std::vector<Variant>& out) {
+void bytes_changed_on_the_way(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   if (list.empty()) return;
   const Images right = moved(scene, list);
@@ -352,7 +352,7 @@ void bytes_changed_on_the_way(const Scene& scene, std::vector<Variant>& out) {
   }
 }
 
-void an_earlier_transfer(const Scene& scene, std::vector<Variant>& out) {
+void an_earlier_transfer(const Scene& scene, Proposals& out) {
   for (int pass = 0; pass < scene.pass; ++pass) {
     Images stale;
     const auto targets = regions(scene.truth, Side::consumer);
@@ -367,7 +367,7 @@ void an_earlier_transfer(const Scene& scene, std::vector<Variant>& out) {
 
 // ---- the source ----------------------------------------------------------------------------------------------------
 
-void source_changed(const Scene& scene, std::vector<Variant>& out) {
+void source_changed(const Scene& scene, Proposals& out) {
   if (scene.source_wrong == 0 || scene.producer_expected.size() != scene.producer.size()) return;
   const auto list = pieces_of(scene);
   Images sources;

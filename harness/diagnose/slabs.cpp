@@ -88,7 +88,7 @@ std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, const std::
 
 }  // namespace
 
-void another_axis_for_blocks(const Scene& scene, std::vector<Variant>& out) {
+void another_axis_for_blocks(const Scene& scene, Proposals& out) {
   if (scene.truth.groups.size() != 1) return;
   const auto& group = scene.truth.groups[0];
   const auto sources = regions(scene.truth, Side::producer), targets = regions(scene.truth, Side::consumer);
