@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "kernels/poison.hpp"
+#include "script/walk.hpp"
 
 namespace kvcts::script {
 
@@ -87,6 +88,10 @@ Arena::Arena(const Script& script) : script_(script) {
     spots_.push_back({name, {backing.ordinal, 0}, bytes});
     backings_.push_back(std::move(backing));
   }
+
+  double whole = 0;
+  for (const Backing& b : backings_) whole += b.sparse ? 0 : static_cast<double>(b.guard_below) + static_cast<double>(b.bytes) + static_cast<double>(b.guard_above);
+  for (Backing& b : backings_) b.sparse = b.sparse || whole > static_cast<double>(kept_whole);
 }
 
 void Arena::add(const std::string& name, const Memory& memory, const Script&) {
@@ -180,58 +185,85 @@ std::string Arena::name_of(Place place, std::int64_t& offset) const {
   return best->name;
 }
 
+std::int64_t Arena::name_end(Place place) const {
+  std::int64_t end = backings_.at(static_cast<std::size_t>(place.backing)).bytes;
+  for (const Spot& spot : spots_) {
+    if (spot.place.backing != place.backing) continue;
+    for (const std::int64_t edge : {spot.place.offset, spot.place.offset + spot.bytes}) {
+      if (edge > place.offset) end = std::min(end, edge);
+    }
+  }
+  return end;
+}
+
 // ---- outputs -------------------------------------------------------------------------------------------------------
 
-std::int64_t OutputShape::bytes() const {
+std::int64_t OutputSection::bytes() const {
   const auto n = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
-  return n(kv) * n(layers) * n(tokens) * n(heads) * ((n(channels) * width + 7) / 8);
+  return n(kv) * n(layers) * n(tokens) * n(heads) * (row_bits() / 8);
 }
 
 OutputShape output_shape(const Script& script, const Action& read) {
-  OutputShape shape;
-  std::set<std::int64_t> kv, layers, heads, channels;
-  const auto span = [](std::set<std::int64_t>& into, const layout::Box& box, layout::Axis axis) {
-    for (std::int64_t i = box.lo[axis]; i < box.hi[axis]; ++i) into.insert(i);
-  };
-  const auto wanted = read.parts == "scales" ? layout::Component::scale : layout::Component::data;
-  for (const View& view : read.from) {
-    for (const auto& plane : cache_of(view).planes) {
-      if (plane.component != wanted) continue;
-      const layout::Box box = layout::domain(plane);
-      span(kv, box, layout::Axis::kv), span(layers, box, layout::Axis::layer);
-      span(heads, box, layout::Axis::head), span(channels, box, layout::Axis::channel);
-      shape.width = std::max(shape.width, layout::bits(plane.dtype));
-    }
-  }
-  if (read.decode) shape.width = 32;
+  using layout::Axis;
+  using layout::Component;
   const auto choose = [](const Picks& picks, const std::set<std::int64_t>& all) {
     return picks ? *picks : std::vector<std::int64_t>(all.begin(), all.end());
   };
-  shape.kv = choose(read.pick.kv, kv), shape.layers = choose(read.pick.layers, layers);
-  shape.heads = choose(read.pick.heads, heads), shape.channels = choose(read.pick.channels, channels);
-  std::set<std::int64_t> tokens;
-  if (const auto request = script.requests.find(read.request); request != script.requests.end()) {
-    for (std::int64_t i = 0; i < request->second.tokens; ++i) tokens.insert(request->second.first_token + i);
+  OutputShape shape;
+  for (const Component component : {Component::data, Component::scale, Component::global_scale}) {
+    // A decoded number has its scales in it.
+    if (read.decode ? component != Component::data : !in_parts(component, read.parts)) continue;
+    OutputSection section;
+    section.component = component;
+    section.begin = shape.bytes();
+    std::map<Axis, std::set<std::int64_t>> found;
+    bool any = false, blocked = false;
+    for (const View& view : read.from) {
+      for (const auto& plane : cache_of(view).planes) {
+        if (plane.component != component) continue;
+        any = true;
+        const layout::Box box = layout::domain(plane);
+        for (const Axis axis : {Axis::kv, Axis::layer, Axis::head, Axis::channel}) {
+          for (std::int64_t i = box.lo[axis]; i < box.hi[axis]; ++i) found[axis].insert(i);
+        }
+        for (const auto& mode : plane.modes) blocked = blocked || mode.axis == Axis::block || mode.axis == Axis::slot;
+        section.width = std::max(section.width, layout::bits(plane.dtype));
+      }
+    }
+    if (!any) continue;
+    if (read.decode) section.width = 32;
+    section.kv = choose(read.pick.kv, found[Axis::kv]), section.layers = choose(read.pick.layers, found[Axis::layer]);
+    section.heads = choose(read.pick.heads, found[Axis::head]), section.channels = choose(read.pick.channels, found[Axis::channel]);
+    const auto request = script.requests.find(read.request);
+    if (!blocked) {
+      section.tokens = {0};  // of no token: once
+    } else if (read.pick.tokens) {
+      section.tokens = *read.pick.tokens;
+    } else if (request != script.requests.end()) {
+      for (std::int64_t i = 0; i < request->second.tokens; ++i) section.tokens.push_back(request->second.first_token + i);
+    }
+    shape.sections.push_back(std::move(section));
   }
-  shape.tokens = choose(read.pick.tokens, tokens);
   return shape;
 }
 
-OutputShape whole_output(const Script& script, const std::string& step, const Action& read) {
-  const OutputShape own = output_shape(script, read);
+OutputSection place_in_output(const Script& script, const std::string& step, const Action& read, const OutputSection& own) {
   const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
   if (meant == script.steps.end() || meant->intended.op != "read" || meant->intended.output != read.output) return own;
-  const OutputShape whole = output_shape(script, meant->intended);
-  const auto inside = [](const std::vector<std::int64_t>& part, const std::vector<std::int64_t>& all) {
-    std::set<std::int64_t> once(part.begin(), part.end());
-    return once.size() == part.size() && part.size() <= all.size() &&
-           std::all_of(part.begin(), part.end(), [&](std::int64_t value) { return std::find(all.begin(), all.end(), value) != all.end(); });
-  };
-  const bool smaller = own.kv.size() < whole.kv.size() || own.layers.size() < whole.layers.size() || own.tokens.size() < whole.tokens.size() ||
-                       own.heads.size() < whole.heads.size() || own.channels.size() < whole.channels.size();
-  const bool part = own.width == whole.width && inside(own.kv, whole.kv) && inside(own.layers, whole.layers) && inside(own.tokens, whole.tokens) &&
-                    inside(own.heads, whole.heads) && inside(own.channels, whole.channels);
-  return part && smaller ? whole : own;
+  const OutputShape shape = output_shape(script, meant->intended);
+  const auto at = std::find_if(shape.sections.begin(), shape.sections.end(), [&](const OutputSection& s) { return s.component == own.component; });
+  if (at == shape.sections.end() || at->width != own.width) return own;
+  bool part = true, smaller = false;
+  for (auto axis : {&OutputSection::kv, &OutputSection::layers, &OutputSection::tokens, &OutputSection::heads, &OutputSection::channels}) {
+    const auto &mine = own.*axis, &all = (*at).*axis;
+    const std::set<std::int64_t> once(mine.begin(), mine.end()), there(all.begin(), all.end());
+    part = part && once.size() == mine.size() && std::includes(there.begin(), there.end(), once.begin(), once.end());
+    smaller = smaller || (axis != &OutputSection::channels && mine.size() < all.size());
+  }
+  if (part && smaller) return *at;
+  OutputSection out = own;  // as many in another order: what is read has its place by order
+  out.begin = at->begin;
+  return out;
 }
 
 // ---- passes --------------------------------------------------------------------------------------------------------

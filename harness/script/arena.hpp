@@ -19,7 +19,7 @@ struct Backing {
   int ordinal{0};                      ///< in the list: decides its poison
   std::int64_t bytes{0}, guard_below{0}, guard_above{0};
   std::int64_t base{0};                ///< address of offset 0
-  bool sparse{false};
+  bool sparse{false};                  ///< kept page by page: only those that somebody touches exist
   bool zeroed{false};                  ///< holds zeros rather than poison before the first step
   std::vector<std::int64_t> boundaries;
 };
@@ -33,6 +33,10 @@ struct Place {
 
 class Arena {
  public:
+  /// Memory of up to this many bytes in all is kept whole; more of it page by page, and pages that nobody touches do not exist. What is
+  /// compared is the same: a tape is all that writes, so an untouched page is as it was.
+  static constexpr std::int64_t kept_whole = 4 << 20;
+
   /// Lays out every memory with bytes of its own, then the outputs of `read` steps (dense, by the intended and the actual sequence,
   /// whichever is longer). Throws std::runtime_error with the memory's name.
   explicit Arena(const Script& script);
@@ -49,6 +53,8 @@ class Arena {
   static std::string memory_of(const View& view);
   /// "P/kv.L0" for a place in a pool, with the offset from there; the backing's name elsewhere.
   std::string name_of(Place place, std::int64_t& offset) const;
+  /// The first offset behind a place at which another name may begin; the end of its backing at the latest.
+  std::int64_t name_end(Place place) const;
 
  private:
   struct Spot {
@@ -65,15 +71,23 @@ class Arena {
 /// The planes that a view acts through, from its resolved text.
 layout::Cache cache_of(const View& view);
 
-/// Bytes of the output of a `read`, and the order of its elements: for kv, for layer, for token, for head, for channel.
-struct OutputShape {
+/// The elements of one component in the output of a `read`: for kv, for layer, for token, for head, for channel.
+struct OutputSection {
+  layout::Component component{};
   std::vector<std::int64_t> kv, layers, tokens, heads, channels;
   int width{0};                        ///< bits of an element: the plane's, or 32 when decoded
+  std::int64_t begin{0};               ///< byte in the output
+  std::int64_t row_bits() const { return (static_cast<std::int64_t>(channels.size()) * width + 7) / 8 * 8; }
   std::int64_t bytes() const;
 };
+/// An output: data, then scales, then global scales, as far as the step reads them and its views have them.
+struct OutputShape {
+  std::vector<OutputSection> sections;
+  std::int64_t bytes() const { return sections.empty() ? 0 : sections.back().begin + sections.back().bytes(); }
+};
 OutputShape output_shape(const Script& script, const Action& read);
-/// That of the output in which its rows have their places: of the read that was meant, where this is a part of it; else its own.
-OutputShape whole_output(const Script& script, const std::string& step, const Action& read);
+/// Where a section of what is read lies: its place in the output of the read that was meant, where this is a part of it; else its own.
+OutputSection place_in_output(const Script& script, const std::string& step, const Action& read, const OutputSection& section);
 
 /// Seed of a pass: poison and tags of different passes have nothing in common.
 std::uint64_t pass_seed(std::uint64_t seed, int pass);

@@ -52,6 +52,13 @@ std::uint8_t Bytes::fresh(int backing, std::int64_t offset) const {
   return b.zeroed && offset >= 0 && offset < b.bytes ? std::uint8_t{0} : poison(backing, offset);
 }
 
+void Bytes::fresh(int backing, std::int64_t offset, std::int64_t size, std::uint8_t* out) const {
+  const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
+  kernels::fill_poison(poison_[static_cast<std::size_t>(backing)], in_file(b, offset), {out, static_cast<std::size_t>(size)});
+  const std::int64_t from = std::clamp<std::int64_t>(0, offset, offset + size), to = std::clamp(b.bytes, from, offset + size);
+  if (b.zeroed) std::fill_n(out + (from - offset), to - from, std::uint8_t{0});
+}
+
 std::uint8_t Bytes::poison(int backing, std::int64_t offset) const {
   return kernels::poison_byte(poison_[static_cast<std::size_t>(backing)], in_file((*backings_)[static_cast<std::size_t>(backing)], offset));
 }
@@ -60,10 +67,9 @@ std::vector<std::uint8_t>& Bytes::page_for(int backing, std::int64_t number) {
   auto& slot = stores_[static_cast<std::size_t>(backing)].sparse[number];
   if (!slot) {
     slot = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(page));
-    for (std::int64_t i = 0; i < page; ++i) {
-      const std::int64_t offset = number * page + i;
-      if (mapped(backing, offset, 1)) (*slot)[static_cast<std::size_t>(i)] = fresh(backing, offset);
-    }
+    const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
+    const std::int64_t from = std::max(number * page, -b.guard_below), to = std::min((number + 1) * page, b.bytes + b.guard_above);
+    if (from < to) fresh(backing, from, to - from, slot->data() + (from - number * page));
   } else if (slot.use_count() > 1) {
     slot = std::make_shared<std::vector<std::uint8_t>>(*slot);
   }
@@ -83,7 +89,7 @@ void Bytes::read(int backing, std::int64_t offset, std::int64_t size, std::uint8
     if (const auto found = store.sparse.find(number); found != store.sparse.end()) {
       std::memcpy(out + done, found->second->data() + inside, static_cast<std::size_t>(piece));
     } else {
-      for (std::int64_t i = 0; i < piece; ++i) out[done + i] = fresh(backing, offset + done + i);
+      fresh(backing, offset + done, piece, out + done);
     }
     done += piece;
   }

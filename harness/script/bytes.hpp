@@ -45,6 +45,8 @@ class Bytes {
     std::map<std::int64_t, std::shared_ptr<std::vector<std::uint8_t>>> sparse;
   };
   void add(const Backing& backing, std::uint64_t seed, int pass);
+  /// fresh() of a stretch.
+  void fresh(int backing, std::int64_t offset, std::int64_t size, std::uint8_t* out) const;
   std::vector<std::uint8_t>& page_for(int backing, std::int64_t number);
   const std::vector<Backing>* backings_;
   std::vector<std::uint64_t> poison_;

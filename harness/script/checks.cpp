@@ -36,7 +36,9 @@ void Painter::registration() {
     if (a.op == "register") {
       ranges.push_back({span.begin, span.begin + span.bytes});
     } else {
-      std::erase_if(ranges, [&](const Range& r) { return r.begin == span.begin; });
+      if (std::erase_if(ranges, [&](const Range& r) { return r.begin == span.begin; }) == 0) {
+        throw std::runtime_error("takes back a registration of '" + a.memory + "' from byte " + std::to_string(a.to_offset) + " on: expected one that begins there, found none");
+      }
     }
     event({{"memory", a.memory}, {"backing", span.backing}, {"begin", span.begin}, {"bytes", span.bytes}});
   }
@@ -121,9 +123,16 @@ void Painter::check() {
     for (const auto& [backing, spans] : named) {
       const auto b = static_cast<std::size_t>(backing);
       const Image before = truth_.checks.empty() ? Image{} : truth_.checks.back().images[b];
-      for (const auto& [begin, end] : spans) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          if (here.images[b].at(i) != before.at(i)) here.images[b].set(i, before.at(i));
+      // Bytes in pages that neither image has are nobody's in both.
+      std::set<std::int64_t> pages;
+      for (const Image* image : {&static_cast<const Image&>(here.images[b]), &before}) {
+        for (const auto& [number, ids] : image->pages()) pages.insert(number);
+      }
+      for (const std::int64_t number : pages) {
+        for (const auto& [begin, end] : spans) {
+          for (std::int64_t i = std::max(begin, number * Image::page); i < std::min(end, (number + 1) * Image::page); ++i) {
+            if (here.images[b].at(i) != before.at(i)) here.images[b].set(i, before.at(i));
+          }
         }
       }
     }

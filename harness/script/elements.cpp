@@ -281,10 +281,6 @@ void Painter::read() {
     if (stop.width <= 8) g.narrow_channels = std::max(g.narrow_channels, stop.channel + 1);
   }
 
-  const Component component = a.parts == "scales" ? Component::scale : Component::data;
-  const std::int64_t row_bits = (static_cast<std::int64_t>(shape.channels.size()) * shape.width + 7) / 8 * 8;
-  std::int64_t row = 0;
-  std::vector<Placed> codes;
   const auto element = [&](const Coordinate& at, std::int64_t bit) {
     const Code* code = from.find(at);
     if (!code) return;
@@ -307,14 +303,17 @@ void Painter::read() {
     Who who = number_of(at, *code, scale, global_scale);
     for (; who.byte < 4; ++who.byte) images_[static_cast<std::size_t>(out)].set(bit / 8 + who.byte, names_.intern(who));
   };
-  for (const std::int64_t kv : shape.kv) {
-    for (const std::int64_t layer : shape.layers) {
-      for (const std::int64_t token : shape.tokens) {
-        for (const std::int64_t head : shape.heads) {
-          for (std::size_t i = 0; i < shape.channels.size(); ++i) {
-            element({component, kv, layer, token, head, shape.channels[i]}, row + static_cast<std::int64_t>(i) * shape.width);
+  for (const OutputSection& section : shape.sections) {
+    std::int64_t row = section.begin * 8;
+    for (const std::int64_t kv : section.kv) {
+      for (const std::int64_t layer : section.layers) {
+        for (const std::int64_t token : section.tokens) {
+          for (const std::int64_t head : section.heads) {
+            for (std::size_t i = 0; i < section.channels.size(); ++i) {
+              element({section.component, kv, layer, token, head, section.channels[i]}, row + static_cast<std::int64_t>(i) * section.width);
+            }
+            row += section.row_bits();
           }
-          row += row_bits;
         }
       }
     }

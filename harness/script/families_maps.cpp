@@ -184,7 +184,9 @@ void propose_ids(Workshop& w, bool any_list) {
       Action body = a;
       std::vector<std::int64_t> from, to;
       if (a.op == "read") {  // what is read has its place by order, not by coordinate
-        const OutputShape shape = output_shape(w.script(), a);
+        const OutputShape output = output_shape(w.script(), a);
+        if (output.sections.empty()) return;
+        const OutputSection& shape = output.sections.front();
         const auto& all = member == &Selection::layers ? shape.layers : member == &Selection::kv ? shape.kv : member == &Selection::heads ? shape.heads : member == &Selection::tokens ? shape.tokens : shape.channels;
         for (const std::int64_t value : all) from.push_back(mapping.contains(value) ? mapping.at(value) : value);
         body.pick.*member = from;

@@ -72,11 +72,12 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int backing
   const Bytes& before = fresh(pass);
   const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
   const auto found = pages.find(number);
-  for (std::int64_t i = 0; i < Image::page; ++i) {
-    const std::int64_t offset = number * Image::page + i;
-    if (offset < -b.guard_below || offset >= b.bytes + b.guard_above) continue;
-    const Id id = found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(i)];
-    out[static_cast<std::size_t>(i)] = id == hole ? before.fresh(backing, offset) : rendering(pass).byte(id);
+  const std::int64_t from = std::max(number * Image::page, -b.guard_below), to = std::min((number + 1) * Image::page, b.bytes + b.guard_above);
+  if (from >= to) return out;
+  before.read(backing, from, to - from, out.data() + (from - number * Image::page));
+  for (std::int64_t offset = from; offset < to && found != pages.end(); ++offset) {
+    const auto i = static_cast<std::size_t>(offset - number * Image::page);
+    if (const Id id = (*found->second)[i]; id != hole) out[i] = rendering(pass).byte(id);
   }
   return out;
 }
@@ -104,8 +105,10 @@ Id Expectation::id(const Checkpoint& check, int backing, std::int64_t offset, Na
 std::vector<json> reports(const std::vector<json>& events) {
   static const std::set<std::string> ops{"complete", "fail", "get"};
   std::vector<json> out;
+  std::set<json> told;  // the parts of an object that one step gets are one hit or miss
   for (const json& event : events) {
     if (!ops.contains(event.value("op", "")) || event.contains("bytes_moved")) continue;
+    if (event["op"] == "get" && !told.insert(json::array({event.value("step", ""), event.value("key", json()), event.value("hit", json())})).second) continue;
     json kept{{"op", event["op"]}, {"request", event.value("request", "")}};
     for (const char* key : {"fields", "hit"}) {
       if (event.contains(key)) kept[key] = event[key];

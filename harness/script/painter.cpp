@@ -207,7 +207,7 @@ Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::in
   if (pick.tokens) {
     for (const std::int64_t token : *pick.tokens) {
       if (token < out.begin || token >= out.end) {
-        fail(fmt::format("picks token {}, but request '{}' has tokens {} to {}", token, action_->request, out.begin, out.end - 1));
+        fail(fmt::format("picks token {}, but request '{}' has tokens {} to {} (what the code did with a wrong one belongs under 'actually')", token, action_->request, out.begin, out.end - 1));
       }
     }
   }
@@ -243,7 +243,17 @@ void Painter::expect_picks(const std::vector<View>& views, const Selection& pick
     for (const std::int64_t coordinate : **p.picks) {
       const bool held =
           std::any_of(views.begin(), views.end(), [&](const View& v) { return walk(v).holds(p.axis, coordinate, parts_); });
-      if (!held) fail(fmt::format("picks {} {}, which '{}' does not hold", p.name, coordinate, views.empty() ? "" : views.front().of));
+      if (held) continue;
+      std::optional<std::int64_t> lo, hi;
+      for (const View& view : views) {
+        for (const layout::Plane& plane : walk(view).cache().planes) {
+          if (!in_parts(plane.component, parts_)) continue;
+          const layout::Box box = layout::domain(plane);
+          lo = std::min(lo.value_or(box.lo[p.axis]), box.lo[p.axis]), hi = std::max(hi.value_or(box.hi[p.axis]), box.hi[p.axis]);
+        }
+      }
+      const std::string expected = lo ? fmt::format(": expected {}..{}", *lo, *hi - 1) : "";
+      fail(fmt::format("picks {} {}, which '{}' does not hold{} (what the code did with a wrong one belongs under 'actually')", p.name, coordinate, views.empty() ? "" : views.front().of, expected));
     }
   }
 }
@@ -285,7 +295,7 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
     // As far as the place goes by name.
     const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
     std::int64_t end = place.offset + offset, inside = 0;
-    while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name) ++end;
+    while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name) end = arena_.name_end({place.backing, end});
     return {{place.backing, place.offset + offset, end - place.offset - offset}};
   }
   for (std::int64_t i = 0; i < count; ++i) out.push_back({place.backing, place.offset + offset + i * step, bytes});

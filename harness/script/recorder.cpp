@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "script/walk.hpp"
+
 namespace kvcts::script {
 
 using layout::Axis;
@@ -18,19 +20,6 @@ std::string key_text(const std::map<std::string, std::string>& key) {
   std::string out;
   for (const auto& [field, value] : key) out += field + "=" + value + ";";
   return out;
-}
-
-// The order of the elements of a stored object: that in which `action` put them, or has them from one.
-std::vector<Row> dense(std::vector<Row> rows, const Action& action) {
-  const Selection &from = action.pick, &to = action.pick_to;
-  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-    const auto key = [&](const Row& r) {
-      return std::tuple(r.component, source_of(from.kv, to.kv, r.kv), source_of(from.layers, to.layers, r.layer), r.whole ? r.token : source_of(from.tokens, to.tokens, r.token),
-                        source_of(from.heads, to.heads, r.head), r.plane->domain().lo[Axis::channel]);
-    };
-    return key(a) < key(b);
-  });
-  return rows;
 }
 
 bool includes(const json& fields, const json& wanted) {
@@ -162,6 +151,7 @@ bool Recorder::act(const Play& play) {
   }
 
   if (a.op == "nothing") {
+  } else if (picks_beyond(play)) {
   } else if (a.op == "write") {
     write(play);
   } else if (a.op == "move") {
@@ -223,6 +213,44 @@ bool Recorder::act(const Play& play) {
 
   if (old_tables) now_.requests = std::move(later);
   return tape_.ending.kind == "completed";
+}
+
+bool Recorder::picks_beyond(const Play& play) {
+  const Action& a = play.action;
+  std::string about;
+  const auto check = [&](const std::vector<View>& views, const Selection& pick, bool write) -> std::optional<std::string> {
+    const auto beyond = [&](Axis axis, const char* name, const Picks& picks) -> std::optional<std::string> {
+      if (!picks) return std::nullopt;
+      std::optional<std::int64_t> lo, hi;
+      for (const View& view : views) {
+        for (const PlaneLocator& plane : locator(view).planes()) {
+          if (!in_parts(plane.plane().component, a.parts)) continue;
+          const layout::Box& box = plane.domain();
+          lo = std::min(lo.value_or(box.lo[axis]), box.lo[axis]), hi = std::max(hi.value_or(box.hi[axis]), box.hi[axis]);
+        }
+      }
+      for (const std::int64_t i : *picks) {
+        if (lo && i >= *lo && i < *hi) continue;
+        about = axis == Axis::layer ? "layers" : axis == Axis::head ? "heads" : axis == Axis::kv ? "kv" : "";
+        return std::string(write ? "writes " : "reads ") + name + " " + std::to_string(i) + ", which '" + views.front().of + "' does not have" +
+               (lo ? " (" + std::to_string(*lo) + ".." + std::to_string(*hi - 1) + ")" : "");
+      }
+      return std::nullopt;
+    };
+    if (views.empty()) return std::nullopt;
+    for (const auto& found : {beyond(Axis::layer, "layer", pick.layers), beyond(Axis::kv, "kv", pick.kv), beyond(Axis::head, "head", pick.heads), beyond(Axis::channel, "channel", pick.channels)}) {
+      if (found) return found;
+    }
+    return std::nullopt;
+  };
+  auto found = check(a.from, a.pick, false);
+  if (!found) found = check(a.to, destinations(a), true);
+  if (!found) return false;
+  event(play, {{"beyond", *found}});
+  if (a.otherwise == "go on") return false;
+  end(a.op == "move" || a.op == "put" || a.op == "get" ? "raised" : "crashed", play, *found);
+  tape_.ending.about = about;
+  return true;
 }
 
 bool Recorder::require(const Play& play) {
@@ -376,7 +404,6 @@ void Recorder::read(const Play& play) {
   const RequestNow& now = request(a.request);
   const OutputShape shape = output_shape(script_, a);
   const int out = arena_.output(a.output);
-  const Component component = a.parts == "scales" ? Component::scale : Component::data;
   std::vector<std::pair<const ViewLocator*, Table>> sources;
   for (const View& view : a.from) {
     const ViewLocator& at = locator(view);
@@ -385,8 +412,6 @@ void Recorder::read(const Play& play) {
   std::vector<Run> runs;
   std::vector<std::pair<DecodeOp, std::int64_t>> decodes;
   std::vector<Violation> against;
-  const std::int64_t row_codes = static_cast<std::int64_t>(shape.channels.size()) * shape.width;
-  const bool in_order = !shape.channels.empty() && std::adjacent_find(shape.channels.begin(), shape.channels.end(), [](auto c, auto next) { return next != c + 1; }) == shape.channels.end();
   const auto code = [&](const std::vector<Row>& rows_found, std::int64_t channel) {
     for (const Row& row : rows_found) {
       if (const auto at = spot(row, channel)) {
@@ -397,66 +422,73 @@ void Recorder::read(const Play& play) {
     }
     return DecodeOp::Code{};
   };
-  // A read of a part leaves the rest of the output alone.
-  const OutputShape whole_shape = whole_output(script_, play.step, a);
+  // By coordinate in an output of more; by order where it has as many: one coordinate may be there twice.
   const auto places = [](const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& all) {
     std::vector<std::int64_t> at;
-    for (const std::int64_t value : own) at.push_back(std::find(all.begin(), all.end(), value) - all.begin());
+    for (const std::int64_t value : own) at.push_back(own == all ? static_cast<std::int64_t>(at.size()) : std::find(all.begin(), all.end(), value) - all.begin());
     return at;
   };
-  const auto kv_at = places(shape.kv, whole_shape.kv), layer_at = places(shape.layers, whole_shape.layers), token_at = places(shape.tokens, whole_shape.tokens);
-  const auto head_at = places(shape.heads, whole_shape.heads), channel_at = places(shape.channels, whole_shape.channels);
-  const std::int64_t row_bits = (static_cast<std::int64_t>(whole_shape.channels.size()) * shape.width + 7) / 8 * 8;
   const auto size = [](const std::vector<std::int64_t>& list) { return static_cast<std::int64_t>(list.size()); };
-  for (std::size_t k = 0; k < shape.kv.size(); ++k) {
-    for (std::size_t l = 0; l < shape.layers.size(); ++l) {
-      for (std::size_t t = 0; t < shape.tokens.size(); ++t) {
-        for (std::size_t h = 0; h < shape.heads.size(); ++h) {
-          const std::int64_t kv = shape.kv[k], layer = shape.layers[l], token = shape.tokens[t], head = shape.heads[h];
-          const std::int64_t begin = (((kv_at[k] * size(whole_shape.layers) + layer_at[l]) * size(whole_shape.tokens) + token_at[t]) * size(whole_shape.heads) + head_at[h]) * row_bits;
-          std::vector<Row> found, scales, globals;
-          for (const auto& [source, table] : sources) {
-            found = find_rows(*source, now, table, component, kv, layer, token, head);
-            if (found.empty()) continue;
-            if (a.decode && a.scales != "ignored") {
-              scales = find_scales(*source, now, table, Component::scale, kv, layer, token, head);
-              globals = find_scales(*source, now, table, Component::global_scale, kv, layer, token, head);
+  for (const OutputSection& part : shape.sections) {
+    // A read of a part leaves the rest of the output alone.
+    const OutputSection whole_part = place_in_output(script_, play.step, a, part);
+    const std::int64_t row_codes = size(part.channels) * part.width, row_bits = whole_part.row_bits();
+    const bool in_order = !part.channels.empty() && std::adjacent_find(part.channels.begin(), part.channels.end(), [](auto c, auto next) { return next != c + 1; }) == part.channels.end();
+    const auto kv_at = places(part.kv, whole_part.kv), layer_at = places(part.layers, whole_part.layers), token_at = places(part.tokens, whole_part.tokens);
+    const auto head_at = places(part.heads, whole_part.heads), channel_at = places(part.channels, whole_part.channels);
+    const auto row_at = [&](std::size_t k, std::size_t l, std::size_t t, std::size_t h) {
+      return whole_part.begin * 8 + (((kv_at[k] * size(whole_part.layers) + layer_at[l]) * size(whole_part.tokens) + token_at[t]) * size(whole_part.heads) + head_at[h]) * row_bits;
+    };
+    for (std::size_t k = 0; k < part.kv.size(); ++k) {
+      for (std::size_t l = 0; l < part.layers.size(); ++l) {
+        for (std::size_t t = 0; t < part.tokens.size(); ++t) {
+          for (std::size_t h = 0; h < part.heads.size(); ++h) {
+            const std::int64_t kv = part.kv[k], layer = part.layers[l], token = part.tokens[t], head = part.heads[h];
+            const std::int64_t begin = row_at(k, l, t, h);
+            std::vector<Row> found, scales, globals;
+            for (const auto& [source, table] : sources) {
+              found = find_rows(*source, now, table, part.component, kv, layer, token, head);
+              if (found.empty()) continue;
+              if (a.decode && a.scales != "ignored") {
+                scales = find_scales(*source, now, table, Component::scale, kv, layer, token, head);
+                globals = find_scales(*source, now, table, Component::global_scale, kv, layer, token, head);
+              }
+              break;
             }
-            break;
-          }
-          // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
-          std::int64_t groups = 0, width = 0;
-          if (const auto whole = a.decode || found.empty() ? std::nullopt : stretch(found.front()); whole && in_order && whole->width == row_codes) {
-            const layout::Box& box = found.front().plane->domain();
-            if (box.lo[Axis::channel] == shape.channels.front() && box.hi[Axis::channel] == shape.channels.back() + 1) {
-              add_bits(runs, *whole, {out, begin + channel_at.front() * shape.width, whole->width}, false);
-              continue;
+            // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
+            std::int64_t groups = 0, width = 0;
+            if (const auto whole = a.decode || found.empty() ? std::nullopt : stretch(found.front()); whole && in_order && whole->width == row_codes) {
+              const layout::Box& box = found.front().plane->domain();
+              if (box.lo[Axis::channel] == part.channels.front() && box.hi[Axis::channel] == part.channels.back() + 1) {
+                add_bits(runs, *whole, {out, begin + channel_at.front() * part.width, whole->width}, false);
+                continue;
+              }
             }
-          }
-          const auto narrow = [](const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; };
-          const bool any_narrow = std::any_of(found.begin(), found.end(), narrow);
-          for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
-          for (const Row& row : found) {
-            if (narrow(row) == any_narrow) width = std::max(width, row.plane->domain().hi[Axis::channel]);
-          }
-          for (std::size_t i = 0; i < shape.channels.size() && !found.empty(); ++i) {
-            const std::int64_t channel = shape.channels[i];
-            const std::int64_t to = begin + channel_at[i] * shape.width;
-            if (a.decode) {
-              DecodeOp op;
-              op.code = code(found, channel);
-              if (op.code.backing < 0) continue;
-              const bool scaled = !any_narrow || layout::bits(op.code.dtype) <= 8;
-              if (scaled && groups > 0) op.scale = code(scales, channel * groups / width);
-              if (scaled && !globals.empty()) op.global_scale = code(globals, globals.front().plane->domain().lo[Axis::channel]);
-              op.power = a.scales == "twice" ? 2 : a.scales == "ignored" ? 0 : 1;
-              decodes.emplace_back(op, to / 8);
-              continue;
-            }
+            const auto narrow = [](const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; };
+            const bool any_narrow = std::any_of(found.begin(), found.end(), narrow);
+            for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
             for (const Row& row : found) {
-              if (const auto at = spot(row, channel)) {
-                add_bits(runs, *at, {out, to, at->width}, false);
-                break;
+              if (narrow(row) == any_narrow) width = std::max(width, row.plane->domain().hi[Axis::channel]);
+            }
+            for (std::size_t i = 0; i < part.channels.size() && !found.empty(); ++i) {
+              const std::int64_t channel = part.channels[i];
+              const std::int64_t to = begin + channel_at[i] * part.width;
+              if (a.decode) {
+                DecodeOp op;
+                op.code = code(found, channel);
+                if (op.code.backing < 0) continue;
+                const bool scaled = !any_narrow || layout::bits(op.code.dtype) <= 8;
+                if (scaled && groups > 0) op.scale = code(scales, channel * groups / width);
+                if (scaled && !globals.empty()) op.global_scale = code(globals, globals.front().plane->domain().lo[Axis::channel]);
+                op.power = a.scales == "twice" ? 2 : a.scales == "ignored" ? 0 : 1;
+                decodes.emplace_back(op, to / 8);
+                continue;
+              }
+              for (const Row& row : found) {
+                if (const auto at = spot(row, channel)) {
+                  add_bits(runs, *at, {out, to, at->width}, false);
+                  break;
+                }
               }
             }
           }
@@ -508,72 +540,140 @@ void Recorder::registration(const Play& play) {
   }
 }
 
-void Recorder::put(const Play& play) {
-  const Action& a = play.action;
+std::vector<Stored> Recorder::stored(const Action& a) {
+  const bool put = a.op == "put";
   const RequestNow& now = request(a.request);
-  std::vector<Run> runs;
-  auto& shelf = now_.stores[a.store];
-  const std::string key = key_text(a.key);
-  const bool there = shelf.contains(key);
-  event(play, {{"store", a.store}, {"key", a.key}, {"there", there}});
-  if (there && a.on_exists == "keep") return;
-  const int blob = temporary(0);
-  std::int64_t at = 0;
-  for (const View& view : a.from) {
-    const ViewLocator& from = locator(view);
-    for (const Row& row : dense(rows(from, now, table_of(now, from, a.from_blocks), a.pick, a.parts), a)) {
-      const layout::Box& box = row.plane->domain();
-      if (const auto whole = stretch(row); whole && !a.pick.channels) {
-        add_bits(runs, *whole, {blob, at, whole->width}, false);
-        at += whole->width;
-        continue;
-      }
-      for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
-        if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end()) continue;
-        if (const auto from_spot = spot(row, c)) {
-          add_bits(runs, *from_spot, {blob, at, from_spot->width}, false);
-          at += from_spot->width;
-        }
-      }
+  const Selection pick = put ? a.pick : destinations(a);
+  // Views that hold the same element: the first is read, and all are written.
+  struct Held {
+    Row row;
+    std::size_t view;
+    std::array<std::int64_t, 5> key;
+    std::int64_t channel;
+  };
+  std::vector<Held> rows_held;
+  const auto& views = put ? a.from : a.to;
+  for (std::size_t v = 0; v < views.size(); ++v) {
+    const ViewLocator& view = locator(views[v]);
+    for (const Row& row : rows(view, now, table_of(now, view, put ? a.from_blocks : a.to_blocks), pick, a.parts)) {
+      const auto source = [&](const Picks& from, const Picks& to, std::int64_t coordinate) { return put ? coordinate : source_of(from, to, coordinate); };
+      rows_held.push_back({row, v,
+                           {static_cast<std::int64_t>(row.component), source(a.pick.kv, a.pick_to.kv, row.kv), source(a.pick.layers, a.pick_to.layers, row.layer),
+                            row.whole ? row.token : source(a.pick.tokens, a.pick_to.tokens, row.token), source(a.pick.heads, a.pick_to.heads, row.head)},
+                           row.plane->domain().lo[Axis::channel]});
     }
   }
-  tape_.backings[static_cast<std::size_t>(blob)].bytes = (at + 7) / 8;
+  std::stable_sort(rows_held.begin(), rows_held.end(), [](const Held& x, const Held& y) { return std::tie(x.key, x.channel) < std::tie(y.key, y.channel); });
+
+  std::vector<Stored> out;
+  std::int64_t at = 0, before = 0;
+  for (std::size_t i = 0; i < rows_held.size(); ++i) {
+    const Held& held = rows_held[i];
+    const bool again = i > 0 && rows_held[i - 1].view != held.view && rows_held[i - 1].key == held.key && rows_held[i - 1].channel == held.channel;
+    if (again && put) continue;
+    if (again) at = before;
+    else before = at;
+    const layout::Box& box = held.row.plane->domain();
+    if (const auto whole = stretch(held.row); whole && !pick.channels) {
+      out.push_back({held.key, held.channel, box.hi[Axis::channel] - box.lo[Axis::channel], *whole, at});
+      at += whole->width;
+      continue;
+    }
+    for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
+      if (pick.channels && std::find(pick.channels->begin(), pick.channels->end(), c) == pick.channels->end()) continue;
+      const auto one = spot(held.row, c);
+      if (!one) continue;
+      out.push_back({held.key, put ? c : source_of(a.pick.channels, a.pick_to.channels, c), 1, *one, at});
+      at += one->width;
+    }
+  }
+  return out;
+}
+
+std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& action, std::int64_t& bits, bool& part) {
+  const auto end_of = [](const std::vector<Stored>& codes) { return codes.empty() ? 0 : codes.back().at + codes.back().spot.width; };
+  std::vector<Stored> own = stored(action);
+  bits = end_of(own), part = false;
+  const auto meant = std::find_if(script_.steps.begin(), script_.steps.end(), [&](const Step& s) { return s.name == step; });
+  if (meant == script_.steps.end() || meant->intended.op != action.op || meant->intended == action) return own;
+  const std::vector<Stored> whole = stored(meant->intended);
+  if (end_of(whole) <= bits) return own;
+  std::map<std::array<std::int64_t, 5>, std::vector<const Stored*>> places;
+  for (const Stored& codes : whole) places[codes.row].push_back(&codes);
+  std::vector<Stored> placed = own;
+  for (Stored& codes : placed) {
+    const auto found = places.find(codes.row);
+    if (found == places.end()) return own;
+    const auto in = std::find_if(found->second.begin(), found->second.end(), [&](const Stored* w) {
+      return codes.channel >= w->channel && codes.channel + codes.count <= w->channel + w->count && codes.spot.width * w->count == w->spot.width * codes.count;
+    });
+    if (in == found->second.end()) return own;
+    codes.at = (*in)->at + (codes.channel - (*in)->channel) * (codes.spot.width / codes.count);
+  }
+  bits = end_of(whole), part = true;
+  return placed;
+}
+
+void Recorder::put(const Play& play) {
+  const Action& a = play.action;
+  auto& shelf = now_.stores[a.store];
+  const std::string key = key_text(a.key);
+  std::int64_t bits = 0;
+  bool part = false;
+  const std::vector<Stored> codes = stored_in(play.step, a, bits, part);
+  // Parts of one object that one step puts one after another fill it.
+  const auto known = shelf.find(key);
+  const bool more = part && known != shelf.end() && known->second.step == play.step && !known->second.parts.empty() && known->second.bytes == (bits + 7) / 8;
+  const bool there = known != shelf.end() && !more;
+  event(play, {{"store", a.store}, {"key", a.key}, {"there", there}});
+  if (there && a.on_exists == "keep") return;
+  Blob blob = more ? known->second : Blob{temporary((bits + 7) / 8), (bits + 7) / 8, play.step, {}};
+  std::vector<Run> runs;
+  std::int64_t moved = 0;
+  for (const Stored& c : codes) {
+    add_bits(runs, c.spot, {blob.backing, c.at, c.spot.width}, false);
+    if (part) blob.parts.emplace_back(c.at, c.at + c.spot.width);
+    moved += c.spot.width;
+  }
   if (stopped_by(play, post(runs, a.splits), true)) return;
-  event(play, {{"bytes_moved", (at + 7) / 8}});
+  event(play, {{"bytes_moved", (moved + 7) / 8}});
   emit(runs);
-  shelf[key] = {blob, (at + 7) / 8};
+  std::sort(blob.parts.begin(), blob.parts.end());
+  shelf[key] = std::move(blob);
 }
 
 void Recorder::get(const Play& play) {
   const Action& a = play.action;
-  const RequestNow& now = request(a.request);
   const auto& shelf = now_.stores[a.store];
   const auto found = shelf.find(key_text(a.key));
   event(play, {{"store", a.store}, {"key", a.key}, {"hit", found != shelf.end()}});
   if (found == shelf.end()) return;
+  const Blob& blob = found->second;
+  std::int64_t bits = 0, moved = 0;
+  bool part = false;
   std::vector<Run> runs;
-  std::int64_t at = 0;
-  const Selection there = destinations(a);
-  for (const View& view : a.to) {
-    const ViewLocator& to = locator(view);
-    for (const Row& row : dense(rows(to, now, table_of(now, to, a.to_blocks), there, a.parts), a)) {
-      const layout::Box& box = row.plane->domain();
-      if (const auto whole = stretch(row); whole && !there.channels && at + whole->width <= found->second.bytes * 8) {
-        add_bits(runs, {found->second.backing, at, whole->width}, *whole, false);
-        at += whole->width;
-        continue;
-      }
-      for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
-        if (there.channels && std::find(there.channels->begin(), there.channels->end(), c) == there.channels->end()) continue;
-        const auto to_spot = spot(row, c);
-        if (!to_spot || at + to_spot->width > found->second.bytes * 8) continue;
-        add_bits(runs, {found->second.backing, at, to_spot->width}, *to_spot, false);
-        at += to_spot->width;
-      }
+  // What the object does not have is not written.
+  const auto has = [&](std::int64_t begin, std::int64_t end) {
+    if (end > blob.bytes * 8) return false;
+    if (blob.parts.empty()) return true;
+    const auto after = std::upper_bound(blob.parts.begin(), blob.parts.end(), std::pair(begin, INT64_MAX));
+    return after != blob.parts.begin() && std::prev(after)->second >= end;
+  };
+  for (const Stored& c : stored_in(play.step, a, bits, part)) {
+    if (has(c.at, c.at + c.spot.width)) {
+      add_bits(runs, {blob.backing, c.at, c.spot.width}, c.spot, false);
+      moved += c.spot.width;
+      continue;
+    }
+    const auto width = static_cast<int>(c.spot.width / c.count);
+    for (std::int64_t i = 0; i < c.count; ++i) {
+      if (!has(c.at + i * width, c.at + (i + 1) * width)) continue;
+      add_bits(runs, {blob.backing, c.at + i * width, width}, {c.spot.backing, c.spot.bit + i * width, width}, false);
+      moved += width;
     }
   }
   if (stopped_by(play, post(runs, a.splits), true)) return;
-  event(play, {{"bytes_moved", (at + 7) / 8}, {"moved", true}});
+  event(play, {{"bytes_moved", (moved + 7) / 8}, {"moved", true}});
   emit(runs);
 }
 

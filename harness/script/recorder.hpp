@@ -2,6 +2,7 @@
 // views), transfer.cpp (runs, registrations, bounds).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,6 +55,8 @@ struct Progress {
   struct Blob {
     int backing{-1};
     std::int64_t bytes{0};
+    std::string step;                  ///< that put it
+    std::vector<std::pair<std::int64_t, std::int64_t>> parts;  ///< bits that are there, where a part of the object was put; empty = all
     bool operator==(const Blob&) const = default;
   };
   struct Captured {
@@ -76,6 +79,14 @@ struct Violation {
   int backing{-1};
   std::int64_t offset{0}, bytes{0};
   bool write{false};
+};
+
+/// Codes of one row that lie side by side, and where they are in a stored object.
+struct Stored {
+  std::array<std::int64_t, 5> row;     ///< component, kv, layer, token, head, as the object has them
+  std::int64_t channel{0}, count{1};   ///< the first one, as the object has it
+  Spot spot;                           ///< of all of them
+  std::int64_t at{0};                  ///< bit in the object
 };
 
 /// Where the pick of a destination coordinate comes from: a move and a get send pick i to place i of the other list.
@@ -102,6 +113,8 @@ class Recorder {
   void end(const std::string& kind, const Play& play, const std::string& text);
   void event(const Play& play, nlohmann::json fields);
   bool stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer);
+  /// Picks that no view of the step holds: an index beyond its list, which the code would trip over. Returns whether the step is off.
+  bool picks_beyond(const Play& play);
   bool require(const Play& play);
   void write(const Play& play);
   void fill(const Play& play);
@@ -111,6 +124,10 @@ class Recorder {
   void registration(const Play& play);
   void move(const Play& play);
   int temporary(std::int64_t bytes);
+  /// What a put or a get takes of its views, in the order of the object (component, K/V, layer, token, head, channel).
+  std::vector<Stored> stored(const Action& action);
+  /// The same; a part of what the step was meant to take has its place in that object. `bits`: of the whole object.
+  std::vector<Stored> stored_in(const std::string& step, const Action& action, std::int64_t& bits, bool& part);
 
   // rows.cpp
   const ViewLocator& locator(const View& view);

@@ -144,34 +144,38 @@ Element element_of(const Who& who) { return {who.component, who.dtype, who.kv, w
 // Elements of an output, by their order.
 class OutputLens {
  public:
-  OutputLens(const Script& script, const Action& read, int backing) : shape_(output_shape(script, read)), backing_(backing), component_(read.parts == "scales" ? layout::Component::scale : layout::Component::data) {}
+  OutputLens(const Script& script, const Action& read, int backing) : shape_(output_shape(script, read)), backing_(backing) {}
   /// The bytes of the number that begins there lie behind one another; at() knows the first.
-  bool same_number(Place first, Place other) const { return first.backing == other.backing && first.offset / (shape_.width / 8) == other.offset / (shape_.width / 8); }
+  bool same_number(Place first, Place other) const { return first.backing == other.backing && first.offset / 4 == other.offset / 4; }
   std::optional<Element> at(Place place) const {
-    const std::int64_t row_bytes = (static_cast<std::int64_t>(shape_.channels.size()) * shape_.width + 7) / 8;
-    if (place.backing != backing_ || place.offset < 0 || row_bytes == 0) return std::nullopt;
-    std::int64_t row = place.offset / row_bytes;
-    const std::int64_t bit = place.offset % row_bytes * 8;
+    if (place.backing != backing_) return std::nullopt;
+    for (const OutputSection& section : shape_.sections) {
+      if (place.offset >= section.begin && place.offset < section.begin + section.bytes()) return in(section, place.offset - section.begin);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static std::optional<Element> in(const OutputSection& section, std::int64_t offset) {
+    const std::int64_t row_bytes = section.row_bits() / 8;
+    std::int64_t row = offset / row_bytes;
+    const std::int64_t bit = offset % row_bytes * 8;
     const auto take = [&](const std::vector<std::int64_t>& list) {
       const auto n = static_cast<std::int64_t>(list.size());
       const std::int64_t value = list[static_cast<std::size_t>(row % n)];
       row /= n;
       return value;
     };
-    if (bit % shape_.width != 0 && shape_.width >= 8) return std::nullopt;
+    if (bit % section.width != 0 && section.width >= 8) return std::nullopt;
     Element out;
-    out.component = component_;
-    out.channel = shape_.channels.at(static_cast<std::size_t>(bit / shape_.width));
-    out.head = take(shape_.heads), out.token = take(shape_.tokens), out.layer = take(shape_.layers);
-    if (row >= static_cast<std::int64_t>(shape_.kv.size())) return std::nullopt;
-    out.kv = take(shape_.kv);
+    out.component = section.component;
+    out.channel = section.channels.at(static_cast<std::size_t>(bit / section.width));
+    out.head = take(section.heads), out.token = take(section.tokens), out.layer = take(section.layers), out.kv = take(section.kv);
     return out;
   }
 
- private:
   OutputShape shape_;
   int backing_;
-  layout::Component component_;
 };
 
 }  // namespace

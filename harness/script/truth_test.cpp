@@ -613,8 +613,8 @@ TEST(Truth, WhatCannotBeMeantIsAnError) {
   EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks["C"] = {1, 2, 5}; }), "step 'move2': memory 'C' has no block 5");
   EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks.erase("C"); }),
             "step 'move2': request 'r' has no blocks in memory 'C'; name them, or give the step its own list");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.layers = {{1, 2}}; }), "step 'move2': picks layer 2, which 'P' does not hold");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.tokens = {{10}}; }), "step 'move2': picks token 10, but request 'r' has tokens 0 to 9");
+  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.layers = {{1, 2}}; }), "step 'move2': picks layer 2, which 'P' does not hold: expected 0..1 (what the code did with a wrong one belongs under 'actually')");
+  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.tokens = {{10}}; }), "step 'move2': picks token 10, but request 'r' has tokens 0 to 9 (what the code did with a wrong one belongs under 'actually')");
   EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.heads = {{0, 1}}, s.steps[1].intended.pick_to.heads = {{0}}; }),
             "step 'move2': takes 2 heads to 1; expected as many places as picks");
   EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = 192; }), "step 'move2': bytes 1920 to 1921 are outside of 'C/kv.L0', which has 1920");

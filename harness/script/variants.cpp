@@ -528,7 +528,15 @@ std::vector<Variant> resized(const Cache& cache) {
         });
         if (!changed || !fits(variant)) continue;
         const std::string name = axis == Axis::head ? "head-shard-mapping" : axis == Axis::channel ? (four_bits ? "packed-dim-misread" : "wrong-stride") : "wrong-stride";
-        out.push_back({name, std::to_string(was) + " " + std::string(layout::name(axis)) + "s taken for " + std::to_string(now), std::move(variant)});
+        const std::string words = std::to_string(was) + " " + std::string(layout::name(axis)) + "s taken for " + std::to_string(now);
+        bool scales = false;
+        Cache both = with(variant, Component::scale, [&](Plane& plane) {
+          const layout::Box box = layout::domain(plane);
+          const std::int64_t own = box.hi[axis] - box.lo[axis], other = own * now / was;  // groups of channels, as many heads or layers
+          if (other > 0 && own * now % was == 0) scales = packed_again(plane, axis, other) || scales;
+        });
+        out.push_back({name, words, std::move(variant)});
+        if (scales && fits(both)) out.push_back({name, words + ", scales too", std::move(both)});
       }
     }
   }

@@ -67,6 +67,8 @@ class Names {
   Who at(Id id) const;
   /// Ids given out so far; they are not 0, 1, 2, ...: see each().
   std::size_t count() const;
+  /// Runs of Ids; each is rendered as a whole.
+  std::size_t chunks() const { return chunks_.size(); }
   /// Calls f(Id) for every Id given out, ascending.
   template <class F>
   void each(F&& f) const {

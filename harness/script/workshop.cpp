@@ -282,7 +282,10 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
   }
   ++tried_;
   std::int64_t bytes = 0;
-  for (const Backing& b : evidence_.arena.backings()) bytes += b.sparse ? 0 : b.guard_below + b.bytes + b.guard_above;
+  const Bytes& seen = evidence_.observation.bytes.front().back();
+  for (const Backing& b : evidence_.arena.backings()) {
+    bytes += b.sparse ? static_cast<std::int64_t>(seen.pages(b.ordinal).size()) * Bytes::page : b.guard_below + b.bytes + b.guard_above;
+  }
   work_ += 1 + bytes / 524288;
   bool all = false, counts = false;
   double share = 0;

@@ -5,6 +5,7 @@
 #include "case/written.hpp"
 #include "cli/exit.hpp"
 #include "matrix/ids.hpp"
+#include "script/run.hpp"
 
 namespace kvcts::cli {
 
@@ -65,6 +66,8 @@ Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& av
       if (needed > there) {
         decide(Outcome::skipped, fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib, there / gib));
       }
+      // The suite's own scripts are known to make sense; what is wrong in a user's is said before anything runs.
+      if (from_files_ && resolved.scripted() && !item.decided) script::expect_playable(resolved.script);
     } catch (const std::exception& e) {
       // A case of the user's own file that cannot be stated is the user's mistake, not the suite's.
       if (from_files_) throw UsageError(fmt::format("{}: {}: {}", spec.declared_by, item.planned.id, e.what()));
