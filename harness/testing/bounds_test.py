@@ -54,7 +54,7 @@ expected: [PASS, FAIL, CRASH]
 """
 TOLD_USUAL = {"layers": "2", "blocks": "7", "block_size": "4", "heads": "4", "head_dim": "16", "template": "L x K B N H C", "sparse": "false", "stride": "1024",
               "guard": "4096", "base": "0", "rank": "0", "bytes": "4096", "gap": "0", "tokens": "8", "first_token": "0", "generation": "1", "block": "3",
-              "position": "0", "offset": "0", "align": "1", "actual": "2", "from_offset": "0", "copied": "64", "count": "1", "step": "64", "pick": "0"}
+              "position": "0", "offset": "0", "align": "1", "actual": "3", "from_offset": "0", "copied": "64", "count": "1", "step": "64", "pick": "0"}
 SPARSE_USUAL = TOLD_USUAL | {"sparse": "true"}
 
 
