@@ -14,6 +14,7 @@
 #include <span>
 #include <tuple>
 
+#include "case/json_words.hpp"
 #include "golden/child.hpp"
 #include "golden/sha256.hpp"
 #include "process/unique_fd.hpp"
@@ -263,7 +264,7 @@ std::vector<GoldenTensor> load_some(const fs::path& folder, std::string_view lay
     }
     return tensors;
   } catch (const json::exception& fault) {
-    throw Error(file.string() + ": not a golden file of this format (" + fault.what() + ")");
+    throw Error(file.string() + ": not a golden file of this format (" + words_of(fault) + ")");
   } catch (const Error& fault) {
     const std::string text = fault.what();
     throw Error(text.starts_with(file.string()) ? text : file.string() + ": " + text);

@@ -1,4 +1,5 @@
 #include "golden/manifest.hpp"
+#include "case/json_words.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -48,7 +49,7 @@ Manifest read_manifest(const fs::path& folder) {
                               .versions = entry.at("versions")};
     }
   } catch (const nlohmann::json::exception& fault) {
-    throw Error(path.string() + ": not a manifest (" + fault.what() + "); restore it from version control");
+    throw Error(path.string() + ": not a manifest (" + words_of(fault) + "); restore it from version control");
   }
   return manifest;
 }

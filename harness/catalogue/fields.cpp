@@ -79,12 +79,24 @@ Codec<std::string> identifier() {
       "use at most 64 of those characters");
 }
 
+namespace {
+
+// A case's id becomes an argument and a name of files: a word that begins with '-' or '.' would be an option there, or another place.
+bool word_begins(char c) { return identifier_char(c) && c != '-' && c != '.' && c != '+'; }
+
+}  // namespace
+
 Codec<std::string> path_name() {
   return checked_text(
-      "a case id (words of letters, digits, - _ . + joined by '/')", {{"type", "string"}, {"pattern", "^[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*$"}},
+      "a case id (words of letters, digits, - _ . + joined by '/', each beginning with a letter, a digit or _)",
+      {{"type", "string"}, {"pattern", "^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$"}},
       [](const std::string& s) {
-        if (s.empty() || s.size() > 200 || s.front() == '/' || s.back() == '/' || s.find("//") != std::string::npos) return false;
-        return std::all_of(s.begin(), s.end(), [](char c) { return identifier_char(c) || c == '/'; });
+        if (s.empty() || s.size() > 200 || s.back() == '/') return false;
+        for (std::size_t i = 0; i < s.size(); ++i) {
+          const bool begins = i == 0 || s[i - 1] == '/';
+          if (begins ? !word_begins(s[i]) : s[i] != '/' && !identifier_char(s[i])) return false;
+        }
+        return true;
       },
       "use at most 200 of those characters, e.g. seeds/t4-xformers ('=' and '#' are the suite's own)");
 }

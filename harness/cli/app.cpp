@@ -5,27 +5,19 @@
 #include <string>
 
 #include "catalogue/catalogue.hpp"
+#include "cli/interruption.hpp"
+#include "cli/output.hpp"
 #include "cli/verb.hpp"
+#include "store/error.hpp"
+#include "supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
 namespace {
 
-/// Errors are one line, whatever a library put into its text; bytes that would disturb a terminal are shown as '?'.
-std::string one_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  std::string line;
-  for (const char c : text) {
-    if (c == '\n' || c == '\t') line += ' ';
-    else line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  constexpr std::size_t longest = 2000;
-  if (line.size() > longest) line = line.substr(0, longest) + " ...";
-  return line;
-}
-
+/// Errors are one line, whatever a library put into its text.
 int fail(const std::string& who, const std::string& what, int status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", who.c_str(), one_line(what).c_str());
+  std::fprintf(stderr, "%s\n", one_line(who + ": " + what).c_str());
   return status;
 }
 
@@ -35,10 +27,8 @@ std::string verb_names() {
   return names;
 }
 
-}  // namespace
-
-int run_program(int argc, const char* const* argv) {
-  std::string who = "kvcts";
+/// Parses and runs. `who`: the program and its verb, for errors.
+int run_verb(int argc, const char* const* argv, std::string& who) {
   try {
     Globals globals;
     CLI::App app{"KV-CTS: does a KV cache survive being registered and moved, byte for byte?", "kvcts"};
@@ -61,6 +51,7 @@ int run_program(int argc, const char* const* argv) {
         return fail(who, "unknown verb '" + wanted + "'; verbs are " + verb_names(), exit_usage);
       }
       who += " " + wanted;
+      set_interrupted_name(who.c_str());
     }
     try {
       app.parse(argc, argv);
@@ -77,10 +68,14 @@ int run_program(int argc, const char* const* argv) {
       if (argc <= 1) return fail(who, "expected a verb: " + verb_names() + "; `kvcts --help` describes them", exit_usage);
       return fail(who, std::string(e.what()) + "; `" + who + " --help` lists the options", exit_usage);
     }
-    const int status = action();
-    if (std::fflush(stdout) != 0) return fail(who, "standard output cannot be written", exit_own_error);
-    return status;
+    return action();
   } catch (const UsageError& e) {
+    return fail(who, e.what(), exit_usage);
+  } catch (const NothingSelected& e) {
+    return fail(who, std::string("nothing selected: ") + e.what(), exit_nothing_selected);
+  } catch (const supervisor::Interrupted&) {
+    return fail(who, "interrupted", exit_interrupted);
+  } catch (const store::Damaged& e) {  // found when the run was opened, or later
     return fail(who, e.what(), exit_usage);
   } catch (const catalogue::Error& e) {  // a file or a name that the user gave
     return fail(who, e.what(), exit_usage);
@@ -89,6 +84,17 @@ int run_program(int argc, const char* const* argv) {
   } catch (...) {
     return fail(who, "an unknown error", exit_own_error);
   }
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv) {
+  std::string who = "kvcts";
+  Output output;
+  const int status = run_verb(argc, argv, who);
+  const std::string lost = output.finish();
+  if (lost.empty() || status == exit_interrupted) return status;  // a terminal that was closed takes no output
+  return fail(who, "standard output cannot be written (" + lost + "); what was printed is incomplete", exit_own_error);
 }
 
 }  // namespace kvcts::cli

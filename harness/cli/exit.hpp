@@ -20,4 +20,9 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A selection without a single case, with the reason: exit_nothing_selected.
+struct NothingSelected : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace kvcts::cli

@@ -1,11 +1,11 @@
 #include <csignal>
-#include <unistd.h>
 
 #include "cli/app.hpp"
-#include "cli/exit.hpp"
+#include "cli/interruption.hpp"
 
 int main(int argc, char** argv) {
-  // Before a run takes its signals over, an interruption ends the program at once, with the status of every interruption.
-  std::signal(SIGINT, [](int) { ::_exit(kvcts::cli::exit_interrupted); });
+  kvcts::cli::end_when_interrupted();
+  // A reader that goes away (`| head`) is an error of write(), see output.hpp. A handler, unlike SIG_IGN, is not handed on to programs.
+  std::signal(SIGPIPE, [](int) {});
   return kvcts::cli::run_program(argc, argv);
 }

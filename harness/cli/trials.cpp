@@ -32,7 +32,7 @@ std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jo
     while (!found && in_order < all.size() && all[in_order]) found = enough(*all[in_order++]);
   };
   handlers.stop = [&] { return found; };
-  if (supervisor::run_cases(queue, options, handlers).interrupted) throw Interrupted{};
+  if (supervisor::run_cases(queue, options, handlers).interrupted) throw supervisor::Interrupted();
   std::vector<CaseResult> out;
   for (std::size_t i = 0; i < in_order; ++i) out.push_back(std::move(*all[i]));
   return out;

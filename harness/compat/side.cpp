@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "case/json_words.hpp"
 #include "catalogue/nearest.hpp"
 
 namespace kvcts::compat {
@@ -211,7 +212,7 @@ Description from_json(const std::string& file, const Catalogue& catalogue) {
     from_shape(said, out, catalogue);
     return out;
   } catch (const json::exception& error) {
-    throw Error(file + ": " + error.what());
+    throw Error(file + ": " + words_of(error));
   }
 }
 

@@ -151,7 +151,7 @@ class Campaign {
       auto& row = rows_[job.saboteur];
       ++row.tried;
       if (says_nothing(result.outcome)) {
-        if (options_.say) options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
+        if (options_.say && result.outcome != Outcome::not_run) options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
         if (row.silent++ == 0) row.why_silent = result.message;
         return;
       }
@@ -160,7 +160,8 @@ class Campaign {
       const auto known = first.find(job.saboteur);
       if (known == first.end() || job.place < known->second.first) first.insert_or_assign(job.saboteur, std::make_pair(job.place, std::move(result)));
     };
-    supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return sabotaged(jobs[i]); }}, how, handlers);
+    const supervisor::Summary summary = supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return sabotaged(jobs[i]); }}, how, handlers);
+    if (summary.interrupted) throw supervisor::Interrupted();  // what did not run was not missed
     for (auto& [s, found] : first) {
       auto& row = rows_[s];
       const std::size_t index = queues_[s].places[found.first]->index;

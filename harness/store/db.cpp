@@ -95,7 +95,7 @@ void Db::fail(int code, std::string_view doing) const {
                       shown(path_), one_line(doing), why));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      throw Error(
+      throw Damaged(
           fmt::format("run store {}: damaged or not a run store, found while {} ({}); restore the file or start a new run",
                       shown(path_), one_line(doing), message));
     default:

@@ -18,7 +18,7 @@ std::optional<Ending> ending_from_name(std::string_view word) {
 }
 
 [[noreturn]] void damaged(const Db& db, const std::string& where) {
-  throw Error(
+  throw Damaged(
       fmt::format("run store {}: damaged ({} does not have the content it was stored with); restore the file or start a "
                   "new run",
                   db.path().string(), where));

@@ -36,7 +36,7 @@ auto in_words(const char* what, F&& parse) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(fmt::format("{} does not parse ({})", what, error.what()));
+    throw Damaged(fmt::format("{} does not parse ({})", what, error.what()));
   }
 }
 

@@ -114,6 +114,9 @@ struct RunStore::State {
     update.bind(4, seal_session(sitting, session)).bind(5, sitting).run();
   }
 
+  [[noreturn]] void damaged(std::int64_t ordinal) const {
+    throw Damaged(fmt::format("run store {}: damaged (planned case {}); restore the file or start a new run", db->path().string(), ordinal));
+  }
   Statements& writing() {
     if (!statements) throw Error(fmt::format("run {}: finished; open it again to go on with it", directory.string()));
     return *statements;
@@ -247,8 +250,9 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
     const auto say = [&](std::string line) {
       if (drift.first.size() < 10) drift.first.push_back(std::move(line));
     };
-    Statement stored(db, "SELECT id, digest FROM planned ORDER BY ordinal");
+    Statement stored(db, "SELECT id, digest, ordinal, execution, expected, seal FROM planned ORDER BY ordinal");
     while (stored.step()) {
+      if (seal_planned(stored.number(2), stored.text(0), stored.text(1), stored.text(3), stored.text(4)) != stored.number(5)) state_->damaged(stored.number(2));
       const auto found = wanted.find(stored.text(0));
       if (found == wanted.end()) {
         ++drift.removed;
@@ -292,10 +296,7 @@ std::vector<PlannedCase> RunStore::missing() {
                 "SELECT ordinal, id, digest, execution, expected, seal FROM planned"
                 " WHERE ordinal NOT IN (SELECT ordinal FROM results) ORDER BY ordinal");
   while (get.step()) {
-    if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5)) {
-      throw Error(fmt::format("run store {}: damaged (planned case {}); start a new run", state_->db->path().string(),
-                              get.number(0)));
-    }
+    if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5)) state_->damaged(get.number(0));
     out.push_back(
         {std::string(get.text(1)), std::string(get.text(2)), std::string(get.text(3)), expected_from_text(get.text(4))});
   }

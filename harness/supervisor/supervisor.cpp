@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -30,7 +31,7 @@ void on_signal(int) {
   errno = saved;
 }
 
-/// SIGINT and SIGTERM as bytes in a pipe, for the life of a run.
+/// SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for the life of a run. Whoever ignores SIGHUP (nohup) goes on doing so.
 class Interrupts {
  public:
   explicit Interrupts(bool handle) {
@@ -42,14 +43,15 @@ class Interrupts {
     struct sigaction action {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
-    ::sigaction(SIGINT, &action, &old_int_);
-    ::sigaction(SIGTERM, &action, &old_term_);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      ::sigaction(numbers[i], nullptr, &old_[i]);
+      if (numbers[i] != SIGHUP || old_[i].sa_handler != SIG_IGN) ::sigaction(numbers[i], &action, nullptr);
+    }
     installed_ = true;
   }
   ~Interrupts() {
     if (!installed_) return;
-    ::sigaction(SIGINT, &old_int_, nullptr);
-    ::sigaction(SIGTERM, &old_term_, nullptr);
+    for (std::size_t i = 0; i < numbers.size(); ++i) ::sigaction(numbers[i], &old_[i], nullptr);
     signal_pipe = -1;
   }
   int fd() const { return in_.get(); }
@@ -59,9 +61,9 @@ class Interrupts {
   }
 
  private:
+  static constexpr std::array numbers{SIGINT, SIGTERM, SIGHUP};
   process::UniqueFd in_, out_;
-  struct sigaction old_int_ {
-  }, old_term_{};
+  std::array<struct sigaction, numbers.size()> old_{};
   bool installed_{false};
 };
 

@@ -54,7 +54,7 @@ struct Options {
   /// Architectures of the devices that the suite itself found and this plug-in may use; {}: none, so that nothing is executed.
   std::function<std::vector<std::string>(const std::string& plugin)> devices;
   std::optional<Look> look;   ///< at the end of each case that was opened
-  bool handle_signals{true};  ///< SIGINT and SIGTERM end the run; restored afterwards
+  bool handle_signals{true};  ///< SIGINT, SIGTERM and SIGHUP (unless ignored) end the run; restored afterwards
   std::int64_t tick_ms{0};    ///< how often on_tick is called; 0 = never
 };
 
@@ -75,10 +75,14 @@ struct Handlers {
 
 struct Summary {
   std::size_t finished{0}, not_run{0};
-  bool interrupted{false};  ///< SIGINT or SIGTERM: the caller exits 130
+  bool interrupted{false};  ///< by a signal: the caller exits 130
   std::size_t workers_started{0};
   std::vector<std::string> left_behind;  ///< processes that SIGKILL did not end (state D), with their wait channel
 };
+
+/// What a caller throws that has nothing to say about half of its cases: the program then exits 130. Not an exception of std, so that nobody
+/// takes it for an error on the way.
+struct Interrupted {};
 
 /// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and whatever a
 /// handler throws (the run ends then, all processes with it; jobs without a result have none).

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -39,6 +41,19 @@ def broken_engine(folder: Path) -> None:
         expect(status, "report", str(folder / canary))
     first, second = results(folder / "fails")
     assert [first["verdict"], second["outcome"], second["verdict"]] == ["as expected", "SKIPPED", "unexpected"], (first, second)
+
+
+def damaged_store(run: Path) -> None:
+    """A store that does not hold what was put into it is an unreadable file, whenever that is found."""
+    for number, change in enumerate(("UPDATE executions SET wall_ns = wall_ns + 1", "UPDATE results SET facts = '{}'", "UPDATE planned SET digest = 'x' || digest",
+                                     "UPDATE phases SET phase = 'no such phase'", "UPDATE executions SET body = '{'", "DELETE FROM planned WHERE ordinal = 3")):
+        copy = run.parent / f"damaged-{number}"
+        shutil.copytree(run, copy)
+        with contextlib.closing(sqlite3.connect(copy / "store.db")) as store:
+            store.execute(change)
+            store.commit()
+        expect(2, "run", "--resume", str(copy), err="damaged")
+        expect(2, "report", str(copy), err="damaged")
 
 
 def interrupt(folder: Path) -> None:
@@ -83,6 +98,7 @@ def main() -> int:
         expect(2, "repro", "kv/producer=nothing")
         expect(2, "report", str(folder))
         expect(2, "run", "--suite", "seeds", "--out", str(folder / "right"))  # a run is never overwritten
+        damaged_store(folder / "right")
         broken_engine(folder)
         interrupt(folder / "interrupted")
     print("every exit status as documented; an interrupted run was completed by --resume")

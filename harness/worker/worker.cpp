@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <typeinfo>
 
+#include "case/json_words.hpp"
 #include "case/texts.hpp"
 #include "connector/misread.hpp"
 #include "process/status_view.hpp"
@@ -174,7 +175,7 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     else
       reply = {{"refused", {{"text", error.what()}, {"at", at}}}};
   } catch (const json::exception& error) {
-    reply = {{"error", {{"text", op + ": " + error.what()}}}};
+    reply = {{"error", {{"text", op + ": " + words_of(error)}}}};
   } catch (const std::bad_alloc&) {
     reply = {{"memory", {{"text", "memory ran out in " + op}}}};
   } catch (const std::exception& error) {

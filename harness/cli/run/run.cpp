@@ -241,10 +241,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     if (info.seed != 0) options.seed = info.seed;
   }
   Plan plan(catalogue, query_of(options.select), {options.seed, options.require});
-  if (plan.items().empty()) {
-    fmt::print(stderr, "kvcts run: nothing selected: {}\n", plan.selection().why_empty());
-    return exit_nothing_selected;
-  }
+  if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
   store::RunStore store = open_store(options, plan);
   if (!options.resume.empty()) {
     std::vector<store::PlannedCase> planned;

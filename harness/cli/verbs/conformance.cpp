@@ -12,6 +12,7 @@
 #include "catalogue/nearest.hpp"
 #include "cli/child.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "report/text.hpp"
 #include "rules/claims.hpp"
 #include "rules/provider.hpp"
 
@@ -123,10 +124,13 @@ int show(Options options, const Globals& globals) {
   }
   if (!options.tests.empty()) std::erase_if(tests, [&](const RuleEntry& t) { return std::find(options.tests.begin(), options.tests.end(), t.id) == options.tests.end(); });
 
+  const auto say = [&](const std::string& text) {  // a line, with a plug-in's own words in it
+    if (!globals.json) fmt::print("{}\n", report::visible(text)), std::fflush(stdout);
+  };
   const ChildAnswer who = introduce(entry);
   if (!who.ok) {
     if (globals.json) fmt::print("{}\n", nlohmann::json{{"plugin", entry.plugin}, {"error", who.error}}.dump(2));
-    else fmt::print("{} cannot be opened: {}\n", entry.plugin, who.error);
+    say(fmt::format("{} cannot be opened: {}", entry.plugin, who.error));
     return exit_unexpected;
   }
   const auto said = who.value.at("claims").get<rules::ClaimTexts>();
@@ -137,9 +141,6 @@ int show(Options options, const Globals& globals) {
   for (const auto& claim : rules::claim_names()) out["claims"][claim] = said.at(claim);
   int held = 0, broken = 0, unasked = 0;
   std::vector<std::string> beyond;  ///< what is claimed and cannot be refuted here
-  const auto say = [&](const std::string& text) {
-    if (!globals.json) fmt::print("{}\n", text), std::fflush(stdout);
-  };
   say(fmt::format("{} {}, {}", who.value["name"].get<std::string>(), who.value["version"].get<std::string>(),
                   entry.processes == 2 ? "between two processes" : "within one process"));
   if (!options.memory.empty()) {

@@ -9,6 +9,7 @@
 #include "cli/availability.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "report/text.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::cli {
@@ -90,12 +91,12 @@ int examine_and_print(const Globals& globals) {
   for (const Section& s : sections) {
     fmt::print("{}\n", s.title);
     for (const Finding& f : s.findings) {
-      fmt::print("  {} {:<22} {}\n", mark(f.state), f.key, f.text);
+      fmt::print("  {} {:<22} {}\n", mark(f.state), f.key, report::visible(f.text));
       if (!f.consequence.empty()) consequences.push_back(fmt::format("{} ({}): {}", f.key, s.title, f.consequence));
     }
   }
   fmt::print("what is lost for want of what\n");
-  for (const std::string& c : consequences) fmt::print("  {}\n", c);
+  for (const std::string& c : consequences) fmt::print("  {}\n", report::visible(c));
   if (consequences.empty()) fmt::print("  nothing\n");
   return exit_as_expected;
 }

@@ -166,13 +166,7 @@ Action declare_dump(CLI::App& app, const Globals& globals) {
   app.add_option("--at", o->at, "before or after the run; in a scripted case the name of a check")->capture_default_str()->type_name("WHEN");
   app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
   app.add_option("--lines", o->lines, "Stretches to show")->capture_default_str()->check(CLI::Range(1, 20'000));
-  return [o, &globals] {
-    try {
-      return show(*o, globals);
-    } catch (const Interrupted&) {
-      return int{exit_interrupted};
-    }
-  };
+  return [o, &globals] { return show(*o, globals); };
 }
 
 }  // namespace kvcts::cli

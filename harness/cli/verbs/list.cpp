@@ -82,10 +82,7 @@ Action declare_list(CLI::App& app, const Globals& globals) {
                           !select->shard.empty() || select->budget > 0;
     if (!anything) return static_cast<int>(list_suites(cat, globals));
     const Selection s = matrix::select(cat, query_of(*select));
-    if (s.empty()) {
-      fmt::print(stderr, "kvcts list: nothing selected: {}\n", s.why_empty());
-      return static_cast<int>(exit_nothing_selected);
-    }
+    if (s.empty()) throw NothingSelected(s.why_empty());
     if (*count) fmt::print("{}\n", s.size());
     else if (globals.json) print_json(s);
     else print_plain(s, *reasons);

@@ -82,8 +82,6 @@ int run(Options o, const Globals& globals) {
       text += fmt::format("; in the run in {} it ended as {}: it is flaky, or the program has changed since", o.run, report::ending_words(row->result));
     }
     throw UsageError(text);
-  } catch (const Interrupted&) {
-    return exit_interrupted;
   }
   const std::string text = catalogue::readable_yaml(m.document);
   if (!o.out.empty()) {

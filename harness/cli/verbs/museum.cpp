@@ -100,10 +100,7 @@ int show(const Options& options, const Globals& globals) {
   std::vector<Exhibit> exhibits = all;
   narrow(exhibits, options.systems, "--system", all, [](const Exhibit& e) { return e.entry.system; });
   narrow(exhibits, options.classes, "--class", all, [](const Exhibit& e) { return e.entry.fault_class; });
-  if (exhibits.empty()) {
-    fmt::print(stderr, "kvcts museum: nothing selected: no entry has that system and that class\n");
-    return exit_nothing_selected;
-  }
+  if (exhibits.empty()) throw NothingSelected("no entry has that system and that class");
   const bool whole = exhibits.size() == all.size();
   if (options.page && !whole) throw UsageError("--page is about all of the museum; leave out --system and --class");
   const Endings endings = options.run.empty() ? museum::run(exhibits, cat) : endings_of(options.run);

@@ -58,7 +58,7 @@ std::string region_name(const std::vector<RegionRef>& regions, int number) {
 
 void print_case(const ResolvedCase& c) {
   fmt::print("case      {}\n", c.id);
-  if (!c.title.empty()) fmt::print("title     {}\n", c.title);
+  if (!c.title.empty()) fmt::print("title     {}\n", report::visible(c.title));
   fmt::print("expected  {}\n", report::expected_words(c.expected));
   if (c.scripted()) {
     fmt::print("arch {}, dtype {}, seed {}\n", c.arch, c.dtype, c.seed);
@@ -166,7 +166,6 @@ int repro(const Options& o, const Globals& globals) {
   }
 
   CaseResult result;
-  supervisor::Summary summary;
   if (item.decided) {
     result = *item.decided;
     if (!globals.json) fmt::print("case      {}\n", result.id);
@@ -188,13 +187,13 @@ int repro(const Options& o, const Globals& globals) {
     handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
     const supervisor::Jobs jobs{order.size(), [&](std::size_t i) { return plan.items()[order[i]].planned.id; },
                                 [&](std::size_t i) { return plan.resolve(order[i]); }};
-    summary = supervisor::run_cases(jobs, options, handlers);
+    if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
     plan.judge(result, item.planned.expected);
     if (!globals.json) print_plan(resolved, result, o.copies);
   }
   if (globals.json) fmt::print("{}\n", to_json(result).dump(2));
   else print_result(result);
-  return summary.interrupted ? exit_interrupted : status_of(result);
+  return status_of(result);
 }
 
 }  // namespace

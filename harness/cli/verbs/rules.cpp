@@ -13,6 +13,7 @@
 #include "catalogue/nearest.hpp"
 #include "cli/availability.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "report/text.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -146,7 +147,7 @@ int show(const Options& options, const Globals& globals) {
       for (const auto& [seen, times] : played.seen) {
         text += (text.empty() ? "" : " | ") + seen + (options.runs > 1 ? fmt::format(" ({} of {})", times, options.runs) : "");
       }
-      fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, played.version, how, text);
+      fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, report::visible(played.version), how, report::visible(text));
       if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(stated->second, " | "));
       if (!played.in_time) {
         fmt::print("  {:<38} {} took {:.1f} s, promised are {:.1f} s\n", "", rule.timed,
@@ -154,7 +155,7 @@ int show(const Options& options, const Globals& globals) {
                    static_cast<double>(rule.promised_ms.at(engine.id)) / 1e3);
       }
       if ((how == "CHANGED RULE" || how == "not stated") && !played.words.empty())
-        fmt::print("  {:<38} {}\n", "", played.words);
+        fmt::print("  {:<38} {}\n", "", report::visible(played.words));
       std::fflush(stdout);
     }
   }

@@ -52,17 +52,10 @@ int print_behind(const std::vector<sabotage::Campaigned>& all, bool as_json) {
   return good ? exit_as_expected : exit_unexpected;
 }
 
-struct NothingSelected : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 int run(SabotageOptions options, const Globals& globals) {
   const catalogue::Catalogue catalogue(catalogue::find_cases(globals.cases));
   const std::vector<Saboteur> chosen = chosen_of(catalogue, options.globs);
-  if (chosen.empty()) {
-    fmt::print(stderr, "kvcts sabotage: nothing selected: no saboteur is called '{}'; `kvcts sabotage --list` has them all\n", fmt::join(options.globs, "' or '"));
-    return exit_nothing_selected;
-  }
+  if (chosen.empty()) throw NothingSelected(fmt::format("no saboteur is called '{}'; `kvcts sabotage --list` has them all", fmt::join(options.globs, "' or '")));
   if (options.list) {
     for (const auto& one : chosen) fmt::print("{:<46} {}\n", one.id, one.title);
     return exit_as_expected;
@@ -151,14 +144,7 @@ Action declare_sabotage(CLI::App& app, const Globals& globals) {
   app.add_flag("--page", options->page,
                "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first "
                "table, with --behind its section about these engines");
-  return [=, &globals] {
-    try {
-      return run(*options, globals);
-    } catch (const NothingSelected& why) {
-      fmt::print(stderr, "kvcts sabotage: nothing selected: {}\n", why.what());
-      return static_cast<int>(exit_nothing_selected);
-    }
-  };
+  return [=, &globals] { return run(*options, globals); };
 }
 
 }  // namespace kvcts::cli

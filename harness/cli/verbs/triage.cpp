@@ -254,11 +254,7 @@ Action declare_triage(CLI::App& app, const Globals& globals) {
   app.add_option("-j,--jobs", o->jobs, "Cases at once")->capture_default_str()->check(CLI::Range(1, 1024));
   return [o, &globals] {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
-    try {
-      return Triage(*o, globals, cat).run();
-    } catch (const Interrupted&) {
-      return int{exit_interrupted};
-    }
+    return Triage(*o, globals, cat).run();
   };
 }
 
