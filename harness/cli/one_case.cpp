@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/exit.hpp"
+#include "report/text.hpp"
 
 namespace kvcts::cli {
 
@@ -29,7 +30,7 @@ OneCase choose(const catalogue::Catalogue& catalogue, const std::string& verb, c
   }
   if (found.empty()) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", out.id, out.plan->selection().why_empty()));
   if (found.size() > 1) {
-    throw UsageError(fmt::format("expected one case, found {} in {}; name one: kvcts {} {} --file {}", found.size(), out.file, verb, out.plan->items()[found[0]].planned.id, out.file));
+    throw UsageError(fmt::format("expected one case, found {} in {}; name one: kvcts {} {} --file {}", found.size(), out.file, verb, out.plan->items()[found[0]].planned.id, report::shell_word(out.file)));
   }
   out.item = found[0];
   out.id = out.chosen().planned.id;

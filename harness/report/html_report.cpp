@@ -114,7 +114,7 @@ std::string id_list(const Cause& cause, std::string_view key) {
   return out + "</ul>";
 }
 
-std::string cause_card(const Cause& cause, std::string_view key, std::size_t number) {
+std::string cause_card(const Cause& cause, const Repro& repro, std::string_view key, std::size_t number) {
   const CaseResult* first = cause.samples.empty() ? nullptr : &cause.samples.front().result;
   std::string out = fmt::format("<article class=\"cause\" id=\"{0}\" aria-labelledby=\"{0}-h\"><h3 id=\"{0}-h\"><span class=\"number\">{1}.</span> {2} "
                                 "<span class=\"count\">{3}</span></h3>",
@@ -126,7 +126,7 @@ std::string cause_card(const Cause& cause, std::string_view key, std::size_t num
   if (cause.count > 1 && message != cause.message) out += "<p class=\"quiet\">That is the first case; the others differ in numbers.</p>";
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
   if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
-  if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro_line(cause.ids.front())));
+  if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front())));
   if (first) out += map_svg(first->picture);
   if (first && !first->first_wrong.empty()) out += "<div class=\"plain\">" + wrong_table(first->first_wrong) + "</div>";
   return out + id_list(cause, key) + "</article>\n";
@@ -201,7 +201,7 @@ class HtmlReport : public Sink {
     }
 
     nlohmann::json page = data_.json();
-    page["run"] = {{"suite", view_.info.suite}, {"planned", view_.counts.planned}};
+    page["run"] = {{"suite", view_.info.suite}, {"planned", view_.counts.planned}, {"repro", {visible(view_.repro.before()), visible(view_.repro.after())}}};
     if (space_) page["vocabulary"] = vocabulary(*space_);
     const auto left_out = data_.left_out();
     const bool good = view_.exit_status == 0, bad = view_.exit_status == 1 || view_.exit_status == 3;
@@ -241,7 +241,7 @@ class HtmlReport : public Sink {
     std::string more;
     for (std::size_t i = 0; i < causes.size(); ++i) {
       const std::string key = fmt::format("{}-{}", words.anchor, i + 1);
-      const std::string markup = cards ? cause_card(causes[i], key, i + 1) : reason_row(causes[i], key, i + 1);
+      const std::string markup = cards ? cause_card(causes[i], view_.repro, key, i + 1) : reason_row(causes[i], key, i + 1);
       if (markup.size() > room_) {
         more = fmt::format("<p>And {}, in results.json.</p>", plural(static_cast<std::int64_t>(causes.size() - i), "more group"));
         break;

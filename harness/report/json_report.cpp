@@ -67,7 +67,7 @@ json causes_json(const RunView& view) {
 // One result a line, so that text tools can work on the file too.
 class JsonReport : public Sink {
  public:
-  JsonReport(std::ostream& out, const RunView& view) : out_(out) {
+  JsonReport(std::ostream& out, const RunView& view) : out_(out), repro_(view.repro) {
     out_ << "{\n\"format\": \"kvcts-results\",\n\"version\": 2,\n\"headline\": " << dump(view.headline)
          << ",\n\"exit_status\": " << view.exit_status << ",\n\"run\": " << dump(run_json(view))
          << ",\n\"counts\": " << dump(counts_json(view.counts)) << ",\n\"causes\": " << dump(causes_json(view))
@@ -77,6 +77,8 @@ class JsonReport : public Sink {
   void row(const store::Row& row) override {
     json item = to_json(row.result);
     item["decided"] = row.decided;
+    if (!item["facts"].is_object()) item["facts"] = json::object();
+    item["facts"]["repro"] = repro_.line(row.planned.id);
     item["expected"] = json::array();
     for (const auto& e : row.planned.expected) item["expected"].push_back(store::to_json(e));
     if (!row.shared_with.empty()) item["shared_with"] = row.shared_with;
@@ -88,6 +90,7 @@ class JsonReport : public Sink {
 
  private:
   std::ostream& out_;
+  const Repro& repro_;
   bool first_{true};
 };
 

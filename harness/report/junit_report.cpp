@@ -28,7 +28,7 @@ std::int64_t total(const std::vector<Cause>& causes) {
 std::string seconds(std::int64_t ns) { return fmt::format("{:.6f}", static_cast<double>(ns) / 1e9); }
 
 // What the case needed, what came, where to look.
-std::string body(const store::Row& row) {
+std::string body(const store::Row& row, const Repro& repro) {
   const auto& r = row.result;
   std::string out =
       fmt::format("{}\nexpected: {}\nended: {}\n", r.message, expected_words(row.planned.expected), ending_words(r));
@@ -39,13 +39,13 @@ std::string body(const store::Row& row) {
   for (const auto& w : r.first_wrong) {
     out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
   }
-  return out + "again: " + repro_line(r.id) + "\n";
+  return out + "again: " + repro.line(r.id) + "\n";
 }
 
 class JunitReport : public Sink {
  public:
   JunitReport(std::ostream& out, const RunView& view)
-      : out_(out), suite_(view.info.suite.empty() ? "run" : view.info.suite) {
+      : out_(out), view_(view), suite_(view.info.suite.empty() ? "run" : view.info.suite) {
     const auto failures = total(view.of(Section::failed)), errors = total(view.of(Section::suite_error));
     const auto skipped = total(view.of(Section::skipped)) + total(view.of(Section::not_run)) +
                          total(view.of(Section::unsupported)) + total(view.of(Section::waived));
@@ -85,13 +85,13 @@ class JunitReport : public Sink {
         const std::string message =
             (expired ? "waiver " + r.waiver + " has expired; " : "") + ending_words(r) + ": " + r.message;
         out_ << fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>", type, escaped(cut(message, 500)),
-                            escaped(body(row), true));
+                            escaped(body(row, view_.repro), true));
         evidence(r);
         break;
       }
       case Section::suite_error:
         out_ << fmt::format("<error type=\"ERROR\" message=\"{}\">{}</error>", escaped(cut(r.message, 500)),
-                            escaped(body(row), true));
+                            escaped(body(row, view_.repro), true));
         evidence(r);
         break;
       case Section::skipped:
@@ -131,6 +131,7 @@ class JunitReport : public Sink {
   }
 
   std::ostream& out_;
+  const RunView& view_;
   std::string suite_;
 };
 

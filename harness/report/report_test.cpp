@@ -141,7 +141,7 @@ TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
   EXPECT_FALSE(has(page, "http:"));
   EXPECT_FALSE(has(page, "https:"));
   EXPECT_TRUE(has(page, "</span> The suite itself failed in 1 of"));
-  EXPECT_TRUE(has(page, escaped(repro_line("every/fail <&>'\"`$"))));
+  EXPECT_TRUE(has(page, escaped(Repro{}.line("every/fail <&>'\"`$"))));
   EXPECT_TRUE(has(page, "ran on the CPU in place of that architecture"));
   EXPECT_TRUE(has(page, "guard below"));
   EXPECT_TRUE(has(page, "a CPU of 4 cores"));
@@ -199,8 +199,8 @@ TEST_F(EveryKind, SummaryNamesCausesReasonsAndTheVerdict) {
   print_summary(out, *view_, Terminal{});
   const std::string text = out.str();
   for (const auto& part :
-       {std::string("1. FAIL axis-permuted at compare (2 cases)"), repro_line("every/hang"), repro_line("every/absent"),
-        repro_line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
+       {std::string("1. FAIL axis-permuted at compare (2 cases)"), Repro{}.line("every/hang"), Repro{}.line("every/absent"),
+        Repro{}.line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
         std::string("1 x fp8 conversion needs sm_89"), std::string("[waiver mooncake-lbhnc]"),
         std::string("expired waiver old-waiver"), std::string("next: Check who must make progress"),
         std::string("executed   1 case in 1 unique execution")}) {

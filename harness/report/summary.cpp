@@ -10,13 +10,13 @@ namespace {
 constexpr std::size_t causes_shown = 15, ids_shown = 3, reasons_shown = 10;
 
 // A cause with what somebody needs to begin: message, what to check, how to see it again.
-void print_cause(std::ostream& out, const Terminal& terminal, const Cause& cause, std::size_t number) {
+void print_cause(std::ostream& out, const Terminal& terminal, const RunView& view, const Cause& cause, std::size_t number) {
   out << fmt::format("\n  {}. {} ({})\n", number, paint(terminal, Colour::bad, cause.title), plural(cause.count, "case"));
   if (!cause.message.empty()) out << "     " << visible(cut(cause.message, 400)) << '\n';
   if (!cause.note.empty()) out << "     " << visible(cause.note) << '\n';
   if (!cause.check.empty()) out << "     next: " << visible(cut(cause.check, 400)) << '\n';
   for (std::size_t i = 0; i < cause.ids.size() && i < ids_shown; ++i)
-    out << "     " << repro_line(visible(cause.ids[i])) << '\n';
+    out << "     " << visible(view.repro.line(cause.ids[i])) << '\n';
   if (cause.count > static_cast<std::int64_t>(ids_shown)) {
     out << fmt::format("     and {} more\n", thousands(cause.count - static_cast<std::int64_t>(ids_shown)));
   }
@@ -27,7 +27,7 @@ void print_causes(std::ostream& out, const Terminal& terminal, const RunView& vi
   const auto& causes = view.of(section);
   if (causes.empty()) return;
   out << '\n' << title << '\n';
-  for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) print_cause(out, terminal, causes[i], i + 1);
+  for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) print_cause(out, terminal, view, causes[i], i + 1);
   if (causes.size() > causes_shown) {
     out << fmt::format("\n  and {} more, see index.html\n",
                        plural(static_cast<std::int64_t>(causes.size() - causes_shown), "cause"));

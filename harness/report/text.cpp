@@ -128,8 +128,6 @@ std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
-std::string repro_line(std::string_view id) { return "kvcts repro " + shell_word(id); }
-
 std::string shape(std::string_view message) {
   std::string out;
   for (std::size_t i = 0; i < message.size();) {

@@ -22,8 +22,6 @@ std::string cut(std::string_view text, std::size_t most);
 
 /// One shell word: 'text', with quotes inside taken care of.
 std::string shell_word(std::string_view text);
-/// "kvcts repro '<id>'"
-std::string repro_line(std::string_view id);
 
 /// What two messages of one cause have in common: every number becomes '#'. "expected 5, got 3" -> "expected #, got #".
 std::string shape(std::string_view message);

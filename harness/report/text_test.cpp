@@ -1,9 +1,12 @@
+#include "report/repro.hpp"
 #include "report/text.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 namespace kvcts::report {
 namespace {
@@ -59,6 +62,29 @@ TEST(Text, ShellWordsSurviveTheShell) {
     ::pclose(pipe);
     EXPECT_EQ(back, word);
   }
+}
+
+TEST(Repro, ALineNamesWhatTheRunWasGiven) {
+  EXPECT_EQ(Repro{}.line("kv/producer=a b"), "kvcts repro 'kv/producer=a b'");
+  const Repro all{{{"KVCTS_ENGINE_PATH", "/x/it's"}, {"KVCTS_PYTHON", "/usr/bin/python3"}}, "/data/cases", {"/a/b.yaml", "/c d.yaml"}, 7};
+  EXPECT_EQ(all.line("a/b#c"), "KVCTS_ENGINE_PATH='/x/it'\\''s' KVCTS_PYTHON=/usr/bin/python3 kvcts --cases /data/cases repro 'a/b#c' --file /a/b.yaml --file '/c d.yaml' --seed 7");
+  EXPECT_EQ(repro_from_json(to_json(all)), all);
+  EXPECT_EQ(repro_from_json(to_json(Repro{})), Repro{});
+  EXPECT_EQ(repro_from_json(nullptr), Repro{});
+  EXPECT_FALSE(to_json(Repro{}).empty()) << "nothing given is not the same as nothing known";
+}
+
+TEST(Repro, PathsOfThisFolderBecomeAbsolute) {
+  const auto here = std::filesystem::current_path().string();
+  ::setenv("KVCTS_ENGINE_PATH", "some/folder:/already/there", 1);
+  ::setenv("KVCTS_PYTHON_VLLM", "python3", 1);
+  ::setenv("KVCTS_TEST_SOMETHING", "x", 1);
+  const Repro found = repro_here("./cases/../other");
+  EXPECT_EQ(found.environment.at("KVCTS_ENGINE_PATH"), here + "/some/folder:/already/there");
+  EXPECT_EQ(found.environment.at("KVCTS_PYTHON_VLLM"), "python3");
+  EXPECT_FALSE(found.environment.contains("KVCTS_TEST_SOMETHING"));
+  EXPECT_EQ(found.cases, here + "/other");
+  for (const char* name : {"KVCTS_ENGINE_PATH", "KVCTS_PYTHON_VLLM", "KVCTS_TEST_SOMETHING"}) ::unsetenv(name);
 }
 
 TEST(Text, Numbers) {

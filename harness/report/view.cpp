@@ -109,6 +109,7 @@ std::size_t RunView::cause_of(const store::Row& row) const {
 RunView load(const store::RunReader& reader) {
   RunView view;
   view.info = reader.info();
+  view.repro = repro_from_json(view.info.repro);
   view.sessions = reader.sessions();
   view.counts = reader.counts();
   view.exit_status = store::exit_status(view.counts);

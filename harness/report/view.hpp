@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "report/repro.hpp"
 #include "store/reader.hpp"
 
 namespace kvcts::report {
@@ -43,6 +44,7 @@ struct Slow {
 
 struct RunView {
   store::RunInfo info;
+  Repro repro;                                           ///< of any of its cases
   std::vector<store::Session> sessions;
   store::Counts counts;
   int exit_status{0};

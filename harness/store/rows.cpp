@@ -125,7 +125,8 @@ std::string info_text(const RunInfo& info) {
                {"seed", info.seed},
                {"version", info.version},
                {"machine", info.machine},
-               {"started_ms", info.started_ms}});
+               {"started_ms", info.started_ms},
+               {"repro", info.repro}});
 }
 
 RunInfo info_from_text(std::string_view text) {
@@ -138,6 +139,7 @@ RunInfo info_from_text(std::string_view text) {
     out.version = in.at("version");
     out.machine = in.at("machine");
     out.started_ms = in.at("started_ms");
+    out.repro = in.value("repro", json::object());  // runs of earlier versions have none
     return out;
   });
 }

@@ -20,6 +20,7 @@ struct RunInfo {
   std::string version;                                ///< of kvcts
   nlohmann::json machine = nlohmann::json::object();  ///< facts as `kvcts doctor` finds them
   std::int64_t started_ms{0};                         ///< Unix time; 0 = now
+  nlohmann::json repro = nlohmann::json::object();    ///< what a case needs to be run again (report/repro.hpp)
 };
 
 /// How a sitting ended. A sitting without an ending was killed.

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* tables = R"sql(
 CREATE TABLE run(
   one INTEGER PRIMARY KEY CHECK (one = 1),
-  info TEXT NOT NULL,                       -- JSON: suite, selection, seed, version, machine, started_ms
+  info TEXT NOT NULL,                       -- JSON: suite, selection, seed, version, machine, started_ms, repro
   planned INTEGER,                          -- number of planned cases; NULL until the plan is stored
   seal INTEGER NOT NULL) STRICT;
 CREATE TABLE sessions(

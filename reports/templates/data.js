@@ -20,7 +20,7 @@
 
   /** Reads the page's data. */
   kvcts.read = json => {
-    const run = {n: json.n, ids: ids(json.ids), us: json.us, details: json.details, axes: new Map(), suite: json.run.suite, planned: json.run.planned};
+    const run = {n: json.n, ids: ids(json.ids), us: json.us, details: json.details, axes: new Map(), suite: json.run.suite, planned: json.run.planned, repro: json.run.repro};
     for (const name of ['outcome', 'verdict', 'evidence', 'ending', 'cause', 'section', 'ran']) run[name] = column(json[name], json.n);
     const order = json.vocabulary ? json.vocabulary.axes.map(axis => axis.name) : [];
     const names = Object.keys(json.axes).sort((a, b) => (order.indexOf(a) + 1 || 99) - (order.indexOf(b) + 1 || 99));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -17,6 +18,7 @@
 #include "report/console.hpp"
 #include "report/phases.hpp"
 #include "report/picture.hpp"
+#include "report/repro.hpp"
 #include "report/summary.hpp"
 #include "report/text.hpp"
 #include "report/write.hpp"
@@ -193,6 +195,14 @@ class Run {
   bool out_of_time_{false};
 };
 
+/// What a sitting needs to run the cases of its run again, and its --resume to go on.
+report::Repro repro_of(const RunOptions& options) {
+  report::Repro repro = report::repro_here(options.cases);
+  for (const auto& file : options.select.files) repro.files.push_back(fs::absolute(file).lexically_normal().string());
+  repro.seed = options.seed.value_or(0);
+  return repro;
+}
+
 /// The store of the run and the plan it was made with.
 store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   if (!options.resume.empty()) return opening([&] { return store::RunStore::open(options.resume, command_line()); });
@@ -202,6 +212,7 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   info.seed = options.seed.value_or(0);
   info.version = KVCTS_VERSION;
   info.machine = doctor::machine();
+  info.repro = report::to_json(repro_of(options));
   std::string folder_name = info.suite;
   for (char& c : folder_name) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '-';
@@ -233,6 +244,27 @@ int print_reports(const store::RunReader& reader, const fs::path& directory, std
 }
 
 }  // namespace
+
+std::string take_up(const std::filesystem::path& directory, const std::string& cases) {
+  const store::RunInfo info = opening([&] { return store::RunReader::open(directory).info(); });
+  if (info.repro.empty()) return cases;  // a run of an earlier version
+  const report::Repro began = report::repro_from_json(info.repro), now = report::repro_here(cases);
+  const auto refuse = [&](const std::string& began_with, const std::string& here) {
+    throw UsageError(fmt::format("the run in {} began with {}, this sitting has {}: its results would not be of one kind; give what it began with, or start a new run",
+                                 directory.string(), began_with, here));
+  };
+  for (const auto& [name, value] : now.environment) {
+    const auto known = began.environment.find(name);
+    if (known == began.environment.end()) refuse("no " + name, name + "=" + value);
+    if (known->second != value) refuse(name + "=" + known->second, name + "=" + value);
+  }
+  for (const auto& [name, value] : began.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  if (cases.empty()) return began.cases;
+  std::error_code none;
+  const fs::path first = catalogue::find_cases(began.cases);
+  if (!fs::equivalent(first, catalogue::find_cases(cases), none)) refuse("the case data in " + first.string(), "those in " + cases);
+  return cases;
+}
 
 int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
   if (!options.resume.empty()) {

@@ -15,11 +15,16 @@ struct RunOptions {
   int jobs{1};
   std::string out;                     ///< run directory; "" = a new one below runs/
   std::string resume;                  ///< run directory to go on with
+  std::string cases;                   ///< --cases, as given
   std::optional<std::uint64_t> seed;
   std::vector<std::string> require;
   bool hold{false};
   bool json{false};
 };
+
+/// For --resume: sets the environment that the run in `directory` began with, and returns its --cases. Throws UsageError where this process was
+/// given others (`cases`: its --cases), so that all results of a run come from the same code.
+std::string take_up(const std::filesystem::path& directory, const std::string& cases);
 
 /// Runs and reports. Returns an Exit.
 int run_suite(const catalogue::Catalogue& catalogue, RunOptions options);

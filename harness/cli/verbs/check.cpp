@@ -13,6 +13,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "compat/answer.hpp"
 #include "layout/template.hpp"
+#include "report/repro.hpp"
 #include "report/text.hpp"
 
 namespace kvcts::cli {
@@ -101,7 +102,7 @@ int run(const Options& o, const Globals& globals) {
     file << worst->document;
     file.close();
     if (!file || worst->document.empty())
-      throw UsageError(worst->document.empty() ? "--case-file: this case needs no file: kvcts repro " + report::shell_word(worst->id) : o.case_file + " cannot be written");
+      throw UsageError(worst->document.empty() ? "--case-file: this case needs no file: " + report::repro_here(globals.cases).line(worst->id) : o.case_file + " cannot be written");
   }
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (globals.json) {
@@ -117,12 +118,13 @@ int run(const Options& o, const Globals& globals) {
     print_side("consumer", pair.consumer, cat);
     fmt::print("connector  {}: {}\n\n", pair.connector, cat.connectors().at(pair.connector).title);
   }
+  const report::Repro repro = report::repro_here(globals.cases);
   for (const auto& a : answers) {
     fmt::print("{:<10} {}{}: {}\n", a.arch.empty() ? "answer" : a.arch, name(a.verdict), a.by.empty() ? "" : " by the " + a.by, report::visible(a.text));
     for (const auto& line : a.bytes) fmt::print("             {}\n", line);
     for (const auto& line : a.others) fmt::print("           {}{}\n", a.id.empty() ? "could be " : "", line);
     if (!a.document.empty()) fmt::print("           run it: kvcts check ... --case-file FILE, then kvcts run --file FILE\n");
-    else if (!a.id.empty()) fmt::print("           run it: kvcts repro {}\n", report::shell_word(a.id));
+    else if (!a.id.empty()) fmt::print("           run it: {}\n", repro.line(a.id));
   }
   if (worst->verdict == compat::Verdict::wrong) {
     fmt::print("\n");

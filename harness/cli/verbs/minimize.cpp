@@ -11,6 +11,7 @@
 #include "cli/one_case.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "report/repro.hpp"
 #include "report/text.hpp"
 #include "store/reader.hpp"
 
@@ -96,7 +97,7 @@ int run(Options o, const Globals& globals) {
   }
   fmt::print("{}\n{}\n", report::ending_words(m.last), report::visible(m.last.message));
   if (o.out.empty()) fmt::print("\n{}\n", text);
-  else fmt::print("written to {}; kvcts run --file {}\n", o.out, report::shell_word(o.out));
+  else fmt::print("written to {}; {}--file {}\n", o.out, report::repro_here(globals.cases).before("run"), report::shell_word(o.out));
   fmt::print("{} tries, {} accepted{}; {}\n", m.tries, m.steps.size(), m.finished ? "" : " (stopped by --tries)", minimize::words_of(m.before, m.after));
   return exit_as_expected;
 }

@@ -18,7 +18,8 @@ namespace kvcts::cli {
 namespace {
 
 struct Options {
-  std::string id, file, run;
+  std::string id, run;
+  std::vector<std::string> files;
   std::optional<std::uint64_t> seed;
   bool hold{false}, as_run{false};
   int copies{16};
@@ -144,7 +145,7 @@ int repro(const Options& o, const Globals& globals) {
 
   matrix::Query query;
   query.ids = {o.id};
-  if (!o.file.empty()) query.files.emplace_back(o.file);
+  for (const auto& file : o.files) query.files.emplace_back(file);
   std::vector<std::string> before;
   if (o.as_run) before = ran_before(o, *row);
   for (const auto& id : before) query.ids.push_back(id);
@@ -201,7 +202,7 @@ int repro(const Options& o, const Globals& globals) {
 Action declare_repro(CLI::App& app, const Globals& globals) {
   auto o = std::make_shared<Options>();
   app.add_option("ID", o->id, "Case id")->required();
-  app.add_option("--file", o->file, "Case file that has it, when it is not in cases/")->type_name("YAML");
+  app.add_option("--file", o->files, "Case file that has it, when it is not in cases/; may be repeated")->type_name("YAML")->expected(1)->take_all();
   app.add_option("--run", o->run, "Run that it failed in: its seed, and a warning when its data have changed")->type_name("DIR");
   app.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
   app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");

@@ -29,7 +29,8 @@ Action declare_run(CLI::App& app, const Globals& globals) {
     if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() && o->select.where.empty()) {
       throw UsageError("expected a selection: --suite, --id, --where or --file (`kvcts list --help`), or --resume");
     }
-    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+    o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);
+    const catalogue::Catalogue cat(catalogue::find_cases(o->cases));
     return run_suite(cat, *o);
   };
 }

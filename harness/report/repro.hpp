@@ -1,0 +1,33 @@
+// How a case is run again: a line that a shell takes as it is printed, from any folder. The one place that writes such lines.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcts::report {
+
+/// What a sitting was given beside the ids. Paths are absolute: a report is read in other folders.
+struct Repro {
+  std::map<std::string, std::string> environment;  ///< variables that decide what runs: KVCTS_ENGINE_PATH and the like
+  std::string cases;                               ///< --cases; "" = the catalogue beside the program
+  std::vector<std::string> files;                  ///< --file
+  std::uint64_t seed{0};                           ///< --seed; 0 = each case's own
+
+  /// "KVCTS_ENGINE_PATH='/x' kvcts --cases '/y' repro " and " --file '/z.yaml'": a case's line is its id as a shell word between them.
+  std::string before(std::string_view verb = "repro") const;
+  std::string after() const;
+  std::string line(std::string_view id) const;
+  bool operator==(const Repro&) const = default;
+};
+
+/// As a run store keeps it. From {} (runs of earlier versions) come empty values.
+nlohmann::json to_json(const Repro& repro);
+Repro repro_from_json(const nlohmann::json& json);
+
+/// What this process was given: its environment, and the folder of --cases ("" = none).
+Repro repro_here(const std::string& cases);
+
+}  // namespace kvcts::report
