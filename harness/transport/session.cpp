@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 
 #include "transport/open_args.hpp"
@@ -308,7 +309,25 @@ Facts Session::facts() {
     (*static_cast<Facts*>(context))[given_text(key)] = given_text(value);
   };
   checked(api().facts(agent_, sink, &facts), "facts");
+  check_counts(facts);
   return facts;
+}
+
+/// The facts that the header names as counts: decimal, and of the life of the agent.
+void Session::check_counts(const Facts& facts) {
+  for (const char* name : {"bytes_written", "bytes_read", "descriptors"}) {
+    const auto fact = facts.find(name);
+    if (fact == facts.end()) continue;
+    const std::string& text = fact->second;
+    std::uint64_t count = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    const std::string found = plugin_->engine() + ": facts: " + name + " is \"" + text + "\"";
+    if (text.empty() || error != std::errc() || end != text.data() + text.size())
+      throw TransportError(Code::contract, found + ", expected a decimal number of at most 64 bits");
+    std::uint64_t& before = counts_[name];
+    if (count < before) throw TransportError(Code::contract, found + " after " + std::to_string(before) + ", and counts do not go back");
+    before = count;
+  }
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> claim_values(const Claims& claims) {

@@ -171,6 +171,7 @@ class Session {
   struct Held;
   Held* held(RequestId request);  ///< nullptr: not one of ours
   void drop(RequestId request);
+  void check_counts(const Facts& facts);
   void check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before, std::uint64_t all) const;
   const kvcts_transport& api() const { return plugin_->table(); }
   std::int32_t checked(std::int32_t status, const char* call, bool may_be_in_progress = false) const;
@@ -180,6 +181,7 @@ class Session {
   Claims claims_{};
   std::mutex held_lock_;  ///< of the map: requests are made and given back from several threads
   std::map<RequestId, std::unique_ptr<Held>> held_;
+  std::map<std::string, std::uint64_t> counts_;  ///< the last that facts() told
 };
 
 /// Every claim by name, in the ABI's order, for hello replies and reports. UINT64_MAX = unlimited.
