@@ -13,6 +13,7 @@
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
 #include "oracle/tail.hpp"
+#include "process/snapshot.hpp"
 #include "reader/reader.hpp"
 
 namespace kvcts::checker {
@@ -64,6 +65,9 @@ OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_
   if (const auto bytes = reader::output_bytes(case_); bytes > 0) {
     add({Side::consumer, -1, 0, 0, "reader/output", bytes});
   }
+  // Both sides of a connector program report completion; of an engine, the side that posts. Memory of a provider cannot be looked at.
+  const int watchers = case_.connector.kind == "program" ? 2 : case_.engine.options.contains("memory_provider") ? 0 : 1;
+  for (int i = 0; i < watchers; ++i) snapshots_.push_back(process::create_memory_file("kvcts:snapshot", process::snapshot_file_bytes));
 }
 
 json OpenCase::describe() const {
@@ -81,12 +85,14 @@ json OpenCase::describe() const {
                      {"bytes", f.shape.bytes}});
     total += f.shape.size;
   }
+  for (std::size_t i = 0; i < snapshots_.size(); ++i) files.push_back({{"side", "snapshot"}, {"region", i}});
   return {{"files", std::move(files)}, {"total_bytes", total}};
 }
 
 std::vector<int> OpenCase::descriptors() const {
   std::vector<int> out;
   for (const auto& f : files_) out.push_back(f.memory.fd.get());
+  for (const auto& s : snapshots_) out.push_back(s.get());
   return out;
 }
 
@@ -156,6 +162,38 @@ void OpenCase::compare_output(Wrong& wrong) {
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
 
+OpenCase::Wrong OpenCase::compare_snapshot() const {
+  // The later of two: a program's transfer is over when both sides say so.
+  std::vector<process::Mapping> maps;
+  std::optional<process::SnapshotView> last;
+  for (const auto& file : snapshots_) {
+    maps.emplace_back(file.get(), 0, false, process::Pages::as_touched);
+    auto view = process::read_snapshot(maps.back().bytes());
+    if (view && (!last || view->began_ns > last->began_ns)) last = std::move(view);
+  }
+  Wrong early;
+  if (!last) return early;
+  for (const auto& piece : last->pieces) {
+    if (piece.file >= files_.size()) continue;
+    const File& file = files_[piece.file];
+    const auto now = file.bytes();
+    if (piece.offset > now.size() || piece.bytes.size() > now.size() - piece.offset) continue;
+    if (std::memcmp(piece.bytes.data(), now.data() + piece.offset, piece.bytes.size()) == 0) continue;
+    for (std::size_t b = 0; b < piece.bytes.size(); ++b) {
+      if (piece.bytes[b] == now[piece.offset + b]) continue;
+      if (early.bytes++ > 0) continue;
+      WrongByte w;
+      w.region = file.region.name;
+      w.offset = static_cast<std::int64_t>(piece.offset + b) - file.shape.base;
+      w.expected = hex(now, static_cast<std::int64_t>(piece.offset + b));
+      w.observed = hex(piece.bytes, static_cast<std::int64_t>(b));
+      w.where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, w.offset);
+      early.first.push_back(std::move(w));
+    }
+  }
+  return early;
+}
+
 json OpenCase::draw(const std::string& region) {
   if (case_.content.kind != "tags") return nullptr;  // other bytes are nobody's
   if (!drawable(producer_views())) return nullptr;
@@ -196,7 +234,7 @@ std::string OpenCase::state_of_data() const {
 }
 
 Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred) {
-  scratch_ = {}, alternative_ = {};
+  scratch_ = {};
   // The state before and after of the consumer, and of a source that changed, lies beside what the search itself holds.
   double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
   for (std::size_t i = 0; i < files_.size(); ++i) needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
@@ -254,6 +292,8 @@ json OpenCase::compare(const json& request) {
   // A case that ended early (refusal, exception) must have left the destination as it was.
   const bool transferred = request.value("transferred", true);
   const json events = request.value("events", json::array());
+  // Before the comparison: what still comes meanwhile is a change.
+  compared_ = digest_all();
   Wrong source, target, output;
   const auto producer_files = producer_views();
   std::int64_t checked = 0;
@@ -274,7 +314,6 @@ json OpenCase::compare(const json& request) {
       for (auto offset : d.first) note_wrong(f, offset, scratch_, target);
     }
   }
-  compared_ = digest_all();
   const std::int64_t wrong = source.bytes + target.bytes + output.bytes;
 
   json reply{{"checked_bytes", checked}, {"wrong_bytes", wrong}, {"source_changed", source.bytes != 0}};
@@ -319,6 +358,22 @@ json OpenCase::compare(const json& request) {
       message = cause.text;
     }
   }
+  if (!failed && transferred) {
+    if (const Wrong early = compare_snapshot(); early.bytes > 0) {
+      failed = true;
+      cause = {};
+      cause.fault_class = "read-before-ready";
+      cause.exact = true;
+      cause.text = "completion was reported before the data had arrived: at that very moment " + std::to_string(early.bytes) +
+                   " of the bytes looked at were others than now, first at " + early.first[0].region + " offset " +
+                   std::to_string(early.first[0].offset) + " (" + early.first[0].where + ")";
+      cause.what_to_do = diagnose::what_to_check("read-before-ready");
+      message = cause.text;
+      reply["phase"] = name(Phase::complete);
+      const WrongByte& w = early.first[0];
+      reply["first_wrong"].push_back({{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}});
+    }
+  }
   if (cause.exact) fault_class = cause.fault_class;
   if (transferred && !target.first.empty()) {
     if (json picture = draw(target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
@@ -357,7 +412,8 @@ std::uint64_t OpenCase::digest_all() const {
 }
 
 json OpenCase::recheck() {
-  const bool changed = content_->looks_at_everything() && digest_all() != compared_;
+  const std::uint64_t now = digest_all();
+  const bool changed = content_->looks_at_everything() && now != compared_;
   json reply{{"changed", changed}};
   if (changed) {
     Wrong late;
@@ -370,7 +426,7 @@ json OpenCase::recheck() {
     reply["message"] = "bytes changed after completion was reported" +
                        (late.first.empty() ? std::string() : ", first at " + late.first[0].region + " offset " +
                                                                  std::to_string(late.first[0].offset) + " (" + late.first[0].where + ")");
-    compared_ = digest_all();
+    compared_ = now;
   }
   return reply;
 }

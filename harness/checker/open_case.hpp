@@ -47,6 +47,8 @@ class OpenCase {
   void compare_producer(std::size_t index, Wrong& wrong);
   void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
   void compare_output(Wrong& wrong);
+  /// What a worker saw when completion was reported against what is there now: bytes that differ had not arrived.
+  Wrong compare_snapshot() const;
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
   /// The drawing of where bytes came from, of the region with the first wrong byte.
@@ -59,6 +61,7 @@ class OpenCase {
   std::unique_ptr<Content> content_;
   int pass_{0};
   std::vector<File> files_;                 ///< producer, consumer, output
+  std::vector<process::UniqueFd> snapshots_;  ///< one for each worker that sees completion (process/snapshot.hpp)
   std::size_t producers_{0}, consumers_{0};
   std::vector<std::uint8_t> scratch_;
   std::uint64_t compared_{0};

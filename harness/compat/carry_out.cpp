@@ -62,7 +62,7 @@ Carried carry_out(const ResolvedCase& resolved) {
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
     const auto side = files[i].at("side").get<std::string>();
     maps.emplace_back(descriptors[i], 0);
-    if (side != "output") sides[side == "consumer"].push_back({maps.back().data() + files[i].at("base").get<std::int64_t>(), files[i].at("bytes").get<std::int64_t>()});
+    if (side == "producer" || side == "consumer") sides[side == "consumer"].push_back({maps.back().data() + files[i].at("base").get<std::int64_t>(), files[i].at("bytes").get<std::int64_t>()});
   }
   std::int64_t total = 0;
   for (const Copy& copy : plan.copies) {

@@ -1,12 +1,14 @@
 // Engine fixture: engine shm that misbehaves on purpose, in one named way, so that the watchdog, the checker and the
 // diagnoser can be shown to notice. Options:
-//   fault     a row of one of the two tables below; absent: none
-//   phase     open | register | connect | transfer | midway | complete: when a fault of the process strikes (default
-//   transfer).
-//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet told
+//   fault     a row of one of the two tables below, or one of time: late_write, early, deferred, never_complete; or counts (facts that are no
+//             counts); absent: none
+//   phase     open | register | connect | transfer | midway | complete | release | remove_peer | deregister | close | exit: when a fault of
+//             the process strikes (default transfer), and when what is deferred moves after all, of the last five.
+//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet told; exit = static
+//             destructors of the plug-in
 //   side      producer | consumer | any: whose agent misbehaves (default any)
 //   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
-//   delay_ms  of late_write and sleep (default 75)
+//   delay_us  of late_write, early and sleep (default 75,000)
 //   claims    what it says of itself beside what is true: "device_evidence=executed,arch=sm_90"
 //   canary    passes (default) | fails | hangs: what is said of the machine after a worker hung or died
 #include <fcntl.h>
@@ -29,7 +31,7 @@ namespace {
 
 struct Knobs {
   std::uint64_t bytes{0};
-  std::chrono::milliseconds delay{75};
+  std::chrono::microseconds delay{75'000};
 };
 
 // ---- faults of the process: what strikes at a phase
@@ -124,6 +126,7 @@ void bus(const Knobs&) {
 }
 
 void exit0(const Knobs&) { _exit(0); }
+void exit3(const Knobs&) { _exit(3); }
 
 /// Writes nonsense on every stream socket of this process: one of them is the channel to the suite.
 void garbage(const Knobs&) {
@@ -146,7 +149,7 @@ struct ProcessFault {
   std::string_view name;
   void (*strike)(const Knobs&);
 };
-constexpr std::array<ProcessFault, 15> process_faults{{{"spin", spin},
+constexpr std::array<ProcessFault, 16> process_faults{{{"spin", spin},
                                                        {"sleep_in_read", sleep_in_read},
                                                        {"ignore_sigterm", ignore_sigterm},
                                                        {"fork_escape", fork_escape},
@@ -158,6 +161,7 @@ constexpr std::array<ProcessFault, 15> process_faults{{{"spin", spin},
                                                        {"abrt", abrt},
                                                        {"bus", bus},
                                                        {"exit0", exit0},
+                                                       {"exit3", exit3},
                                                        {"garbage", garbage},
                                                        {"sleep", sleep_a_while},
                                                        {"refuse", refuse}}};
@@ -238,6 +242,32 @@ auto find(const Rows& rows, std::string_view name) -> decltype(rows.data()) {
   return nullptr;
 }
 
+// ---- faults of time: what moves after completion was reported, if ever
+
+constexpr std::array<std::string_view, 5> time_faults{"late_write", "early", "deferred", "never_complete", "counts"};
+constexpr std::array<std::string_view, 5> endings{"release", "remove_peer", "deregister", "close", "exit"};
+
+/// A list that was not moved when it should have been, and what keeps its addresses valid.
+struct Deferred {
+  Moves moves;
+  std::vector<std::shared_ptr<void>> kept;
+  void operator()() {
+    for (const Move& move : std::exchange(moves, {})) std::memmove(move.to, move.from, move.bytes);
+  }
+};
+
+/// What strikes when the process exits.
+struct AtExit {
+  Deferred deferred;
+  const ProcessFault* process{nullptr};
+  Knobs knobs;
+  ~AtExit() {
+    deferred();
+    if (process != nullptr) process->strike(knobs);
+  }
+};
+AtExit at_exit;
+
 class FixtureEngine final : public SharedMemoryEngine {
  public:
   static constexpr const char* engine_name = "fixture";
@@ -255,31 +285,49 @@ class FixtureEngine final : public SharedMemoryEngine {
     const std::string side = args.take("side", "any");
     args.take("canary", "");
     claims_ = args.take("claims", "");
-    knobs_.delay = std::chrono::milliseconds(args.take_number("delay_ms", 75));
+    knobs_.delay = std::chrono::microseconds(args.take_number("delay_us", 75'000));
     knobs_.bytes = args.take_number("bytes", fault == "eat_memory" ? 4ull << 30 : 64ull << 20);
     args.finish();
-    stage_ = stage_of(phase);
+    if (std::find(endings.begin(), endings.end(), phase) != endings.end())
+      ending_ = phase;
+    else
+      stage_ = stage_of(phase);
     if (side != "any" && side != "producer" && side != "consumer") {
       throw Failure{KVCTS_E_INVALID, "side is \"" + side + "\", expected producer, consumer or any"};
     }
     const bool mine = side == "any" || (side == "producer") == (args.role == KVCTS_ROLE_PRODUCER);
     process_ = find(process_faults, fault);
     data_ = find(data_faults, fault);
-    late_ = fault == "late_write";
-    never_ = fault == "never_complete";
-    if (!fault.empty() && process_ == nullptr && data_ == nullptr && !late_ && !never_) {
+    time_ = fault;
+    if (!fault.empty() && process_ == nullptr && data_ == nullptr && std::find(time_faults.begin(), time_faults.end(), fault) == time_faults.end()) {
       throw Failure{KVCTS_E_INVALID, "there is no fault \"" + fault + "\"; the list is in the engine's source, fixture.cpp"};
     }
     if (!mine) {
       process_ = nullptr;
       data_ = nullptr;
-      late_ = never_ = false;
+      time_.clear();
     }
+    if (process_ != nullptr && ending_ == "exit") at_exit.process = process_, at_exit.knobs = knobs_;
     at(Stage::open);
   }
+  ~FixtureEngine() override { ends("close"); }
 
+  // These hide the base's: the table calls what the most derived class has.
+  void release(std::uint64_t request) {
+    ends("release");
+    SharedMemoryEngine::release(request);
+  }
+  void remove_peer(std::uint64_t peer) {
+    ends("remove_peer");
+    SharedMemoryEngine::remove_peer(peer);
+  }
+  void deregister_region(std::uint64_t region) {
+    ends("deregister");
+    SharedMemoryEngine::deregister_region(region);
+  }
   std::map<std::string, std::string> facts() override {
     auto out = SharedMemoryEngine::facts();
+    if (time_ == "counts") out["bytes_written"] = "-1";
     for (std::string_view rest = claims_; !rest.empty();) {
       const std::string_view one = rest.substr(0, rest.find(','));
       rest.remove_prefix(std::min(rest.size(), one.size() + 1));
@@ -290,7 +338,13 @@ class FixtureEngine final : public SharedMemoryEngine {
 
  protected:
   void at(Stage stage) override {
-    if (process_ != nullptr && stage == stage_) process_->strike(knobs_);
+    if (process_ != nullptr && ending_.empty() && stage == stage_) process_->strike(knobs_);
+  }
+
+  bool moves_by_itself(std::span<const Move> moves) override {
+    if (time_ != "early" && time_ != "deferred") return false;
+    deferred_ = {{moves.begin(), moves.end()}, kept_};
+    return true;
   }
 
   void edit(Moves& moves) override {
@@ -305,13 +359,19 @@ class FixtureEngine final : public SharedMemoryEngine {
 
   bool may_complete(std::span<const Move> moves) override {
     if (data_ != nullptr && data_->after != nullptr) data_->after(moves);
-    if (late_) write_late(moves);
-    return !never_;
+    if (time_ == "late_write") write_late(moves);
+    if (time_ == "early")
+      std::thread([later = std::exchange(deferred_, {}), delay = knobs_.delay]() mutable {
+        std::this_thread::sleep_for(delay);
+        later();
+      }).detach();
+    if (time_ == "deferred" && ending_ == "exit") at_exit.deferred = std::exchange(deferred_, {});
+    return time_ != "never_complete";
   }
 
   RemoteRegion read_region(BlobReader& blob, Reach& reach) override {
     RemoteRegion region = SharedMemoryEngine::read_region(blob, reach);
-    if (late_) kept_.push_back(region.mapping);  // the late thread writes through it
+    if (!time_.empty()) kept_.push_back(region.mapping);  // what comes late is written through it
     return region;
   }
 
@@ -326,8 +386,15 @@ class FixtureEngine final : public SharedMemoryEngine {
     for (const auto& [name, stage] : rows) {
       if (name == phase) return stage;
     }
-    throw Failure{KVCTS_E_INVALID,
-                  "phase is \"" + phase + "\", expected open, register, connect, transfer, midway or complete"};
+    throw Failure{KVCTS_E_INVALID, "phase is \"" + phase + "\", expected open, register, connect, transfer, midway, complete, release, " +
+                                       "remove_peer, deregister, close or exit"};
+  }
+
+  /// A call that ends something, by the name of its phase.
+  void ends(std::string_view call) {
+    if (ending_ != call) return;
+    deferred_();
+    if (process_ != nullptr) process_->strike(knobs_);
   }
 
   /// 64 bytes at the end of the last move, changed after the request was told complete.
@@ -347,7 +414,9 @@ class FixtureEngine final : public SharedMemoryEngine {
   Stage stage_{Stage::transfer};
   const ProcessFault* process_{nullptr};
   const DataFault* data_{nullptr};
-  bool late_{false}, never_{false};
+  std::string time_;    ///< a fault of time; "": none
+  std::string ending_;  ///< the phase, where it is one that ends something
+  Deferred deferred_;
   std::vector<std::shared_ptr<void>> kept_;
 };
 

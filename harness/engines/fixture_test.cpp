@@ -146,7 +146,7 @@ TEST(Fixture, NeverCompleteHasMovedAllBytes) {
 }
 
 TEST(Fixture, LateWriteComesAfterCompletion) {
-  Fixture fixture(Options{{"fault", "late_write"}, {"delay_ms", "60"}});
+  Fixture fixture(Options{{"fault", "late_write"}, {"delay_us", "60000"}});
   fixture.producer.wait(fixture.post());
   EXPECT_EQ(fixture.wrong(), 0u) << "right at completion";
   std::this_thread::sleep_for(200ms);
@@ -309,7 +309,7 @@ TEST(Fixture, RefusalIsTyped) {
 TEST(Fixture, UnknownWordsAreErrors) {
   for (const Options& options :
        {Options{{"fault", "spinn"}}, Options{{"fault", "spin"}, {"phase", "later"}}, Options{{"side", "left"}},
-        Options{{"bytes", "-1"}}, Options{{"delay_ms", "soon"}}, Options{{"colour", "red"}}}) {
+        Options{{"bytes", "-1"}}, Options{{"delay_us", "soon"}}, Options{{"colour", "red"}}}) {
     EXPECT_THROW(Fixture fixture(options), TransportError) << options.begin()->first << "=" << options.begin()->second;
   }
 }

@@ -23,6 +23,7 @@
 // Checker
 //   open     {key, case: <to_json(ResolvedCase)>}          -> ok {files:[{side, region, name, size, base, bytes}], total_bytes} + fds
 //            phases allocate. Files are memfds sealed against shrinking and growing; base = guard + misalign; size = whole file.
+//            Of side "snapshot": where a worker puts what it sees of the destination when completion is reported (snapshot.hpp).
 //   fill     {key, pass}                                   -> ok {bytes, ns}            phase generate (poison + tags, both sides)
 //   compare  {key, pass, events:[...], moved, planned, transferred: bool, state: bool}  phases read back, compare, diagnose
 //            transferred false: the case ended before any byte may move (refusal, exception): the destination must be untouched.
@@ -32,7 +33,8 @@
 //            state true: say how much had arrived (hung, crashed). events: what workers replied or raised, in order, last how the
 //            case ended if not well: {phase, role, refused|raised|hang|crash: {...}}. Never the case's expected outcome.
 //   look     {key, region: name, offset, bytes}             -> ok {hex}   bytes of a region as they are, guards below 0
-//   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   bytes after the last compare?
+//            It also holds the bytes that a worker saw when completion was reported against what is there: others had not arrived.
+//   recheck  {key}                                         -> ok {changed: bool, late_bytes, message}   since the last compare or recheck?
 //   close    {key}                                         -> ok {}
 //   script   {case}                                        -> ok {as compare, and phase, hang, signal, events}
 //            a scripted case from beginning to end: there is no worker and nothing to keep open
@@ -43,17 +45,21 @@
 //            there is no plan, transfer goes to both workers, and prepare has ports
 //   prepare  {key, case: <worker_view>, files:[...], forget:[keys]} + fds -> ok {metadata: base64, regions}     phase register
 //            forgets old cases, maps whole memory files, gives the connector its tensors, registers regions with the engine
-//            ("both" connects its two sides here: no metadata, no connect)
+//            ("both" connects its two sides here: no metadata, no connect). files: as open gave them, each with its number there (index);
+//            shown: of the other side, mapped for reading, for the snapshot; the engine does not know of it
 //   connect  {key, peer: {role, metadata}}                 -> ok {}                                      phase register
 //   upload   {key}  -> ok {}     where the engine has a memory_provider: the files' bytes into its memory, before each pass; phase transfer
-//   download {key}  -> ok {}     the other way behind it, and once more at finish; phase complete
+//   download {key}  -> ok {}     the other way behind it, and once more behind each end; phase complete
 //   plan     {key}                                         -> ok {copies, bytes, relayout, sample:[first 64 copies], digest}
 //   transfer {key, pass}  -> ok {moved, copies, path: {...engine counters...}, ns:{transfer, complete}}  phases transfer, complete
 //   read     {key, pass}                                   -> ok {tokens, output..., events}            the reader, phase read back
-//   finish   {key}                                         -> ok {peak_bytes}   deregister, drop peer; mappings stay until forget
+//            requests are kept until they are released; what had not ended when one failed is given back at once
+//   end      {key, call}                                   -> ok {peak_bytes}   call: release (to the side that posted), then remove_peer,
+//            then deregister (to all); or end (of a program's job). The checker is asked to recheck behind each. Mappings stay until forget
+//   close    {}  -> ok {}   before bye: agents are closed, a program is shut down; mappings stay until the process is gone
 //   cancel   {}  -> ok {}   sent while another request is being answered: the wait for a connector program ends (ok {abandoned: true})
 //   forget   {keys:[...]}                                  -> ok {}   unmap
-//   bye      {}                                            no reply: ends its agents and exits
+//   bye      {}                                            no reply: exits, with the destructors and exit handlers of the plug-in
 //   A target (the side that does not post) keeps its engine's progress() running whenever it waits for a request.
 //
 // Status page: one memfd a worker (status.hpp), written by the worker, read by the supervisor at any time: phase and when it was

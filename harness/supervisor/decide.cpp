@@ -61,7 +61,7 @@ std::string data_words(const json& compared) {
 
 std::string where_words(const Ended& ended) {
   return "in " + std::string(name(ended.phase)) +
-         (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")");
+         (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")") + (ended.call.empty() ? "" : ", in " + ended.call);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
       result.outcome = outcome_from_name(compared.value("outcome", "ERROR")).value_or(Outcome::error);
       result.message = compared.value("message", "");
       if (result.outcome == Outcome::pass) break;
-      result.phase = Phase::compare;
+      result.phase = phase_from_name(compared.value("phase", "")).value_or(Phase::compare);
       result.diagnosis = found;
       if (const auto picture = compared.find("picture"); picture != compared.end() && picture->is_object()) result.picture = *picture;
       if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
@@ -113,6 +113,12 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
     }
     case Kind::refused: {
       if (looked) take_numbers(compared, result);
+      if (!ended.call.empty()) {  // too late for a refusal
+        result.outcome = Outcome::fail;
+        result.diagnosis = plain("false-success", "completion was reported, and then " + ended.call + " failed: " + ended.text);
+        result.message = sentence_join(result.diagnosis.text, changed ? compared.value("message", "") : "");
+        break;
+      }
       const bool told = ended.moved.value_or(0) > 0;
       if (!changed && !told) {
         result.outcome = Outcome::refused;
@@ -234,9 +240,10 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
   }
 }
 
-void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& result) {
+void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
-  std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) +
+  const bool all_arrived = rechecked.contains("late_bytes") && late == 0;
+  std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) + (call.empty() ? "" : " in " + call + ",") +
                       (ended == Kind::completed                            ? " after completion"
                        : ended == Kind::refused || ended == Kind::raised ? " after the failure was reported"
                                                                            : " afterwards");
@@ -253,19 +260,39 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
   }
   if (result.outcome != Outcome::pass) {  // already wrong: a further fact, not the cause
     result.message = sentence_join(result.message, words);
-    if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && rechecked.contains("late_bytes") && late == 0) {
+    if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && all_arrived) {
       // What was wrong then is right now: that is the cause.
-      result.diagnosis = plain("read-before-ready", "completion was told before the data had arrived: " + std::to_string(result.wrong_bytes) +
-                                                        " bytes were wrong then, all are right a while later");
+      result.diagnosis = plain("read-before-ready", "completion was reported before the data had arrived: " + std::to_string(result.wrong_bytes) +
+                                                        " bytes were wrong then, " +
+                                                        (call.empty() ? "all are right a while later" : "which arrived only in " + call));
       result.message = result.diagnosis.text;
+      result.phase = Phase::complete;
     }
     return;
   }
   result.outcome = Outcome::fail;
   result.wrong_bytes = late;
   result.phase = Phase::complete;
-  result.diagnosis = plain("false-success", sentence_join(words, detail));
+  result.diagnosis = all_arrived ? plain("read-before-ready", "completion was reported before the data had arrived: bytes changed afterwards, and now all are right")
+                                 : plain("false-success", sentence_join(words, detail));
   result.message = result.diagnosis.text;
+}
+
+void decide_departure(const Ended& ended, CaseResult& result) {
+  const bool was_wrong = result.outcome != Outcome::pass && result.outcome != Outcome::refused;
+  CaseResult end;
+  decide(ended, json::object(), end);  // the bytes were looked at before
+  const std::string words = end.message + ", after this case, the last of its workers";
+  if (was_wrong) {  // a further fact
+    result.message = sentence_join(result.message, words);
+    return;
+  }
+  result.outcome = end.outcome;
+  result.phase = end.phase;
+  result.signal = end.signal;
+  result.hang = end.hang;
+  result.diagnosis = end.diagnosis;
+  result.diagnosis.text = result.message = words;
 }
 
 }  // namespace kvcts::supervisor

@@ -14,6 +14,7 @@ struct Ended {
   enum class Kind { completed, refused, raised, hung, crashed, skipped, error };
   Kind kind{Kind::completed};
   Phase phase{Phase::transfer};  ///< where
+  std::string call;              ///< of those that end something, which it was in: "release()"; else ""
   std::string role;              ///< which worker: "producer", "consumer", "both", "checker"
   std::string type;              ///< raised: "ValueError"
   std::string text;              ///< the other side's words
@@ -40,7 +41,11 @@ void decide_script(const nlohmann::json& reply, CaseResult& result);
 /// What the engine's entry demands of its facts (`path`), where the case passed. `seen`: the facts; null = it told none.
 void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseResult& result);
 
-/// The case's memory changed after its result was known. `ended`: what had been told of the transfer by then.
-void decide_late_write(const nlohmann::json& rechecked, Ended::Kind ended, CaseResult& result);
+/// The case's memory changed after its result was known. `ended`: what had been told of the transfer by then. `call`: in which call that
+/// ends something; "" = by itself, a while later.
+void decide_late_write(const nlohmann::json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call = "");
+
+/// The workers came to a bad end after the case, which was their last.
+void decide_departure(const Ended& ended, CaseResult& result);
 
 }  // namespace kvcts::supervisor

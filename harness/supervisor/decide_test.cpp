@@ -181,7 +181,7 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   CaseResult arrived_late = result_of({}, compared("FAIL", 5, "silently-skipped"));
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived_late);
   EXPECT_EQ(arrived_late.diagnosis.fault_class, "read-before-ready");
-  EXPECT_EQ(arrived_late.message, "completion was told before the data had arrived: 5 bytes were wrong then, all are right a while later");
+  EXPECT_EQ(arrived_late.message, "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
@@ -202,6 +202,45 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   EXPECT_EQ(half.wrong_bytes, 5);
   EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved")) << half.message;
   EXPECT_TRUE(half.message.ends_with("after the failure was reported: by now all of the transfer has arrived")) << half.message;
+}
+
+TEST(Decide, ACallThatEndsSomethingIsNamed) {
+  CaseResult arrived = result_of({}, compared("FAIL", 5, "silently-skipped"));
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived, "release()");
+  EXPECT_EQ(arrived.diagnosis.fault_class, "read-before-ready");
+  EXPECT_EQ(arrived.phase, Phase::complete);
+  EXPECT_EQ(arrived.message, "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
+  CaseResult changed = result_of({}, compared("PASS", 0));
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, changed, "close()");
+  EXPECT_EQ(changed.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(changed.message, "64 bytes changed in close(), after completion");
+  Ended late_no;
+  late_no.kind = Ended::Kind::refused;
+  late_no.phase = Phase::complete;
+  late_no.call = "release()";
+  late_no.text = "busy";
+  const CaseResult refused = result_of(late_no, compared("PASS", 0));
+  EXPECT_EQ(refused.outcome, Outcome::fail) << "too late for a refusal";
+  EXPECT_EQ(refused.message, "completion was reported, and then release() failed: busy");
+}
+
+TEST(Decide, ABadEndIsToldOfTheLastCase) {
+  Ended end;
+  end.kind = Ended::Kind::crashed;
+  end.phase = Phase::complete;
+  end.role = "consumer";
+  end.call = "close()";
+  end.signal = "SIGSEGV";
+  CaseResult pass = result_of({}, compared("PASS", 0)), fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  decide_departure(end, pass);
+  EXPECT_EQ(pass.outcome, Outcome::crash);
+  EXPECT_EQ(pass.signal, "SIGSEGV");
+  EXPECT_EQ(pass.phase, Phase::complete);
+  EXPECT_EQ(pass.message, "SIGSEGV in complete (consumer), in close(), after this case, the last of its workers");
+  decide_departure(end, fail);
+  EXPECT_EQ(fail.outcome, Outcome::fail);
+  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_TRUE(fail.message.ends_with(pass.message)) << fail.message;
 }
 
 TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {

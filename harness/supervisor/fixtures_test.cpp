@@ -68,7 +68,7 @@ std::vector<Row> rows() {
       {"exit0", fault("exit0"), Outcome::crash, Phase::transfer, "exit 0", ""},
       {"garbage", fault("garbage"), Outcome::crash, Phase::transfer, "protocol", ""},
       {"late",
-       {{"fault", "late_write"}, {"side", "producer"}, {"delay_ms", "60"}},
+       {{"fault", "late_write"}, {"side", "producer"}, {"delay_us", "60000"}},
        Outcome::fail,
        Phase::complete,
        "false-success",
@@ -163,7 +163,7 @@ TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
   const NothingLeft nothing_left;
   Options options = fixture_options();
   options.kept_engines = 0;  // the fixture's worker has to go for the next case, but not before its time
-  ResolvedCase late = small_case("late", "fixture", 1, {{"fault", "late_write"}, {"delay_ms", "100"}});
+  ResolvedCase late = small_case("late", "fixture", 1, {{"fault", "late_write"}, {"delay_us", "100000"}});
   late.settle_ms = 500;
   const Outcomes outcomes = run({late, small_case("next")}, options);
   EXPECT_EQ(outcomes.of("late").outcome, Outcome::fail) << outcomes.of("late").message;

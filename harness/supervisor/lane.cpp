@@ -89,23 +89,22 @@ Task<void> Lane::work() {
           co_await run_job(again);
         } else if (const auto job = run_.next()) {
           co_await run_job(Again{*job});
-        } else if (!watched_.empty()) {
+        } else if (next_due(0) != nullptr) {
           co_await settle(true);
+        } else if (workers_) {
+          co_await retire(std::move(workers_));
+        } else if (!kept_.empty()) {
+          std::unique_ptr<Workers> oldest = std::move(kept_.front());
+          kept_.pop_front();
+          co_await retire(std::move(oldest));
         } else {
           break;
         }
         co_await settle(false);
-      } catch (const Lost& loss) {  // while cases were watched
+      } catch (const Lost& loss) {  // while cases were watched, or workers ended
         lost = loss.why;
       }
-      if (lost) lose_checker(*lost);
-    }
-    running_.reset();
-    co_await retire(std::move(workers_));
-    while (!kept_.empty()) {
-      std::unique_ptr<Workers> oldest = std::move(kept_.front());
-      kept_.pop_front();
-      co_await retire(std::move(oldest));
+      if (lost) recover(*lost);
     }
   } catch (const Interrupted&) {
     // The warden ends all processes when the run closes its socket.
@@ -114,6 +113,17 @@ Task<void> Lane::work() {
     run_.fail(std::current_exception());
   }
   running_.reset();
+}
+
+/// Something of ours ended: its cases run again, with a new one.
+void Lane::recover(const std::string& why) {
+  if (run_.link.lost()) {
+    workers_.reset();
+    kept_.clear();
+    checker_.reset();
+    run_.link.restart();
+  }
+  lose_checker(why);
 }
 
 Task<void> Lane::run_job(Again job) {
@@ -135,11 +145,7 @@ Task<void> Lane::run_job(Again job) {
 
   a.fds.clear();
   if (run_.link.lost()) {
-    workers_.reset();
-    kept_.clear();
-    checker_.reset();
-    run_.link.restart();
-    lose_checker(*lost);
+    recover(*lost);
   } else {
     co_await kill_workers();
     if (checker_ && (checker_->ended() || own_fault))
@@ -240,6 +246,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
     looked = true;
     // Registrations stay meanwhile: taking them back would stop what the engine still has under way.
     if (ended.phase == Phase::transfer || ended.phase == Phase::complete) co_await sleep_ms(a.resolved.settle_ms);
+    co_await look(a, "");
   }
   if (ended.kind != Kind::completed && a.registered && workers_) {
     Ended cleaned = co_await finish(a);
@@ -253,6 +260,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
     co_await compare(a, ended);
   }
   decide(ended, a.compared, result);
+  if (!a.ending.is_null()) decide_late_write(a.ending, ended.kind, result, a.ending_call);
   decide_path(a.resolved.engine.path, result.facts.value("engine_claims", json()), result);
   if (run_.options.look && a.opened) {
     const Look& look = *run_.options.look;
@@ -281,9 +289,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
   } else if (workers_) {  // somebody could still write
     if (result.outcome == Outcome::fail)
       for (const auto& child : workers_->children) add_output(a, *child);
-    watched_bytes_ += a.memory_bytes;
-    watched_.push_back({a.job, a.key, std::move(result), ended.kind, a.memory_bytes, now_ns() + a.resolved.settle_ms * ms, a.number,
-                        a.lost, workers_->id});
+    watch(a, ended.kind);
   } else {
     json close = {{"op", "close"}, {"key", a.key}};
     checker_->request(std::move(close));

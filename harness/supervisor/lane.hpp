@@ -44,6 +44,7 @@ struct Run {
   std::int64_t worker_count{0};
   std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and what was said
   std::set<std::string> without_canary{};          ///< plug-ins that have none
+  std::set<std::string> watched_ways{};            ///< "ucx-shm read": ways to move bytes, of which a case was watched for long
   bool stopping{false};  ///< interrupted: everything ends now
   std::size_t holding{0};
   std::vector<bool> finished;
@@ -67,8 +68,8 @@ inline constexpr int attempts_allowed = 5;
 /// The connector is a program of its own (connector/program/): it moves the bytes itself, and both of its sides take part.
 inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp
-/// (checker).
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp (workers that end by
+/// themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (checker).
 class Lane {
  public:
   Lane(Run& run, int number);
@@ -131,11 +132,14 @@ class Lane {
     bool transferred{false};
     bool opened{false};
     bool registered{false};  ///< workers hold the case: finish() is due
+    nlohmann::json ending;    ///< the reply to recheck where the memory changed in a call that ends something
+    std::string ending_call;  ///< that call, "release()"
     std::int64_t last_pid{-1};
     std::string stray;  ///< processes that outlived the case, in words
     std::int64_t since_ns{0};
   };
 
+  /// A case whose end is known, and whose memory is still looked at.
   struct Watched {
     std::size_t job;
     std::uint64_t key;
@@ -145,6 +149,9 @@ class Lane {
     std::int64_t due_ns;
     int number, lost;
     std::uint64_t workers;  ///< who ran it, and could still write
+    /// The last case of these workers: what becomes of them when they end is told of it. Null: it waits for due_ns only.
+    std::unique_ptr<ResolvedCase> last;
+    bool open{true};  ///< the checker still has its memory
   };
 
   struct Reply {
@@ -173,9 +180,22 @@ class Lane {
   std::vector<std::string> strays(std::int64_t last_pid) const;
   Task<Ended> ask_all(Attempt& a, Phase phase, const char* op);
   Task<Ended> finish(Attempt& a);
+  Task<Ended> end_call(Attempt& a, const char* call);
+  Task<void> look(Attempt& a, const char* call);
+  Child& initiator(const ResolvedCase& c) const;
+  nlohmann::json files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const;
   Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
+  void watch(Attempt& a, Ended::Kind ended);
+  bool watched_longer(const Attempt& a);
+  void no_longer_last(std::uint64_t workers);
+  const Watched* next_due(std::uint64_t only) const;
+  std::vector<std::uint64_t> ripe() const;
   Task<void> settle(bool all, std::uint64_t only = 0);
   Task<void> retire(std::unique_ptr<Workers> workers);
+  Task<void> part_from_workers(Attempt& a);
+  Task<Ended> await_exits(Attempt& a);
+  std::optional<Watched> take_last(std::uint64_t workers);
+  void recover(const std::string& why);
   Task<void> kill_workers();
   Task<void> end(Workers& workers);
   void name_workers(Attempt& a) const;
@@ -215,7 +235,6 @@ class Lane {
   std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, the least recently used first
   std::uint64_t next_workers_{1};
   std::deque<Watched> watched_;
-  std::int64_t watched_bytes_{0};
   std::deque<Again> again_;
   std::optional<Running> running_;
   Attempt* attempt_{nullptr};

@@ -48,6 +48,9 @@ struct Options {
   std::uint64_t memory_limit{std::uint64_t{4} << 30};  ///< bytes of private memory a worker may have; 0 = any
   std::size_t watched_cases{64};  ///< a lane: memory watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};
+  std::int64_t watch_ms{1000};    ///< how long the memory of a sample of the cases is watched, at least; the others': their settle
+  std::size_t watch_all{8};       ///< a run of at most so many cases is watched so as a whole
+  std::uint64_t watch_every{64};  ///< of a larger one the first case of each engine and direction, and one in so many by its id
   bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};          ///< take stacks on a hang
   bool keep_plans{false};     ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass

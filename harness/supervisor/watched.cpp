@@ -88,59 +88,115 @@ Task<void> Lane::drain_checker(std::uint64_t key) {
 void Lane::lose_checker(const std::string& why) {
   if (checker_ && !checker_->exited()) checker_->kill();
   checker_.reset();
+  std::deque<Watched> rest;
   for (Watched& w : watched_) {
-    if (w.lost < losses_allowed) {
+    w.last.reset();
+    if (!w.open) {
+      rest.push_back(std::move(w));
+    } else if (w.lost < losses_allowed) {
       again_.push_back({w.job, w.number, w.lost + 1});
-      continue;
+    } else {
+      w.result.outcome = Outcome::error;
+      w.result.message = why + " while the case's memory was watched; given up after " + std::to_string(w.lost + 1) + " times";
+      run_.emit(w.job, std::move(w.result));
     }
-    w.result.outcome = Outcome::error;
-    w.result.message = why + " while the case's memory was watched; given up after " + std::to_string(w.lost + 1) + " times";
-    run_.emit(w.job, std::move(w.result));
   }
-  watched_.clear();
-  watched_bytes_ = 0;
+  watched_ = std::move(rest);
 }
 
-/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each
-/// (only: until none of those workers is among them).
+/// The case is over, and its workers live on: somebody could still write.
+void Lane::watch(Attempt& a, Ended::Kind ended) {
+  no_longer_last(workers_->id);
+  const std::int64_t duration = std::max(a.resolved.settle_ms, watched_longer(a) ? run_.options.watch_ms : 0);
+  watched_.push_back({a.job, a.key, std::move(a.result), ended, a.memory_bytes, now_ns() + duration * ms, a.number, a.lost, workers_->id,
+                      std::make_unique<ResolvedCase>(std::move(a.resolved))});
+}
+
+/// A sample is watched for longer than its settle: every case of a small run, the first of each engine and direction, and of the others
+/// one in `watch_every` by its id. A case that is not watched at all (settle 0) stays so.
+bool Lane::watched_longer(const Attempt& a) {
+  const ResolvedCase& c = a.resolved;
+  if (c.settle_ms == 0) return false;
+  if (run_.jobs.count <= run_.options.watch_all) return true;
+  const bool first = run_.watched_ways.insert((is_program(c) ? c.connector.name : c.engine.name) + " " + c.op).second;
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char letter : a.result.id) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  return first || hash % run_.options.watch_every == 0;
+}
+
+void Lane::no_longer_last(std::uint64_t workers) {
+  for (Watched& w : watched_)
+    if (w.workers == workers) w.last.reset();
+}
+
+/// The next case that waits for its time only.
+const Lane::Watched* Lane::next_due(std::uint64_t only) const {
+  const Watched* next = nullptr;
+  for (const Watched& w : watched_)
+    if (!w.last && (only == 0 || w.workers == only) && (next == nullptr || w.due_ns < next->due_ns)) next = &w;
+  return next;
+}
+
+/// Keys of the cases whose turn it is: their time has come, or more memory is watched than may be.
+std::vector<std::uint64_t> Lane::ripe() const {
+  std::vector<const Watched*> all;
+  std::size_t open = 0;
+  std::int64_t bytes = 0;
+  for (const Watched& w : watched_) {
+    if (w.open) ++open, bytes += w.memory_bytes;
+    if (w.open || !w.last) all.push_back(&w);
+  }
+  const bool full = open > run_.options.watched_cases || bytes > run_.options.watched_bytes;
+  // Those that wait for their workers come last.
+  std::sort(all.begin(), all.end(), [](const Watched* x, const Watched* y) { return std::pair(x->last != nullptr, x->due_ns) < std::pair(y->last != nullptr, y->due_ns); });
+  const std::int64_t now = now_ns();
+  std::vector<std::uint64_t> keys;
+  for (const Watched* w : all)
+    if ((!w->last && (!w->open || w->due_ns <= now)) || (full && keys.size() < recheck_batch)) keys.push_back(w->key);
+  return keys;
+}
+
+/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each that waits for
+/// nothing but time (only: of those workers).
 Task<void> Lane::settle(bool all, std::uint64_t only) {
-  const auto wanted = [&] {
-    return !watched_.empty() &&
-           (only == 0 || std::any_of(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.workers == only; }));
-  };
-  while (wanted()) {
-    const bool full = watched_.size() > run_.options.watched_cases || watched_bytes_ > run_.options.watched_bytes;
-    const std::int64_t now = now_ns();
-    std::size_t batch = 0;
-    if (full) batch = std::min(recheck_batch, watched_.size());
-    while (batch < watched_.size() && watched_[batch].due_ns <= now) ++batch;
-    if (batch == 0) {
-      if (!all) co_return;
+  for (;;) {
+    const std::vector<std::uint64_t> keys = ripe();
+    if (keys.empty()) {
+      const Watched* next = next_due(only);
+      if (!all || next == nullptr) co_return;
       check_running();
-      co_await wake_.wait(watched_.front().due_ns);
+      co_await wake_.wait(next->due_ns);
       continue;
     }
-    for (std::size_t i = 0; i < batch; ++i) {
-      json recheck = {{"op", "recheck"}, {"key", watched_[i].key}};
-      json close = {{"op", "close"}, {"key", watched_[i].key}};
+    const auto find = [&](std::uint64_t key) { return std::find_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return w.key == key; }); };
+    for (const std::uint64_t key : keys) {
+      if (!find(key)->open) continue;
+      json recheck = {{"op", "recheck"}, {"key", key}};
+      json close = {{"op", "close"}, {"key", key}};
       checker_->request(std::move(recheck));
       checker_->request(std::move(close));
     }
-    for (std::size_t i = 0; i < batch; ++i) {
-      json rechecked = co_await checker_reply(nullptr);
-      json closed = co_await checker_reply(nullptr);
-      Watched w = std::move(watched_.front());
-      watched_.pop_front();
-      watched_bytes_ -= w.memory_bytes;
-      if (workers_ && workers_->id == w.workers) workers_->to_forget.push_back(w.key);
-      for (const auto& kept : kept_)
-        if (kept->id == w.workers) kept->to_forget.push_back(w.key);
-      if (rechecked.value("changed", false)) decide_late_write(rechecked, w.ended, w.result);
-      if (rechecked.contains("error")) {
-        w.result.outcome = Outcome::error;
-        w.result.message = rechecked["error"].value("text", "recheck failed");
+    for (const std::uint64_t key : keys) {
+      if (find(key)->open) {
+        const json rechecked = co_await checker_reply(nullptr);
+        const json closed = co_await checker_reply(nullptr);
+        Watched& w = *find(key);
+        w.open = false;
+        if (workers_ && workers_->id == w.workers) workers_->to_forget.push_back(w.key);
+        for (const auto& kept : kept_)
+          if (kept->id == w.workers) kept->to_forget.push_back(w.key);
+        if (rechecked.value("changed", false)) decide_late_write(rechecked, w.ended, w.result);
+        if (rechecked.contains("error")) {
+          w.result.outcome = Outcome::error;
+          w.result.message = rechecked["error"].value("text", "recheck failed");
+        }
       }
-      run_.emit(w.job, std::move(w.result));
+      const auto done = find(key);
+      if (done->last) continue;
+      const std::size_t job = done->job;
+      CaseResult result = std::move(done->result);
+      watched_.erase(done);
+      run_.emit(job, std::move(result));
     }
   }
 }

@@ -293,22 +293,7 @@ Task<void> Lane::end(Workers& workers) {
 Task<void> Lane::kill_workers() {
   if (!workers_) co_return;
   const std::unique_ptr<Workers> workers = std::move(workers_);
-  co_await end(*workers);
-}
-
-/// Healthy workers: their cases become final first, then they end by themselves, so that engines can clean up; then as
-/// above.
-Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
-  if (!workers) co_return;
-  co_await settle(true, workers->id);
-  for (const auto& child : workers->children)
-    if (!child->ended()) child->request({{"op", "bye"}});
-  const std::int64_t patience = now_ns() + 3'000 * ms;
-  for (const auto& child : workers->children)
-    while (!child->exited() && !child->lost() && !child->start_failure() && now_ns() < patience) {
-      check_running();
-      co_await wake_.wait(patience);
-    }
+  no_longer_last(workers->id);
   co_await end(*workers);
 }
 

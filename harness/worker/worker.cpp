@@ -17,6 +17,7 @@
 #include "reader/reader.hpp"
 #include "transport/memory.hpp"
 #include "worker/base64.hpp"
+#include "worker/look.hpp"
 
 namespace kvcts::worker {
 
@@ -109,11 +110,17 @@ struct Worker::Agent {
 struct Worker::Hosted {
   ResolvedCase view;
   std::vector<File> files;
+  std::vector<process::Mapping> shown;  ///< of the other side's destination: to be looked at, and unknown to the engine
+  process::Mapping snapshot_file;
+  process::SnapshotWriter snapshot;
+  std::vector<Destination> destination;  ///< empty: no snapshot is taken
   std::unique_ptr<connector::Connector> connector;
   std::vector<transport::RegionId> registered[2];  ///< by side, in the order of regions()
   std::optional<transport::PeerId> peer;           ///< of the side that posts
   std::optional<transport::PeerId> peer_of_target;
   connector::Plan plan;
+  std::vector<transport::RequestId> requests;  ///< of the side that posts; kept until they are released
+  bool failed{false};                          ///< the last transfer did: what the engine says about its remains is no news
   bool finished{false};
   Side initiator() const { return view.op == "read" ? Side::consumer : Side::producer; }
 };
@@ -198,13 +205,14 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
   if (op == "plan") return plan(request);
   if (op == "transfer") return transfer(request);
   if (op == "read") return read(request);
-  if (op == "finish") return finish(request);
+  if (op == "end") return end(request);
+  if (op == "close") return close();
   if (op == "cancel") return json::object();  // that it came has ended the waiting
   if (op == "forget") {
     for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
     return json::object();
   }
-  throw Misuse("expected hello, prepare, connect, upload, download, plan, transfer, read, finish, cancel or forget");
+  throw Misuse("expected hello, prepare, connect, upload, download, plan, transfer, read, end, cancel, forget or close");
 }
 
 transport::OpenOptions open_options(const json& engine) {
@@ -269,20 +277,33 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
       throw Misuse("expected a descriptor a file (" + std::to_string(files.size()) + "), found " +
                    std::to_string(fds.size()));
     for (std::size_t i = 0; i < fds.size(); ++i) {
-      File file;
+      if (!process::is_sealed(fds[i].get())) throw Misuse("a memory file is not sealed against shrinking");
       const auto side = files[i].at("side").get<std::string>();
+      if (side == "snapshot") {
+        hosted.snapshot_file = process::Mapping(fds[i].get(), 0, true, process::Pages::as_touched);
+        hosted.snapshot = process::SnapshotWriter(hosted.snapshot_file.bytes());
+        fds[i].reset();
+        continue;
+      }
+      File file;
       file.output = side == "output";
       file.side = side == "producer" ? Side::producer : Side::consumer;
       file.base = files[i].at("base").get<std::int64_t>();
       file.bytes = files[i].at("bytes").get<std::int64_t>();
       file.fd = std::move(fds[i]);
-      if (!process::is_sealed(file.fd.get())) throw Misuse("a memory file is not sealed against shrinking");
+      const bool shown = files[i].value("shown", false);
       // A request moves a part of its pool.
-      file.map = process::Mapping(file.fd.get(), 0, true, process::Pages::as_touched);
+      file.map = process::Mapping(file.fd.get(), 0, !shown, process::Pages::as_touched);
       if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
         throw Misuse("an allocation lies outside its memory file");
-      hosted.files.push_back(std::move(file));
+      if (file.side == Side::consumer && !file.output)
+        hosted.destination.push_back({files[i].value("index", 0u), file.map.data(), file.base, file.bytes});
+      if (shown)
+        hosted.shown.push_back(std::move(file.map));
+      else
+        hosted.files.push_back(std::move(file));
     }
+    if (!hosted.snapshot) hosted.destination.clear();
     if (!program_) hosted.connector = connector::make_connector(hosted.view.connector);
     return 0;
   });
@@ -384,7 +405,9 @@ json Worker::transfer(const json& request) {
   progress_.enter(Phase::transfer);
   const std::int64_t begin = now_ns();
   if (program_) {
+    hosted.snapshot.clear();
     const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
+    if (!hosted.destination.empty()) look(hosted.snapshot, hosted.destination), hosted.snapshot.close();
     json reply = {{"ns", {{"transfer", now_ns() - begin}, {"complete", 0}}}};
     for (const char* key : {"moved", "path"})
       if (said.contains(key)) reply[key] = said[key];
@@ -412,19 +435,11 @@ json Worker::transfer(const json& request) {
   }
   progress_.set(0, total);
 
-  struct Posted {
-    transport::RequestId id;
-    std::uint64_t bytes;
-  };
-  std::vector<Posted> posted;
-  // A request that fails is given back with the others, so that the worker can go on with the next case.
-  const auto give_back = [&] {
-    for (const Posted& one : posted) try {
-        here->session.release(one.id);
-      } catch (const transport::TransportError&) {
-      }
-    posted.clear();
-  };
+  if (!hosted.requests.empty()) throw Misuse("the requests of the last transfer are not released yet");
+  hosted.failed = false;
+  hosted.snapshot.clear();
+  std::vector<std::uint64_t> posted;  // bytes of each request
+  std::size_t ended = 0;
   std::uint64_t moved = 0;
   std::int64_t posted_ns = 0;
   try {
@@ -435,8 +450,8 @@ json Worker::transfer(const json& request) {
                                               all.begin() + static_cast<std::ptrdiff_t>(first + count));
       std::uint64_t bytes = 0;
       for (const auto& descriptor : part) bytes += descriptor.bytes;
-      posted.push_back(
-          {here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)), bytes});
+      hosted.requests.push_back(here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
+      posted.push_back(bytes);
       first += count;
     }
     posted_ns = now_ns();
@@ -445,20 +460,33 @@ json Worker::transfer(const json& request) {
     // For whoever is called when this never ends.
     if (target == nullptr && here->session.claims().needs_target_progress)
       progress_.note("this engine completes only while the target's process makes progress calls: look at the state and the stack of the other worker");
-    for (const Posted& one : posted) {
-      const transport::Status status = here->session.wait(one.id, [&](const transport::Status& now) {
+    for (; ended < posted.size(); ++ended) {
+      const transport::Status status = here->session.wait(hosted.requests[ended], [&](const transport::Status& now) {
         progress_.set(moved + now.bytes.value_or(0), total);
         if (target != nullptr) target->session.progress();
       });
-      moved += status.bytes.value_or(one.bytes);
+      moved += status.bytes.value_or(posted[ended]);
     }
+    const bool visible = !write || here->session.claims().completion == KVCTS_COMPLETION_REMOTE;  // else it is after flush()
+    if (visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
     here->session.flush(*hosted.peer);
+    if (!visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
+    if (!hosted.destination.empty()) hosted.snapshot.close();
     progress_.set(moved, total);
   } catch (...) {
-    give_back();
+    hosted.failed = true;
+    // What is still under way would go on writing: it is given back now, as its caller would. What has ended stays until the memory was
+    // looked at.
+    while (hosted.requests.size() > ended + 1 || (hosted.requests.size() > ended && posted_ns == 0)) {
+      const transport::RequestId request_id = hosted.requests.back();
+      hosted.requests.pop_back();
+      try {
+        here->session.release(request_id);
+      } catch (const transport::TransportError&) {
+      }
+    }
     throw;
   }
-  give_back();
   json path = json::object();
   for (const auto& [key, value] : here->session.facts()) path[key] = value;
   return {{"moved", moved},
@@ -490,40 +518,70 @@ json Worker::read(const json& request) {
   return {{"tokens", result.tokens}, {"events", result.events}};
 }
 
-json Worker::finish(const json& request) {
+/// One of the calls that end something: what an engine does in it is looked at before the next one. Calls that have nothing to do, of a case
+/// that was refused in the middle of prepare() say, are well.
+json Worker::end(const json& request) {
+  const auto call = request.at("call").get<std::string>();
   const auto found = cases_.find(request.at("key").get<std::uint64_t>());
-  // A case that was refused in the middle of prepare() is finished all the same.
   if (found == cases_.end() || found->second->finished) return {{"peak_bytes", peak_bytes()}};
   Hosted& hosted = *found->second;
-  hosted.finished = true;
-  if (program_) {
+  if (call == "release") {
+    release(hosted);
+  } else if (call == "remove_peer") {
+    for (const auto& one : agents_) {
+      auto& peer = one->side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+      if (!peer) continue;
+      --connected_;
+      one->session.remove_peer(*std::exchange(peer, std::nullopt));
+    }
+  } else if (call == "deregister") {
+    hosted.finished = true;
+    for (const auto& one : agents_) {
+      auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
+      while (!regions.empty()) {
+        const transport::RegionId region = regions.back();
+        regions.pop_back();
+        one->session.deregister(region);
+      }
+    }
+  } else if (call == "end" && program_) {
+    hosted.finished = true;
     const std::int64_t resident = program_->resident_bytes();
     program_->close(found->first);
     for (File& file : hosted.files) file.fd.reset();
     return {{"peak_bytes", peak_bytes() + resident}};
+  } else {
+    throw Misuse("expected the call release, remove_peer, deregister, or end of a program, found '" + call + "'");
   }
-  for (const auto& one : agents_) {
-    auto& peer = one->side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
-    if (peer) {
-      --connected_;
-      one->session.remove_peer(*std::exchange(peer, std::nullopt));
-    }
-    auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
-    while (!regions.empty()) {
-      const transport::RegionId region = regions.back();
-      regions.pop_back();
-      one->session.deregister(region);
-    }
+  for (File& file : hosted.files)
+    if (file.block) file.block->read(0, file.whole());  // what came since the last download
+  if (hosted.finished) {
+    for (File& file : hosted.files) file.block.reset(), file.fd.reset();
+    hosted.connector.reset();
+    hosted.plan = {};
   }
-  for (File& file : hosted.files) {
-    if (!file.block) continue;
-    file.block->read(0, file.whole());  // what came after the last pass
-    file.block.reset();
-  }
-  for (File& file : hosted.files) file.fd.reset();
-  hosted.connector.reset();
-  hosted.plan = {};
   return {{"peak_bytes", peak_bytes()}};
+}
+
+void Worker::release(Hosted& hosted) {
+  std::optional<transport::TransportError> first;
+  Agent* here = agent(hosted.initiator());
+  for (const transport::RequestId request : std::exchange(hosted.requests, {})) try {
+      here->session.release(request);
+    } catch (const transport::TransportError& error) {
+      if (!first) first = error;
+    }
+  if (first && !hosted.failed) throw *first;
+}
+
+/// The agents, or the program, come to their end. Mappings stay: what is written in the end is looked at.
+json Worker::close() {
+  for (const auto& [key, hosted] : cases_)
+    for (File& file : hosted->files) file.block.reset();
+  agents_.clear();
+  connected_ = 0;
+  if (program_) program_->shut_down();
+  return json::object();
 }
 
 }  // namespace kvcts::worker

@@ -58,7 +58,9 @@ class Worker {
   nlohmann::json plan(const nlohmann::json& request);
   nlohmann::json transfer(const nlohmann::json& request);
   nlohmann::json read(const nlohmann::json& request);
-  nlohmann::json finish(const nlohmann::json& request);
+  nlohmann::json end(const nlohmann::json& request);
+  nlohmann::json close();
+  void release(Hosted& hosted);
   nlohmann::json hello_program(const nlohmann::json& request);
   Hosted& hosted(const nlohmann::json& request);
   Agent* agent(Side side);

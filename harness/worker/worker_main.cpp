@@ -91,7 +91,8 @@ int main(int argc, char** argv) {
   status_page = reinterpret_cast<process::StatusPage*>(page.data());
   try {
     process::Channel channel{process::UniqueFd(3)};
-    worker::Worker worker(argv[1], status_page, [&channel] {
+    // Never destroyed: its mappings stay while destructors and exit handlers of a plug-in run, which are looked at, too.
+    auto& worker = *new worker::Worker(argv[1], status_page, [&channel] {
       pollfd entry{channel.fd(), POLLIN, 0};
       return ::poll(&entry, 1, 0) > 0;
     });

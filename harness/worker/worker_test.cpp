@@ -69,6 +69,9 @@ class WorkerTest : public ::testing::Test {
   static json ask(Worker& worker, const std::string& op, std::uint64_t key = 1) {
     return worker.handle({{"op", op}, {"key", key}}, {});
   }
+  static json end(Worker& worker, const std::string& call, std::uint64_t key = 1) {
+    return worker.handle({{"op", "end"}, {"key", key}, {"call", call}}, {});
+  }
 
   std::vector<process::Mapping> maps_;
 };
@@ -94,10 +97,14 @@ TEST_F(WorkerTest, ACaseFromBeginToEnd) {
   EXPECT_EQ(moved["moved"], plan["bytes"]);
   EXPECT_EQ(process::view(*page).phase, Phase::complete);
   EXPECT_EQ(process::view(*page).done, plan["bytes"].get<std::uint64_t>());
+  EXPECT_TRUE(ask(worker, "transfer", 77).contains("error")) << "the requests are not given back before the memory was looked at";
+  EXPECT_TRUE(end(worker, "release", 77).value("ok", false));
   EXPECT_TRUE(ask(worker, "transfer", 77).value("ok", false));  // a second pass, same registration
-  EXPECT_GT(ask(worker, "finish", 77)["peak_bytes"].get<std::int64_t>(), 0);
+  EXPECT_TRUE(end(worker, "dance", 77).contains("error"));
+  EXPECT_TRUE(end(worker, "end", 77).contains("error")) << "that is for programs";
+  for (const char* call : {"release", "remove_peer", "deregister"}) EXPECT_GT(end(worker, call, 77)["peak_bytes"].get<std::int64_t>(), 0) << call;
   EXPECT_TRUE(ask(worker, "transfer", 77).contains("error"));
-  EXPECT_TRUE(ask(worker, "finish", 77).value("ok", false));  // twice is harmless
+  EXPECT_TRUE(end(worker, "deregister", 77).value("ok", false));  // twice is harmless
   EXPECT_TRUE(worker.handle({{"op", "forget"}, {"keys", {77, 78}}}, {}).value("ok", false));
   EXPECT_TRUE(prepare(worker, c, 77).value("ok", false));
 }
@@ -153,7 +160,7 @@ TEST_F(WorkerTest, CopiesOutsideTheRegionsAreRefusedByTheEngine) {
     const json moved = ask(worker, "transfer");
     EXPECT_TRUE(moved.contains("refused")) << moved.dump();
     EXPECT_EQ(moved.value("phase", ""), "transfer");
-    EXPECT_TRUE(ask(worker, "finish").value("ok", false));
+    for (const char* call : {"release", "remove_peer", "deregister"}) EXPECT_TRUE(end(worker, call).value("ok", false)) << call;
     ASSERT_TRUE(prepare(worker, small_case("b"), 2).value("ok", false));  // the next case is served
     EXPECT_TRUE(ask(worker, "plan", 2).value("ok", false));
     EXPECT_TRUE(ask(worker, "transfer", 2).value("ok", false));

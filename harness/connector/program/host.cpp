@@ -137,6 +137,12 @@ void Host::close(std::uint64_t key) {
   ask("release", {{"job", key}});
 }
 
+void Host::shut_down() {
+  const std::unique_ptr<Session> session = std::move(session_);
+  if (!session || spent_) return;
+  if (const auto ended = session->shut_down(shutdown_patience_ms)) throw Stopped{crash(*ended)};
+}
+
 void Host::pump() {
   if (!session_ || spent_) return;
   try {

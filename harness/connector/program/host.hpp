@@ -35,6 +35,8 @@ class Host {
   nlohmann::json transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress);
   /// release; or the end of a program that cannot be used again.
   void close(std::uint64_t key);
+  /// shutdown, and the end of the process. Throws Stopped where it dies of that, or ends with another status than 0.
+  void shut_down();
 
   /// A round of progress for the peer's sake. Never throws: how a program died is told when it is asked next.
   void pump();

@@ -218,23 +218,28 @@ json Session::wait(std::uint64_t id, const std::function<bool()>& stop) {
   }
 }
 
-bool Session::shut_down(int patience_ms) {
-  if (reaped_ || ended_) return false;
+std::optional<Ended> Session::shut_down(int patience_ms) {
+  if (reaped_ || ended_) return std::nullopt;
   const std::int64_t deadline = now_ns() + patience_ms * ms;
+  std::string how;
   try {
     const std::uint64_t id = call("shutdown", json::object());
     wait(id, [&] { return now_ns() >= deadline; });
-  } catch (const Ended&) {
+  } catch (const Ended& ended) {
     // It may close its socket before the answer has left.
+    if (reaped_) how = ended.signal;
   } catch (const Abandoned&) {
-    return false;
+    return std::nullopt;
   }
-  if (reaped_) return false;
-  const auto status = reap(pid_, static_cast<int>(std::max<std::int64_t>(1, (deadline - now_ns()) / ms)));
-  if (!status) return false;
-  reaped_ = true;
-  ::kill(-pid_, SIGKILL);
-  return WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
+  if (!reaped_) {
+    const auto status = reap(pid_, static_cast<int>(std::max<std::int64_t>(1, (deadline - now_ns()) / ms)));
+    if (!status) return std::nullopt;
+    reaped_ = true;
+    ::kill(-pid_, SIGKILL);
+    how = ending_words(*status);
+  }
+  if (how == ending_words(0)) return std::nullopt;
+  return Ended(how, "the connector program ended so after shutdown");
 }
 
 }  // namespace kvcts::connector::program

@@ -59,8 +59,8 @@ class Session {
   /// done of total bytes, as the last poll's answer told; 0 0 where the program does not tell.
   std::pair<std::uint64_t, std::uint64_t> progress() const { return {done_, total_}; }
 
-  /// Asks it to end, waits at most `patience_ms`. True: it ended by itself with status 0.
-  bool shut_down(int patience_ms);
+  /// Asks it to end, waits at most `patience_ms`. How it ended, if neither with status 0 nor late (it is killed then).
+  std::optional<Ended> shut_down(int patience_ms);
 
  private:
   struct Call {
