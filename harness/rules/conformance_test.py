@@ -97,6 +97,13 @@ def lie(mode: str, test: str) -> None:
     assert found["verdict"] == "BROKEN", f"mode {mode} passes {test}: {found}"
 
 
+def lifetime(test: str, seen: str, *options: str) -> None:
+    """Bytes that come early or late, and a process that does not end well, from the fixture."""
+    ended = kvcts_json("conformance", "fixture", *(word for option in options for word in ("--option", option)), "--test", "writes-and-nothing-else", timeout=300)
+    broken = {one["test"]: one["seen"] for one in ended["tests"] if one["verdict"] == "BROKEN"}
+    assert seen in broken.get(test, ""), (options, broken)
+
+
 def unopened(mode: str, words: str) -> None:
     ended = kvcts("conformance", "hostile", "--option", f"mode={mode}")
     assert ended.status == 1 and words in ended.out and ended.out.count("\n") == 1, (mode, ended)
@@ -115,6 +122,11 @@ def parts() -> list[tuple]:
             *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
             *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
             (no_provider,), (beyond_refuting,),
+            (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=deferred", "phase=release"),
+            (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=early", "delay_us=2000"),
+            (lifetime, "writes-and-nothing-else", "afterwards: changed", "fault=late_write", "delay_us=900000"),
+            (lifetime, "end-of-process", "SIGSEGV after close()", "fault=segv", "phase=exit"),
+            (lifetime, "end-of-process", "status 3 after close()", "fault=exit3", "phase=exit"),
             *((unopened, mode, words) for mode, words in UNOPENED.items()),
             (refused, "there is no plug-in file", "/nonexistent/x.so"), (refused, "expected an engine of cases/engines", "no-such-engine"),
             (refused, "a test of cases/claims", "shm", "--test", "no-such-test"), (refused, "KEY=VALUE", "shm", "--option", "novalue"),

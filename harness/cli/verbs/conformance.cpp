@@ -1,9 +1,13 @@
 // kvcts conformance: a transport's claims, and what the header demands of every one, held against what it does. For a vendor's library alone: no
 // catalogue entry and no source tree is needed.
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -70,10 +74,38 @@ ChildAnswer introduce(const EngineEntry& entry) {
         for (const auto& [key, value] : texts_of(entry.environment)) setenv(key.c_str(), value.c_str(), 1);
         const transport::OpenOptions open{"conformance/producer", transport::Role::producer, texts_of(entry.options)};
         transport::Session session(transport::Plugin::load(transport::find_plugin(entry.plugin)), open);
+        try {
+          session.facts();
+        } catch (const transport::TransportError& error) {
+          if (error.code() == transport::Code::contract) throw;  // counts that are none
+        }
         return nlohmann::json{{"name", session.plugin().engine()}, {"version", session.plugin().version()}, {"file", session.plugin().origin()},
                               {"claims", rules::claim_texts(session.claims())}};
       },
       opening);
+}
+
+/// A process that opens an agent, closes it and exits, with the destructors and exit handlers of the plug-in: how it ended, "" = well.
+std::string end_of_process(const EngineEntry& entry) {
+  const ChildAnswer answer = ask_child(
+      [&] {
+        const pid_t pid = fork();
+        if (pid == 0) {
+          try {
+            for (const auto& [key, value] : texts_of(entry.environment)) setenv(key.c_str(), value.c_str(), 1);
+            transport::Session session(transport::Plugin::load(transport::find_plugin(entry.plugin)), {"conformance/end", transport::Role::producer, texts_of(entry.options)});
+          } catch (const std::exception&) {
+            _exit(exit_as_expected);  // introduce() says so
+          }
+          std::exit(exit_as_expected);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        if (WIFSIGNALED(status)) return nlohmann::json(fmt::format("SIG{} after close()", sigabbrev_np(WTERMSIG(status))));
+        return nlohmann::json(WEXITSTATUS(status) == 0 ? "" : fmt::format("status {} after close()", WEXITSTATUS(status)));
+      },
+      opening);
+  return answer.ok ? answer.value.get<std::string>() : "no end after close(): " + answer.error;
 }
 
 /// Each test of a provider in a process of its own.
@@ -175,6 +207,14 @@ int show(Options options, const Globals& globals) {
     say(fmt::format("  {:<61} may be: {}", "", fmt::join(seen.allowed, " | ")));
     if (!seen.words.empty()) say(fmt::format("  {:<61} it said: {}", "", seen.words));
     if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
+  }
+  if (const std::string end = end_of_process(entry); !end.empty()) {
+    const bool recorded = end.starts_with(entry.environment.value("KVCTS_KNOWN_END", "(none)") + " ");  // cases/engines/nixl.yaml says of what
+    if (!recorded) ++broken;
+    const char* verdict = recorded ? "known" : "BROKEN";
+    out["tests"].push_back({{"claim", "always"}, {"said", ""}, {"test", "end-of-process"}, {"title", "An agent is closed, and its process exits"}, {"verdict", verdict}, {"seen", end}});
+    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "always", "", "end-of-process", verdict, end));
+    say(fmt::format("  {:<61} asked: {}", "", "An agent is closed, and its process exits with destructors and exit handlers"));
   }
   if (globals.json) fmt::print("{}\n", out.dump(2));
   for (const auto& claim : beyond) say("not refutable here: " + claim);
