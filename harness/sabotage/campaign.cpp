@@ -26,7 +26,7 @@ constexpr std::size_t first_round = 4, control_cases = 48;
 /// What noticed, from a result that is not the expected one.
 std::vector<std::string> checks_of(const CaseResult& r) {
   if (r.outcome != Outcome::fail) return {"outcome"};
-  if (r.phase == Phase::complete) return {"late write"};
+  if (r.phase == Phase::complete) return {r.diagnosis.fault_class == "read-before-ready" ? "completion" : "late write"};
   std::set<std::string> found;
   for (const auto& wrong : r.first_wrong) {
     if (wrong.region.starts_with("producer/")) found.insert("source");

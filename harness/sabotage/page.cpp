@@ -208,7 +208,7 @@ std::string page(const std::vector<Campaigned>& suites, const std::vector<Campai
       "end in PASS. *Caught by*\n"
       "says which check noticed: `bytes`, `guard`, `padding`, `source` (which must not change), `count` (planned, moved, "
       "expected), `late write` (memory\n"
-      "is watched after completion), `reader` (what was gathered), `outcome` (an error, a hang or a crash). *Named*: the "
+      "is watched after completion), `completion` (reported before the bytes had arrived), `reader` (what was gathered), `outcome` (an error, a hang or a crash). *Named*: the "
       "diagnosis of that case, which\n"
       "does not see the saboteur, explains every wrong byte and gives its class. *Tried*: cases up to the catch, or in all. "
       "Controls are right\n"

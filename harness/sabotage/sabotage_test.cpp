@@ -97,7 +97,7 @@ TEST(Saboteurs, InFrontOfAnEngineTheyLeaveItWhatItIs) {
   put_in_front(saboteur("transport/late-write"), engine);
   EXPECT_EQ(engine.engine.name, "nixl-tcp");
   EXPECT_EQ(engine.engine.plugin, "kvcts_engine_front");
-  EXPECT_EQ(engine.engine.options, (json{{"path", "tcp"}, {"front.fault", "late_write"}, {"front.delay_ms", 400}, {"front.dtype", "bf16"}}));
+  EXPECT_EQ(engine.engine.options, (json{{"path", "tcp"}, {"front.fault", "late_write"}, {"front.delay_us", 400000}, {"front.dtype", "bf16"}}));
   EXPECT_EQ(engine.engine.environment, (json{{"UCX_TLS", "tcp"}, {"KVCTS_FRONT_OF", "kvcts_engine_nixl"}}));
   EXPECT_EQ(engine.settle_ms, 1200);
   put_in_front(saboteur("planner/ids-reversed"), connector);

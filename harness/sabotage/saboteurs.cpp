@@ -17,7 +17,7 @@ nlohmann::json engine_options(const Saboteur& saboteur, const ResolvedCase& c) {
 
 /// What comes late comes after the comparison, and while memory is watched.
 void watch(const Saboteur& saboteur, ResolvedCase& c) {
-  c.settle_ms = std::max(c.settle_ms, 3 * saboteur.options.value("delay_ms", std::int64_t{0}));
+  c.settle_ms = std::max(c.settle_ms, 3 * saboteur.options.value("delay_us", std::int64_t{0}) / 1000);
 }
 
 }  // namespace

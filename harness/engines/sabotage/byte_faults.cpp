@@ -137,7 +137,10 @@ constexpr std::array bytes_rows{Fault{.name = "one_nan", .change = one_nan},
                                 Fault{.name = "wipe_source", .after = wipe_source, .both_ways = true},
                                 Fault{.name = "swap_into_source", .after = swap_into_source, .both_ways = true}};
 constexpr std::array time_rows{Fault{.name = "late_write", .after = turned_tail, .late = true},
-                               Fault{.name = "early_success", .early = true}};
+                               Fault{.name = "early_success", .early = true},
+                               Fault{.name = "in_release", .early = true, .until = Until::release},
+                               Fault{.name = "in_remove_peer", .early = true, .until = Until::remove_peer},
+                               Fault{.name = "in_deregister", .early = true, .until = Until::deregister}};
 
 }  // namespace
 

@@ -63,7 +63,7 @@ Wrong take_wrong(const OpenArgs& args, const std::string& prefix) {
   wrong.job.every = take_choice(args, prefix + "pick", "last", "every");
   wrong.job.half = take_choice(args, prefix + "to", "next", "half");
   wrong.job.dtype = args.take(prefix + "dtype", "");
-  wrong.delay = std::chrono::milliseconds(args.take_number(prefix + "delay_ms", 60));
+  wrong.delay = std::chrono::microseconds(args.take_number(prefix + "delay_us", 60'000));
   if (wrong.job.n == 0 || ((name == "drop_every" || name == "repeat" || name == "pad") && wrong.job.n < 0)) {
     throw Failure{KVCTS_E_INVALID,
                   prefix + "n is " + std::to_string(wrong.job.n) + ", expected 1 or more for fault " + name};

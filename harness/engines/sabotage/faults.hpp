@@ -6,7 +6,7 @@
 //   pick      last | every: which moves a row about a tail or a length is about (default last)
 //   to        next | half: how far a wrong region is off, in regions of the same side: the next one, or half of the list on
 //   dtype     of the elements, for rows that change numbers: bf16, fp16, fp32, e4m3fn, e5m2
-//   delay_ms  of what comes late (default 60)
+//   delay_us  of what comes late (default 60,000)
 // A row that cannot be wrong with a list (one copy to exchange, a shift that leaves the memory) leaves it as it is.
 #pragma once
 
@@ -68,6 +68,9 @@ struct Job {
   bool inside(Address at, std::int64_t shift, std::uint64_t bytes) const;
 };
 
+/// When what was not moved in time moves after all: once delay_us have passed, or in a call that ends something.
+enum class Until : std::uint8_t { delay, release, remove_peer, deregister };
+
 /// A row. What is not set does not happen.
 struct Fault {
   std::string_view name;
@@ -76,8 +79,9 @@ struct Fault {
   void (*change)(const Moves&, std::span<std::byte>, const Job&){nullptr};
   /// What is written once all have moved; told which bytes were delivered.
   Writes (*after)(const Moves&, std::span<const std::byte>, const Job&){nullptr};
-  bool late{false};       ///< `after` comes delay_ms after completion was told
-  bool early{false};      ///< completion is told first, everything moves delay_ms later
+  bool late{false};       ///< `after` comes delay_us after completion was reported
+  bool early{false};      ///< completion is reported first, everything moves later
+  Until until{Until::delay};  ///< of `early`
   bool several{false};    ///< requests have at most n descriptors, so that several are in flight
   bool both_ways{false};  ///< needs an engine that reads and writes
 };
@@ -90,7 +94,7 @@ std::span<const Fault> time_faults();
 struct Wrong {
   const Fault* fault{nullptr};  ///< never nullptr
   Job job;
-  std::chrono::milliseconds delay{60};
+  std::chrono::microseconds delay{60'000};
 };
 /// Takes the options, whose names begin with `prefix`. Throws Failure(KVCTS_E_INVALID).
 Wrong take_wrong(const OpenArgs& args, const std::string& prefix = "");

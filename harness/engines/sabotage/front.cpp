@@ -48,6 +48,7 @@ struct Request {
   std::unique_ptr<Staging> staging;  ///< where the bytes are sent from that were changed
   std::vector<kvcts_descriptor> list;
   Stage stage{Stage::prepared};
+  bool owed{false};  ///< reported complete, and not posted yet
   std::unique_ptr<Errand> errand;  ///< follows the list
 };
 
@@ -63,6 +64,9 @@ class Front final : Memory {
     wrong_.job.memory = this;
     kvcts_claims own{};
     claims(own);
+    // Between its own connection's end and that of its peer nobody may be left who makes progress for the engine behind.
+    if (fault().until == Until::remove_peer || fault().until == Until::deregister)
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) + " stands in the place of an engine only"};
     if (fault().both_ways && (own.can_read == 0 || own.can_write == 0))
       throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) +
                                                " needs an engine that reads and writes; " + behind().engine() +
@@ -147,7 +151,8 @@ class Front final : Memory {
       throw Failure{KVCTS_E_BUSY, "the request is still active"};
     if (fault().early) {
       request->stage = Stage::done;
-      post_later(request);
+      if (fault().until == Until::release) request->owed = true;
+      else post_later(request);
       return KVCTS_OK;
     }
     if (request->staging != nullptr) fill(*request);
@@ -180,6 +185,7 @@ class Front final : Memory {
   void release(std::uint64_t handle) {
     const Lock lock(calls());
     const std::shared_ptr<Request> request = requests_.take(handle);
+    if (request->owed) move_now(*request);
     if (request.use_count() == 1) real_(&kvcts_transport::release, std::exchange(request->id, 0));
   }
 
@@ -242,7 +248,7 @@ class Front final : Memory {
 
  private:
   const Fault& fault() const { return *wrong_.fault; }
-  bool comes_late() const { return fault().late || fault().early; }
+  bool comes_late() const { return fault().late || (fault().early && fault().until == Until::delay); }
 
   /// What a row looks at: memory of this side, or through the engine.
   std::vector<std::vector<std::byte>> read(std::span<const Extent> extents) override {
@@ -380,6 +386,12 @@ class Front final : Memory {
                                                               : real_(&kvcts_transport::post, request->id);
       return status == KVCTS_OK;
     });
+  }
+
+  void move_now(Request& request) {
+    kvcts_progress* const untold = nullptr;
+    for (std::int32_t status = real_(&kvcts_transport::post, request.id); status == KVCTS_IN_PROGRESS;)
+      status = real_(&kvcts_transport::poll, request.id, untold);
   }
 
   /// Of a region or a peer that something late still needs.

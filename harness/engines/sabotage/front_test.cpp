@@ -159,7 +159,7 @@ TEST_P(Front, ARowThatLooksAtThePeerReadsThroughTheEngine) {
 
 TEST_P(Front, LateBytesComeWhenTheCaseIsOver) {
   for (const std::string fault : {"late_write", "early_success"}) {
-    both_ways({{"fault", fault}, {"delay_ms", "400"}}, [&](Transfer& t) {
+    both_ways({{"fault", fault}, {"delay_us", "400000"}}, [&](Transfer& t) {
       EXPECT_TRUE(t.arrived() == (fault == "late_write" ? t.sent() : t.poison()));
       t.session.remove_peer(t.peer);  // as a case ends
       t.session.deregister(t.local);

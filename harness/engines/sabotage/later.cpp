@@ -31,7 +31,7 @@ Later::~Later() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Later::add(std::chrono::milliseconds delay, std::function<bool()> step) {
+void Later::add(std::chrono::microseconds delay, std::function<bool()> step) {
   const Clock::time_point due = Clock::now() + delay;
   const auto next = std::find_if(tasks_.begin(), tasks_.end(), [due](const Task& task) { return task.due > due; });
   tasks_.insert(next, {due, std::move(step)});

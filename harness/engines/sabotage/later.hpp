@@ -1,4 +1,4 @@
-// What a front does after completion was told: a thread that begins when there is something to do, and keeps the engine
+// What a front does after completion was reported: a thread that begins when there is something to do, and keeps the engine
 // behind going meanwhile.
 #pragma once
 
@@ -22,7 +22,7 @@ class Later {
 
   /// Under the lock. Once its time has come, and that of all before it is over, `step` is called until it answers true; what
   /// it throws ends it.
-  void add(std::chrono::milliseconds delay, std::function<bool()> step);
+  void add(std::chrono::microseconds delay, std::function<bool()> step);
 
  private:
   using Clock = std::chrono::steady_clock;

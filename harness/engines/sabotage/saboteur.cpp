@@ -53,6 +53,18 @@ class SaboteurEngine final : public SharedMemoryEngine {
     wrong_.job.request = 0;  // a connection has a first request of its own
     return SharedMemoryEngine::add_peer(metadata);
   }
+  void release(std::uint64_t request) {
+    arrive(sabotage::Until::release);
+    SharedMemoryEngine::release(request);
+  }
+  void remove_peer(std::uint64_t peer) {
+    arrive(sabotage::Until::remove_peer);
+    SharedMemoryEngine::remove_peer(peer);
+  }
+  void deregister_region(std::uint64_t region) {
+    arrive(sabotage::Until::deregister);
+    SharedMemoryEngine::deregister_region(region);
+  }
 
  protected:
   void keep(const kvcts_region& region, LocalRegion& local) override {
@@ -113,16 +125,26 @@ class SaboteurEngine final : public SharedMemoryEngine {
       now(writes);
     }).detach();
   }
-  /// Told complete now, moved in a while.
-  void later(std::vector<Move> moves) const {
+  /// Reported complete now, moved in a while, or in the call that the row names.
+  void later(std::vector<Move> moves) {
+    if (fault().until != sabotage::Until::delay) {
+      owed_.insert(owed_.end(), moves.begin(), moves.end());
+      return;
+    }
     std::thread([moves = std::move(moves), delay = wrong_.delay, kept = kept_] {
       std::this_thread::sleep_for(delay);
       for (const Move& move : moves) std::memmove(move.to, move.from, move.bytes);
     }).detach();
   }
 
+  void arrive(sabotage::Until call) {
+    if (fault().until != call) return;
+    for (const Move& move : std::exchange(owed_, {})) std::memmove(move.to, move.from, move.bytes);
+  }
+
   sabotage::Wrong wrong_;
   MappedMemory memory_;
+  std::vector<Move> owed_;
   std::vector<std::shared_ptr<void>> kept_;
 };
 
