@@ -8,9 +8,9 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               golden and crash, write the report and say where it is
        ./run_suite.sh [OPTION...] self-test   build and run every test of the project, print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
-       ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (the last two SKIPPED
-                                              with what to do where --with never installed them), then ask what the suite
-                                              itself would miss (kvcts museum, kvcts sabotage)
+       ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
+                                              packages were never installed is not planned, which is said), then ask what the
+                                              suite itself would miss (kvcts museum, kvcts sabotage)
        ./run_suite.sh [OPTION...] install     only install
        ./run_suite.sh [OPTION...] build       only install and build
        ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
@@ -242,11 +242,44 @@ build() {
 }
 
 # ---- running --------------------------------------------------------------------------------------------------------
-# An interruption ends everything; the suite's own error (3) wins over a failed expectation (1).
+# The worst status so far: the suite's own error (3, and whatever else keeps a suite from running), then a failed expectation (1), then
+# something planned that was not run (5). An interruption ends everything.
 worst=0
-note_status() {
-  (($1 == 130)) && exit 130
-  if (($1 == 1 && worst == 0)) || (($1 > 1)); then worst=$1; fi
+verdicts=()
+note_status() {  # WHAT STATUS
+  local word
+  case $2 in
+    0) word='as expected' ;;
+    1) word='not as expected'; [[ $worst == [05] ]] && worst=1 ;;
+    5) word='incomplete'; [[ $worst == 0 ]] && worst=5 ;;
+    130) say "$1: interrupted"; exit 130 ;;
+    *) word="could not run (status $2)"; worst=3 ;;
+  esac
+  verdicts+=("$1 $word")
+}
+
+# The last line: one verdict over all, then each. What is not planned here is no part of it, and is said.
+print_verdict() {  # NAME
+  local word=('as expected' 'NOT AS EXPECTED' '' 'THE SUITE ITSELF FAILED' '' 'INCOMPLETE') list
+  list=$(printf '; %s' "${verdicts[@]}" ${unplanned[@]+"${unplanned[@]}"})
+  printf '%s: %s (%s)\n' "$1" "${word[worst]}" "${list:2}"
+}
+
+# plan_suite SUITE REASON COMMAND...: takes the suite into `planned` where the command succeeds.
+planned=()
+unplanned=()
+plan_suite() {
+  local suite=$1 reason=$2
+  shift 2
+  if "$@"; then planned+=("$suite"); return 0; fi
+  say "suite $suite is not planned: $reason"
+  unplanned+=("$suite not planned")
+}
+
+# Is there an environment of that name, or does a variable name another interpreter?
+has_environment() {
+  local variable=KVCTS_PYTHON_${1^^}
+  [[ -n ${!variable:-} || -x $root/.venv/with/$1/bin/python ]]
 }
 
 # run_suites SUITE...: one folder for all, a report each; sets worst.
@@ -258,7 +291,7 @@ run_suites() {
     say "suite $suite"
     rc=0
     "$kvcts" run --suite "$suite" -j "$jobs" --out "$out/$suite" || rc=$?
-    note_status "$rc"
+    note_status "$suite" "$rc"
   done
   for suite in "$@"; do
     [[ -f $out/$suite/index.html ]] && printf 'report: %s\n' "$out/$suite/index.html"
@@ -274,7 +307,7 @@ run_checks_of_the_suite() {
     rc=0
     # shellcheck disable=SC2086
     "$root/build/bin/kvcts" $check || rc=$?
-    note_status "$rc"
+    note_status "${check%% *}" "$rc"
   done
 }
 
@@ -315,11 +348,15 @@ install_environments
 case $verb in
   self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" ;;
   build) build default all ;;
-  suites) build default kvcts_programs; run_suites smoke seeds golden crash; exit "$worst" ;;
+  suites) build default kvcts_programs; run_suites smoke seeds golden crash; print_verdict suites; exit "$worst" ;;
   nightly)
     build default kvcts_programs
-    run_suites nightly connectors engines engine-faults vllm lmcache
+    for suite in nightly connectors; do plan_suite "$suite" "" true; done
+    for suite in engines engine-faults; do plan_suite "$suite" "--no-engines leaves out the engine packages that it is about" test "$engines" = 1; done
+    for suite in vllm lmcache; do plan_suite "$suite" "./run_suite.sh --with $suite install makes the environment that it needs" has_environment "$suite"; done
+    run_suites "${planned[@]}"
     run_checks_of_the_suite
+    print_verdict nightly
     exit "$worst"
     ;;
   gpu-bundle)

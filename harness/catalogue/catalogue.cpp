@@ -223,6 +223,39 @@ const Entries<CollectionEntry>& Catalogue::collections() const {
   return Loaded::get(loaded_->collections, directory_, "museum/index", "collection", collection_table);
 }
 
+std::vector<std::string> ConnectorEntry::environments() const {
+  constexpr std::string_view begin = "{python:";
+  std::vector<std::string> out;
+  const auto add = [&](const nlohmann::json& given) {
+    if (!given.is_object()) return;
+    for (const auto& word : given.value("command", nlohmann::json::array())) {
+      const std::string text = word.is_string() ? word.get<std::string>() : "";
+      if (!text.starts_with(begin) || !text.ends_with("}")) continue;
+      const std::string name = text.substr(begin.size(), text.size() - begin.size() - 1);
+      if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+    }
+  };
+  add(options);
+  for (const char* side : {"producer", "consumer"}) {
+    if (options.contains(side)) add(options[side]);
+  }
+  return out;
+}
+
+std::vector<std::string> Catalogue::lackable_names() const {
+  std::set<std::string> names;
+  for (const auto& [id, engine] : engines()) {
+    names.insert(id);
+    names.insert(engine.needs.begin(), engine.needs.end());
+  }
+  for (const auto& [id, connector] : connectors()) {
+    if (connector.kind != "program") continue;
+    names.insert(id);
+    for (auto& environment : connector.environments()) names.insert(std::move(environment));
+  }
+  return {names.begin(), names.end()};
+}
+
 namespace {
 
 template <class T>
@@ -260,6 +293,11 @@ void Catalogue::check() const {
   }
   for (const auto& [id, suite] : suites()) {
     for (const auto& other : suite.include) expect_known(suite.file, "include", other, suites());
+    const auto lackable = lackable_names();
+    for (const auto& glob : suite.optional) {
+      if (std::any_of(lackable.begin(), lackable.end(), [&](const auto& name) { return matches_glob(glob, name); })) continue;
+      throw Error(suite.file + ":1: key 'optional': expected engines, what they need, connectors or environments, found '" + glob + "'" + suggestion(glob, lackable));
+    }
   }
   connectors(), engines(), geometries(), constraints(), waivers(), collections();
 }

@@ -68,6 +68,9 @@ class Catalogue {
   const Entries<WaiverEntry>& waivers() const;
   const Entries<CollectionEntry>& collections() const;
 
+  /// What a machine may lack, by name: engines, what they need, connectors, environments of connector programs.
+  std::vector<std::string> lackable_names() const;
+
   /// Reads everything and checks what entries say of each other (a backend's layouts exist, no id is both layout and backend, a
   /// suite includes suites that exist, ...). Throws Error on the first fault.
   void check() const;

@@ -96,6 +96,8 @@ struct ConnectorEntry {
   bool any_tp{true};                           ///< takes pairs whose tensor-parallel degrees differ
   std::vector<Source> source;
   std::string notes, file;
+  /// Python environments that its programs are started in: the words "{python:NAME}" of its commands.
+  std::vector<std::string> environments() const;
 };
 
 struct EngineEntry {
@@ -133,6 +135,7 @@ struct SuiteEntry {
   std::vector<std::string> files;              ///< globs of case files, relative to cases/
   std::vector<std::string> ids;                ///< globs of case ids: only these of the files' cases, each with its controls
   std::vector<MatrixBlock> matrix;
+  std::vector<std::string> optional;           ///< names or globs of engines, needs, connectors, environments: cases that lack them may be skipped
   std::string notes, file;
 };
 

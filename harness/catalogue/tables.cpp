@@ -278,6 +278,8 @@ const Table<SuiteEntry>& suite_table() {
       optional("files", &SuiteEntry::files, list_of(text()), "globs of case files, relative to cases/"),
       optional("ids", &SuiteEntry::ids, list_of(text()), "globs of case ids: of the files' cases only these, each with its controls; default all"),
       optional("matrix", &SuiteEntry::matrix, list_of(object<MatrixBlock>(block_table)), "products of axes"),
+      optional("optional", &SuiteEntry::optional, list_of(text()),
+               "engines, what engines need, connectors, environments (names or globs): this suite accepts their lack, and is complete without the cases that it skips"),
       optional("notes", &SuiteEntry::notes, any_text(), "anything else"),
   }};
   return table;

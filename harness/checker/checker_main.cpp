@@ -8,9 +8,11 @@
 
 #include "checker/checker.hpp"
 #include "process/frames.hpp"
+#include "process/standard_files.hpp"
 
 int main() {
   using namespace kvcts;
+  process::open_standard_files();
   if (::fcntl(3, F_GETFD) < 0) {
     std::fprintf(stderr, "kvcts-checker is started by kvcts; it is of no use alone\n");
     return 2;

@@ -1,16 +1,19 @@
 #include "cli/availability.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
-#include <set>
 
 #include "catalogue/nearest.hpp"
-#include "cli/exit.hpp"
+#include "cli/child.hpp"
 #include "cli/doctor/doctor.hpp"
+#include "cli/exit.hpp"
+#include "connector/program/command.hpp"
 #include "transport/packages.hpp"
 #include "transport/session.hpp"
 
@@ -26,11 +29,23 @@ std::ptrdiff_t gpus_found() {
   return count;
 }
 
+/// Why a library of the system is not there, "" when it is. One that is there and does not load is not lacking: who links it will say so.
+std::string library_lacking(const char* name) {
+  const ChildAnswer answer = ask_child(
+      [&] {
+        const bool there = dlopen(name, RTLD_LAZY | RTLD_LOCAL) != nullptr;
+        const char* why = there ? nullptr : dlerror();
+        return nlohmann::json(why == nullptr ? "" : why);
+      },
+      std::chrono::seconds(10));
+  return answer.ok ? answer.value.get<std::string>() : "";
+}
+
 /// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there. Any other need is an engine
 /// package (harness/engines/packages).
 const std::map<std::string, std::function<std::string()>>& probes() {
   static const std::map<std::string, std::function<std::string()>> table{
-      {"ucx", [] { return std::string(); }},  // the plug-in links it: it is there when the plug-in loads
+      {"ucx", [] { return library_lacking("libucp.so.0"); }},
       {"gpu", [] { return gpus_found() > 0 ? std::string() : "no NVIDIA GPU that CUDA can use"; }},
       {"gpus", [] { return gpus_found() > 1 ? std::string() : "fewer than two NVIDIA GPUs that CUDA can use"; }},
   };
@@ -51,39 +66,77 @@ std::int64_t Availability::memory() {
   return *memory_;
 }
 
-std::optional<Availability::Lack> Availability::find(const std::string& engine) const {
+Availability::Standing Availability::examine(const std::string& engine) const {
   const auto* entry = catalogue_.engines().find(engine);
-  if (!entry) return std::nullopt;
+  if (!entry) return {};
   for (const auto& need : entry->needs) {
     const auto probe = probes().find(need);
     const auto missing_package = [&] { return transport::package_folder(need).empty() ? transport::package_missing(need) : std::string(); };
-    if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty()) return Lack{need, fmt::format("engine {} needs {}: {}", engine, need, reason)};
+    if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty()) {
+      return {Lack{{need, engine}, fmt::format("engine {} needs {}: {}", engine, need, reason)}, {}};
+    }
   }
-  if (entry->plugin.empty()) return std::nullopt;  // the connector program moves the bytes: it is asked for itself
-  if (const auto answer = doctor::load_plugin(entry->plugin, entry->environment); !answer.empty()) {
-    return Lack{engine, fmt::format("engine {}: {}", engine, answer)};
+  if (entry->plugin.empty()) return {};  // the connector program moves the bytes: it is asked for itself
+  std::filesystem::path file;
+  try {
+    file = transport::find_plugin(entry->plugin);
+  } catch (const transport::TransportError& error) {
+    // A plug-in is not built where what it links is not there.
+    Lack lack{{engine}, fmt::format("engine {}: {}", engine, error.what())};
+    lack.names.insert(lack.names.end(), entry->needs.begin(), entry->needs.end());
+    return {std::move(lack), {}};
   }
-  return std::nullopt;
+  return {std::nullopt, doctor::load_plugin(file, entry->environment)};
 }
 
-const std::optional<Availability::Lack>& Availability::lack(const std::string& engine) {
-  const auto known = known_.find(engine);
-  return known != known_.end() ? known->second : known_.emplace(engine, find(engine)).first->second;
+const Availability::Standing& Availability::standing(const std::string& engine) {
+  const auto known = engines_.find(engine);
+  return known != engines_.end() ? known->second : engines_.emplace(engine, examine(engine)).first->second;
+}
+
+const std::optional<Availability::Lack>& Availability::connector_lack(const std::string& connector) {
+  const auto known = connectors_.find(connector);
+  if (known != connectors_.end()) return known->second;
+  std::optional<Lack> lack;
+  if (const auto* entry = catalogue_.connectors().find(connector); entry && entry->kind == "program") {
+    try {
+      for (const Side side : {Side::producer, Side::consumer}) {
+        connector::program::command_of(connector, connector::program::options_of_side(entry->options, side));
+      }
+    } catch (const connector::program::NotHere& missing) {
+      lack = Lack{{missing.name, connector}, missing.what()};
+    } catch (const std::exception&) {
+      // A bad entry is told by the worker that starts it.
+    }
+  }
+  return connectors_.emplace(connector, std::move(lack)).first->second;
+}
+
+Availability::Needs Availability::needs(const std::string& engine, const std::string& connector) const {
+  Needs out;
+  if (const auto* entry = catalogue_.connectors().find(connector); entry && entry->kind == "program") {
+    out.started = entry->environments();
+    out.started.push_back(connector);
+  }
+  out.all = out.started;
+  if (const auto* entry = catalogue_.engines().find(engine)) {
+    if (out.started.empty()) out.started = {engine};
+    out.all.push_back(engine);
+    out.all.insert(out.all.end(), entry->needs.begin(), entry->needs.end());
+  }
+  out.all.emplace_back(memory_lack);
+  return out;
 }
 
 void Availability::check_names(const std::vector<std::string>& required) const {
-  std::vector<std::string> names = catalogue_.engines().ids();
+  std::vector<std::string> names = catalogue_.lackable_names();
+  names.emplace_back(memory_lack);
   for (const auto& [need, probe] : probes()) names.push_back(need);
-  for (const auto& [id, engine] : catalogue_.engines()) names.insert(names.end(), engine.needs.begin(), engine.needs.end());
   for (const auto& name : required) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw UsageError(fmt::format("--require expects engines or what they need, found '{}'{}", name, catalogue::suggestion(name, names)));
+      throw UsageError(fmt::format("--require expects engines, what they need, connectors or environments, found '{}'{}", name, catalogue::suggestion(name, names)));
     }
   }
-}
-
-bool Availability::required(const std::vector<std::string>& required, const std::string& engine, const Lack& lack) {
-  return std::any_of(required.begin(), required.end(), [&](const std::string& name) { return name == engine || name == lack.name; });
 }
 
 }  // namespace kvcts::cli

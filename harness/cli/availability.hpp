@@ -1,13 +1,16 @@
-// What cases need of the machine, and whether it is there. What is not is SKIPPED, with the reason.
+// What cases need of the machine, and whether it is there. What is not is SKIPPED, with the reason; a plug-in that is there and cannot be loaded
+// has failed.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catalogue/catalogue.hpp"
+#include "supervisor/decide.hpp"
 
 namespace kvcts::cli {
 
@@ -16,25 +19,41 @@ class Availability {
   explicit Availability(const catalogue::Catalogue& catalogue) : catalogue_(catalogue) {}
 
   struct Lack {
-    std::string name;    ///< of the engine or of what it needs: "ucx-tcp", "gpu"
-    std::string reason;  ///< one sentence, with what to do
+    std::vector<std::string> names;  ///< the missing thing first ("nixl-1.5.1"), then what is missing with it ("nixl-cma")
+    std::string reason;              ///< one sentence, with what to do
   };
-  /// Why cases with this engine cannot run here, or nullopt. Asked once an engine, then remembered.
-  const std::optional<Lack>& lack(const std::string& engine);
+  /// Why cases with this engine, or this connector, cannot run here, or nullopt. Asked once, then remembered.
+  const std::optional<Lack>& lack(const std::string& engine) { return standing(engine).lack; }
+  const std::optional<Lack>& connector_lack(const std::string& connector);
+  /// How loading the engine's plug-in ended, where its file is there and it cannot be loaded.
+  const std::optional<supervisor::Ended>& broken(const std::string& engine) { return standing(engine).broken; }
 
   /// Bytes that one case may take: four fifths of what is free now. Asked once.
   std::int64_t memory();
 
-  /// Engines and needs, for --require. Throws UsageError on a name that is neither.
+  struct Needs {
+    std::vector<std::string> started;  ///< by a worker: the engine; or the connector program, after its environments
+    std::vector<std::string> all;      ///< everything, by the names that --require takes
+  };
+  /// Of a case with this engine and this connector.
+  Needs needs(const std::string& engine, const std::string& connector) const;
+  /// For --require. Throws UsageError on a name that nothing can lack.
   void check_names(const std::vector<std::string>& required) const;
-  /// Is a case that is skipped for that lack required to run?
-  static bool required(const std::vector<std::string>& required, const std::string& engine, const Lack& lack);
 
  private:
-  std::optional<Lack> find(const std::string& engine) const;
+  struct Standing {
+    std::optional<Lack> lack;
+    std::optional<supervisor::Ended> broken;
+  };
+  const Standing& standing(const std::string& engine);
+  Standing examine(const std::string& engine) const;
   const catalogue::Catalogue& catalogue_;
-  std::map<std::string, std::optional<Lack>> known_;
+  std::map<std::string, Standing> engines_;
+  std::map<std::string, std::optional<Lack>> connectors_;
   std::optional<std::int64_t> memory_;
 };
+
+/// The lack of memory, as a name.
+inline constexpr const char* memory_lack = "memory";
 
 }  // namespace kvcts::cli

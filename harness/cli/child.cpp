@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <system_error>
 
 namespace kvcts::cli {
 namespace {
@@ -56,17 +58,19 @@ Ended collect(pid_t pid, int fd, std::chrono::milliseconds deadline) {
 
 ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {false, {}, std::string("no pipe: ") + std::strerror(errno)};
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
   const pid_t pid = fork();
   if (pid < 0) {
+    const int why = errno;
     close(ends[0]);
     close(ends[1]);
-    return {false, {}, std::string("no process: ") + std::strerror(errno)};
+    throw std::system_error(why, std::generic_category(), "cannot ask what this machine has: no process");
   }
   if (pid == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(ends[0]);
+    const int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // where the next lines do not write over it
     // Libraries chatter on standard output and error; the answer has a pipe of its own.
     const int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
@@ -77,7 +81,7 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
       text = std::string("-") + e.what();
     }
     for (std::size_t done = 0; done < text.size();) {
-      const ssize_t n = write(ends[1], text.data() + done, text.size() - done);
+      const ssize_t n = write(answer, text.data() + done, text.size() - done);
       if (n <= 0) break;
       done += static_cast<std::size_t>(n);
     }
@@ -85,13 +89,25 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
   }
   close(ends[1]);
   const Ended ended = collect(pid, ends[0], deadline);
-  if (!ended.in_time) return {false, {}, "no answer within " + std::to_string(deadline.count()) + " ms"};
-  if (WIFSIGNALED(ended.status)) return {false, {}, std::string("ended by SIG") + sigabbrev_np(WTERMSIG(ended.status))};
-  if (ended.output.empty()) return {false, {}, "ended with status " + std::to_string(WEXITSTATUS(ended.status)) + " and no answer"};
-  if (ended.output.front() == '-') return {false, {}, ended.output.substr(1)};
-  auto value = nlohmann::json::parse(ended.output.substr(1), nullptr, false);
-  if (value.is_discarded()) return {false, {}, "answered with something that is not JSON"};
-  return {true, std::move(value), {}};
+  ChildAnswer answer;
+  const std::string status = WIFEXITED(ended.status) ? std::to_string(WEXITSTATUS(ended.status)) : "";
+  if (!ended.in_time) {
+    answer.late = true;
+    answer.error = "no answer within " + std::to_string(deadline.count()) + " ms";
+  } else if (WIFSIGNALED(ended.status)) {
+    answer.died = std::string("SIG") + sigabbrev_np(WTERMSIG(ended.status));
+    answer.error = "ended by " + answer.died;
+  } else if (ended.output.empty()) {
+    answer.died = "exit " + status;
+    answer.error = "ended with status " + status + " and no answer";
+  } else if (ended.output.front() == '-') {
+    answer.error = ended.output.substr(1);
+  } else {
+    answer.value = nlohmann::json::parse(ended.output.substr(1), nullptr, false);
+    answer.ok = !answer.value.is_discarded();
+    if (!answer.ok) answer.error = "answered with something that is not JSON";
+  }
+  return answer;
 }
 
 }  // namespace kvcts::cli

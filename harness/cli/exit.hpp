@@ -12,6 +12,7 @@ enum Exit : int {
   exit_usage = 2,             ///< wrong flags, unknown names, unreadable files
   exit_own_error = 3,         ///< the suite's own fault; wins over exit_unexpected
   exit_nothing_selected = 4,  ///< a selection without a single case
+  exit_incomplete = 5,        ///< something planned was not run, or nothing was
   exit_interrupted = 130,
 };
 

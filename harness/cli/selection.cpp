@@ -18,7 +18,7 @@ void declare_selection(CLI::App& app, SelectOptions& options) {
   app.add_option("--draw-seed", options.draw_seed, "Another seed draws other points (default: 1)")->type_name("S")->needs(draw);
   app.add_option("--cover", options.cover, "Keep a covering array of this strength")->type_name("T")->check(CLI::Range(1, 6));
   app.add_option("--shard", options.shard, "Part i of n, e.g. 2/8")->type_name("I/N");
-  app.add_option("--budget", options.budget, "Seconds; cases beyond are NOT_RUN")->type_name("S")->check(CLI::Range(0.001, 1e9));
+  app.add_option("--budget", options.budget, "Seconds: plan the first cases whose estimated times fit, and stop by the clock")->type_name("S")->check(CLI::Range(0.001, 1e9));
   app.add_option("--file", options.files, "Case file; may be repeated")->type_name("YAML")->expected(1)->take_all();
 }
 

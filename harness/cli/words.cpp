@@ -23,8 +23,8 @@ constexpr std::array<Text, outcome_count> outcomes{{
     {"Backend, architecture, engine or connector declare that they cannot do this; the constraint has its reason.",
      "Nothing was run. `kvcts list` shows the reasons."},
     {"This machine lacks something that the case needs; it is named.",
-     "`kvcts doctor` says what is missing; `kvcts run --require NAME` makes the absence a failure."},
-    {"The budget was used up or the run was interrupted before this case.", "`kvcts run --resume DIR` goes on."},
+     "`kvcts doctor` says what is missing. The run is incomplete unless the case's suite lists that as optional; `kvcts run --require NAME` makes it a failure."},
+    {"The clock ran out or the run was interrupted before this case.", "The run is incomplete; `kvcts run --resume DIR` goes on."},
     {"The suite itself failed. It says nothing about the code under test.", "Report it with the output of `kvcts repro ID`."},
 }};
 
@@ -58,6 +58,17 @@ constexpr std::array<Text, phase_count> phases{{
     {"The checker looks for the simplest fault that explains all bytes that were observed.", ""},
 }};
 
+const std::vector<Word>& headline_words() {
+  static const std::vector<Word> all{
+      {"headline", "incomplete", "Something planned was not run, or nothing ran at all. Exit status 5, unless something is wrong as well.",
+       "The headline says why; `kvcts run --resume DIR` goes on after a budget, `--allow-incomplete` ends with 0 instead."},
+      {"headline", "optional", "A lack of this machine that the case's suite accepts (key `optional` of cases/suites): without those cases it is complete.",
+       "`kvcts run --require NAME` makes it a failure."},
+      {"headline", "left out", "Cases of the selection that `--budget` did not plan, because their estimated times do not fit.", "They are no part of the run; raise the budget, or take shards."},
+  };
+  return all;
+}
+
 template <std::size_t N, typename Enum>
 void add(std::vector<Word>& all, const char* kind, const std::array<Text, N>& texts, Enum) {
   for (std::size_t i = 0; i < N; ++i) {
@@ -74,6 +85,7 @@ const std::vector<Word>& words() {
     add(w, "verdict", verdicts, Verdict{});
     add(w, "evidence", evidences, Evidence{});
     add(w, "phase", phases, Phase{});
+    w.insert(w.end(), headline_words().begin(), headline_words().end());
     for (const FaultClass& c : fault_classes()) w.push_back({"fault class", std::string(c.name), std::string(c.meaning), std::string(c.check)});
     return w;
   }();

@@ -10,13 +10,17 @@
  *   threads files                            a thread, a descriptor stays behind each close()
  *   two-sided unsafe hasty                   claims one_sided, thread_safe, notification_after_data, and is not so
  *   silent endless                           an error without words, with words that do not end
+ *
+ * And wrong before it is asked for anything: $KVCTS_HOSTILE_LOAD is crash, exit or hang (in dlopen), null, truncated or no-poll (the table).
  */
 #define kvcts_transport_entry honest_entry
 #include "transport/template/transport.c"
 #undef kvcts_transport_entry
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
 const kvcts_transport* kvcts_transport_entry(uint32_t host_abi);
@@ -244,14 +248,26 @@ static void bad_last_error(kvcts_agent* a, kvcts_error* error) {
   if (is("silent")) error->text = NULL;
 }
 
+static int loads_as(const char* what) {
+  const char* told = getenv("KVCTS_HOSTILE_LOAD");
+  return told != NULL && strcmp(told, what) == 0;
+}
+__attribute__((constructor)) static void loaded(void) {
+  if (loads_as("crash")) raise(SIGSEGV);
+  if (loads_as("exit")) _exit(0);
+  while (loads_as("hang")) pause();
+}
+
 const kvcts_transport* kvcts_transport_entry(uint32_t host_abi) {
   static kvcts_transport table;
-  if ((honest = honest_entry(host_abi)) == NULL) return NULL;
+  if (loads_as("null") || (honest = honest_entry(host_abi)) == NULL) return NULL;
   table = *honest;
   table.name = "hostile";
   table.open = bad_open, table.close = bad_close, table.claims = bad_claims, table.register_region = bad_register;
   table.deregister_region = bad_deregister, table.export_metadata = bad_export, table.add_peer = bad_add_peer, table.remove_peer = bad_remove_peer;
   table.prepare = bad_prepare, table.post = bad_post, table.poll = bad_poll, table.release = bad_release, table.cancel = bad_cancel;
   table.progress = bad_progress, table.notify = bad_notify, table.take_notification = bad_take, table.last_error = bad_last_error;
+  if (loads_as("truncated")) table.size = 16;
+  if (loads_as("no-poll")) table.poll = NULL;
   return &table;
 }

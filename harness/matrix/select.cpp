@@ -24,7 +24,6 @@ struct Selection::State {
     bool written{false};
     std::uint32_t index{0};   ///< into points or specs
     std::uint16_t suite{0};   ///< into suites
-    bool over_budget{false};
   };
   Space space;
   std::unique_ptr<Constraints> constraints;
@@ -35,7 +34,7 @@ struct Selection::State {
   std::vector<Item> items;
   CoverReport cover;
   std::vector<std::pair<std::string, CoverReport>> suite_covers;
-  std::int64_t considered{0};
+  std::int64_t considered{0}, left_out{0};
   std::string why_empty;
 
   std::string id(const Item& item) const { return item.written ? specs[item.index].id : id_of(space, points[item.index]); }
@@ -117,7 +116,7 @@ class Gatherer {
   /// False: it is there already.
   bool add_point(const Point& point, int constraint) {
     if (!seen_points_.insert(point)) return false;
-    state_.items.push_back({false, static_cast<std::uint32_t>(state_.points.size()), suite_, false});
+    state_.items.push_back({false, static_cast<std::uint32_t>(state_.points.size()), suite_});
     state_.points.push_back(point);
     state_.constraint.push_back(constraint);
     return true;
@@ -154,7 +153,7 @@ class Gatherer {
       if (it->second == spec.declared_by) return;  // the same file by another way
       throw Error(spec.declared_by + ":1: expected a new case id, found '" + spec.id + "' again (first in " + it->second + "); rename one of them");
     }
-    state_.items.push_back({true, static_cast<std::uint32_t>(state_.specs.size()), suite_, false});
+    state_.items.push_back({true, static_cast<std::uint32_t>(state_.specs.size()), suite_});
     state_.specs.push_back(std::move(spec));
   }
 
@@ -285,7 +284,7 @@ void cover_items(State& state, int strength) {
   state.items = std::move(items);
 }
 
-// Rough seconds of a case: the engine's set-up, and its bytes generated, moved and compared at 1 GB/s.
+// Rough seconds of a case: what any takes (31 ms in a run of smoke), the engine's set-up, and its bytes generated, moved and compared at 1 GB/s.
 double estimate(const State& state, const Item& item) {
   const Catalogue& catalogue = state.space.catalogue();
   const auto cost = [&](const std::string& engine, const std::string& geometry, const std::string& dtype) {
@@ -299,7 +298,8 @@ double estimate(const State& state, const Item& item) {
       bytes = static_cast<double>(g->layers * g->blocks * g->block_size * g->heads * channels) *
               static_cast<double>(layout::bits(layout::dtype_from_name(d->data))) / 8;
     }
-    return (e ? static_cast<double>(e->setup_ms) : 10.0) * 1e-3 + 4 * bytes * 1e-9;
+    constexpr double any_case_ms = 25;
+    return (any_case_ms + (e ? static_cast<double>(e->setup_ms) : 10.0)) * 1e-3 + 4 * bytes * 1e-9;
   };
   if (!item.written) {
     const Point& point = state.points[item.index];
@@ -376,9 +376,11 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   }
   if (query.budget_s > 0) {
     double spent = 0;
-    for (auto& item : state->items) {
-      spent += estimate(*state, item);
-      item.over_budget = spent > query.budget_s;
+    const auto first_out = std::find_if(state->items.begin(), state->items.end(), [&](const Item& item) { return (spent += estimate(*state, item)) > query.budget_s; });
+    state->left_out = state->items.end() - first_out;
+    state->items.erase(first_out, state->items.end());
+    if (state->items.empty() && state->left_out > 0) {
+      state->why_empty = "the first of " + std::to_string(state->left_out) + " cases takes longer than the budget";
     }
   }
   return Selection(std::move(state));
@@ -388,6 +390,7 @@ Selection select(const Catalogue& catalogue, const Query& query) {
 
 std::size_t Selection::size() const { return state_->items.size(); }
 const std::string& Selection::why_empty() const { return state_->why_empty; }
+std::int64_t Selection::left_out() const { return state_->left_out; }
 std::int64_t Selection::considered() const { return state_->considered; }
 const CoverReport& Selection::cover() const { return state_->cover; }
 const std::vector<std::pair<std::string, CoverReport>>& Selection::suite_covers() const { return state_->suite_covers; }
@@ -400,13 +403,19 @@ const std::string& Selection::suite(std::size_t i) const {
   return suite ? suite->id : none;
 }
 
+bool Selection::optional(std::size_t i, const std::vector<std::string>& lacking) const {
+  const auto* suite = state_->suites[state_->items.at(i).suite];
+  return suite && std::any_of(suite->optional.begin(), suite->optional.end(), [&](const std::string& glob) {
+    return std::any_of(lacking.begin(), lacking.end(), [&](const std::string& name) { return catalogue::matches_glob(glob, name); });
+  });
+}
+
 std::optional<Declared> Selection::declared(std::size_t i) const {
   const Item& item = state_->items.at(i);
   if (!item.written && state_->constraint[item.index] > 0) {
     Declared out = state_->constraints->declared(state_->points[item.index], state_->constraint[item.index]);
-    if (out.outcome == Outcome::unsupported || !item.over_budget) return out;
+    return out;
   }
-  if (item.over_budget) return Declared{Outcome::not_run, "budget", "the budget was spent by the cases before it"};
   return std::nullopt;
 }
 

@@ -22,7 +22,7 @@ struct Query {
   std::uint64_t draw_seed{1};                 ///< the first n points of a seed are the same for every larger draw
   int cover{0};                               ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};                    ///< i of n, 1-based, by the hash of the id
-  double budget_s{0};                         ///< > 0: cases beyond that many estimated seconds are declared NOT_RUN
+  double budget_s{0};                         ///< > 0: only the first cases, as many as fit into that many estimated seconds
   std::vector<std::filesystem::path> files;   ///< case files beside (or instead of) suites
 };
 
@@ -41,7 +41,11 @@ class Selection {
 
   std::string id(std::size_t i) const;
   const std::string& suite(std::size_t i) const;   ///< first suite that holds it; "" = none
-  /// UNSUPPORTED or NOT_RUN: list it, do not run it. REFUSED: run it, spec() expects a refusal.
+  /// Cases that the budget left out.
+  std::int64_t left_out() const;
+  /// Does the suite that declares the case accept that the machine lacks one of these?
+  bool optional(std::size_t i, const std::vector<std::string>& lacking) const;
+  /// UNSUPPORTED: list it, do not run it. REFUSED: run it, spec() expects a refusal.
   std::optional<Declared> declared(std::size_t i) const;
   /// Everything filled in as a hand-written case would be; `expected` and the suite's deadlines included.
   CaseSpec spec(std::size_t i) const;

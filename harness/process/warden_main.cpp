@@ -3,9 +3,11 @@
 
 #include <cstdio>
 
+#include "process/standard_files.hpp"
 #include "process/warden.hpp"
 
 int main(int argc, char** argv) {
+  kvcts::process::open_standard_files();
   if (argc != 2 || fcntl(3, F_GETFD) < 0) {
     std::fprintf(stderr, "kvcts-warden is started by kvcts; it is of no use alone\n");
     return 2;

@@ -204,7 +204,7 @@ class HtmlReport : public Sink {
     page["run"] = {{"suite", view_.info.suite}, {"planned", view_.counts.planned}, {"repro", {visible(view_.repro.before()), visible(view_.repro.after())}}};
     if (space_) page["vocabulary"] = vocabulary(*space_);
     const auto left_out = data_.left_out();
-    const bool good = view_.exit_status == 0, bad = view_.exit_status == 1 || view_.exit_status == 3;
+    const bool good = view_.exit_status == 0 && !view_.incomplete, bad = view_.exit_status == 1 || view_.exit_status == 3;
     out_ << fill(page_template(),
                  {{"headline", view_.headline},
                   {"verdict", view_.headline.substr(0, view_.headline.find("; "))},

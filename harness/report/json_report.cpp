@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "report/sink.hpp"
 #include "report/text.hpp"
 
@@ -22,6 +24,11 @@ json counts_json(const store::Counts& c) {
     const auto at = static_cast<std::size_t>(i);
     out["evidence"][std::string(name(static_cast<Evidence>(i)))] = {{"ids", c.ids[at]}, {"executions", c.executions[at]}};
   }
+  out["lacks"] = json::array();
+  for (const auto& lack : c.lacks) out["lacks"].push_back({{"name", lack.name}, {"optional", lack.optional}, {"count", lack.count}});
+  out["ran"] = std::max<std::int64_t>(0, store::ran(c));
+  out["incomplete"] = store::incomplete(c);
+  out["left_out"] = c.left_out;
   out["case_ns"] = c.case_ns;
   return out;
 }

@@ -221,14 +221,21 @@ TEST(Headline, SaysTheVerdict) {
   EXPECT_EQ(headline(c), "No case was selected");
   c.planned = c.decided = 1312;
   c.verdict[static_cast<int>(Verdict::as_expected)] = 1300;
-  c.verdict[static_cast<int>(Verdict::skipped)] = 12;
-  EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped");
+  c.verdict[static_cast<int>(Verdict::skipped)] = c.outcome[static_cast<int>(Outcome::skipped)] = 12;
+  EXPECT_EQ(headline(c), "Incomplete (99 % run): 1,300 of 1,312 cases ended as expected; 12 skipped");
+  c.lacks = {{"nixl-1.5.1", true, 8}, {"gpu", false, 4}};
+  EXPECT_EQ(headline(c), "Incomplete (99 % run): 1,300 of 1,312 cases ended as expected; 12 skipped: 8 nixl-1.5.1 (optional), 4 gpu");
+  c.lacks = {{"nixl-1.5.1", true, 12}};
+  EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
+  c.left_out = 40;
+  EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional); 40 left out by --budget");
+  c.left_out = 0;
   c.verdict[static_cast<int>(Verdict::unexpected)] = 2;
   c.missing = 1;
-  c.verdict[static_cast<int>(Verdict::not_run)] = 1;
-  EXPECT_EQ(headline(c), "3 of 1,312 cases did not end as expected; 12 skipped");
+  c.verdict[static_cast<int>(Verdict::not_run)] = c.outcome[static_cast<int>(Outcome::not_run)] = 1;
+  EXPECT_EQ(headline(c), "3 of 1,312 cases did not end as expected; incomplete (99 % run); 12 skipped: 12 nixl-1.5.1 (optional)");
   c.interrupted = true;
-  EXPECT_EQ(headline(c), "Interrupted after 1,312 of 1,312 cases; 3 did not end as expected; 12 skipped");
+  EXPECT_EQ(headline(c), "Interrupted after 1,312 of 1,312 cases; 3 did not end as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
 }
 
 TEST(Report, ARunThatNeverPlannedHasAReportToo) {

@@ -81,7 +81,7 @@ void print_summary(std::ostream& out, const RunView& view, const Terminal& termi
   out << fmt::format("time       {}, {} in cases", duration(view.busy_ms * 1'000'000), duration(c.case_ns));
   if (!view.slowest.empty())
     out << fmt::format("; slowest {} {}", duration(view.slowest[0].wall_ns), visible(view.slowest[0].id));
-  const Colour colour = view.exit_status == 0                            ? Colour::good
+  const Colour colour = view.exit_status == 0 && !view.incomplete        ? Colour::good
                         : view.exit_status == 1 || view.exit_status == 3 ? Colour::bad
                                                                          : Colour::warn;
   out << fmt::format("\n\n{}: {}\n", visible(view.info.suite), paint(terminal, colour, view.headline)) << std::flush;

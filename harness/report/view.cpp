@@ -37,6 +37,26 @@ std::string check_of(const CaseResult& result) {
   return "";
 }
 
+/// How much of what can run did: "8 % run".
+std::string share_run(const store::Counts& c) {
+  const auto all = c.planned - c.of(Outcome::unsupported), ran = store::ran(c);
+  if (ran <= 0 || all <= 0) return "nothing run";
+  const auto percent = 100 * ran / all;
+  return percent == 0 ? "under 1 % run" : fmt::format("{} % run", percent);
+}
+
+/// ": 8 nixl-1.5.1 (optional), 4 gpu".
+std::string lack_words(const store::Counts& c) {
+  constexpr std::size_t shown = 4;
+  std::string out;
+  for (std::size_t i = 0; i < c.lacks.size() && i < shown; ++i) {
+    const auto& lack = c.lacks[i];
+    out += fmt::format("{}{} {}{}", out.empty() ? ": " : ", ", thousands(lack.count), lack.name, lack.optional ? " (optional)" : "");
+  }
+  if (c.lacks.size() > shown) out += fmt::format(", and for {} more", plural(static_cast<std::int64_t>(c.lacks.size() - shown), "reason"));
+  return out;
+}
+
 }  // namespace
 
 Section section_of(const store::Row& row) {
@@ -68,19 +88,26 @@ std::string headline(const store::Counts& c) {
   const auto bad = store::failures(c);
   const auto errors = std::max(c.of(Verdict::error), c.of(Outcome::error));
   std::string out;
+  const bool open = store::incomplete(c);
   switch (store::exit_status(c)) {
-    case 0: {
+    case 0:
+    case 5: {
       const auto ended = c.planned - c.of(Verdict::skipped) - c.of(Verdict::not_run);
-      out = ended == 0 ? "No case was run" : fmt::format("All {} ended as expected", plural(ended, "case"));
-      if (ended == 1) out = "1 case ended as expected";
+      if (open) {
+        out = fmt::format("Incomplete ({}): {} of {} ended as expected", share_run(c), thousands(std::max<std::int64_t>(0, store::ran(c))), plural(c.planned, "case"));
+      } else {
+        out = ended == 1 ? "1 case ended as expected" : fmt::format("All {} ended as expected", plural(ended, "case"));
+      }
       break;
     }
     case 1:
       out = fmt::format("{} of {} did not end as expected", thousands(bad), plural(c.planned, "case"));
+      if (open) out += fmt::format("; incomplete ({})", share_run(c));
       break;
     case 3:
       out = fmt::format("The suite itself failed in {} of {}", thousands(errors), plural(c.planned, "case"));
       if (bad > 0) out += fmt::format("; {} did not end as expected", thousands(bad));
+      if (open) out += fmt::format("; incomplete ({})", share_run(c));
       break;
     case 4:
       return "No case was selected";
@@ -89,13 +116,15 @@ std::string headline(const store::Counts& c) {
       if (bad > 0) out += fmt::format("; {} did not end as expected", thousands(bad));
       if (errors > 0) out += fmt::format("; the suite itself failed in {}", thousands(errors));
   }
-  const auto add = [&](std::int64_t n, std::string_view word) {
+  const auto add = [&](std::int64_t n, const std::string& word) {
     if (n > 0) out += fmt::format("; {} {}", thousands(n), word);
   };
   add(c.of(Verdict::xpass), "passed against a waiver (XPASS)");
   add(c.of(Verdict::xfail), "waived (XFAIL)");
-  add(c.of(Verdict::skipped), "skipped");
-  add(c.of(Verdict::not_run) - c.missing, "not run");
+  add(c.of(Verdict::skipped), "skipped" + lack_words(c));
+  add(c.of(Verdict::not_run) - c.missing, "not run" + (c.stopped.empty() ? "" : " (" + c.stopped + ")"));
+  if (open) add(c.of(Outcome::unsupported), "unsupported");
+  add(c.left_out, "left out by --budget");
   return out;
 }
 
@@ -114,6 +143,7 @@ RunView load(const store::RunReader& reader) {
   view.counts = reader.counts();
   view.exit_status = store::exit_status(view.counts);
   view.headline = headline(view.counts);
+  view.incomplete = store::incomplete(view.counts);
   for (const auto& s : view.sessions) view.busy_ms += std::max<std::int64_t>(0, s.ended_ms - s.started_ms);
 
   struct Keyed {

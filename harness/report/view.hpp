@@ -49,6 +49,7 @@ struct RunView {
   store::Counts counts;
   int exit_status{0};
   std::string headline;                                  ///< the verdict in one line
+  bool incomplete{false};                                ///< something planned was not run
   std::array<std::vector<Cause>, section_count> causes;  ///< most cases first; Section::fine stays empty
   std::vector<Slow> slowest;                             ///< the five longest executions
   std::int64_t busy_ms{0};                               ///< sum of all sittings

@@ -218,6 +218,14 @@ Counts RunReader::counts() const {
   const auto sittings = sessions();
   const Session* last = sittings.empty() ? nullptr : &sittings.back();
   out.interrupted = last != nullptr && last->ending == Ending::interrupted;
+  out.allow_incomplete = last != nullptr && std::find(last->argv.begin(), last->argv.end(), allow_incomplete_flag) != last->argv.end();
+  if (last != nullptr && last->ending == Ending::budget) out.stopped = last->reason;
+  out.left_out = info().left_out;
+  Statement lacks(*db_,
+                  "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, '$.lack.optional'), 0) AS accepted,"
+                  " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'"
+                  " GROUP BY 1, 2 ORDER BY n DESC, name");
+  while (lacks.step()) out.lacks.push_back({std::string(lacks.text(0)), lacks.number(1) != 0, lacks.number(2)});
   const auto undecided = out.planned - out.decided;
   out.outcome[static_cast<std::size_t>(Outcome::not_run)] += undecided;
   out.verdict[static_cast<std::size_t>(Verdict::not_run)] += undecided;

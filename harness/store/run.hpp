@@ -21,7 +21,11 @@ struct RunInfo {
   nlohmann::json machine = nlohmann::json::object();  ///< facts as `kvcts doctor` finds them
   std::int64_t started_ms{0};                         ///< Unix time; 0 = now
   nlohmann::json repro = nlohmann::json::object();    ///< what a case needs to be run again (report/repro.hpp)
+  std::int64_t left_out{0};                           ///< cases of the selection that --budget left out of the plan
 };
+
+/// Of a sitting that may end with status 0 although something planned was not run.
+inline constexpr const char* allow_incomplete_flag = "--allow-incomplete";
 
 /// How a sitting ended. A sitting without an ending was killed.
 enum class Ending : std::uint8_t { complete, interrupted, budget };

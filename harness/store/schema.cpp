@@ -52,7 +52,7 @@ CREATE TABLE evidence(
   execution INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
   PRIMARY KEY (execution, seq)) STRICT;
 CREATE TABLE results(
-  ordinal INTEGER PRIMARY KEY,              -- of the planned case: a second result for an id cannot be stored
+  ordinal INTEGER PRIMARY KEY,              -- of the planned case: a second result for an id replaces NOT_RUN only
   execution INTEGER NOT NULL,
   verdict TEXT NOT NULL,
   evidence TEXT NOT NULL,                   -- modelled, compiled, executed

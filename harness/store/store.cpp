@@ -81,16 +81,16 @@ struct RunStore::State {
   struct Statements {
     explicit Statements(Db& db)
         : planned(db,
-                  "SELECT ordinal, digest, execution, EXISTS (SELECT 1 FROM results r WHERE r.ordinal = p.ordinal)"
-                  " FROM planned p WHERE id = ?"),
-          decided(db, "SELECT 1 FROM results WHERE ordinal = ?"),
+                  "SELECT ordinal, digest, execution, EXISTS (SELECT 1 FROM results r JOIN executions e ON e.n = r.execution"
+                  " WHERE r.ordinal = p.ordinal AND e.outcome <> 'NOT_RUN') FROM planned p WHERE id = ?"),
+          decided(db, "SELECT 1 FROM results r JOIN executions e ON e.n = r.execution WHERE r.ordinal = ? AND e.outcome <> 'NOT_RUN'"),
           same(db, "SELECT n FROM executions WHERE digest = ? AND hash = ?"),
           execution(db,
                     "INSERT INTO executions(digest, hash, ran, first, outcome, phase, fault_class, wall_ns, body, seal)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
           phase(db, "INSERT INTO phases VALUES (?, ?, ?, ?)"),
           evidence(db, "INSERT INTO evidence VALUES (?, ?, ?, ?)"),
-          result(db, "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?)") {}
+          result(db, "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)") {}
     Statement planned, decided, same, execution, phase, evidence, result;
   };
   std::optional<Statements> statements;
@@ -294,7 +294,8 @@ std::vector<PlannedCase> RunStore::missing() {
   std::vector<PlannedCase> out;
   Statement get(*state_->db,
                 "SELECT ordinal, id, digest, execution, expected, seal FROM planned"
-                " WHERE ordinal NOT IN (SELECT ordinal FROM results) ORDER BY ordinal");
+                " WHERE ordinal NOT IN (SELECT r.ordinal FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome <> 'NOT_RUN')"
+                " ORDER BY ordinal");
   while (get.step()) {
     if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5)) state_->damaged(get.number(0));
     out.push_back(

@@ -184,7 +184,8 @@ TEST(Store, PlannedAndAbsentIsAFailureUnlessDeclared) {
   auto again = RunStore::open(dir.path(), {});
   again.finish(Ending::budget, "60 s");
   EXPECT_EQ(again.counts().missing, 0);
-  EXPECT_EQ(exit_status(again.counts()), 0);
+  EXPECT_EQ(exit_status(again.counts()), 5);
+  EXPECT_EQ(again.counts().stopped, "60 s");
   EXPECT_TRUE(has(again.reader().rows()[1].result.message, "60 s"));
 }
 
@@ -242,6 +243,34 @@ TEST(Store, LongEvidenceIsCutAndSaysSo) {
   EXPECT_TRUE(has(back, "[cut: 65534 of 100000 bytes kept]"));
 }
 
+TEST(Store, OnlyNotRunIsReplaced) {
+  TemporaryDirectory dir;
+  auto store = RunStore::create(dir.path(), sample::info(), {"kvcts", allow_incomplete_flag});
+  store.plan(sample::plan(2));
+  auto left = sample::passed(sample::planned(0));
+  left.outcome = Outcome::not_run;
+  left.verdict = Verdict::unexpected;
+  store.record(left);
+  auto lacking = sample::passed(sample::planned(1));
+  lacking.outcome = Outcome::skipped;
+  lacking.verdict = Verdict::skipped;
+  lacking.facts["lack"] = {{"name", "gpu"}, {"optional", true}};
+  store.record(lacking);
+  store.flush();
+  EXPECT_EQ(exit_status(store.counts()), 1);
+  EXPECT_TRUE(store.counts().allow_incomplete);
+  ASSERT_EQ(store.counts().lacks.size(), 1u);
+  EXPECT_EQ(store.counts().lacks[0].name, "gpu");
+  EXPECT_TRUE(store.counts().lacks[0].optional);
+  ASSERT_EQ(store.missing().size(), 1u);
+  store.record(sample::passed(sample::planned(0)));
+  store.finish(Ending::complete);
+  EXPECT_TRUE(RunStore::open(dir.path(), {}).missing().empty());
+  const auto counts = RunReader::open(dir.path()).counts();
+  EXPECT_EQ(counts.decided, 2);
+  EXPECT_EQ(exit_status(counts), 0);
+}
+
 TEST(Store, DirectoriesAreNamedByTimeAndSuite) {
   TemporaryDirectory dir;
   const auto first = new_run_directory(dir.path() / "runs", "smoke/../x y");
@@ -257,9 +286,26 @@ TEST(ExitStatus, IsOneRule) {
   c.planned = c.decided = 5;
   c.verdict[static_cast<int>(Verdict::as_expected)] = 3;
   c.verdict[static_cast<int>(Verdict::xfail)] = 1;
-  c.verdict[static_cast<int>(Verdict::skipped)] = 1;
+  c.verdict[static_cast<int>(Verdict::skipped)] = c.outcome[static_cast<int>(Outcome::skipped)] = 1;
   c.verdict[static_cast<int>(Verdict::xpass)] = 1;
+  EXPECT_EQ(exit_status(c), 5) << "a lack that nobody accepts";
+  c.lacks = {{"gpu", true, 1}};
   EXPECT_EQ(exit_status(c), 0);
+  Counts open = c;
+  open.verdict[static_cast<int>(Verdict::not_run)] = open.outcome[static_cast<int>(Outcome::not_run)] = 1;
+  EXPECT_EQ(exit_status(open), 5) << "the clock ran out";
+  Counts required = c;
+  required.verdict[static_cast<int>(Verdict::unexpected)] = required.outcome[static_cast<int>(Outcome::not_run)] = 1;
+  EXPECT_EQ(exit_status(required), 1) << "--require";
+  EXPECT_TRUE(incomplete(required)) << "it did not run, whatever the verdict";
+  open.allow_incomplete = true;
+  EXPECT_EQ(exit_status(open), 0);
+  EXPECT_TRUE(incomplete(open)) << "still";
+  Counts nothing = c;
+  nothing.planned = nothing.decided = 1;
+  nothing.verdict = {}, nothing.outcome = {};
+  nothing.verdict[static_cast<int>(Verdict::skipped)] = nothing.outcome[static_cast<int>(Outcome::skipped)] = 1;
+  EXPECT_EQ(exit_status(nothing), 5) << "nothing ran, although the lack is accepted";
   for (const auto verdict : {Verdict::unexpected, Verdict::expired_waiver}) {
     Counts bad = c;
     bad.verdict[static_cast<std::size_t>(verdict)] = 1;

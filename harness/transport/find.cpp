@@ -37,7 +37,7 @@ std::vector<fs::path> folders(std::size_t* foreign = nullptr) {
 fs::path find_plugin(std::string_view stem) {
   if (stem.find('/') != std::string_view::npos) {
     if (std::error_code error; fs::is_regular_file(stem, error)) return stem;
-    throw TransportError(Code::cannot_load, "there is no plug-in file " + std::string(stem));
+    throw TransportError(Code::absent, "there is no plug-in file " + std::string(stem));
   }
   std::string searched;
   for (const auto& folder : folders()) {
@@ -45,8 +45,8 @@ fs::path find_plugin(std::string_view stem) {
     if (std::error_code error; fs::is_regular_file(file, error)) return file;
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  throw TransportError(Code::cannot_load, "there is no plug-in " + std::string(stem) + ".so in " + searched +
-                                              "; build it, or name its folder in KVCTS_ENGINE_PATH");
+  throw TransportError(Code::absent, "there is no plug-in " + std::string(stem) + ".so in " + searched +
+                                         "; build it, or name its folder in KVCTS_ENGINE_PATH");
 }
 
 bool is_own_plugin(std::string_view stem) {

@@ -35,6 +35,8 @@ std::string_view name(Code code) {
       return "cannot load";
     case Code::contract:
       return "broken contract";
+    case Code::absent:
+      return "absent";
   }
   return "unknown";
 }

@@ -29,7 +29,7 @@
 
 namespace kvcts::transport {
 
-/// The ABI's status codes, and two of the host's own.
+/// The ABI's status codes, and three of the host's own.
 enum class Code : std::int32_t {
   invalid = KVCTS_E_INVALID,
   not_found = KVCTS_E_NOT_FOUND,
@@ -44,8 +44,9 @@ enum class Code : std::int32_t {
   no_resources = KVCTS_E_NO_RESOURCES,
   timed_out = KVCTS_E_TIMED_OUT,
   not_posted = KVCTS_E_NOT_POSTED,
-  cannot_load = -1000,  ///< no such file, missing library, missing entry: the machine lacks something
+  cannot_load = -1000,  ///< the file is there and the loader refuses it: no library, a library that it links is missing
   contract = -1001,     ///< the plug-in breaks the ABI: wrong version, truncated table, unknown status, lying claims
+  absent = -1002,       ///< no such plug-in file: the machine lacks it
 };
 std::string_view name(Code code);  ///< "not found", "peer lost", ...
 
@@ -84,7 +85,7 @@ class Plugin {
 
 /// File of an engine: $KVCTS_ENGINE_PATH (colon separated folders) first, then <program>/../lib/kvcts/engines and its
 /// library-folder kin. `stem` e.g. "kvcts_engine_memcpy"; a path with a slash is taken as it is. Throws
-/// TransportError(cannot_load) naming the folders that were searched.
+/// TransportError(absent) naming the folders that were searched.
 std::filesystem::path find_plugin(std::string_view stem);
 /// Whether find_plugin() takes it from this installation, and not from $KVCTS_ENGINE_PATH or a path of its own. false: there is none.
 bool is_own_plugin(std::string_view stem);

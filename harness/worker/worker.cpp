@@ -175,10 +175,12 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
   } catch (const transport::TransportError& error) {
     const std::string at = "engine: " + std::string(transport::name(error.code()));
     // An engine that does not even open says what this machine lacks: a library, a version that it knows, a device.
-    if (error.code() == transport::Code::cannot_load || (op == "hello" && error.code() == transport::Code::not_supported))
+    if (error.code() == transport::Code::absent || (op == "hello" && error.code() == transport::Code::not_supported))
       reply = {{"skipped", {{"text", error.what()}}}};
     else if (error.code() == transport::Code::contract)
       reply = {{"raised", {{"type", "ContractViolation"}, {"text", error.what()}, {"at", at}}}};
+    else if (error.code() == transport::Code::cannot_load)
+      reply = {{"raised", {{"type", "CannotLoad"}, {"text", error.what()}, {"at", at}}}};
     else
       reply = {{"refused", {{"text", error.what()}, {"at", at}}}};
   } catch (const json::exception& error) {

@@ -26,7 +26,7 @@ transport::OpenOptions open_options(const nlohmann::json& engine);
 /// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
 ///   a connector's Refusal, an engine's error code   -> {"refused": {text, at}}
 ///   anything else                                   -> {"raised": {type, text, at}}
-///   an engine that cannot be loaded here            -> {"skipped": {text}}
+///   an engine whose file is not here, or that opens nothing here -> {"skipped": {text}}
 ///   a connector program that died or broke its protocol -> {"crash": {signal, text}}
 ///   std::bad_alloc                                  -> {"memory": {text}}
 ///   a request that makes no sense                   -> {"error": {text}}

@@ -12,6 +12,7 @@
 
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
+#include "process/standard_files.hpp"
 #include "transport/patience.hpp"
 #include "worker/canary.hpp"
 #include "worker/worker.hpp"
@@ -75,6 +76,7 @@ extern "C" __attribute__((visibility("default"))) void kvcts_worker_note(const c
 extern "C" void kvcts_worker_note(const char* line) { process::Progress(status_page).note(line); }
 
 int main(int argc, char** argv) {
+  process::open_standard_files();
   if (argc == 3 && std::strcmp(argv[1], "canary") == 0) return worker::canary(argv[2]);
   if (argc != 3 || ::fcntl(3, F_GETFD) < 0 || ::fcntl(4, F_GETFD) < 0) {
     std::fprintf(stderr, "kvcts-worker is started by kvcts; it is of no use alone\n");

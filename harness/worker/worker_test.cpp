@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "process/status_view.hpp"
@@ -134,6 +136,11 @@ TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {
   const json skipped = hello(worker, json::object(), "of_somebody_else");
   ASSERT_TRUE(skipped.contains("skipped")) << skipped.dump();
   EXPECT_NE(skipped["skipped"]["text"].get<std::string>().find("kvcts_engine_of_somebody_else"), std::string::npos);
+  const auto text = std::filesystem::path(::testing::TempDir()) / "kvcts_engine_of_text.so";
+  std::ofstream(text) << "not a library";
+  const json broken = worker.handle({{"op", "hello"}, {"role", "both"}, {"name", "test"}, {"engine", {{"name", "text"}, {"plugin", text.string()}, {"options", json::object()}}}}, {});
+  ASSERT_TRUE(broken.contains("raised")) << broken.dump();
+  EXPECT_EQ(broken["raised"]["type"], "CannotLoad");
   const json lacking = hello(worker, {{"fault", "refuse"}, {"phase", "open"}}, "fixture");
   ASSERT_TRUE(lacking.contains("skipped")) << lacking.dump();
   EXPECT_NE(lacking["skipped"]["text"].get<std::string>().find("refused on purpose"), std::string::npos);

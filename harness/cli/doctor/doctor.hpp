@@ -1,11 +1,14 @@
 // What this machine has. Each probe fills one section; none may crash or hang the doctor (see child.hpp).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "supervisor/decide.hpp"
 
 namespace kvcts::cli::doctor {
 
@@ -45,8 +48,9 @@ Section golden_tensors();
 /// What a run stores of the machine: processor, memory, GPUs and their driver, Python packages with versions.
 nlohmann::json machine();
 
-/// "" when the plug-in loads (in a process of its own, with these variables set), else why not.
-std::string load_plugin(const std::string& stem, const nlohmann::json& environment);
+/// Loads a plug-in in a process of its own, with these variables set. What is wrong with a file that is there is the plug-in's failure, not a
+/// lack of the machine: it comes back as a worker that loads it would end. nullopt: it loads. Throws std::system_error when it cannot be asked.
+std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment);
 
 /// First line of a file without its newline; "" when it cannot be read.
 std::string first_line(const std::string& path);

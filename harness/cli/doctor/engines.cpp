@@ -73,13 +73,31 @@ nlohmann::json try_engine(const std::string& stem, const PackagedEngine* package
 
 }  // namespace
 
-std::string load_plugin(const std::string& stem, const nlohmann::json& environment) {
+std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment) {
+  using Kind = supervisor::Ended::Kind;
+  constexpr std::chrono::milliseconds deadline = std::chrono::seconds(10);
   const auto load = [&] {
     for (const auto& [key, value] : environment.items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
-    return nlohmann::json(Plugin::load(find_plugin(stem))->version());
+    return nlohmann::json(Plugin::load(file)->version());
   };
-  const ChildAnswer answer = ask_child(load, std::chrono::seconds(10));
-  return answer.ok ? "" : "plug-in " + stem + " cannot be used: " + answer.error;
+  const ChildAnswer answer = ask_child(load, deadline);
+  if (answer.ok) return std::nullopt;
+  supervisor::Ended ended;
+  ended.phase = Phase::registration;
+  ended.text = "the plug-in " + file.string() + " cannot be loaded";
+  if (answer.late) {
+    ended.kind = Kind::hung;
+    ended.hang = HangKind::stalled;
+    ended.after_ms = ended.deadline_ms = deadline.count();
+  } else if (!answer.died.empty()) {
+    ended.kind = Kind::crashed;
+    ended.signal = answer.died;
+  } else {
+    ended.kind = Kind::raised;
+    ended.type = "CannotLoad";
+    ended.text += ": " + answer.error;
+  }
+  return ended;
 }
 
 Section engines(const std::vector<PackagedEngine>& packaged) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <system_error>
+
 #include "case/written.hpp"
 #include "cli/exit.hpp"
 #include "matrix/ids.hpp"
@@ -10,12 +13,12 @@
 namespace kvcts::cli {
 
 Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, const PlanOptions& options)
-    : catalogue_(catalogue), selection_(matrix::select(catalogue, query)), seed_(options.seed), from_files_(!query.files.empty()), space_(catalogue), waivers_(space_),
+    : catalogue_(catalogue), selection_(matrix::select(catalogue, query)), seed_(options.seed), require_(options.require), from_files_(!query.files.empty()), space_(catalogue), waivers_(space_),
       today_(matrix::today()) {
   Availability availability(catalogue);
   availability.check_names(options.require);
   items_.reserve(selection_.size());
-  for (std::size_t i = 0; i < selection_.size(); ++i) items_.push_back(make_item(i, options, availability));
+  for (std::size_t i = 0; i < selection_.size(); ++i) items_.push_back(make_item(i, availability));
 }
 
 ResolvedCase Plan::resolve(std::size_t item) const {
@@ -27,29 +30,58 @@ ResolvedCase Plan::resolve(std::size_t item) const {
   return resolved;
 }
 
-void Plan::judge(CaseResult& result, const std::vector<Expected>& expected) {
-  const matrix::Ruling ruling = waivers_.judge(result, expected, today_);
-  result.verdict = ruling.verdict;
-  result.waiver = ruling.waiver;
-  // The machine had what the case needs, and something in this run broke it.
-  if (result.outcome == Outcome::skipped && result.facts.contains("set_aside")) result.verdict = Verdict::unexpected;
+bool Plan::required(const Item& item) const {
+  return item.needs != nullptr && std::any_of(require_.begin(), require_.end(), [&](const std::string& name) {
+    return std::find(item.needs->all.begin(), item.needs->all.end(), name) != item.needs->all.end();
+  });
 }
 
-Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& availability) {
+void Plan::judge(CaseResult& result, const Item& item) {
+  const matrix::Ruling ruling = waivers_.judge(result, item.planned.expected, today_);
+  result.verdict = ruling.verdict;
+  result.waiver = ruling.waiver;
+  if (result.outcome != Outcome::skipped && result.outcome != Outcome::not_run) return;
+  if (required(item)) {
+    result.verdict = Verdict::unexpected;
+    result.message += "; --require says that it must run";
+    return;
+  }
+  // The machine had what the case needs, and something in this run broke it.
+  if (result.facts.contains("set_aside")) {
+    result.verdict = Verdict::unexpected;
+    return;
+  }
+  if (result.outcome != Outcome::skipped) return;
+  // What a worker finds lacking goes by the name of what it was to start.
+  std::vector<std::string> names = result.facts.value("lack", std::vector<std::string>{});
+  if (names.empty() && item.needs != nullptr) names = item.needs->started;
+  if (names.empty()) names = {"unknown"};
+  result.facts["lack"] = {{"name", names.front()}, {"optional", selection_.optional(item.selected, names)}};
+}
+
+const Availability::Needs* Plan::needs_of(const std::string& engine, const std::string& connector, const Availability& availability) {
+  const auto [at, fresh] = needs_.try_emplace({engine, connector});
+  if (fresh) at->second = availability.needs(engine, connector);
+  return &at->second;
+}
+
+Item Plan::make_item(std::size_t i, Availability& availability) {
   Item item;
   item.selected = i;
   item.planned.id = selection_.id(i);
-  const auto decide = [&](Outcome outcome, std::string message) {
+  const auto decide = [&](Outcome outcome, std::string message) -> CaseResult& {
     CaseResult result;
     result.id = item.planned.id;
     result.outcome = outcome;
     result.message = std::move(message);
     result.facts = selection_.facts(i);
-    item.decided = std::move(result);
+    return item.decided.emplace(std::move(result));
   };
+  const auto skip = [&](const Availability::Lack& lack) { decide(Outcome::skipped, lack.reason).facts["lack"] = lack.names; };
   CaseSpec spec = selection_.spec(i);
   if (seed_) spec.seed = *seed_;
   item.planned.expected = spec.expected;
+  bool broken = false;
 
   if (const auto declared = selection_.declared(i); declared && declared->outcome != Outcome::refused) {
     decide(declared->outcome, declared->reason);
@@ -60,14 +92,24 @@ Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& av
       Written whole = written(resolved);
       item.planned.digest = std::move(whole.digest);
       item.planned.execution = std::move(whole.execution);
-      if (const auto& lack = availability.lack(spec.engine); lack && !resolved.scripted()) decide(Outcome::skipped, lack->reason);
       constexpr double gib = 1024.0 * 1024 * 1024;
       const auto needed = static_cast<double>(memory_needed(resolved)), there = static_cast<double>(availability.memory());
-      if (needed > there) {
-        decide(Outcome::skipped, fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib, there / gib));
+      const bool scripted = resolved.scripted();
+      item.needs = scripted ? needs_of("", "", availability) : needs_of(spec.engine, spec.connector, availability);
+      if (const auto& lack = availability.lack(spec.engine); lack && !scripted) {
+        skip(*lack);
+      } else if (const auto& absent = availability.connector_lack(spec.connector); absent && !scripted) {
+        skip(*absent);
+      } else if (const auto& failed = availability.broken(spec.engine); failed && !scripted) {
+        supervisor::decide(*failed, nullptr, decide(Outcome::error, ""));
+        broken = true;
+      } else if (needed > there) {
+        skip({{memory_lack}, fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib, there / gib)});
       }
       // The suite's own scripts are known to make sense; what is wrong in a user's is said before anything runs.
       if (from_files_ && resolved.scripted() && !item.decided) script::expect_playable(resolved.script);
+    } catch (const std::system_error&) {
+      throw;  // the machine cannot even be asked: that is no case's fault
     } catch (const std::exception& e) {
       // A case of the user's own file that cannot be stated is the user's mistake, not the suite's.
       if (from_files_) throw UsageError(fmt::format("{}: {}: {}", spec.declared_by, item.planned.id, e.what()));
@@ -83,12 +125,9 @@ Item Plan::make_item(std::size_t i, const PlanOptions& options, Availability& av
     result.case_digest = item.planned.digest;
     result.execution = item.planned.execution;
     result.seed = spec.seed;
-    judge(result, item.planned.expected);
-    if (result.outcome == Outcome::skipped && availability.lack(spec.engine) &&
-        Availability::required(options.require, spec.engine, *availability.lack(spec.engine))) {
-      result.verdict = Verdict::unexpected;
-      result.message += "; --require says that it must be there";
-    }
+    judge(result, item);
+    // A case may expect code under test to crash or to hang, but not before it was given anything to do.
+    if (broken && result.verdict == Verdict::as_expected) result.verdict = Verdict::unexpected;
   }
   return item;
 }

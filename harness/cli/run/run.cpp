@@ -106,6 +106,7 @@ class Run {
     if (summary.interrupted) {
       store_.finish(store::Ending::interrupted, "interrupted");
     } else if (out_of_time_) {
+      fail_required(fmt::format("budget of {} s used up", options_.select.budget));
       store_.finish(store::Ending::budget, fmt::format("budget of {} s used up", options_.select.budget));
     } else {
       store_.finish(store::Ending::complete);
@@ -154,9 +155,27 @@ class Run {
     for (const std::size_t member : members) {
       const Item& item = plan_.items()[member];
       CaseResult own = as_member(result, item, plan_, catalogue_);
-      plan_.judge(own, item.planned.expected);
+      plan_.judge(own, item);
       guarded([&] { store_.record(own); });
       console_.finished(own);
+    }
+  }
+
+  /// What --require names and the clock left out is stored as a failure; a later sitting may still run it.
+  void fail_required(const std::string& reason) {
+    std::set<std::string> left;
+    for (const auto& planned : store_.missing()) left.insert(planned.id);
+    for (const Item& item : plan_.items()) {
+      if (!left.contains(item.planned.id) || !plan_.required(item)) continue;
+      CaseResult result;
+      result.id = item.planned.id;
+      result.outcome = Outcome::not_run;
+      result.message = reason;
+      result.case_digest = item.planned.digest;
+      result.execution = item.planned.execution;
+      result.facts = plan_.selection().facts(item.selected);
+      plan_.judge(result, item);
+      store_.record(result);
     }
   }
 
@@ -211,6 +230,7 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   info.selection = to_text(options.select);
   info.seed = options.seed.value_or(0);
   info.version = KVCTS_VERSION;
+  info.left_out = plan.selection().left_out();
   info.machine = doctor::machine();
   info.repro = report::to_json(repro_of(options));
   std::string folder_name = info.suite;

@@ -25,7 +25,9 @@ Section skipped_cases(const Globals& globals) {
     Availability availability(cat);
     for (const auto& [id, engine] : cat.engines()) {
       const auto& lack = availability.lack(id);
-      if (!lack) {
+      if (const auto& broken = availability.broken(id)) {
+        s.findings.push_back({id, State::broken, broken->text + (broken->signal.empty() ? "" : ": " + broken->signal), "cases with engine " + id + " fail", false});
+      } else if (!lack) {
         s.findings.push_back({id, State::good, "cases with this engine run", "", true});
       } else {
         s.findings.push_back({id, State::missing, lack->reason, "cases with engine " + id + " are SKIPPED: " + lack->reason, false});

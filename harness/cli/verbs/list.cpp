@@ -27,7 +27,7 @@ void print_cover(const Selection& s, const std::string& title, const CoverReport
 
 void print_json(const Selection& s) {
   // Written case by case: a million of them need no tree in memory.
-  fmt::print("{{\"considered\": {}, \"cases\": [", s.considered());
+  fmt::print("{{\"considered\": {}, \"left_out\": {}, \"cases\": [", s.considered(), s.left_out());
   for (std::size_t i = 0; i < s.size(); ++i) {
     nlohmann::json one{{"id", s.id(i)}, {"suite", s.suite(i)}, {"seconds", s.seconds(i)}, {"facts", s.facts(i)}};
     if (const auto d = s.declared(i)) one["declared"] = {{"outcome", name(d->outcome)}, {"constraint", d->constraint}, {"reason", d->reason}};

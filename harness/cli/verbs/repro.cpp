@@ -135,7 +135,9 @@ void print_result(const CaseResult& r) {
 
 int status_of(const CaseResult& r) {
   if (r.outcome == Outcome::error || r.verdict == Verdict::error) return exit_own_error;
-  return r.verdict == Verdict::unexpected || r.verdict == Verdict::expired_waiver ? exit_unexpected : exit_as_expected;
+  if (r.verdict == Verdict::unexpected || r.verdict == Verdict::expired_waiver) return exit_unexpected;
+  const bool ran = r.outcome != Outcome::skipped && r.outcome != Outcome::not_run && r.outcome != Outcome::unsupported;
+  return ran ? exit_as_expected : exit_incomplete;
 }
 
 int repro(const Options& o, const Globals& globals) {
@@ -189,7 +191,7 @@ int repro(const Options& o, const Globals& globals) {
     const supervisor::Jobs jobs{order.size(), [&](std::size_t i) { return plan.items()[order[i]].planned.id; },
                                 [&](std::size_t i) { return plan.resolve(order[i]); }};
     if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
-    plan.judge(result, item.planned.expected);
+    plan.judge(result, item);
     if (!globals.json) print_plan(resolved, result, o.copies);
   }
   if (globals.json) fmt::print("{}\n", to_json(result).dump(2));

@@ -167,7 +167,8 @@ int show(const Options& options, const Globals& globals) {
     fmt::print("{}\n", text.empty() ? "nothing is stated about what was chosen" : text);
   }
   if (sums.empty()) return exit_nothing_selected;
-  return sums.contains("CHANGED RULE") ? exit_unexpected : exit_as_expected;
+  if (sums.contains("CHANGED RULE")) return exit_unexpected;
+  return sums.size() == 1 && sums.contains("SKIPPED") ? exit_incomplete : exit_as_expected;  // without any engine nothing was played
 }
 
 }  // namespace

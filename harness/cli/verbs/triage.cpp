@@ -177,7 +177,7 @@ class Triage {
     try {
       const CaseSpec spec = matrix::spec_from_id(space_, id);
       const ResolvedCase resolved = resolve(spec, cat_);
-      return !availability_.lack(spec.engine) && memory_needed(resolved) <= availability_.memory();
+      return !availability_.lack(spec.engine) && !availability_.broken(spec.engine) && memory_needed(resolved) <= availability_.memory();
     } catch (const std::exception&) {
       return false;
     }

@@ -43,7 +43,7 @@ std::string expand(const std::string& word) {
     if (fs::exists(folder / file, absent)) return (folder / file).string();
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  throw NotHere("no connector program " + file + " in " + searched + "; set KVCTS_CONNECTOR_PATH to its folder");
+  throw NotHere(file, "no connector program " + file + " in " + searched + "; set KVCTS_CONNECTOR_PATH to its folder");
 }
 
 /// As execvp finds it; "" when nothing of the name can be executed.
@@ -77,7 +77,7 @@ std::string find_python(const std::string& environment) {
   std::error_code error;
   const fs::path here = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "with" / environment / "bin" / "python";
   if (!error && fs::exists(here, error)) return here.string();
-  throw NotHere("there is no environment " + environment + ": ./run_suite.sh --with " + environment + " install makes one, or set " + variable +
+  throw NotHere(environment, "there is no environment " + environment + ": ./run_suite.sh --with " + environment + " install makes one, or set " + variable +
                 " to an interpreter that has it");
 }
 
@@ -116,7 +116,7 @@ Command command_of(const std::string& connector, const json& options) {
   }
   if (out.argv.empty()) bad(connector, "a connector of kind program needs options: {command: [word, ...]}");
   const std::string file = executable(out.argv[0]);
-  if (file.empty()) throw NotHere("connector '" + connector + "': no program '" + out.argv[0] + "' can be executed here");
+  if (file.empty()) throw NotHere(out.argv[0], "connector '" + connector + "': no program '" + out.argv[0] + "' can be executed here");
   out.argv[0] = file;
   return out;
 }

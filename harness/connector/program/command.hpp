@@ -32,7 +32,8 @@ struct Command {
 
 /// This machine lacks the program: cases with it are SKIPPED.
 struct NotHere : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  NotHere(std::string lacking, const std::string& text) : std::runtime_error(text), name(std::move(lacking)) {}
+  std::string name;  ///< of the environment ("vllm"), else of the file
 };
 
 /// A connector's options as this side has them.

@@ -1,5 +1,6 @@
 #include "connector/program/host.hpp"
 
+#include <system_error>
 #include <utility>
 
 namespace kvcts::connector::program {
@@ -85,6 +86,8 @@ const json& Host::start() {
     hello_ = ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
   } catch (const NotHere& lack) {
     throw Stopped{{{"skipped", {{"text", lack.what()}}}}};
+  } catch (const std::system_error& error) {
+    throw Stopped{{{"error", {{"text", error.what()}}}}};  // no process, no memory, no descriptor: that is not what the program lacks
   }
   if (text_of(hello_, "name").empty() || text_of(hello_, "version").empty()) {
     spent_ = true;

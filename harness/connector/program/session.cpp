@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <vector>
 
 #include "process/procfs.hpp"
@@ -74,7 +75,8 @@ Session::Session(const Command& command) {
   const int error = ::posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) throw NotHere("cannot start " + command.argv[0] + ": " + std::strerror(error));
+  if (error == ENOENT || error == EACCES || error == ENOEXEC) throw NotHere(command.argv[0], "cannot start " + command.argv[0] + ": " + std::strerror(error));
+  if (error != 0) throw std::system_error(error, std::generic_category(), "cannot start " + command.argv[0]);
   process::Channel::Options options;
   options.max_frame_bytes = frame_limit;
   options.accept_fds = false;

@@ -34,7 +34,8 @@ struct Abandoned : std::runtime_error {
 /// is polled. No time limits here: deadlines are enforced from outside the process (a worker's, by the supervisor).
 class Session {
  public:
-  /// Starts it. Standard output and error are this process'; the socket is its descriptor 3. Throws NotHere.
+  /// Starts it. Standard output and error are this process'; the socket is its descriptor 3. Throws NotHere; std::system_error where
+  /// this machine gives no process.
   explicit Session(const Command& command);
   ~Session();  ///< kills it, with its process group
   Session(const Session&) = delete;

@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
   } catch (const kvcts::transport::TransportError& error) {
     using kvcts::transport::Code;
     std::cerr << "kvcts-engine-throughput: " << error.what() << "\n";
-    return error.code() == Code::cannot_load || error.code() == Code::not_supported ? kvcts::throughput::not_here : 3;
+    return error.code() == Code::absent || error.code() == Code::not_supported ? kvcts::throughput::not_here : 3;
   } catch (const kvcts::engines::Failure& failure) {
     std::cerr << "kvcts-engine-throughput: " << failure.text << "\n";
     return 3;
