@@ -185,6 +185,11 @@ void complete(json& out, const ResolvedCase& c) {
 
 }  // namespace
 
+const RankCache& rank_of(const ResolvedCase& resolved, const RegionRef& region) {
+  const Group& group = resolved.groups.at(static_cast<std::size_t>(region.group));
+  return (region.side == Side::producer ? group.producer : group.consumer).ranks.at(static_cast<std::size_t>(region.rank));
+}
+
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side) {
   std::vector<RegionRef> out;
   for (std::size_t g = 0; g < resolved.groups.size(); ++g) {

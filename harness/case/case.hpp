@@ -127,6 +127,8 @@ struct RegionRef {
   std::int64_t bytes{0};
 };
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
+/// The cache of the rank that owns `region`.
+const RankCache& rank_of(const ResolvedCase& resolved, const RegionRef& region);
 
 /// Bytes of memory that running the case takes: both sides' files, half as much for an engine's copies, and three images of the largest
 /// region to compare it with. A scripted case: what its steps touch (case/footprint.hpp). A search for a cause is tried only where it fits.

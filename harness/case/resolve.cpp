@@ -12,16 +12,16 @@
 #include "case/passes.hpp"
 #include "case/resolve_script.hpp"
 #include "golden/golden.hpp"
+#include "layout/checked.hpp"
+#include "text/text.hpp"
 
 namespace kvcts {
 
 using nlohmann::json;
+using layout::checked::ceil_div;
+using text::fail;
 
 namespace {
-
-[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 // ---- one side ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 #include "case/script_walk.hpp"
 #include "catalogue/tables.hpp"
 #include "layout/checked.hpp"
+#include "text/text.hpp"
 
 namespace kvcts {
 
@@ -17,10 +18,9 @@ using script::Action;
 using script::Script;
 using script::Step;
 using script::View;
+using text::fail;
 
 namespace {
-
-[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
 
 template <class T>
 std::string number(T value) {

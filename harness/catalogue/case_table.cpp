@@ -6,8 +6,6 @@ namespace kvcts::catalogue {
 
 namespace {
 
-constexpr std::int64_t many = std::int64_t{1} << 40;
-
 // ---- the keys of a case, from the inside out -----------------------------------------------------------------------
 
 const Table<SideSpec>& claim_table() {

@@ -3,7 +3,7 @@
 namespace kvcts::catalogue {
 namespace {
 
-const Table<RuleCopy>& copy_table() {
+const Table<RuleCopy>& rule_copy_table() {
   static const Table<RuleCopy> table{"a copy of a rule", {
       optional("local", &RuleCopy::local, identifier(), "region of the initiator; nobody: memory that was never registered"),
       optional("remote", &RuleCopy::remote, identifier(), "region of the target, one of those that connect named"),
@@ -54,7 +54,7 @@ const Table<RuleStep>& rule_step_table() {
           optional("peer", &RuleStep::peer, identifier(), "connect: its name; then: through which"),
           optional("request", &RuleStep::request, identifier(), "its name"),
           optional("op", &RuleStep::op, one_of({"write", "read"}), "direction, seen from the initiator"),
-          optional("copies", &RuleStep::copies, list_of(object<RuleCopy>(copy_table)), "prepare, transfer: its descriptors"),
+          optional("copies", &RuleStep::copies, list_of(object<RuleCopy>(rule_copy_table)), "prepare, transfer: its descriptors"),
           optional("notification", &RuleStep::notification, any_text(), "prepare, transfer, notify: what is sent"),
           optional("within", &RuleStep::within_ms, duration(),
                    "wait, transfer, take, pause, watch: how long at most; then the answer is pending"),

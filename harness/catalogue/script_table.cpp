@@ -20,7 +20,6 @@ using script::View;
 
 using Ids = std::vector<std::int64_t>;
 
-constexpr std::int64_t many = std::int64_t{1} << 40;
 constexpr std::int64_t any_bytes = std::int64_t{1} << 56;  // sums of several are still 64-bit numbers of bits
 constexpr std::size_t most_picks = 1 << 20;
 

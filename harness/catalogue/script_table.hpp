@@ -2,6 +2,7 @@
 // may also say when it is executed. Semantics: cases/README.md.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "catalogue/fields.hpp"
 
 namespace kvcts::catalogue {
+
+/// The largest number of blocks, tokens or ids that a file may write.
+constexpr std::int64_t many = std::int64_t{1} << 40;
 
 const Table<script::Arithmetic>& arithmetic_table();
 const Table<script::View>& view_table();

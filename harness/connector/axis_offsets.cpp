@@ -4,10 +4,6 @@
 
 namespace kvcts::connector {
 
-bool has_axis(const layout::Plane& plane, layout::Axis axis) {
-  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) { return m.axis == axis; });
-}
-
 AxisOffsets axis_offsets(const layout::Plane& plane, layout::Axis axis) {
   // Pairs (coordinate, bits) of all digit combinations, built one mode at a time.
   std::vector<std::pair<std::int64_t, std::int64_t>> points{{plane.origin[axis], 0}};

@@ -24,7 +24,5 @@ struct AxisOffsets {
 /// Walks the digits of every mode of the axis. Sizes: product of the axis' extents.
 AxisOffsets axis_offsets(const layout::Plane& plane, layout::Axis axis);
 
-/// Whether the plane has a mode on the axis at all (a plane without blocks is one value per cache).
-bool has_axis(const layout::Plane& plane, layout::Axis axis);
 
 }  // namespace kvcts::connector

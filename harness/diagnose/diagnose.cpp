@@ -8,16 +8,11 @@
 #include "oracle/oracle.hpp"
 #include "oracle/tail.hpp"
 #include "reader/flashinfer_decode.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::diagnose {
 
 namespace {
-
-std::string with_commas(std::int64_t n) {
-  std::string s = std::to_string(n);
-  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<std::size_t>(i), ",");
-  return s;
-}
 
 bool untouched(const Scene& scene) {
   for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
@@ -197,13 +192,13 @@ Diagnosis diagnose(const Scene& scene) {
       if (f.exact && best.exact) {
         best.others.push_back(v.fault_class + ": " + v.words);
       } else if (f.exact) {
-        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + with_commas(f.explained) + " wrong bytes");
+        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
       } else if (!best.exact && std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
         closest = f;
         // No class: a name without a byte-for-byte match is only a guess, and says what speaks against it.
         best = finding("", false,
-                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " + with_commas(right.wrong - f.explained) +
-                           " of " + with_commas(right.wrong) + " wrong bytes unexplained and contradicts " + with_commas(f.contradicted) + " that are right");
+                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " + text::thousands(right.wrong - f.explained) +
+                           " of " + text::thousands(right.wrong) + " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
       }
     });
     try {

@@ -36,11 +36,6 @@ class Signatures {
   std::vector<std::uint64_t> values_;
 };
 
-const RankCache& rank_of(const ResolvedCase& c, const RegionRef& region) {
-  const Group& group = c.groups.at(static_cast<std::size_t>(region.group));
-  return (region.side == Side::producer ? group.producer : group.consumer).ranks.at(static_cast<std::size_t>(region.rank));
-}
-
 struct Element {
   Provenance who;
   int bits{8};

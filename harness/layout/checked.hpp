@@ -34,6 +34,8 @@ inline std::int64_t mul(std::int64_t a, std::int64_t b) {
 
 /// Quotient rounded down, remainder in [0, b). b > 0.
 inline std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+/// The multiple of `unit` at or below `a`. unit > 0.
+inline std::int64_t floor_to(std::int64_t a, std::int64_t unit) { return floor_div(a, unit) * unit; }
 /// Quotient rounded up. b > 0.
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
 

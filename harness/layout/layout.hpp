@@ -107,6 +107,8 @@ struct ByteRange {
 /// Smallest box that holds every coordinate of the plane.
 Box domain(const Plane& plane);
 std::int64_t element_count(const Plane& plane);
+/// Whether a mode of the plane has this axis.
+bool has_axis(const Plane& plane, Axis axis);
 /// nullopt when the coordinate is not in the plane. Throws Error on overflow.
 std::optional<Location> locate(const Plane& plane, const Coord& coord);
 /// First plane of `component` that holds the coordinate.

@@ -106,6 +106,10 @@ Box domain(const Plane& plane) {
   return box;
 }
 
+bool has_axis(const Plane& plane, Axis axis) {
+  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const Mode& m) { return m.axis == axis; });
+}
+
 std::int64_t element_count(const Plane& plane) {
   std::int64_t count = 1;
   for (const Mode& m : plane.modes) count = mul(count, m.extent);

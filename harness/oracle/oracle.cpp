@@ -12,11 +12,6 @@ using layout::Plane;
 
 namespace {
 
-const RankCache& rank_of(const ResolvedCase& c, const RegionRef& r) {
-  const auto& group = c.groups.at(static_cast<std::size_t>(r.group));
-  return (r.side == Side::producer ? group.producer : group.consumer).ranks.at(static_cast<std::size_t>(r.rank));
-}
-
 kernels::TagKey tag_key(const ResolvedCase& c, int pass) { return {c.seed, static_cast<std::uint32_t>(pass), 0}; }
 
 // Values that belong to a cache rather than to a block (a global scale) carry the first request's generation.
@@ -34,10 +29,6 @@ void write_tags(const ResolvedCase& c, const RegionRef& region, int pass, bool t
     if (plane.allocation != region.allocation) continue;
     kernels::generate(allocation, plane, blocks, tag_key(c, pass), unblocked_generation(group));
   }
-}
-
-bool has(const Plane& plane, Axis axis) {
-  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) { return m.axis == axis; });
 }
 
 std::int64_t block_size(const Group& group, Side side) {
@@ -115,7 +106,7 @@ Amount transfer_bytes(const ResolvedCase& c) {
                                          [&](const layout::Mode& m) { return m.axis == a && m.stride == 0 && m.extent > 1; });
           if (!alias) row *= box.hi[a] - box.lo[a];
         }
-        if (!has(plane, Axis::block)) {
+        if (!has_axis(plane, Axis::block)) {
           least_bits += row, most_bits += row;
           continue;
         }
@@ -173,10 +164,10 @@ std::string where(const ResolvedCase& c, const RegionRef& region, std::int64_t o
   std::string text;
   if (plane.component != layout::Component::data) text += std::string(layout::name(plane.component)) + " ";
   text += std::string(at[Axis::kv] == 0 ? "K" : "V") + " layer " + std::to_string(at[Axis::layer]);
-  if (has(plane, Axis::block)) text += " block " + std::to_string(at[Axis::block]) + " slot " + std::to_string(at[Axis::slot]);
+  if (has_axis(plane, Axis::block)) text += " block " + std::to_string(at[Axis::block]) + " slot " + std::to_string(at[Axis::slot]);
   text += " head " + std::to_string(at[Axis::head]) + " channel " + std::to_string(at[Axis::channel]);
   // Say whose slot it is: a byte in a free block or beyond a request's tokens is damage, not content.
-  if (has(plane, Axis::block)) {
+  if (has_axis(plane, Axis::block)) {
     bool used = false;
     const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
     for (const auto& b : content(group, region.side, region.side == Side::consumer)) {

@@ -10,16 +10,7 @@ using layout::Plane;
 
 namespace {
 
-const RankCache& rank_of(const ResolvedCase& c, const RegionRef& r) {
-  const auto& group = c.groups.at(static_cast<std::size_t>(r.group));
-  return (r.side == Side::producer ? group.producer : group.consumer).ranks.at(static_cast<std::size_t>(r.rank));
-}
-
 constexpr std::array row_axes{Axis::layer, Axis::kv, Axis::head};
-
-bool has(const Plane& plane, Axis axis) {
-  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) { return m.axis == axis; });
-}
 
 // A code of 4 bits is half a byte; others are whole bytes.
 bool same_code(std::span<const std::uint8_t> a, std::int64_t a_bit, std::span<const std::uint8_t> b, std::int64_t b_bit, int width) {
@@ -57,7 +48,7 @@ void Tail::each_plane(const std::function<void(const Request&, const Plane&)>& b
   for (const Request& request : group_.requests) {
     if (!request.transfer) continue;
     for (const Plane& plane : truth_->planes) {
-      if (plane.allocation == region_.allocation && has(plane, Axis::slot)) body(request, plane);
+      if (plane.allocation == region_.allocation && has_axis(plane, Axis::slot)) body(request, plane);
     }
   }
 }
@@ -128,7 +119,7 @@ std::vector<Tail::Row> Tail::rows(const Request& request, const Plane& plane, la
 bool Tail::beside_a_token(const Code& code) const {
   if (code.width >= 8) return false;
   for (const auto& other : layout::inverse(*truth_, region_.allocation, (code.bit - base_) ^ 4)) {
-    if (!has(truth_->planes[static_cast<std::size_t>(other.plane)], Axis::block)) return true;
+    if (!has_axis(truth_->planes[static_cast<std::size_t>(other.plane)], Axis::block)) return true;
     const auto tokens = tokens_.find(other.coord[Axis::block]);
     if (tokens != tokens_.end() && other.coord[Axis::slot] < tokens->second) return true;
   }

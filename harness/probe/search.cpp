@@ -12,6 +12,7 @@
 #include "kernels/relayout/relayout.hpp"
 #include "probe/planes.hpp"
 #include "script/variants.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::probe {
 
@@ -51,12 +52,6 @@ std::vector<layout::ByteRange> tails(const Question& q, const Cache& cache, int 
 std::string join(const std::vector<std::int64_t>& ids) {
   if (ids.size() <= 12) return fmt::format("[{}]", fmt::join(ids, ", "));
   return fmt::format("[{}, ...]", fmt::join(ids.begin(), ids.begin() + 12, ", "));
-}
-
-std::string with_commas(std::int64_t n) {
-  std::string s = std::to_string(n);
-  for (auto i = static_cast<std::ptrdiff_t>(s.size()) - 3; i > 0; i -= 3) s.insert(static_cast<std::size_t>(i), ",");
-  return s;
 }
 
 // K where V should be and the reverse.
@@ -165,7 +160,7 @@ void Search::found(const std::string& fault_class, std::string words) {
   }
   out_.fault_class = fault_class;
   out_.exact = true;
-  out_.text = words + fmt::format(": explains 100 % of {} wrong bytes", with_commas(bytes_));
+  out_.text = words + fmt::format(": explains 100 % of {} wrong bytes", text::thousands(bytes_));
   for (const FaultClass& known : fault_classes()) {
     if (known.name == fault_class) out_.what_to_do = std::string(known.check);
   }

@@ -23,16 +23,12 @@ std::string hex(std::span<const std::uint8_t> bytes) {
   return out;
 }
 
-bool has(const layout::Plane& plane, Axis axis) {
-  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) { return m.axis == axis; });
-}
-
 std::string where(const Question& q, const std::vector<kernels::BlockContent>& blocks, const layout::Plane& plane, const layout::Coord& at) {
   std::string text = plane.component == layout::Component::data ? "" : std::string(layout::name(plane.component)) + " ";
   text += fmt::format("{} layer {}", at[Axis::kv] == 0 ? "K" : "V", at[Axis::layer]);
-  if (has(plane, Axis::block)) text += fmt::format(" block {} slot {}", at[Axis::block], at[Axis::slot]);
+  if (has_axis(plane, Axis::block)) text += fmt::format(" block {} slot {}", at[Axis::block], at[Axis::slot]);
   text += fmt::format(" head {} channel {}", at[Axis::head], at[Axis::channel]);
-  if (!has(plane, Axis::block)) return text;
+  if (!has_axis(plane, Axis::block)) return text;
   const bool used = std::any_of(blocks.begin(), blocks.end(), [&](const auto& b) {
     return b.block == at[Axis::block] && at[Axis::slot] >= b.first_slot && at[Axis::slot] < b.first_slot + b.tokens;
   });
@@ -50,7 +46,7 @@ std::vector<std::uint8_t> expected(const Question& q, const std::vector<kernels:
         const layout::Plane& plane = q.bound.cache.planes[static_cast<std::size_t>(element.plane)];
         const auto& at = element.coord;
         kernels::RowId row{plane.component, at[Axis::kv], at[Axis::layer], at[Axis::head], 0, unblocked_generation(q.content)};
-        if (has(plane, Axis::block) || has(plane, Axis::slot)) {
+        if (has_axis(plane, Axis::block) || has_axis(plane, Axis::slot)) {
           const auto owner = std::find_if(blocks.begin(), blocks.end(), [&](const auto& b) {
             return b.block == at[Axis::block] && at[Axis::slot] >= b.first_slot && at[Axis::slot] < b.first_slot + b.tokens;
           });

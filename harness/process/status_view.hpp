@@ -10,6 +10,8 @@
 
 namespace kvcts::process {
 
+constexpr std::int64_t ns_per_ms = 1'000'000;
+
 /// CLOCK_MONOTONIC in nanoseconds: the clock of status pages and deadlines.
 inline std::int64_t now_ns() {
   timespec now{};

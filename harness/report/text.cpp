@@ -161,13 +161,6 @@ std::string common(std::string_view a, std::string_view b) {
   return out;
 }
 
-std::string thousands(std::int64_t number) {
-  std::string digits =
-      fmt::format("{}", number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number));
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
-  return (number < 0 ? "-" : "") + digits;
-}
-
 std::string duration(std::int64_t ns) {
   const double seconds = static_cast<double>(ns) / 1e9;
   if (seconds < 0.001) return fmt::format("{:.0f} µs", seconds * 1e6);

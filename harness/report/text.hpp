@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "case/result.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::report {
 
@@ -29,7 +30,7 @@ std::string shape(std::string_view message);
 /// sm_75" -> "sm_80, this is sm_#". `a` may come from an earlier call.
 std::string common(std::string_view a, std::string_view b);
 
-std::string thousands(std::int64_t number);                     ///< 31,744
+using text::thousands;                                          ///< 31,744
 std::string duration(std::int64_t ns);                          ///< "0.61 ms", "12.3 s", "3 min 20 s", "1 h 02 min"
 std::string bytes(std::int64_t count);                          ///< "512 B", "1.5 MiB"
 std::string plural(std::int64_t count, std::string_view noun);  ///< "1 case", "2 cases"

@@ -7,12 +7,13 @@
 
 #include "kernels/poison.hpp"
 #include "script/walk.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::script {
 
-namespace {
+using text::fail;
 
-[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
+namespace {
 
 std::vector<const Action*> all_reads(const Script& script) {
   std::vector<const Action*> out;

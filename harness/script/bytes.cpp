@@ -5,12 +5,13 @@
 #include <span>
 
 #include "kernels/poison.hpp"
+#include "layout/checked.hpp"
 
 namespace kvcts::script {
 
-namespace {
+using layout::checked::floor_div;
 
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+namespace {
 
 // Poison is a function of the offset in the memory file, which begins with the lower guard. Sparse backings have guards of GiB; their
 // files begin at a multiple of the page.

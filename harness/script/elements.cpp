@@ -5,16 +5,16 @@
 #include <fmt/format.h>
 
 #include "script/painter.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::script {
 
 using layout::Axis;
 using layout::Component;
 using nlohmann::json;
+using text::fail;
 
 namespace {
-
-[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
 
 Coordinate coordinate_of(const Stop& stop) { return {stop.component, stop.kv, stop.layer, stop.token, stop.head, stop.channel}; }
 

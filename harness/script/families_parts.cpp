@@ -13,18 +13,18 @@ using layout::Axis;
 namespace {
 
 /// An axis along which a step is cut.
-struct Cut {
+struct Divider {
   const char* what;
   Picks Selection::*picks;
   std::int64_t Element::*member;
   Axis axis;
 };
-const std::array<Cut, 3> cuts{{{"layers", &Selection::layers, &Element::layer, Axis::layer},
+const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &Element::layer, Axis::layer},
                                {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
                                {"heads", &Selection::heads, &Element::head, Axis::head}}};
 
 // A step as several, each for some values of an axis; parts that are alike stay one.
-void attempt_cut(Workshop& w, std::size_t step, const Cut& cut, const std::string& fault_class, const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
+void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, const std::string& fault_class, const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
   std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
   for (const auto& [body, value] : parts) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == body; });
@@ -44,7 +44,7 @@ void attempt_cut(Workshop& w, std::size_t step, const Cut& cut, const std::strin
 // A block table of its own for each layer, K and V, or head.
 void propose_own_tables(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
-  for (const Cut& cut : cuts) {
+  for (const Divider& cut : dividers) {
     std::map<std::int64_t, std::vector<const Sighting*>> by_value;
     for (const Sighting& s : w.sightings(i)) {
       if (s.at) by_value[(*s.at).*cut.member].push_back(&s);
@@ -77,7 +77,7 @@ void propose_holes(Workshop& w, std::size_t i) {
     const char* fault_class;
   };
   for (const Pair& pair : {Pair{0, 1, "layer-missing"}, Pair{1, 0, "layer-missing"}, Pair{0, 2, "head-shard-mapping"}, Pair{2, 0, "head-shard-mapping"}, Pair{1, 2, "head-shard-mapping"}}) {
-    const Cut &outer = cuts[pair.of], &inner = cuts[pair.within];
+    const Divider &outer = dividers[pair.of], &inner = dividers[pair.within];
     std::map<std::int64_t, std::map<std::int64_t, bool>> touched;
     for (const Sighting& s : w.sightings(i)) {
       if (!s.taken) continue;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "layout/checked.hpp"
+
 namespace kvcts::script {
 
 using layout::Axis;
+using layout::checked::floor_div;
 
 namespace {
 
@@ -16,7 +19,6 @@ std::int64_t cut(std::int64_t value, const Arithmetic& how) {
   return static_cast<std::int64_t>(kept);
 }
 
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
 }  // namespace
 

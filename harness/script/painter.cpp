@@ -5,14 +5,15 @@
 
 #include <fmt/format.h>
 
+#include "text/text.hpp"
+
 namespace kvcts::script {
 
 using layout::Axis;
 using nlohmann::json;
+using text::fail;
 
 namespace {
-
-[[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
 
 struct AxisPicks {
   Axis axis;

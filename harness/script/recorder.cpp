@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "layout/checked.hpp"
 #include "script/walk.hpp"
 
 namespace kvcts::script {
@@ -11,10 +12,9 @@ namespace kvcts::script {
 using layout::Axis;
 using layout::Component;
 using nlohmann::json;
+using layout::checked::floor_div;
 
 namespace {
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
 std::string key_text(const std::map<std::string, std::string>& key) {
   std::string out;

@@ -1,11 +1,13 @@
 #include <algorithm>
 
+#include "layout/checked.hpp"
 #include "script/recorder.hpp"
 
 namespace kvcts::script {
 
 using layout::Axis;
 using layout::Component;
+using layout::checked::floor_div;
 
 namespace {
 
@@ -17,7 +19,6 @@ bool wanted(Component component, const std::string& parts) {
 
 bool picked(const Picks& picks, std::int64_t value) { return !picks || std::find(picks->begin(), picks->end(), value) != picks->end(); }
 
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
 }  // namespace
 

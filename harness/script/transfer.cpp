@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <tuple>
 
+#include "layout/checked.hpp"
 #include "script/recorder.hpp"
 
 namespace kvcts::script {
 
 using layout::Axis;
+using layout::checked::ceil_div;
+using layout::checked::floor_div;
 
 std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordinate) {
   if (!to || !from) return coordinate;
@@ -26,9 +29,6 @@ Selection destinations(const Action& action) {
 }
 
 namespace {
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
 // What lies side by side at both ends of a block is one copy, in whatever order its rows came.
 void join(std::vector<Run>& runs, std::size_t begin) {

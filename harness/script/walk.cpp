@@ -2,15 +2,16 @@
 
 #include <functional>
 
+#include "layout/checked.hpp"
+
 namespace kvcts::script {
 
 using layout::Axis;
 using layout::Mode;
 using layout::Plane;
+using layout::checked::floor_to;
 
 namespace {
-
-std::int64_t floor_to(std::int64_t value, std::int64_t unit) { return value - ((value % unit) + unit) % unit; }
 
 std::vector<Mode> modes_of(const Plane& plane, Axis axis) {
   std::vector<Mode> out;
@@ -21,10 +22,6 @@ std::vector<Mode> modes_of(const Plane& plane, Axis axis) {
 }
 
 }  // namespace
-
-bool has_axis(const Plane& plane, Axis axis) {
-  return std::any_of(plane.modes.begin(), plane.modes.end(), [&](const Mode& m) { return m.axis == axis; });
-}
 
 bool in_parts(layout::Component component, const std::string& parts) {
   if (parts == "data") return component == layout::Component::data;

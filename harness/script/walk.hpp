@@ -81,7 +81,6 @@ class Walk {
   std::int64_t block_size_{1};
 };
 
-bool has_axis(const layout::Plane& plane, layout::Axis axis);
 bool in_parts(layout::Component component, const std::string& parts);
 
 template <class F>

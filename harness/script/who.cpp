@@ -8,9 +8,12 @@
 
 #include "kernels/poison.hpp"
 #include "kernels/tag.hpp"
+#include "layout/checked.hpp"
 #include "script/numbers.hpp"
 
 namespace kvcts::script {
+
+using layout::checked::floor_to;
 
 namespace {
 
@@ -18,8 +21,6 @@ using Kind = Who::Kind;
 using layout::Component;
 
 constexpr std::int64_t run = Names::chunk;
-
-std::int64_t floor_to(std::int64_t value, std::int64_t unit) { return value - ((value % unit) + unit) % unit; }
 
 bool single(const Who& who) { return who.kind == Kind::nibbles || who.kind == Kind::code; }
 bool is_pair(const Who& who) { return who.kind == Kind::tag && layout::bits(who.dtype) == 4; }

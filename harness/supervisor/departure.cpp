@@ -10,7 +10,6 @@ using nlohmann::json;
 using Kind = Ended::Kind;
 
 namespace {
-constexpr std::int64_t ms = 1'000'000;
 constexpr const char* between_cases = "no call (between two cases)";
 constexpr const char* in_close = "close()";
 constexpr const char* in_exit = "the exit of its process (destructors, exit handlers)";
@@ -134,7 +133,7 @@ Task<Ended> Lane::await_exits(Attempt& a) {
   for (const auto& child : workers_->children)
     if (!child->ended()) child->request({{"op", "bye"}});
   const std::int64_t sent = now_ns();
-  const std::int64_t deadline = sent + limit_ms(a.resolved, Phase::complete) * ms;
+  const std::int64_t deadline = sent + limit_ms(a.resolved, Phase::complete) * ns_per_ms;
   for (const auto& child : workers_->children)
     while (!child->exited() && !child->lost() && !child->start_failure()) {
       check_running();

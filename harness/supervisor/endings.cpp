@@ -13,10 +13,6 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-namespace {
-constexpr std::int64_t ms = 1'000'000;
-}
-
 /// A worker that ended, or broke the protocol: says how, then ends what is left of all workers.
 Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   if (child.lost()) throw Lost{"the warden ended"};
@@ -36,7 +32,7 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
     co_return ended;
   }
   const bool garbage = child.fault() && child.fault()->fault != process::FrameFault::eof;
-  const std::int64_t patience = now_ns() + 2'000 * ms;  // closed its channel: usually because it is ending
+  const std::int64_t patience = now_ns() + 2'000 * ns_per_ms;  // closed its channel: usually because it is ending
   while (!child.exited() && !garbage && now_ns() < patience) {
     check_running();
     co_await wake_.wait(patience);
@@ -100,9 +96,9 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
   const process::StatusView after = process::view(*child.page());
   const std::int64_t busy = busy_now() - busy_before;
   const bool moving = after.done != before.done || after.phase != before.phase;
-  ended.hang = moving || busy * 2 > window * ms ? HangKind::runaway : HangKind::stalled;
+  ended.hang = moving || busy * 2 > window * ns_per_ms ? HangKind::runaway : HangKind::stalled;
   const std::int64_t since = after.key == a.key && after.since_ns >= sent ? after.since_ns : sent;
-  ended.after_ms = (now_ns() - since) / ms;
+  ended.after_ms = (now_ns() - since) / ns_per_ms;
   ended.progress = progress_text(after);
   if (after.key == a.key) ended.note = after.note;
   if (const auto stat = process::read_stat(child.pid()); stat && (stat->state == 'T' || stat->state == 't'))
@@ -193,7 +189,7 @@ Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
   spec.name = spec.argv[0];
   spec.channel = false;
   Child tool(run_.loop, run_.link, wake_, spec);
-  const std::int64_t deadline = now_ns() + timeout_ms * ms;
+  const std::int64_t deadline = now_ns() + timeout_ms * ns_per_ms;
   while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && now_ns() < deadline) {
     check_running();
     co_await wake_.wait(deadline);
@@ -201,7 +197,7 @@ Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
   const bool late = !tool.exited() && !tool.start_failure();
   if (late) {
     tool.kill();
-    const std::int64_t patience = now_ns() + 6'000 * ms;
+    const std::int64_t patience = now_ns() + 6'000 * ns_per_ms;
     while (!tool.killed() && now_ns() < patience) {
       check_running();
       co_await wake_.wait(patience);

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "process/procfs.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::supervisor {
 
@@ -18,13 +19,6 @@ namespace {
 
 constexpr std::size_t evidence_cap = 64 * 1024;
 constexpr int threads_shown = 16;
-
-std::string with_commas(std::uint64_t value) {
-  std::string digits = std::to_string(value);
-  for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
 
 }  // namespace
 
@@ -61,8 +55,8 @@ std::string proc_text(pid_t pid) {
 }
 
 std::string progress_text(const process::StatusView& status) {
-  if (status.total != 0) return with_commas(status.done) + " of " + with_commas(status.total);
-  if (status.done != 0) return with_commas(status.done);
+  if (status.total != 0) return text::thousands(status.done) + " of " + text::thousands(status.total);
+  if (status.done != 0) return text::thousands(status.done);
   return {};
 }
 

@@ -9,12 +9,6 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-namespace {
-
-constexpr std::int64_t ms = 1'000'000;
-
-}  // namespace
-
 std::optional<std::size_t> Run::next() {
   if (stopping || next_job >= jobs.count || (handlers.stop && handlers.stop())) return std::nullopt;
   return next_job++;
@@ -69,7 +63,7 @@ std::string Lane::role_of(const Child& child) const {
 }
 
 Task<void> Lane::sleep_ms(std::int64_t duration) {
-  const std::int64_t until = now_ns() + duration * ms;
+  const std::int64_t until = now_ns() + duration * ns_per_ms;
   while (now_ns() < until) {
     if (run_.stopping) throw Interrupted{};
     co_await wake_.wait(until);

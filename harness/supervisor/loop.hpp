@@ -16,6 +16,7 @@
 namespace kvcts::supervisor {
 
 using process::now_ns;
+using process::ns_per_ms;
 
 class Signal;
 

@@ -10,7 +10,6 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 
 namespace {
-constexpr std::int64_t ms = 1'000'000;
 constexpr std::size_t recheck_batch = 16;
 constexpr int losses_allowed = 10;
 }  // namespace
@@ -31,7 +30,7 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
   if (resolved != nullptr)
     for (const Phase phase : {Phase::allocate, Phase::generate, Phase::compare, Phase::diagnose})
       limit = std::max(limit, 2 * limit_ms(*resolved, phase));
-  const std::int64_t deadline = now_ns() + limit * ms;
+  const std::int64_t deadline = now_ns() + limit * ns_per_ms;
   for (;;) {
     check_running();
     if (!checker_) throw Lost{"the checker ended"};
@@ -40,7 +39,7 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
       co_return std::move(message->body);
     }
     if (checker_->ended()) {
-      const std::int64_t patience = now_ns() + 1'000 * ms;
+      const std::int64_t patience = now_ns() + 1'000 * ns_per_ms;
       while (!checker_->exited() && !checker_->lost() && !checker_->start_failure() && now_ns() < patience) {
         check_running();
         co_await wake_.wait(patience);
@@ -59,7 +58,7 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
     }
     if (now_ns() >= deadline) {
       checker_->kill();
-      const std::int64_t patience = now_ns() + 6'000 * ms;
+      const std::int64_t patience = now_ns() + 6'000 * ns_per_ms;
       while (!checker_->ended() && now_ns() < patience) {
         check_running();
         co_await wake_.wait(patience);
@@ -74,7 +73,7 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
 Task<void> Lane::drain_checker(std::uint64_t key) {
   json close = {{"op", "close"}, {"key", key}};
   checker_->request(std::move(close));
-  const std::int64_t deadline = now_ns() + run_.options.checker_deadline_ms * ms;
+  const std::int64_t deadline = now_ns() + run_.options.checker_deadline_ms * ns_per_ms;
   while (checker_ && !checker_->ended() && now_ns() < deadline) {
     while (checker_->take()) {
     }
@@ -108,7 +107,7 @@ void Lane::lose_checker(const std::string& why) {
 void Lane::watch(Attempt& a, Ended::Kind ended) {
   no_longer_last(workers_->id);
   const std::int64_t duration = std::max(a.resolved.settle_ms, watched_longer(a) ? run_.options.watch_ms : 0);
-  watched_.push_back({a.job, a.key, std::move(a.result), ended, a.memory_bytes, now_ns() + duration * ms, a.number, a.lost, workers_->id,
+  watched_.push_back({a.job, a.key, std::move(a.result), ended, a.memory_bytes, now_ns() + duration * ns_per_ms, a.number, a.lost, workers_->id,
                       std::make_unique<ResolvedCase>(std::move(a.resolved))});
 }
 

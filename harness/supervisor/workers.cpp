@@ -12,7 +12,6 @@ using Kind = Ended::Kind;
 
 namespace {
 
-constexpr std::int64_t ms = 1'000'000;
 constexpr std::int64_t told_start_ms = 5'000;  // a program that takes longer imports half of the world: say so
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
 
@@ -106,7 +105,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     const std::int64_t begun = now_ns();
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
     if (!workers_) co_return ended;
-    if (const std::int64_t took = (now_ns() - begun) / ms; ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
+    if (const std::int64_t took = (now_ns() - begun) / ns_per_ms; ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
       run_.say("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." + std::to_string(took % 1000 / 100) + " s, once for all of its cases");
     for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
     if (ended.kind != Kind::completed) {  // a worker without an engine is of no use to the next case
@@ -256,7 +255,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
     for (Child* child : awaited) {
       const Phase in = phase_of(*child);
       const std::int64_t since = in == phase ? sent : std::max(sent, child->page()->phase_since_ns.load());
-      const std::int64_t deadline = std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ms, sent + longest * ms);
+      const std::int64_t deadline = std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ns_per_ms, sent + longest * ns_per_ms);
       next = std::min(next, deadline);
       running_->phase = in;
       if (now_ns() < deadline) continue;
@@ -272,7 +271,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
 /// Ends workers with everything that they started, and proves it.
 Task<void> Lane::end(Workers& workers) {
   for (const auto& child : workers.children) child->kill();
-  const std::int64_t patience = now_ns() + 20'000 * ms;
+  const std::int64_t patience = now_ns() + 20'000 * ns_per_ms;
   for (const auto& child : workers.children) {
     while (!child->killed() && !child->start_failure() && now_ns() < patience) {
       check_running();

@@ -21,11 +21,11 @@ namespace kvcts::connector::program {
 
 using nlohmann::json;
 using process::now_ns;
+using process::ns_per_ms;
 
 namespace {
 
-constexpr std::int64_t ms = 1'000'000;
-constexpr std::int64_t poll_every_ns = 1 * ms;
+constexpr std::int64_t poll_every_ns = 1 * ns_per_ms;
 constexpr std::uint32_t frame_limit = 8u << 20;  // no honest answer is nearly that long
 constexpr int program_socket = 3;
 constexpr int closing_patience_ms = 500;  // it closed its socket: usually because it is ending
@@ -222,7 +222,7 @@ json Session::wait(std::uint64_t id, const std::function<bool()>& stop) {
 
 std::optional<Ended> Session::shut_down(int patience_ms) {
   if (reaped_ || ended_) return std::nullopt;
-  const std::int64_t deadline = now_ns() + patience_ms * ms;
+  const std::int64_t deadline = now_ns() + patience_ms * ns_per_ms;
   std::string how;
   try {
     const std::uint64_t id = call("shutdown", json::object());
@@ -234,7 +234,7 @@ std::optional<Ended> Session::shut_down(int patience_ms) {
     return std::nullopt;
   }
   if (!reaped_) {
-    const auto status = reap(pid_, static_cast<int>(std::max<std::int64_t>(1, (deadline - now_ns()) / ms)));
+    const auto status = reap(pid_, static_cast<int>(std::max<std::int64_t>(1, (deadline - now_ns()) / ns_per_ms)));
     if (!status) return std::nullopt;
     reaped_ = true;
     ::kill(-pid_, SIGKILL);
