@@ -17,10 +17,41 @@ if(KVCTS_SANITIZE)
   target_compile_options(kvcts_flags INTERFACE -Wno-maybe-uninitialized)
   target_compile_definitions(kvcts_flags INTERFACE XXH_NO_INLINE_HINTS=1)  # xxhash.h demands inlining that -Og does not do
 endif()
+# Clones and work trees share what was compiled: paths below the checkout count as relative ones, and objects name none.
+target_compile_options(kvcts_flags INTERFACE "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.")
+# A batch includes sources, whose anonymous namespaces GCC then takes for those of headers.
+target_compile_options(kvcts_flags INTERFACE -Wno-subobject-linkage)
 find_program(KVCTS_CCACHE ccache)
 if(KVCTS_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${KVCTS_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${KVCTS_CCACHE})
 endif()
+
+# kvcts_batches(OUT NAME SOURCE...): sources that include up to five of those each, written beside the build of target NAME. Most of what a
+# source costs is its headers. Their paths are relative, unlike in CMake's own unity builds, so that another clone compiles the same text.
+function(kvcts_batches out name)
+  set(generated ${ARGN})
+  list(FILTER generated INCLUDE REGEX "^/")
+  list(FILTER ARGN EXCLUDE REGEX "^/")
+  list(LENGTH ARGN count)
+  math(EXPR batches "(${count} + 4) / 5")
+  set(files ${generated})
+  file(RELATIVE_PATH room ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(at 0)
+  foreach(number RANGE 1 ${batches})
+    math(EXPR end "${number} * ${count} / ${batches}")
+    set(text "")
+    while(at LESS end)
+      list(GET ARGN ${at} source)
+      string(APPEND text "#include \"${room}/${source}\"\n")
+      math(EXPR at "${at} + 1")
+    endwhile()
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/batches/${name}.${number}.cpp)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)
+    list(APPEND files ${file})
+  endforeach()
+  set(${out} ${files} PARENT_SCOPE)
+endfunction()
 
 # What a run needs: every program and every plug-in (root CMakeLists.txt adds the plug-ins).
 add_custom_target(kvcts_programs)
@@ -30,11 +61,18 @@ add_custom_target(kvcts_sanitized_tests)
 set(KVCTS_SANITIZED_ROOMS
   layout kernels convert relayout catalogue case probe oracle matrix connector reader diagnose checker store process transport worker cuda)
 
-# kvcts_library(name SOURCES ... LIBS ...)
+# kvcts_library(name [APART] [BULK] SOURCES ... LIBS ...): compiled in batches, or each source APART (where sources have flags of their own).
+# BULK: touches bytes or addresses in bulk, so it is optimised also where the others are not (preset default).
 function(kvcts_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "APART;BULK" "" "SOURCES;LIBS" ${ARGN})
+  if(NOT ARG_APART)
+    kvcts_batches(ARG_SOURCES ${name} ${ARG_SOURCES})
+  endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC kvcts_flags ${ARG_LIBS})
+  if(ARG_BULK)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>)
+  endif()
 endfunction()
 
 # kvcts_program(name SOURCES ... LIBS ...): an executable that is installed into bin/.
