@@ -48,11 +48,9 @@ python3-dev         # the Python package
 libgtest-dev        # tests
 libgmock-dev
 librapidcheck-dev   # property tests
-libbenchmark-dev    # benchmarks
 libyaml-cpp-dev     # cases/
 nlohmann-json3-dev
 libfmt-dev
-libspdlog-dev
 libcli11-dev        # command line
 libsqlite3-dev      # run store
 libxxhash-dev       # digests

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random layouts, made by NumPy and by the C++: a differential test of template, map, tags and poison.
 
-    fuzz_layouts.py [--count N] [--seed S] [--keep FOLDER] [--test kvcts_golden_test]
+    fuzz_layouts.py [--count N] [--seed S] [--keep FOLDER] [--test kvcts_test_case]
 
 Makes N layouts with the plan's geometries and the repository's dtypes; the test program compares each tensor with its own, bit for bit.
 """
@@ -99,9 +99,9 @@ def main():
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a new folder for what is made; default: a temporary one")
-    parser.add_argument("--test", help="kvcts_golden_test; default: $KVCTS_BINARY_DIR/bin/kvcts_golden_test")
+    parser.add_argument("--test", help="kvcts_test_case; default: $KVCTS_BINARY_DIR/bin/kvcts_test_case")
     options = parser.parse_args()
-    program = options.test or os.path.join(os.environ["KVCTS_BINARY_DIR"], "bin", "kvcts_golden_test")
+    program = options.test or os.path.join(os.environ["KVCTS_BINARY_DIR"], "bin", "kvcts_test_case")
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch) / "fuzz"
         made = make(folder, random.Random(options.seed), options.count)

@@ -15,6 +15,7 @@
 #include "golden/sha256.hpp"
 #include "golden/verify.hpp"
 #include "kernels/poison.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::golden {
 namespace {
@@ -24,7 +25,7 @@ using nlohmann::json;
 
 /// The repository's own folder; KVCTS_GOLDEN_FOLDER names another one (fuzz_layouts.py does).
 const fs::path golden_folder = std::getenv("KVCTS_GOLDEN_FOLDER") != nullptr ? fs::path(std::getenv("KVCTS_GOLDEN_FOLDER"))
-                                                                             : fs::path(KVCTS_SOURCE_DIR) / "golden";
+                                                                             : fs::path(checkout::source()) / "golden";
 
 void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
@@ -165,7 +166,7 @@ TEST_F(Damaged, Undamaged) { EXPECT_EQ(error(), ""); }
 
 TEST_F(Damaged, UndamagedWhateverLiesInTheWorkingDirectory) {
   const fs::path before = fs::current_path();
-  fs::current_path(KVCTS_SOURCE_DIR);  // has a folder "golden"
+  fs::current_path(checkout::source());  // has a folder "golden"
   EXPECT_EQ(error(), "");
   fs::current_path(before);
 }
@@ -349,7 +350,7 @@ TEST(Verify, NumPyAgrees) {
   VerifyOptions options;
   options.cpp = false;
   options.layouts = {list(golden_folder).front().layout};
-  options.python = fs::path(KVCTS_SOURCE_DIR) / "harness/python/python";
+  options.python = fs::path(checkout::source()) / "harness/python/python";
   const VerifyReport report = verify(golden_folder, options);
   EXPECT_EQ(failures(report), "");
   if (report.count(Check::skipped) != 0) GTEST_SKIP() << report.items.back().detail;

@@ -9,6 +9,7 @@
 #include "case/written.hpp"
 #include "catalogue/case_file.hpp"
 #include "kernels/tag.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 const catalogue::Catalogue& cases() {
-  static const catalogue::Catalogue catalogue(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
   return catalogue;
 }
 

@@ -9,12 +9,13 @@
 
 #include "case/resolve.hpp"
 #include "catalogue/case_file.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts {
 namespace {
 
 const catalogue::Catalogue& catalogue() {
-  static const catalogue::Catalogue instance(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue instance(checkout::source() + "/cases");
   return instance;
 }
 
@@ -185,7 +186,7 @@ TEST(ResolveScript, TravelsAndIsPartOfTheDigest) {
 TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
   std::vector<std::string> texts{std::string(head) + "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: {block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};
   for (const char* file : {"content", "layout", "time"}) {
-    std::ifstream in(std::string(KVCTS_SOURCE_DIR) + "/cases/faults/" + file + ".yaml");
+    std::ifstream in(checkout::source() + "/cases/faults/" + file + ".yaml");
     std::ostringstream text;
     text << in.rdbuf();
     ASSERT_FALSE(text.str().empty()) << file;

@@ -1,4 +1,5 @@
 #include "catalogue/case_file.hpp"
+#include "testing/checkout.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@ namespace kvcts::catalogue {
 namespace {
 
 const Catalogue& catalogue() {
-  static const Catalogue instance(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const Catalogue instance(checkout::source() + "/cases");
   return instance;
 }
 

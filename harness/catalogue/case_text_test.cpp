@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "catalogue/case_file.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::catalogue {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 TEST(CaseText, EveryCommittedCaseReadsBackAsItself) {
   int cases = 0;
   for (const char* folder : {"faults", "museum", "seeds", "crash"}) {
-    for (const auto& file : yaml_files(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases" / folder)) {
+    for (const auto& file : yaml_files(std::filesystem::path(checkout::source()) / "cases" / folder)) {
       for (CaseSpec spec : read_case_file(file)) {
         if (spec.id.find('#') != std::string::npos) continue;
         const json document = to_document(spec);

@@ -7,12 +7,13 @@
 
 #include "catalogue/case_file.hpp"
 #include "catalogue/schema.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::catalogue {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path cases = fs::path(KVCTS_SOURCE_DIR) / "cases";
+const fs::path cases = fs::path(checkout::source()) / "cases";
 
 class Folder {
  public:

@@ -40,7 +40,7 @@ const Table<Thing>& thing_table() {
 }
 
 Thing thing(const std::string& text) { return read(thing_table(), parse_yaml(text, "f.yaml").at(0)); }
-std::string error_of(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     thing(text);
   } catch (const Error& error) {
@@ -85,7 +85,7 @@ TEST(Fields, EachErrorSaysWhereExpectedFoundAndWhatToDo) {
       {"name:\n", "f.yaml:1: key 'name': expected an id (letters, digits, - _ . +), found nothing; use at most 64 of those characters"},
       {"- a\n", "f.yaml:1: expected a thing as a mapping, found a list of 1; write lines of the form key: value"},
   };
-  for (const auto& [text, expected] : table) EXPECT_EQ(error_of(text), expected) << text;
+  for (const auto& [text, expected] : table) EXPECT_EQ(refusal_of(text), expected) << text;
 }
 
 TEST(Fields, WritesWhatItReadsAndLeavesDefaultsOut) {

@@ -22,7 +22,7 @@ steps:
 
 Script parse(const std::string& steps) { return script_from_yaml(head + steps, "f.yaml"); }
 
-std::string error_of(const std::string& steps) {
+std::string error_of_steps(const std::string& steps) {
   try {
     parse(steps);
   } catch (const Error& error) {
@@ -160,7 +160,7 @@ TEST(Script, ActuallyIsAPatchOrAListOrNothing) {
 
 TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   const auto has = [](const std::string& steps, const std::string& part) {
-    const std::string error = error_of(steps);
+    const std::string error = error_of_steps(steps);
     EXPECT_NE(error.find(part), std::string::npos) << steps << "\n" << error;
     EXPECT_EQ(error.rfind("f.yaml:", 0), 0U) << error;
   };

@@ -12,6 +12,7 @@
 #include "catalogue/catalogue.hpp"
 #include "checker/elements.hpp"
 #include "oracle/oracle.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::checker {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using layout::Axis;
 
 ResolvedCase resolved(const std::string& content, const std::string& harness = "") {
-  static const catalogue::Catalogue catalogue(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
   CaseSpec spec;
   spec.id = "content";
   spec.producer.layout = "vllm-fa-nhd";

@@ -7,6 +7,7 @@
 #include "case/resolve.hpp"
 #include "catalogue/case_file.hpp"
 #include "checker/open_case.hpp"
+#include "testing/checkout.hpp"
 #include "testing/peak.hpp"
 
 namespace kvcts::checker {
@@ -16,7 +17,7 @@ using nlohmann::json;
 using testing_support::peak_of;
 
 const catalogue::Catalogue& catalogue() {
-  static const catalogue::Catalogue all(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
+  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include "case/resolve.hpp"
 #include "catalogue/case_file.hpp"
 #include "oracle/oracle.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::checker {
 namespace {
@@ -23,7 +24,7 @@ struct Scene {
   Bytes before, expected, found;
 
   Scene() {
-    static const catalogue::Catalogue catalogue(std::string(KVCTS_SOURCE_DIR) + "/cases");
+    static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
     const char* text = R"(
 case: my/plain
 dtype: bf16

@@ -1,5 +1,4 @@
 # Helpers of this build: one way to declare a library, a program, a test and a benchmark.
-include(GoogleTest)
 find_package(Threads REQUIRED)
 
 add_library(kvcts_flags INTERFACE)
@@ -55,11 +54,8 @@ endfunction()
 
 # What a run needs: every program and every plug-in (root CMakeLists.txt adds the plug-ins).
 add_custom_target(kvcts_programs)
-# What the self-test builds a second time with sanitizers: the tests with label unit or property of the rooms that do arithmetic on
-# addresses, touch bytes, or read what others wrote. The other rooms only put these together.
+# What is built a second time with sanitizers: every test program.
 add_custom_target(kvcts_sanitized_tests)
-set(KVCTS_SANITIZED_ROOMS
-  layout kernels convert relayout catalogue case probe oracle matrix connector reader diagnose checker store process transport worker cuda)
 
 # kvcts_library(name [APART] [BULK] SOURCES ... LIBS ...): compiled in batches, or each source APART (where sources have flags of their own).
 # BULK: touches bytes or addresses in bulk, so it is optimised also where the others are not (preset default).
@@ -84,33 +80,77 @@ function(kvcts_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# kvcts_test(name SOURCES ... LIBS ... LABELS unit|property|process|python|suite|slow [TIMEOUT s])
-# Each gtest case becomes a CTest entry. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are defined for tests that need data or programs.
-function(kvcts_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+# kvcts_test(PROGRAM SOURCES ... LIBS ... LABELS unit|property|process|suite|slow|nightly [NEEDS target...] [TIMEOUT s] [APART])
+# Tests of a room, as part of the test program kvcts_test_PROGRAM: one per floor, so that a change is linked once. Each gtest is a CTest
+# entry "<room>.<Suite>.<Test>" with these labels and room:<room>. NEEDS: programs and plug-ins that the tests start.
+function(kvcts_test program)
+  cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;LIBS;LABELS;NEEDS" ${ARGN})
   if(NOT KVCTS_TESTS)
     return()
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  find_package(GTest REQUIRED)
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE kvcts_flags ${ARG_LIBS} GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE KVCTS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" KVCTS_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_list
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT})
-  # gtest_discover_tests() keeps only the first of several labels, so they are set when CTest has read its list.
-  set(labels ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
-  file(WRITE ${labels} "foreach(test IN LISTS ${name}_list)
-  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${ARG_LABELS}\")
-endforeach()
-")
-  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels})
-  get_filename_component(room ${CMAKE_CURRENT_SOURCE_DIR} NAME)
-  if(room IN_LIST KVCTS_SANITIZED_ROOMS AND ARG_LABELS MATCHES "unit|property" AND NOT ARG_LABELS MATCHES "slow|process|suite")
-    add_dependencies(kvcts_sanitized_tests ${name})
+  kvcts_room(room)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE ";" "," labels "${ARG_LABELS};room:${room}")
+  foreach(source IN LISTS ARG_SOURCES)
+    set_property(GLOBAL APPEND PROPERTY KVCTS_TESTS_OF_${program} "${folder}/${source} ${room} ${ARG_TIMEOUT} ${labels}")
+  endforeach()
+  list(GET ARG_SOURCES 0 first)
+  get_filename_component(first ${first} NAME_WE)
+  if(ARG_APART)
+    list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  else()
+    kvcts_batches(ARG_SOURCES ${first} ${ARG_SOURCES})
   endif()
+  set_property(GLOBAL APPEND PROPERTY KVCTS_TEST_PROGRAMS ${program})
+  set_property(GLOBAL APPEND PROPERTY KVCTS_SOURCES_OF_${program} ${ARG_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY KVCTS_LIBS_OF_${program} ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY KVCTS_NEEDS_OF_${program} ${ARG_NEEDS})
+endfunction()
+
+# The room that the current folder belongs to: harness/script/random -> script, kernels/cuda -> kernels.
+function(kvcts_room out)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "^harness/" "" folder "${folder}")
+  string(REGEX REPLACE "/.*" "" folder "${folder}")
+  set(${out} ${folder} PARENT_SCOPE)
+endfunction()
+
+# Declares the test programs, when all rooms have said what is in them. A program lists its own tests when it is linked.
+function(kvcts_test_programs)
+  get_property(programs GLOBAL PROPERTY KVCTS_TEST_PROGRAMS)
+  if(NOT programs)
+    return()
+  endif()
+  list(REMOVE_DUPLICATES programs)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+  add_library(kvcts_checkout STATIC ${CMAKE_SOURCE_DIR}/harness/testing/checkout.cpp)
+  target_link_libraries(kvcts_checkout PUBLIC kvcts_flags)
+  target_compile_definitions(kvcts_checkout PRIVATE KVCTS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" KVCTS_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  foreach(program IN LISTS programs)
+    foreach(what SOURCES LIBS NEEDS)
+      get_property(${what} GLOBAL PROPERTY KVCTS_${what}_OF_${program})
+      list(REMOVE_DUPLICATES ${what})
+    endforeach()
+    get_property(table GLOBAL PROPERTY KVCTS_TESTS_OF_${program})
+    list(JOIN table "\n" table)
+    set(target kvcts_test_${program})
+    set(files ${CMAKE_BINARY_DIR}/tests/${program})
+    file(CONFIGURE OUTPUT ${files}.txt CONTENT "${table}\n" @ONLY)
+    add_executable(${target} ${SOURCES})
+    target_link_libraries(${target} PRIVATE kvcts_flags kvcts_checkout ${LIBS} GTest::gmock GTest::gtest_main)
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${files}.txt)
+    if(NEEDS)
+      add_dependencies(${target} ${NEEDS})
+    endif()
+    add_custom_command(TARGET ${target} POST_BUILD VERBATIM
+      COMMAND python3 ${CMAKE_SOURCE_DIR}/harness/cmake/list_tests.py $<TARGET_FILE:${target}> ${files}.txt ${files}.cmake)
+    set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY TEST_INCLUDE_FILES ${files}.cmake)
+    add_dependencies(kvcts_sanitized_tests ${target})
+  endforeach()
 endfunction()
 
 # kvcts_script_test(name COMMAND script args... [LABELS ...] [TIMEOUT s]): a Python script or pytest ("-m pytest ..."), run by the
@@ -125,17 +165,7 @@ function(kvcts_script_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};python" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+  kvcts_room(room)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};python;room:${room}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "KVCTS_SOURCE_DIR=${CMAKE_SOURCE_DIR};KVCTS_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
-endfunction()
-
-# kvcts_benchmark(name SOURCES ... LIBS ...): Google Benchmark; the self-test runs it briefly and checks no time.
-function(kvcts_benchmark name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
-  if(NOT KVCTS_BENCH)
-    return()
-  endif()
-  find_package(benchmark REQUIRED)
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE kvcts_flags ${ARG_LIBS} benchmark::benchmark)
 endfunction()

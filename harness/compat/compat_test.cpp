@@ -6,12 +6,13 @@
 #include <fstream>
 
 #include "compat/answer.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::compat {
 namespace {
 
 const catalogue::Catalogue& cases() {
-  static const catalogue::Catalogue catalogue(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
   return catalogue;
 }
 

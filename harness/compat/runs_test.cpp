@@ -9,12 +9,13 @@
 #include "compat/answer.hpp"
 #include "matrix/ids.hpp"
 #include "supervisor/testing/runs.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::compat {
 namespace {
 
 TEST(Answers, AreWhatRunsEndAs) {
-  const catalogue::Catalogue cases(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  const catalogue::Catalogue cases(checkout::source() + "/cases");
   matrix::Space space(cases);
   const char* wanted = std::getenv("KVCTS_PAIRS");
   const std::size_t pairs = wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 40;
@@ -52,7 +53,7 @@ TEST(Answers, AreWhatRunsEndAs) {
   ASSERT_EQ(to_run.size(), pairs);
   for (const Verdict verdict : {Verdict::compatible, Verdict::conversion, Verdict::refused, Verdict::wrong}) EXPECT_GT(seen[verdict], 0) << name(verdict);
 
-  const auto outcomes = supervisor::testing::run(to_run, supervisor::testing::test_options(KVCTS_BINARY_DIR));
+  const auto outcomes = supervisor::testing::run(to_run, supervisor::testing::test_options(checkout::build()));
   ASSERT_EQ(outcomes.results.size(), pairs);
   for (const CaseResult& ran : outcomes.results) {
     const Answer& said = answers.at(ran.id);

@@ -8,12 +8,11 @@ die() { printf 'bundle.sh: %s\n' "$*" >&2; exit 3; }
 [[ ! -e $out ]] || die "$out exists already; name a folder that does not"
 
 cmake --install "$build" --prefix "$out" --strip >/dev/null || die "$build cannot be installed; build it first"
-# Engines that bring libraries of their own (UCX, NIXL, Mooncake) and tools of the suite's own development are not part of it: they say
+# Engines that bring libraries of their own (UCX, NIXL, Mooncake) are not part of it: they say
 # nothing of a GPU.
 for plugin in "$out"/lib/kvcts/engines/*.so "$out"/lib/*/kvcts/engines/*.so; do
   [[ $plugin =~ kvcts_engine_(cuda|memcpy|shm|fixture)\.so$ ]] || rm -f "$plugin"
 done
-rm -f "$out/bin/kvcts-random-faults"
 
 # Everything but glibc, which belongs to the system together with its loader.
 mkdir -p "$out/lib"

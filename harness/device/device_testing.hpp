@@ -6,10 +6,11 @@
 #include <cstdlib>
 
 #include "device/gpu.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::device::testing {
 
-[[maybe_unused]] inline const int stand_in = ::setenv("KVCTS_CUDA_DRIVER", KVCTS_FAKE_CUDA, 0);
+[[maybe_unused]] inline const int stand_in = ::setenv("KVCTS_CUDA_DRIVER", checkout::fake_cuda().c_str(), 0);
 
 inline const Driver& the_driver() {
   static std::string reason;

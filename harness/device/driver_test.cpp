@@ -8,6 +8,7 @@
 #include "device/device_testing.hpp"
 #include "device/memory.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::device {
 namespace {
@@ -34,7 +35,7 @@ TEST(Driver, SaysWhyThereIsNone) {
   EXPECT_TRUE(opens("libm.so.6", "has no cuInit"));
   EXPECT_EQ(in_child([] {
               ::setenv("KVCTS_FAKE_DEVICES", "0", 1);
-              ::setenv("KVCTS_CUDA_DRIVER", KVCTS_FAKE_CUDA, 1);
+              ::setenv("KVCTS_CUDA_DRIVER", checkout::fake_cuda().c_str(), 1);
               std::string reason;
               return driver(reason) == nullptr && reason.find("finds no device") != std::string::npos ? 0 : 1;
             }),

@@ -10,6 +10,7 @@
 #include "oracle/oracle.hpp"
 #include "oracle/tail.hpp"
 #include "script/window.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::dump {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 const catalogue::Catalogue& catalogue() {
-  static const catalogue::Catalogue instance(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue instance(checkout::source() + "/cases");
   return instance;
 }
 

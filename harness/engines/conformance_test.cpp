@@ -12,6 +12,7 @@
 #include <random>
 
 #include "engines/testing/isolated.hpp"
+#include "testing/checkout.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::testing {
@@ -33,7 +34,7 @@ const std::map<std::string, std::string> quiet_ucx{
 /// The stand-in driver, unless the environment names a real one.
 std::map<std::string, std::string> cuda() {
   const char* real = std::getenv("KVCTS_CUDA_DRIVER");
-  return {{"KVCTS_CUDA_DRIVER", real != nullptr ? real : KVCTS_FAKE_CUDA}, {"KVCTS_FAKE_DEVICES", "2"}};
+  return {{"KVCTS_CUDA_DRIVER", real != nullptr ? real : checkout::fake_cuda().c_str()}, {"KVCTS_FAKE_DEVICES", "2"}};
 }
 
 std::map<std::string, std::string> ucx(std::map<std::string, std::string> environment) {
@@ -56,7 +57,7 @@ std::map<std::string, std::string> mooncake(const std::string& package) {
 
 /// The engines of the catalogue (cases/engines), each as many ways as it can be placed.
 std::vector<Placement> placements() {
-  setenv("KVCTS_ENGINE_PATH", KVCTS_EXAMPLE_DIR, 0);  // the worked example of transport/README.md
+  setenv("KVCTS_ENGINE_PATH", (checkout::build() + "/harness/engines/example").c_str(), 0);  // the worked example of transport/README.md
 
   std::vector<Placement> all{
       {"memcpy", "kvcts_engine_memcpy", 1, {}, {}},

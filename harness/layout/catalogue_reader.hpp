@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "layout/template.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::layout::testing {
 
@@ -35,7 +36,7 @@ inline std::string scalar(const YAML::Node& node, const std::string& otherwise =
 
 inline std::vector<std::filesystem::path> yaml_files(const std::string& folder) {
   std::vector<std::filesystem::path> files;
-  for (const auto& f : std::filesystem::directory_iterator(std::string(KVCTS_SOURCE_DIR) + "/cases/" + folder)) {
+  for (const auto& f : std::filesystem::directory_iterator(checkout::source() + "/cases/" + folder)) {
     if (f.path().extension() == ".yaml") files.push_back(f.path());
   }
   std::sort(files.begin(), files.end());

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "layout/catalogue_reader.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::layout::testing {
 namespace {
@@ -17,7 +18,7 @@ using nlohmann::json;
 using Numbers = std::vector<std::int64_t>;
 
 json oracle(const std::string& file) {
-  std::ifstream in(std::string(KVCTS_SOURCE_DIR) + "/cases/oracles/" + file);
+  std::ifstream in(checkout::source() + "/cases/oracles/" + file);
   if (!in) throw Error("cannot open the oracle " + file);
   return json::parse(in);
 }

@@ -11,10 +11,11 @@
 #include "matrix/constraints.hpp"
 #include "matrix/ids.hpp"
 #include "matrix/space.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::matrix::testing {
 
-inline std::filesystem::path cases() { return std::filesystem::path(KVCTS_SOURCE_DIR) / "cases"; }
+inline std::filesystem::path cases() { return std::filesystem::path(checkout::source()) / "cases"; }
 
 inline const Catalogue& committed() {
   static const Catalogue instance(cases());

@@ -9,17 +9,18 @@
 #include "catalogue/case_file.hpp"
 #include "minimize/reductions.hpp"
 #include "script/run.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::minimize {
 namespace {
 
 const catalogue::Catalogue& catalogue() {
-  static const catalogue::Catalogue instance(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue instance(checkout::source() + "/cases");
   return instance;
 }
 
 CaseSpec spec_of(const std::string& file, const std::string& id) {
-  for (CaseSpec& spec : catalogue::read_case_file(std::string(KVCTS_SOURCE_DIR) + "/cases/" + file)) {
+  for (CaseSpec& spec : catalogue::read_case_file(checkout::source() + "/cases/" + file)) {
     if (spec.id == id) return std::move(spec);
   }
   throw std::runtime_error("no case " + id);

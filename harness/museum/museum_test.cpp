@@ -1,4 +1,5 @@
 #include "museum/museum.hpp"
+#include "testing/checkout.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@ namespace kvcts::museum {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path cases = fs::path(KVCTS_SOURCE_DIR) / "cases";
+const fs::path cases = fs::path(checkout::source()) / "cases";
 
 template <class F>
 std::string error_of(F&& f) {

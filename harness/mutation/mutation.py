@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -30,21 +31,21 @@ ROOT = Path(__file__).resolve().parents[2]
 class Target:
     path: str                     # what is mutated
     units: list[str]              # translation units that are compiled with it
-    tests: list[str]              # which tests are about it, quick ones first
+    tests: list[str]              # rooms whose tests are about it, quick ones first
     without: set[str] = field(default_factory=set)  # functions that are left alone
 
 
 TARGETS = [
-    Target("harness/layout/map.cpp", ["harness/layout/map.cpp"], ["layout_test", "oracle_test", "layout_property_test"]),
-    Target("harness/oracle/oracle.cpp", ["harness/oracle/oracle.cpp"], ["oracle_test", "checker_test", "diagnose_test"]),
-    Target("kernels/compare.cpp", ["kernels/compare.cpp"], ["kvcts_kernels_test", "checker_test"]),
-    Target("kernels/check.cpp", ["kernels/check.cpp"], ["kvcts_kernels_test", "checker_test"]),
-    Target("kernels/sinks.hpp", ["kernels/check.cpp", "kernels/compare.cpp", "kernels/image.cpp", "kernels/poison.cpp"], ["kvcts_kernels_test", "checker_test"]),
+    Target("harness/layout/map.cpp", ["harness/layout/map.cpp"], ["layout", "oracle"]),
+    Target("harness/oracle/oracle.cpp", ["harness/oracle/oracle.cpp"], ["oracle", "checker", "diagnose"]),
+    Target("kernels/compare.cpp", ["kernels/compare.cpp"], ["kernels", "checker"]),
+    Target("kernels/check.cpp", ["kernels/check.cpp"], ["kernels", "checker"]),
+    Target("kernels/sinks.hpp", ["kernels/check.cpp", "kernels/compare.cpp", "kernels/image.cpp", "kernels/poison.cpp"], ["kernels", "checker"]),
     # Not the diagnosis: that is the museum's and the saboteurs' part.
-    Target("harness/checker/open_case.cpp", ["harness/checker/open_case.cpp"], ["checker_test"], {"name_the_cause"}),
+    Target("harness/checker/open_case.cpp", ["harness/checker/open_case.cpp"], ["checker"], {"name_the_cause"}),
 ]
-# Of a program with other subjects, the tests that are about these files.
-FILTERS = {"kvcts_kernels_test": "Compare.*:Check.*:Image.*:Intervals.*:Isa.*:Digest.*"}
+# Of a room with other subjects, the suites that are about these files.
+SUITES = {"kernels": {"Compare", "Check", "Image", "Intervals", "Isa", "Digest"}}
 LIBRARY = {"harness/layout": "libkvcts_layout.a", "harness/oracle": "libkvcts_oracle.a", "kernels": "libkvcts_kernels.a", "harness/checker": "libkvcts_checker.a"}
 
 
@@ -55,39 +56,56 @@ class Workshop:
         self.build, self.folder = build, folder
         self.commands = {Path(c["file"]).resolve().relative_to(ROOT).as_posix(): shlex.split(c["command"])
                          for c in json.loads((build / "compile_commands.json").read_text()) if Path(c["file"]).resolve().is_relative_to(ROOT)}
+        self.batches = {line.split('"')[1]: file for file in self.commands if "/batches/" in file
+                        for line in (ROOT / file).read_text().splitlines() if line.startswith("#include")}
         self.programs: dict[str, Path] = {}
+        self.tests: dict[str, tuple[str, str]] = {}  # room -> program, filter
+        for listing in sorted((build / "tests").glob("*.cmake")):
+            for room, suite, test in re.findall(r"^add_test\(\[==\[([^.]+)\.([^.]+)\.(.+?)\]==\]", listing.read_text(), re.M):
+                if room not in SUITES or suite in SUITES[room]:
+                    program, names = self.tests.get(room, (f"kvcts_test_{listing.stem}", ""))
+                    self.tests[room] = (program, f"{names}:{suite}.{test}" if names else f"{suite}.{test}")
+
+    def object(self, unit: str) -> Path:
+        return self.folder / (self.batches.get(unit, unit).replace("/", "_") + ".o")
 
     def compile(self, unit: str) -> subprocess.CompletedProcess:
-        argv = [a for a in self.commands[unit] if a not in ("-Werror", "-pedantic") and "ccache" not in a]
-        out = self.folder / (unit.replace("/", "_") + ".o")
+        """The batch that the unit is in, or the unit alone."""
+        whole, out = self.batches.get(unit, unit), self.object(unit)
+        argv = self.commands[whole]
+        argv = [a for a in argv[next(i for i, a in enumerate(argv) if a.endswith("c++")):] if a not in ("-Werror", "-pedantic")]
         argv[argv.index("-o") + 1] = str(out)
-        source = self.folder / "source" / unit
-        argv = [str(source if source.exists() else ROOT / unit) if a == argv[-1] else a for a in argv]
+        source = self.folder / "source" / whole
+        argv[-1] = str(source if source.exists() else ROOT / whole)
         for flag in ("-MT", "-MF"):
             if flag in argv:
                 argv[argv.index(flag) + 1] = str(out) + ".d"
         return subprocess.run([argv[0], f"-I{self.folder / 'source'}", "-w", *argv[1:]], cwd=self.build, capture_output=True, text=True)
 
-    def link(self, test: str, units: list[str]) -> None:
+    def link(self, room: str, units: list[str]) -> None:
+        test = self.tests[room][0]
+        if test in self.programs:
+            return
         line = subprocess.run(["ninja", "-t", "commands", "-s", f"bin/{test}"], cwd=self.build, capture_output=True, text=True, check=True).stdout.strip()
         line = line.removeprefix(": && ").removesuffix(" && :").split(" && ")[0]
         argv = shlex.split(line)
         first = next(i for i, a in enumerate(argv) if a.endswith(".o"))
-        objects = [str(self.folder / (u.replace("/", "_") + ".o")) for u in units
-                   if any(a.endswith("/" + LIBRARY[u.rsplit("/", 1)[0]]) for a in argv)]
+        objects = sorted({str(self.object(u)) for u in units if any(a.endswith("/" + LIBRARY[u.rsplit("/", 1)[0]]) for a in argv)})
         program = self.folder / test
         argv[argv.index("-o") + 1] = str(program)
         subprocess.run([*argv[:first], *objects, *argv[first:]], cwd=self.build, check=True, capture_output=True)
         self.programs[test] = program
 
-    def run(self, test: str, number: int, timeout: float) -> tuple[str, str]:
+    def run(self, room: str, number: int, timeout: float) -> tuple[str, str]:
         """How the test ended with the mutant alive: passed, failed, died, did not end; and what the mutant noted."""
         notes = self.folder / "notes"
         notes.unlink(missing_ok=True)
         env = {**os.environ, "KVCTS_MUTANT": str(number), "KVCTS_MUTANT_NOTES": str(notes), "RC_PARAMS": "seed=1"}
+        program, names = self.tests[room]
         try:
-            status = subprocess.run([str(self.programs[test]), "--gtest_fail_fast", "--gtest_brief=1", f"--gtest_filter={FILTERS.get(test, '*')}"], cwd=self.folder, env=env, timeout=timeout,
-                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+            status = subprocess.run([str(self.programs[program]), "--gtest_fail_fast", "--gtest_brief=1", f"--gtest_filter={names}"],
+                                    cwd=self.folder, env=env, timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL).returncode
             ending = "passed" if status == 0 else "failed" if status > 0 else "died"
         except subprocess.TimeoutExpired:
             ending = "did not end"

@@ -5,12 +5,13 @@
 #include <algorithm>
 
 #include "probe/describe.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::probe {
 namespace {
 
 const catalogue::Catalogue& cases() {
-  static const catalogue::Catalogue all(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue all(checkout::source() + "/cases");
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include "case/resolve.hpp"
 #include "matrix/ids.hpp"
 #include "report/columns.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::report {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 const catalogue::Catalogue& cases() {
-  static const catalogue::Catalogue instance(KVCTS_SOURCE_DIR "/cases");
+  static const catalogue::Catalogue instance(checkout::source() + "/cases");
   return instance;
 }
 // Geometry small: 3 layers, 7 blocks of 16 tokens, 4 heads, head_dim 64; one request of 40 tokens.

@@ -14,6 +14,7 @@
 #include "report/text.hpp"
 #include "report/write.hpp"
 #include "store/sample.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::report {
 namespace {
@@ -32,9 +33,9 @@ std::string contents(const fs::path& file) {
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 json checked(const fs::path& directory) {
-  const std::string command = shell_word(KVCTS_SOURCE_DIR "/harness/python/python") + " " + shell_word(KVCTS_SOURCE_DIR "/harness/report/check_reports.py") + " " +
+  const std::string command = shell_word(checkout::source() + "/harness/python/python") + " " + shell_word(checkout::source() + "/harness/report/check_reports.py") + " " +
                               shell_word(directory.string()) + " " +
-                              shell_word(KVCTS_SOURCE_DIR "/reports/schema/results.schema.json");
+                              shell_word(checkout::source() + "/reports/schema/results.schema.json");
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string text;
   char buffer[65536];
@@ -154,7 +155,7 @@ TEST_F(EveryKind, JsonIsValidByItsSchema) {
 
 // The published schema and the writer name the same keys, jsonschema or not.
 TEST_F(EveryKind, JsonKeysAreThoseOfTheSchema) {
-  const json schema = json::parse(contents(KVCTS_SOURCE_DIR "/reports/schema/results.schema.json"));
+  const json schema = json::parse(contents(checkout::source() + "/reports/schema/results.schema.json"));
   const json results = json::parse(contents(files_.json));
   const auto same_keys = [](const json& value, const json& rule, const std::string& where) {
     for (const auto& [key, ignored] : value.items()) EXPECT_TRUE(rule["properties"].contains(key)) << where << "." << key;

@@ -15,13 +15,14 @@
 #include "report/picture.hpp"
 #include "report/vocabulary.hpp"
 #include "store/sample.hpp"
+#include "testing/checkout.hpp"
 
 namespace {
 
 using namespace kvcts;
 using nlohmann::json;
 
-const std::string cases_folder = KVCTS_SOURCE_DIR "/cases";
+const std::string cases_folder = checkout::source() + "/cases";
 
 /// Copies of the K and the V of each block as they lie, whatever the layouts say: the commonest fault there is.
 json raw_block_plan(const ResolvedCase& c) {

@@ -10,6 +10,7 @@
 #include "connector/misread.hpp"
 #include "sabotage/campaign.hpp"
 #include "sabotage/page.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::sabotage {
 namespace {
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 using catalogue::Catalogue;
 using nlohmann::json;
 
-const fs::path cases = fs::path(KVCTS_SOURCE_DIR) / "cases";
+const fs::path cases = fs::path(checkout::source()) / "cases";
 
 const Catalogue& all_cases() {
   static const Catalogue catalogue(cases);

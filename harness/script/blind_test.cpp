@@ -8,11 +8,12 @@
 #include "case/resolve_script.hpp"
 #include "catalogue/case_file.hpp"
 #include "script/run.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts {
 namespace {
 
-const std::filesystem::path cases = std::filesystem::path(KVCTS_SOURCE_DIR) / "cases";
+const std::filesystem::path cases = std::filesystem::path(checkout::source()) / "cases";
 const std::vector<std::string> labels{"case", "title", "expected", "links", "notes", "controls"};
 
 std::string text_of(const YAML::Node& document) {

@@ -10,6 +10,7 @@
 #include "script/sequence.hpp"
 #include "script/tape.hpp"
 #include "script/testing/scripts.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::script::testing {
 namespace {
@@ -66,7 +67,7 @@ void expect_machine_to_do_what_is_meant(const Script& script) {
 }
 
 TEST_P(CatalogueCases, MeanWhatTheMachineDoes) {
-  const catalogue::Catalogue catalogue(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
+  const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
     if (spec.script.empty()) continue;
     SCOPED_TRACE(spec.id);
@@ -81,7 +82,7 @@ TEST_P(CatalogueCases, MeanWhatTheMachineDoes) {
 std::vector<std::string> files() {
   std::vector<std::string> out;
   for (const char* folder : {"cases/faults", "cases/museum"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(KVCTS_SOURCE_DIR) / folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(checkout::source()) / folder)) {
       if (entry.path().extension() == ".yaml") out.push_back(entry.path().string());
     }
   }

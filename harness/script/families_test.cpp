@@ -13,11 +13,12 @@
 #include "script/precedence.hpp"
 #include "script/run.hpp"
 #include "script/variants.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::script {
 namespace {
 
-const std::filesystem::path cases = std::filesystem::path(KVCTS_SOURCE_DIR) / "cases";
+const std::filesystem::path cases = std::filesystem::path(checkout::source()) / "cases";
 
 Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_script(spec, catalogue); }
 

@@ -8,6 +8,7 @@
 #include "case/resolve_script.hpp"
 #include "catalogue/case_file.hpp"
 #include "script/run.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 class FaultCases : public testing::TestWithParam<std::string> {};
 
 TEST_P(FaultCases, EachEndsAsDeclared) {
-  const catalogue::Catalogue catalogue(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
+  const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   const char* only = std::getenv("KVCTS_ONLY");
   for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
     if (spec.script.empty() || (only && spec.id.find(only) == std::string::npos)) continue;
@@ -44,7 +45,7 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
 std::vector<std::string> files() {
   std::vector<std::string> out;
   const char* folder = std::getenv("KVCTS_FAULTS");
-  const auto root = folder ? std::filesystem::path(folder) : std::filesystem::path(KVCTS_SOURCE_DIR) / "cases/faults";
+  const auto root = folder ? std::filesystem::path(folder) : std::filesystem::path(checkout::source()) / "cases/faults";
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
     if (entry.path().extension() == ".yaml") out.push_back(entry.path().string());
   }

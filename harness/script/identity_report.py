@@ -1,4 +1,4 @@
-"""Writes reports/identity.md from what script_identity_test counts.
+"""Writes reports/identity.md from what the tests of identity_test.cpp count.
 
 usage: identity_report.py BUILD_FOLDER
 """
@@ -86,9 +86,9 @@ def rows(program: pathlib.Path, tests: str) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    program = pathlib.Path(sys.argv[1]) / "bin" / "script_identity_test"
+    program = pathlib.Path(sys.argv[1]) / "bin" / "kvcts_test_scene"
     if not program.exists():
-        sys.exit(f"expected the test {program}, found none; build the target script_identity_test first")
+        sys.exit(f"expected the test {program}, found none; build that target first")
     page = PAGE.format(**{name: rows(program, tests) for name, tests in TESTS.items()})
     (ROOT / "reports" / "identity.md").write_text(page, encoding="utf-8")
 

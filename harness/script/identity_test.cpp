@@ -20,6 +20,7 @@
 #include "script/sequence.hpp"
 #include "script/tape.hpp"
 #include "script/testing/scripts.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::script {
 namespace {
@@ -35,7 +36,7 @@ void expect_in_page(const std::string& row) {
     std::cout << "row: " << row << std::endl;
     return;
   }
-  std::ifstream in(std::string(KVCTS_SOURCE_DIR) + "/reports/identity.md");
+  std::ifstream in(checkout::source() + "/reports/identity.md");
   std::stringstream page;
   page << in.rdbuf();
   EXPECT_NE(page.str().find(row + "\n"), std::string::npos)

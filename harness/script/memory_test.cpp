@@ -7,6 +7,7 @@
 #include "case/resolve_script.hpp"
 #include "catalogue/case_file.hpp"
 #include "script/run.hpp"
+#include "testing/checkout.hpp"
 #include "testing/peak.hpp"
 
 namespace kvcts::script {
@@ -18,7 +19,7 @@ constexpr double mib = 1 << 20;
 
 Script told(const std::string& blocks, const std::string& tokens, const std::string& ids, const std::string& actual, const std::string& dtype = "bf16",
             const std::string& layout = "L x K B N H C") {
-  static const catalogue::Catalogue all(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
+  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
   const std::string text =
       "case: t/pool\ndtype: " + dtype + "\ngeometry: {layers: 1, blocks: " + blocks + ", block_size: 16, heads: 2, head_dim: 32}\n"
       "memory:\n  P: {side: producer, template: \"" + layout + "\"}\n  C: {template: \"" + layout + "\"}\n"

@@ -9,12 +9,13 @@
 #include "script/explain.hpp"
 #include "script/recorder.hpp"
 #include "script/run.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::script {
 namespace {
 
 const catalogue::Catalogue& catalogue() {
-  static const catalogue::Catalogue all(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
+  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
   return all;
 }
 

@@ -11,6 +11,7 @@
 
 #include "process/warden.hpp"
 #include "supervisor/testing/runs.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::supervisor {
 namespace {
@@ -89,7 +90,7 @@ ResolvedCase fixture_case(const Row& row) {
 }
 
 Options fixture_options() {
-  Options options = test_options(KVCTS_BINARY_DIR);
+  Options options = test_options(checkout::build());
   options.memory_limit = 256u << 20;
   for (const Phase phase : {Phase::registration, Phase::plan, Phase::transfer, Phase::complete, Phase::read_back})
     options.deadline_ms[static_cast<std::size_t>(phase)] = short_deadline_ms;
@@ -281,7 +282,7 @@ TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
       for (int i = 0; i < 40; ++i)
         cases.push_back(small_case("g" + std::to_string(i), i % 2 == 0 ? "shm" : "memcpy", i % 2 == 0 ? 2 : 1));
       cases.push_back(small_case("hang", "fixture", 2, {{"fault", "fork_escape_and_hang"}}));
-      Options options = test_options(KVCTS_BINARY_DIR);
+      Options options = test_options(checkout::build());
       options.jobs = 2;
       run(cases, options);
       ::_exit(1);

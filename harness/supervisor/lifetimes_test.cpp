@@ -5,6 +5,7 @@
 #include <map>
 
 #include "supervisor/testing/runs.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::supervisor {
 namespace {
@@ -21,7 +22,7 @@ struct Row {
 };
 
 Options lifetime_options() {
-  Options options = test_options(KVCTS_BINARY_DIR);
+  Options options = test_options(checkout::build());
   options.jobs = 4;
   for (const Phase phase : {Phase::registration, Phase::plan, Phase::transfer, Phase::complete}) options.deadline_ms[static_cast<std::size_t>(phase)] = 3000;
   return options;

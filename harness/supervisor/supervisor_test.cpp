@@ -8,13 +8,14 @@
 #include <set>
 
 #include "supervisor/testing/runs.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::supervisor {
 namespace {
 
 using namespace kvcts::supervisor::testing;
 
-Options quick() { return test_options(KVCTS_BINARY_DIR); }
+Options quick() { return test_options(checkout::build()); }
 
 TEST(Supervisor, OneCasePassesWithEveryFieldOfItsResult) {
   const NothingLeft nothing_left;

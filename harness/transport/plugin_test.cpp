@@ -5,6 +5,7 @@
 #include <array>
 #include <fstream>
 
+#include "testing/checkout.hpp"
 #include "transport/session.hpp"
 
 namespace kvcts::transport {
@@ -13,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-fs::path hostile(const std::string& kind) { return fs::path(KVCTS_HOSTILE_DIR) / ("kvcts_hostile_" + kind + ".so"); }
+fs::path hostile(const std::string& kind) { return fs::path(checkout::build()) / "harness/transport/hostile" / ("kvcts_hostile_" + kind + ".so"); }
 
 /// The error of `call`, which must throw one.
 template <class Call>

@@ -1,4 +1,5 @@
 // Triage of runs that never were: points of the matrix that fail by a rule which the test knows and the search has to find.
+#include "testing/checkout.hpp"
 #include "triage/triage.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using matrix::Point;
 using matrix::Space;
 
 const catalogue::Catalogue& catalogue() {
-  static const catalogue::Catalogue instance(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue instance(checkout::source() + "/cases");
   return instance;
 }
 Space& space() {

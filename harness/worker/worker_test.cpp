@@ -1,4 +1,5 @@
 // The worker without its process: every request, and every way in which code under test can say no.
+#include "testing/checkout.hpp"
 #include "worker/worker.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ TEST(Base64, RoundTripAndRefusals) {
 
 class WorkerTest : public ::testing::Test {
  protected:
-  void SetUp() override { ::setenv("KVCTS_ENGINE_PATH", (std::string(KVCTS_BINARY_DIR) + "/lib/kvcts/engines").c_str(), 1); }
+  void SetUp() override { ::setenv("KVCTS_ENGINE_PATH", (checkout::build() + "/lib/kvcts/engines").c_str(), 1); }
 
   static json hello(Worker& worker, const json& options = json::object(), const std::string& engine = "memcpy") {
     return worker.handle({{"op", "hello"},

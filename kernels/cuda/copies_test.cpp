@@ -14,19 +14,7 @@ using layout::Mode;
 using layout::Plane;
 using testing::launch;
 using testing::Memory;
-
-Plane packed(Dtype dtype, std::vector<Mode> modes, i64 offset = 0) {
-  Plane plane;
-  plane.dtype = dtype;
-  plane.offset = offset;
-  i64 stride = layout::bits(dtype);
-  for (auto mode = modes.rbegin(); mode != modes.rend(); ++mode) {
-    mode->stride = stride;
-    stride *= mode->extent;
-  }
-  plane.modes = std::move(modes);
-  return plane;
-}
+using testing::packed;
 
 constexpr i64 L = 2, K = 2, H = 3, B = 5;
 Plane nhd(Dtype t, i64 n, i64 d) {

@@ -19,21 +19,8 @@ using layout::Mode;
 using layout::Plane;
 using testing::launch;
 using testing::Memory;
+using testing::packed;
 using testing::Watch;
-
-/// Packed strides for modes written outermost first.
-Plane packed(Dtype dtype, std::vector<Mode> modes, i64 offset = 0) {
-  Plane plane;
-  plane.dtype = dtype;
-  plane.offset = offset;
-  i64 stride = kernels::reference::width(dtype);
-  for (auto mode = modes.rbegin(); mode != modes.rend(); ++mode) {
-    mode->stride = stride;
-    stride *= mode->extent;
-  }
-  plane.modes = std::move(modes);
-  return plane;
-}
 
 i64 bytes_of(const Plane& plane) {
   i64 bits = kernels::reference::width(plane.dtype);

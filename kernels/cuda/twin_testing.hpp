@@ -27,6 +27,20 @@ class Memory {
   std::size_t bytes_;
 };
 
+/// Packed strides for modes written outermost first.
+inline layout::Plane packed(layout::Dtype dtype, std::vector<layout::Mode> modes, i64 offset = 0) {
+  layout::Plane plane;
+  plane.dtype = dtype;
+  plane.offset = offset;
+  i64 stride = layout::bits(dtype);
+  for (auto mode = modes.rbegin(); mode != modes.rend(); ++mode) {
+    mode->stride = stride;
+    stride *= mode->extent;
+  }
+  plane.modes = std::move(modes);
+  return plane;
+}
+
 template <class Args>
 void launch(std::string_view kernel, const Args& args, u64 blocks) {
   const Twin* twin = find_twin(kernel);

@@ -18,9 +18,9 @@ Bytes noise(std::size_t n, unsigned seed) {
   return bytes;
 }
 
-class EachIsa : public testing::TestWithParam<Moves> {};
+class MovesOnEachIsa : public testing::TestWithParam<Moves> {};
 
-TEST_P(EachIsa, MovesRunsOfAnyLengthAndNothingElse) {
+TEST_P(MovesOnEachIsa, MovesRunsOfAnyLengthAndNothingElse) {
   const Bytes from = noise(20000, 1);
   for (const std::size_t bytes : {1u, 2u, 3u, 4u, 7u, 8u, 16u, 24u, 32u, 63u, 64u, 65u, 128u, 200u, 256u, 700u}) {
     for (const std::int64_t gap : {0, 1, 13, 64}) {
@@ -46,7 +46,7 @@ TEST_P(EachIsa, MovesRunsOfAnyLengthAndNothingElse) {
   }
 }
 
-TEST_P(EachIsa, TransposesTilesOfAnySizeAndNothingElse) {
+TEST_P(MovesOnEachIsa, TransposesTilesOfAnySizeAndNothingElse) {
   const Bytes from = noise(60000, 3);
   for (int kind = 0; kind < 4; ++kind) {
     const std::size_t size = std::size_t{1} << kind;
@@ -68,7 +68,7 @@ TEST_P(EachIsa, TransposesTilesOfAnySizeAndNothingElse) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EachIsa, testing::ValuesIn(usable_moves().begin(), usable_moves().end()),
+INSTANTIATE_TEST_SUITE_P(All, MovesOnEachIsa, testing::ValuesIn(usable_moves().begin(), usable_moves().end()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

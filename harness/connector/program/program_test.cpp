@@ -9,14 +9,15 @@
 #include "connector/program/host.hpp"
 #include "process/memory_file.hpp"
 #include "supervisor/testing/small_case.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::connector::program {
 namespace {
 
 using nlohmann::json;
 
-const std::string programs = std::string(KVCTS_SOURCE_DIR) + "/harness/connector/programs/";
-const std::string python = std::string(KVCTS_SOURCE_DIR) + "/harness/python/python";
+const std::string programs = checkout::source() + "/harness/connector/programs/";
+const std::string python = checkout::source() + "/harness/python/python";
 
 json options_of(const std::vector<std::string>& command) { return {{"command", command}, {"environment", {{"OPENBLAS_NUM_THREADS", "1"}}}}; }
 
@@ -98,7 +99,7 @@ class HostTest : public ::testing::Test {
   void open(const std::string& program, const json& more = json::object(), const std::string& side = "") {
     case_ = supervisor::testing::small_case("a");
     if (program == "template") case_.groups[0].consumer = case_.groups[0].producer;  // the C++ template permutes nothing
-    json options = options_of(program == "template" ? std::vector<std::string>{std::string(KVCTS_BINARY_DIR) + "/lib/kvcts/connectors/template"}
+    json options = options_of(program == "template" ? std::vector<std::string>{checkout::build() + "/lib/kvcts/connectors/template"}
                                                     : std::vector<std::string>{python, programs + program});
     for (const Side s : {Side::producer, Side::consumer}) {
       auto mine = options;

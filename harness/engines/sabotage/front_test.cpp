@@ -11,6 +11,7 @@
 #include "catalogue/catalogue.hpp"
 #include "engines/testing/isolated.hpp"
 #include "engines/testing/placement.hpp"
+#include "testing/checkout.hpp"
 #include "transport/packages.hpp"
 
 namespace kvcts::testing {
@@ -27,7 +28,7 @@ constexpr std::size_t slot = 4096, slots = 16;
 
 /// Engines of cases/engines that it is put in front of; what is not built or installed is left out.
 std::vector<Placement> engines() {
-  const catalogue::Catalogue catalogue(std::filesystem::path(KVCTS_SOURCE_DIR) / "cases");
+  const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   const auto built = transport::list_plugins();
   std::vector<Placement> all;
   for (const char* id : {"shm", "ucx-tcp", "nixl-tcp", "mooncake"}) {

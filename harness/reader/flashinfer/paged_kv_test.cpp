@@ -6,6 +6,7 @@
 #include "catalogue/catalogue.hpp"
 #include "layout/layout.hpp"
 #include "reader/flashinfer_decode.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::reader::flashinfer {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using layout::Axis;
 
 const catalogue::Catalogue& cases() {
-  static const catalogue::Catalogue catalogue(std::string(KVCTS_SOURCE_DIR) + "/cases");
+  static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
   return catalogue;
 }
 

@@ -1,6 +1,6 @@
 """Today's headers still are version 1: every declaration of the verbatim copies in v1/ is in them, in its place and as it was. Structures and
 enums may only grow at the end. That plug-ins which were built against the copies still load and conform is asked by rules.conformance and
-engine_conformance_test (template_v1)."""
+engines/conformance_test.cpp (template_v1)."""
 
 from __future__ import annotations
 
