@@ -1,5 +1,6 @@
 #include "cli/app.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -42,7 +43,8 @@ int run_verb(int argc, const char* const* argv, std::string& who) {
     Action action;
     for (const Verb& verb : verbs()) {
       CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
-      sub->callback([&, declared = verb.declare(*sub, globals)] { action = declared; });
+      Command command(*sub);
+      sub->callback([&, declared = verb.declare(command, globals)] { action = declared; });
     }
     if (argc > 1 && argv[1][0] != '-' && argv[1][0] != '\0') {
       const std::string wanted = argv[1];

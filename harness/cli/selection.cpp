@@ -10,16 +10,25 @@
 
 namespace kvcts::cli {
 
-void declare_selection(CLI::App& app, SelectOptions& options) {
-  app.add_option("--suite", options.suites, "Suite of the catalogue; may be repeated")->type_name("NAME")->expected(1)->take_all();
-  app.add_option("--id", options.ids, "Case id or glob; may be repeated")->type_name("GLOB")->expected(1)->take_all();
-  app.add_option("--where", options.where, "Axis expression, e.g. 'dtype==bf16 && engine!=shm'")->type_name("EXPR");
-  auto* draw = app.add_option("--draw", options.draw, "Run N random points of the suites' matrix instead of the suites")->type_name("N")->check(CLI::Range(std::int64_t{1}, matrix::max_draw));
-  app.add_option("--draw-seed", options.draw_seed, "Another seed draws other points (default: 1)")->type_name("S")->needs(draw);
-  app.add_option("--cover", options.cover, "Keep a covering array of this strength")->type_name("T")->check(CLI::Range(1, 6));
-  app.add_option("--shard", options.shard, "Part i of n, e.g. 2/8")->type_name("I/N");
-  app.add_option("--budget", options.budget, "Seconds: plan the first cases whose estimated times fit, and stop by the clock")->type_name("S")->check(CLI::Range(0.001, 1e9));
-  app.add_option("--file", options.files, "Case file; may be repeated")->type_name("YAML")->expected(1)->take_all();
+void declare_selection(Command& command, SelectOptions& options) {
+  command.add_option("--suite", options.suites, "Suite of the catalogue; may be repeated").type_name("NAME").repeatable();
+  command.add_option("--id", options.ids, "Case id or glob; may be repeated").type_name("GLOB").repeatable();
+  command.add_option("--where", options.where, "Axis expression, e.g. 'dtype==bf16 && engine!=shm'").type_name("EXPR");
+  const auto draw =
+      command.add_option("--draw", options.draw, "Run N random points of the suites' matrix instead of the suites")
+          .type_name("N")
+          .range(std::int64_t{1}, matrix::max_draw);
+  command.add_option("--draw-seed", options.draw_seed, "Another seed draws other points (default: 1)")
+      .type_name("S")
+      .needs(draw);
+  command.add_option("--cover", options.cover, "Keep a covering array of this strength").type_name("T").range(1, 6);
+  command.add_option("--shard", options.shard, "Part i of n, e.g. 2/8").type_name("I/N");
+  command
+      .add_option("--budget", options.budget,
+                  "Seconds: plan the first cases whose estimated times fit, and stop by the clock")
+      .type_name("S")
+      .range(0.001, 1e9);
+  command.add_option("--file", options.files, "Case file; may be repeated").type_name("YAML").repeatable();
 }
 
 matrix::Query query_of(const SelectOptions& options) {
@@ -81,13 +90,10 @@ SelectOptions selection_from_text(const std::string& text) {
     }
   }
   if (started) words.push_back(word);
-  std::reverse(words.begin(), words.end());  // as CLI::App::parse(vector) wants them
   SelectOptions options;
-  CLI::App app;
-  declare_selection(app, options);
   try {
-    app.parse(words);
-  } catch (const CLI::ParseError& e) {
+    parse_words(words, [&](Command& command) { declare_selection(command, options); });
+  } catch (const UsageError& e) {
     throw UsageError(fmt::format("the run's selection '{}' cannot be read: {}", text, e.what()));
   }
   return options;

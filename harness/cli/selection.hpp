@@ -1,12 +1,12 @@
 // Which cases a verb means: the same options for list, run and whatever selects.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "catalogue/catalogue.hpp"
+#include "cli/options.hpp"
 #include "matrix/select.hpp"
 
 namespace kvcts::cli {
@@ -21,7 +21,7 @@ struct SelectOptions {
 };
 
 /// Declares --suite, --id, --where, --draw, --draw-seed, --cover, --shard, --budget and --file.
-void declare_selection(CLI::App& app, SelectOptions& options);
+void declare_selection(Command& command, SelectOptions& options);
 
 /// Throws UsageError on a bad shard, catalogue::Error on unknown names and bad files.
 matrix::Query query_of(const SelectOptions& options);

@@ -1,13 +1,13 @@
 // A verb of the program: a name, one line of help, and a function that declares its options and returns its action.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/exit.hpp"
+#include "cli/options.hpp"
 
 namespace kvcts::cli {
 
@@ -21,7 +21,7 @@ using Action = std::function<int()>;
 
 struct Verb {
   std::string_view name, summary;
-  Action (*declare)(CLI::App& app, const Globals& globals);
+  Action (*declare)(Command& command, const Globals& globals);
 };
 
 /// All verbs in the order of the help text (verbs.cpp: one line each).

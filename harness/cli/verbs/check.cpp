@@ -137,15 +137,24 @@ int run(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_check(CLI::App& app, const Globals& globals) {
+Action declare_check(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("--producer", o->producer, "SYSTEM-VERSION:BACKEND[:SETTING][:DTYPE][:tpN][:bsN], a layout or backend of the catalogue, or a JSON file")->required();
-  app.add_option("--consumer", o->consumer, "The other side")->required();
-  app.add_option("--connector", o->connector, "Connector of the catalogue, or its short name (nixl, mooncake)")->capture_default_str();
-  app.add_option("--arch", o->archs, "Architectures, with commas")->capture_default_str();
-  app.add_option("--geometry", o->geometry, "Numbers of the model and its pool (default: small ones that both layouts can have)");
-  app.add_option("--case-file", o->case_file, "File for the case behind the answer, where it has no id of the matrix")->type_name("YAML");
-  app.footer("Exit status: 0 compatible, 10 compatible with conversion, 11 refused, 12 silently wrong, 13 ambiguous; of several archs the worst.");
+  command
+      .add_option(
+          "--producer", o->producer,
+          "SYSTEM-VERSION:BACKEND[:SETTING][:DTYPE][:tpN][:bsN], a layout or backend of the catalogue, or a JSON file")
+      .required();
+  command.add_option("--consumer", o->consumer, "The other side").required();
+  command.add_option("--connector", o->connector, "Connector of the catalogue, or its short name (nixl, mooncake)")
+      .show_default();
+  command.add_option("--arch", o->archs, "Architectures, with commas").show_default();
+  command.add_option("--geometry", o->geometry,
+                     "Numbers of the model and its pool (default: small ones that both layouts can have)");
+  command.add_option("--case-file", o->case_file, "File for the case behind the answer, where it has no id of the matrix")
+      .type_name("YAML");
+  command.footer(
+      "Exit status: 0 compatible, 10 compatible with conversion, 11 refused, 12 silently wrong, 13 ambiguous; of several "
+      "archs the worst.");
   return [=, &globals] { return run(*o, globals); };
 }
 

@@ -224,13 +224,16 @@ int show(Options options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_conformance(CLI::App& app, const Globals& globals) {
+Action declare_conformance(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  app.add_option("PLUGIN", options->plugin, "An engine of cases/engines, or the file of a plug-in")->required();
-  app.add_option("--memory", options->memory, "File of a memory provider: tested too, and regions are made of it")->type_name("FILE");
-  app.add_option("--option", options->options, "For the plug-in; may be repeated")->type_name("KEY=VALUE")->expected(1)->take_all();
-  app.add_option("--environment", options->environment, "For its processes; may be repeated")->type_name("KEY=VALUE")->expected(1)->take_all();
-  app.add_option("--test", options->tests, "Only this test; may be repeated")->type_name("TEST")->expected(1)->take_all();
+  command.add_option("PLUGIN", options->plugin, "An engine of cases/engines, or the file of a plug-in").required();
+  command.add_option("--memory", options->memory, "File of a memory provider: tested too, and regions are made of it")
+      .type_name("FILE");
+  command.add_option("--option", options->options, "For the plug-in; may be repeated").type_name("KEY=VALUE").repeatable();
+  command.add_option("--environment", options->environment, "For its processes; may be repeated")
+      .type_name("KEY=VALUE")
+      .repeatable();
+  command.add_option("--test", options->tests, "Only this test; may be repeated").type_name("TEST").repeatable();
   return [options, &globals] { return show(*options, globals); };
 }
 

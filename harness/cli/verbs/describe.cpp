@@ -77,17 +77,22 @@ int run(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_describe(CLI::App& app, const Globals& globals) {
+Action declare_describe(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
-  app.add_option("SHAPE", options->shape, "Extents of one tensor, with commas: 2,9,16,8,64")->required()->delimiter(',')->check(positive);
-  app.add_option("--strides", options->strides, "Strides in elements (default: packed, the last dimension innermost)")->delimiter(',')->check(CLI::NonNegativeNumber);
-  app.add_option("--dtype", options->dtype, "Of its elements")->capture_default_str();
+  constexpr std::int64_t one = 1, most = std::int64_t{1} << 40;
+  command.add_option("SHAPE", options->shape, "Extents of one tensor, with commas: 2,9,16,8,64")
+      .required()
+      .delimiter(',')
+      .range(one, most);
+  command.add_option("--strides", options->strides, "Strides in elements (default: packed, the last dimension innermost)")
+      .delimiter(',')
+      .not_negative();
+  command.add_option("--dtype", options->dtype, "Of its elements").show_default();
   for (const auto& [name, fact] : {std::pair{"--layers", &layout::Facts::layers}, {"--blocks", &layout::Facts::blocks}, {"--block-size", &layout::Facts::block_size},
                                    {"--heads", &layout::Facts::heads}, {"--head-dim", &layout::Facts::head_dim}}) {
-    app.add_option(name, options->facts.*fact, "What else is known of the cache")->check(positive);
+    command.add_option(name, options->facts.*fact, "What else is known of the cache").range(one, most);
   }
-  app.footer("Exit status: 0 one reading, 13 ambiguous, 1 no layout of the catalogue has this shape and these strides.");
+  command.footer("Exit status: 0 one reading, 13 ambiguous, 1 no layout of the catalogue has this shape and these strides.");
   return [options, &globals] { return run(*options, globals); };
 }
 

@@ -105,7 +105,7 @@ int examine_and_print(const Globals& globals) {
 
 }  // namespace
 
-Action declare_doctor(CLI::App&, const Globals& globals) {
+Action declare_doctor(Command&, const Globals& globals) {
   return [&globals] { return examine_and_print(globals); };
 }
 

@@ -24,21 +24,6 @@ struct Options {
   int lines{64};
 };
 
-/// "0x40", "64", "-16".
-CLI::Validator whole_number() {
-  return CLI::Validator([](std::string& text) {
-    try {
-      std::size_t used = 0;
-      const std::int64_t value = std::stoll(text, &used, 0);
-      if (used != text.size()) return std::string("expected a whole number, decimal or 0x, found '") + text + "'";
-      text = std::to_string(value);
-      return std::string();
-    } catch (const std::exception&) {
-      return std::string("expected a whole number, decimal or 0x, found '") + text + "'";
-    }
-  }, "N");
-}
-
 struct Listed {
   std::string name, side;
   std::int64_t bytes{0};
@@ -156,16 +141,23 @@ int show(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_dump(CLI::App& app, const Globals& globals) {
+Action declare_dump(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("ID", o->subject, "Case id, or a case file with one case")->required();
-  app.add_option("--file", o->file, "Case file that has it, when it is not in cases/")->type_name("YAML");
-  app.add_option("--region,--memory", o->region, "Region or memory to look at, or the end of its name; none: the list of them")->type_name("NAME");
-  app.add_option("--offset", o->offset, "First byte; guards are below 0 and behind the end")->capture_default_str()->transform(whole_number());
-  app.add_option("--bytes", o->bytes, "How many, up to 16384")->capture_default_str()->transform(whole_number())->check(CLI::Range(1, 16384));
-  app.add_option("--at", o->at, "before or after the run; in a scripted case the name of a check")->capture_default_str()->type_name("WHEN");
-  app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
-  app.add_option("--lines", o->lines, "Stretches to show")->capture_default_str()->check(CLI::Range(1, 20'000));
+  command.add_option("ID", o->subject, "Case id, or a case file with one case").required();
+  command.add_option("--file", o->file, "Case file that has it, when it is not in cases/").type_name("YAML");
+  command
+      .add_option("--region,--memory", o->region,
+                  "Region or memory to look at, or the end of its name; none: the list of them")
+      .type_name("NAME");
+  command.add_option("--offset", o->offset, "First byte; guards are below 0 and behind the end")
+      .show_default()
+      .whole_number();
+  command.add_option("--bytes", o->bytes, "How many, up to 16384").show_default().whole_number().range(1, 16384);
+  command.add_option("--at", o->at, "before or after the run; in a scripted case the name of a check")
+      .show_default()
+      .type_name("WHEN");
+  command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
+  command.add_option("--lines", o->lines, "Stretches to show").show_default().range(1, 20'000);
   return [o, &globals] { return show(*o, globals); };
 }
 

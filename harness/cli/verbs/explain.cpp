@@ -100,11 +100,13 @@ int list_precedence(const Globals& globals) {
 
 }  // namespace
 
-Action declare_explain(CLI::App& app, const Globals& globals) {
+Action declare_explain(Command& command, const Globals& globals) {
   auto subject = std::make_shared<std::string>();
-  app.add_option("SUBJECT", *subject, "Fault class, outcome, verdict, phase, kind of evidence, or case id; none: the list of words");
+  command.add_option("SUBJECT", *subject,
+                     "Fault class, outcome, verdict, phase, kind of evidence, or case id; none: the list of words");
   auto precedence = std::make_shared<bool>(false);
-  app.add_flag("--precedence", *precedence, "Families of explanations of a scripted failure, in the order in which they name it");
+  command.add_flag("--precedence", *precedence,
+                   "Families of explanations of a scripted failure, in the order in which they name it");
   return [=, &globals] {
     if (*precedence && !subject->empty()) throw UsageError("--precedence takes no subject; leave one of them out");
     return *precedence ? list_precedence(globals) : explain(*subject, globals);

@@ -101,25 +101,23 @@ int show_tensor(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_golden(CLI::App& app, const Globals& globals) {
+Action declare_golden(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   auto action = std::make_shared<Action>();
-  app.require_subcommand(1);
-  app.add_option("--folder", options->folder, "Folder of the golden files (default: beside the program)")->type_name("DIR");
+  command.add_option("--folder", options->folder, "Folder of the golden files (default: beside the program)")
+      .type_name("DIR");
   const auto add = [&](const char* name, const char* help, int (*function)(const Options&, const Globals&)) {
-    CLI::App* sub = app.add_subcommand(name, help);
-    sub->fallthrough();
-    sub->callback([=, &globals] { *action = [=, &globals] { return function(*options, globals); }; });
-    return sub;
+    return command.add_command(name, help,
+                               [=, &globals] { *action = [=, &globals] { return function(*options, globals); }; });
   };
   add("list", "Every golden tensor: layout x dtype", list_tensors);
-  CLI::App* check = add("verify", "Manifest and digests; fresh NumPy content; the C++ bytes, bit for bit", verify_tensors);
-  check->add_option("LAYOUT", options->layouts, "Only these layouts");
-  check->add_flag("--no-python", options->no_python, "Do not make the content again with NumPy");
-  CLI::App* show = add("show", "One tensor: who is where, and its tags", show_tensor);
-  show->add_option("LAYOUT", options->layout, "Layout id")->required();
-  show->add_option("DTYPE", options->dtype, "Cache dtype")->required();
-  show->add_option("--rows", options->rows, "How many elements of each plane to show")->capture_default_str()->check(CLI::Range(0, 1000000));
+  Command check = add("verify", "Manifest and digests; fresh NumPy content; the C++ bytes, bit for bit", verify_tensors);
+  check.add_option("LAYOUT", options->layouts, "Only these layouts");
+  check.add_flag("--no-python", options->no_python, "Do not make the content again with NumPy");
+  Command show = add("show", "One tensor: who is where, and its tags", show_tensor);
+  show.add_option("LAYOUT", options->layout, "Layout id").required();
+  show.add_option("DTYPE", options->dtype, "Cache dtype").required();
+  show.add_option("--rows", options->rows, "How many elements of each plane to show").show_default().range(0, 1000000);
   return [action] { return (*action)(); };
 }
 

@@ -70,12 +70,12 @@ int list_suites(const catalogue::Catalogue& cat, const Globals& globals) {
 
 }  // namespace
 
-Action declare_list(CLI::App& app, const Globals& globals) {
+Action declare_list(Command& command, const Globals& globals) {
   auto select = std::make_shared<SelectOptions>();
   auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
-  declare_selection(app, *select);
-  app.add_flag("--count", *count, "Only how many there are");
-  app.add_flag("--reasons", *reasons, "Behind each id that is not run, why; and the covers of the suites");
+  declare_selection(command, *select);
+  command.add_flag("--count", *count, "Only how many there are");
+  command.add_flag("--reasons", *reasons, "Behind each id that is not run, why; and the covers of the suites");
   return [=, &globals] {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
     const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() || !select->where.empty() || select->cover > 0 ||

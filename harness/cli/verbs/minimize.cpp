@@ -104,16 +104,18 @@ int run(Options o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_minimize(CLI::App& app, const Globals& globals) {
+Action declare_minimize(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("ID", o->subject, "Id of a case that fails, or a case file with one case")->required();
-  app.add_option("--file", o->file, "Case file that has it, when it is not in cases/")->type_name("YAML");
-  app.add_option("-o,--out", o->out, "File for the smallest case (default: printed)")->type_name("YAML");
-  app.add_option("--run", o->run, "Run that it failed in: its seed, and what it ended as there")->type_name("DIR");
-  app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
-  app.add_option("--tries", o->tries, "Cases to run at the most")->capture_default_str()->check(CLI::Range(1, 1'000'000));
-  app.add_option("--deadline", o->deadline_s, "Seconds that a phase of a try may take")->capture_default_str()->check(CLI::Range(0.05, 3600.0));
-  app.add_option("-j,--jobs", o->jobs, "Cases at once")->capture_default_str()->check(CLI::Range(1, 1024));
+  command.add_option("ID", o->subject, "Id of a case that fails, or a case file with one case").required();
+  command.add_option("--file", o->file, "Case file that has it, when it is not in cases/").type_name("YAML");
+  command.add_option("-o,--out", o->out, "File for the smallest case (default: printed)").type_name("YAML");
+  command.add_option("--run", o->run, "Run that it failed in: its seed, and what it ended as there").type_name("DIR");
+  command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
+  command.add_option("--tries", o->tries, "Cases to run at the most").show_default().range(1, 1'000'000);
+  command.add_option("--deadline", o->deadline_s, "Seconds that a phase of a try may take")
+      .show_default()
+      .range(0.05, 3600.0);
+  command.add_option("-j,--jobs", o->jobs, "Cases at once").show_default().range(1, 1024);
   return [o, &globals] { return run(*o, globals); };
 }
 

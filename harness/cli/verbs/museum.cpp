@@ -121,12 +121,16 @@ int show(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_museum(CLI::App& app, const Globals& globals) {
+Action declare_museum(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  app.add_option("RUN", options->run, "Folder of a run of the suite museum; none: run the cases now, without processes");
-  app.add_option("--system", options->systems, "Only entries of this system; may be repeated")->type_name("NAME")->expected(1)->take_all();
-  app.add_option("--class", options->classes, "Only entries of this fault class; may be repeated")->type_name("CLASS")->expected(1)->take_all();
-  app.add_flag("--page", options->page, "Print reports/museum.md");
+  command.add_option("RUN", options->run, "Folder of a run of the suite museum; none: run the cases now, without processes");
+  command.add_option("--system", options->systems, "Only entries of this system; may be repeated")
+      .type_name("NAME")
+      .repeatable();
+  command.add_option("--class", options->classes, "Only entries of this fault class; may be repeated")
+      .type_name("CLASS")
+      .repeatable();
+  command.add_flag("--page", options->page, "Print reports/museum.md");
   return [options, &globals] { return show(*options, globals); };
 }
 

@@ -22,15 +22,17 @@ std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals) {
 
 }  // namespace
 
-Action declare_report(CLI::App& app, const Globals& globals) {
+Action declare_report(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
   auto compatibility = std::make_shared<bool>(false);
-  app.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)")->required();
-  app.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder")->type_name("DIR");
-  app.add_flag("--compat", *compatibility, "Write compatibility.md and compatibility.html instead: which producer goes with which consumer");
+  command.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)").required();
+  command.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder").type_name("DIR");
+  command.add_flag("--compat", *compatibility,
+                   "Write compatibility.md and compatibility.html instead: which producer goes with which consumer");
   auto phases = std::make_shared<bool>(false);
-  app.add_flag("--phases", *phases, "Print where the time of cases that passed went, and what telling bytes apart cost of it");
+  command.add_flag("--phases", *phases,
+                   "Print where the time of cases that passed went, and what telling bytes apart cost of it");
   return [=, &globals] {
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
     if (*phases) return print_phases(*directory, globals.json);

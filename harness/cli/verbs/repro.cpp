@@ -201,15 +201,18 @@ int repro(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_repro(CLI::App& app, const Globals& globals) {
+Action declare_repro(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("ID", o->id, "Case id")->required();
-  app.add_option("--file", o->files, "Case file that has it, when it is not in cases/; may be repeated")->type_name("YAML")->expected(1)->take_all();
-  app.add_option("--run", o->run, "Run that it failed in: its seed, and a warning when its data have changed")->type_name("DIR");
-  app.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
-  app.add_option("--seed", o->seed, "Seed instead of its own")->type_name("N");
-  app.add_option("--copies", o->copies, "How many copies of the plan to show")->capture_default_str()->check(CLI::Range(0, 64));
-  app.add_flag("--hold", o->hold, "Keep it alive for a debugger when it hangs");
+  command.add_option("ID", o->id, "Case id").required();
+  command.add_option("--file", o->files, "Case file that has it, when it is not in cases/; may be repeated")
+      .type_name("YAML")
+      .repeatable();
+  command.add_option("--run", o->run, "Run that it failed in: its seed, and a warning when its data have changed")
+      .type_name("DIR");
+  command.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
+  command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
+  command.add_option("--copies", o->copies, "How many copies of the plan to show").show_default().range(0, 64);
+  command.add_flag("--hold", o->hold, "Keep it alive for a debugger when it hangs");
   return [=, &globals] { return repro(*o, globals); };
 }
 

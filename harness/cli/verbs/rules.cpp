@@ -173,13 +173,16 @@ int show(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_rules(CLI::App& app, const Globals& globals) {
+Action declare_rules(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  app.add_option("RULE", options->rules, "Rules, by id; none: all");
-  app.add_option("--engine", options->engines, "Only this engine, also where nothing is stated about it; may be repeated")->type_name("ENGINE")->expected(1)->take_all();
-  app.add_option("--runs", options->runs, "How often each is played")->type_name("N")->check(CLI::Range(1, 1000));
-  app.add_flag("--list", options->list, "Only say which there are");
-  app.add_flag("--page", options->page, "Print reports/rules.md");
+  command.add_option("RULE", options->rules, "Rules, by id; none: all");
+  command
+      .add_option("--engine", options->engines, "Only this engine, also where nothing is stated about it; may be repeated")
+      .type_name("ENGINE")
+      .repeatable();
+  command.add_option("--runs", options->runs, "How often each is played").type_name("N").range(1, 1000);
+  command.add_flag("--list", options->list, "Only say which there are");
+  command.add_flag("--page", options->page, "Print reports/rules.md");
   return [options, &globals] { return show(*options, globals); };
 }
 

@@ -8,27 +8,37 @@
 
 namespace kvcts::cli {
 
-Action declare_run(CLI::App& app, const Globals& globals) {
+Action declare_run(Command& command, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
-  auto seed = std::make_shared<std::string>();
   auto with = std::make_shared<std::vector<std::string>>();
-  declare_selection(app, o->select);
-  app.add_option("--with", *with, "Suites of real connectors beside the others, comma separated: vllm, lmcache; without its environment the cases are SKIPPED and the run is incomplete")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"vllm", "lmcache"}))
-      ->type_name("A,B");
-  app.add_option("-j,--jobs", o->jobs, "Cases at once")->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_option("--out", o->out, "Folder of the run (default: a new one below runs/)")->type_name("DIR");
-  auto* resume = app.add_option("--resume", o->resume, "Go on with the run in this folder")->type_name("DIR");
-  app.add_option("--seed", o->seed, "Seed of every case, instead of its own")->type_name("N");
-  app.add_option("--require", o->require, "Engines, what they need, connectors or environments, comma separated: a case that needs one and does not run is a failure")
-      ->delimiter(',')
-      ->type_name("A,B");
+  declare_selection(command, o->select);
+  command
+      .add_option("--with", *with,
+                  "Suites of real connectors beside the others, comma separated: vllm, lmcache; without its environment the "
+                  "cases are SKIPPED and the run is incomplete")
+      .delimiter(',')
+      .one_of({"vllm", "lmcache"})
+      .type_name("A,B");
+  command.add_option("-j,--jobs", o->jobs, "Cases at once").show_default().range(1, 1024);
+  command.add_option("--out", o->out, "Folder of the run (default: a new one below runs/)").type_name("DIR");
+  auto resume = command.add_option("--resume", o->resume, "Go on with the run in this folder").type_name("DIR");
+  command.add_option("--seed", o->seed, "Seed of every case, instead of its own").type_name("N");
+  command
+      .add_option("--require", o->require,
+                  "Engines, what they need, connectors or environments, comma separated: a case that needs one and does not "
+                  "run is a failure")
+      .delimiter(',')
+      .type_name("A,B");
   // Read where the run's story is read: a store keeps the words of each sitting.
-  const std::string allow = "End with 0 instead of 5 when something planned was not run; the headline still says so";
-  app.add_flag(store::allow_incomplete_flag, allow)->disable_flag_override();
-  app.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
-  for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file", "--with", "--out", "--seed"}) resume->excludes(app.get_option(flag));
+  command
+      .add_flag(store::allow_incomplete_flag,
+                "End with 0 instead of 5 when something planned was not run; the headline still says so")
+      .no_value();
+  command.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
+  for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file",
+                           "--with", "--out", "--seed"}) {
+    resume.excludes(command.option(flag));
+  }
   return [o, with, &globals] {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());

@@ -130,18 +130,18 @@ int run(SabotageOptions options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_sabotage(CLI::App& app, const Globals& globals) {
+Action declare_sabotage(Command& command, const Globals& globals) {
   auto options = std::make_shared<SabotageOptions>();
-  declare_selection(app, options->select);
-  app.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several")->type_name("GLOB");
-  app.add_option("--behind", options->behind,
+  declare_selection(command, options->select);
+  command.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several").type_name("GLOB");
+  command.add_option("--behind", options->behind,
                  "With this engine in the place of the case's own; what is wrong in an engine stands in front of it; any of several")
-      ->type_name("ENGINE");
-  app.add_option("-j,--jobs", options->jobs, "Cases at once")->check(CLI::Range(1, 256))->capture_default_str();
-  app.add_flag("--list", options->list, "Only say which saboteurs there are");
-  app.add_flag("--harnesses", options->harnesses,
+      .type_name("ENGINE");
+  command.add_option("-j,--jobs", options->jobs, "Cases at once").range(1, 256).show_default();
+  command.add_flag("--list", options->list, "Only say which saboteurs there are");
+  command.add_flag("--harnesses", options->harnesses,
                "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
-  app.add_flag("--page", options->page,
+  command.add_flag("--page", options->page,
                "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first "
                "table, with --behind its section about these engines");
   return [=, &globals] { return run(*options, globals); };

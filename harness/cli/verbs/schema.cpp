@@ -42,11 +42,13 @@ int show(const std::string& wanted, bool reference, const Globals& globals) {
 
 }  // namespace
 
-Action declare_schema(CLI::App& app, const Globals& globals) {
+Action declare_schema(Command& command, const Globals& globals) {
   auto wanted = std::make_shared<std::string>();
   auto reference = std::make_shared<bool>(false);
-  app.add_option("KIND", *wanted, "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite, waiver, rule, claim, saboteur; or axes");
-  app.add_flag("--reference", *reference, "A Markdown table of the keys instead of the JSON Schema");
+  command.add_option("KIND", *wanted,
+                     "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite, waiver, rule, "
+                     "claim, saboteur; or axes");
+  command.add_flag("--reference", *reference, "A Markdown table of the keys instead of the JSON Schema");
   return [=, &globals] { return show(*wanted, *reference, globals); };
 }
 

@@ -243,15 +243,17 @@ class Triage {
 
 }  // namespace
 
-Action declare_triage(CLI::App& app, const Globals& globals) {
+Action declare_triage(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  app.add_option("RUN", o->run, "Folder of a run")->required()->type_name("DIR");
-  app.add_option("--class", o->classes, "Only failures of this class (or ending, 'FAIL axis-permuted'); may be repeated")->type_name("CLASS")->expected(1)->take_all();
-  app.add_flag("--waived", o->waived, "Failures that a waiver covers, too");
-  app.add_flag("--run", o->execute, "Run the cases that would refute what was found, and look again");
-  app.add_option("--most", o->cases, "How many of them at the most, for each rule")->capture_default_str()->check(CLI::Range(1, 10'000));
-  app.add_option("--rounds", o->rounds, "How often to look again when it was refuted")->capture_default_str()->check(CLI::Range(1, 20));
-  app.add_option("-j,--jobs", o->jobs, "Cases at once")->capture_default_str()->check(CLI::Range(1, 1024));
+  command.add_option("RUN", o->run, "Folder of a run").required().type_name("DIR");
+  command.add_option("--class", o->classes, "Only failures of this class (or ending, 'FAIL axis-permuted'); may be repeated")
+      .type_name("CLASS")
+      .repeatable();
+  command.add_flag("--waived", o->waived, "Failures that a waiver covers, too");
+  command.add_flag("--run", o->execute, "Run the cases that would refute what was found, and look again");
+  command.add_option("--most", o->cases, "How many of them at the most, for each rule").show_default().range(1, 10'000);
+  command.add_option("--rounds", o->rounds, "How often to look again when it was refuted").show_default().range(1, 20);
+  command.add_option("-j,--jobs", o->jobs, "Cases at once").show_default().range(1, 1024);
   return [o, &globals] {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
     return Triage(*o, globals, cat).run();

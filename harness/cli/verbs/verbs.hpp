@@ -5,23 +5,23 @@
 
 namespace kvcts::cli {
 
-Action declare_list(CLI::App& app, const Globals& globals);
-Action declare_run(CLI::App& app, const Globals& globals);
-Action declare_repro(CLI::App& app, const Globals& globals);
-Action declare_report(CLI::App& app, const Globals& globals);
-Action declare_check(CLI::App& app, const Globals& globals);
-Action declare_describe(CLI::App& app, const Globals& globals);
-Action declare_doctor(CLI::App& app, const Globals& globals);
-Action declare_schema(CLI::App& app, const Globals& globals);
-Action declare_layouts(CLI::App& app, const Globals& globals);
-Action declare_golden(CLI::App& app, const Globals& globals);
-Action declare_minimize(CLI::App& app, const Globals& globals);
-Action declare_triage(CLI::App& app, const Globals& globals);
-Action declare_dump(CLI::App& app, const Globals& globals);
-Action declare_museum(CLI::App& app, const Globals& globals);
-Action declare_rules(CLI::App& app, const Globals& globals);
-Action declare_conformance(CLI::App& app, const Globals& globals);
-Action declare_explain(CLI::App& app, const Globals& globals);
-Action declare_sabotage(CLI::App& app, const Globals& globals);
+Action declare_list(Command& command, const Globals& globals);
+Action declare_run(Command& command, const Globals& globals);
+Action declare_repro(Command& command, const Globals& globals);
+Action declare_report(Command& command, const Globals& globals);
+Action declare_check(Command& command, const Globals& globals);
+Action declare_describe(Command& command, const Globals& globals);
+Action declare_doctor(Command& command, const Globals& globals);
+Action declare_schema(Command& command, const Globals& globals);
+Action declare_layouts(Command& command, const Globals& globals);
+Action declare_golden(Command& command, const Globals& globals);
+Action declare_minimize(Command& command, const Globals& globals);
+Action declare_triage(Command& command, const Globals& globals);
+Action declare_dump(Command& command, const Globals& globals);
+Action declare_museum(Command& command, const Globals& globals);
+Action declare_rules(Command& command, const Globals& globals);
+Action declare_conformance(Command& command, const Globals& globals);
+Action declare_explain(Command& command, const Globals& globals);
+Action declare_sabotage(Command& command, const Globals& globals);
 
 }  // namespace kvcts::cli
