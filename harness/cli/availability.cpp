@@ -3,16 +3,14 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
 
-#include "catalogue/nearest.hpp"
 #include "cli/child.hpp"
 #include "cli/doctor/doctor.hpp"
-#include "cli/exit.hpp"
+#include "cli/names.hpp"
 #include "connector/program/command.hpp"
 #include "transport/packages.hpp"
 #include "transport/session.hpp"
@@ -132,11 +130,7 @@ void Availability::check_names(const std::vector<std::string>& required) const {
   std::vector<std::string> names = catalogue_.lackable_names();
   names.emplace_back(memory_lack);
   for (const auto& [need, probe] : probes()) names.push_back(need);
-  for (const auto& name : required) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw UsageError(fmt::format("--require expects engines, what they need, connectors or environments, found '{}'{}", name, catalogue::suggestion(name, names)));
-    }
-  }
+  expect_known("--require expects engines, what they need, connectors or environments", required, names);
 }
 
 }  // namespace kvcts::cli

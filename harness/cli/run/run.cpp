@@ -15,6 +15,7 @@
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
 #include "cli/run/plan.hpp"
+#include "cli/stored.hpp"
 #include "report/console.hpp"
 #include "report/phases.hpp"
 #include "report/picture.hpp"
@@ -36,16 +37,6 @@ std::vector<std::string> command_line() {
   std::vector<std::string> argv;
   for (std::string word; std::getline(in, word, '\0');) argv.push_back(word);
   return argv;
-}
-
-/// A store that cannot be opened is the user's: wrong folder, damaged file, another writer.
-template <class Function>
-auto opening(Function&& function) {
-  try {
-    return function();
-  } catch (const store::Error& e) {
-    throw UsageError(e.what());
-  }
 }
 
 /// The cases that go to the supervisor. Those that share an execution (they differ only in arch) are run once.

@@ -15,6 +15,7 @@
 #include "catalogue/catalogue.hpp"
 #include "catalogue/nearest.hpp"
 #include "cli/child.hpp"
+#include "cli/names.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "report/text.hpp"
 #include "rules/claims.hpp"
@@ -32,7 +33,7 @@ struct Options {
   std::vector<std::string> options, environment, tests;
 };
 
-constexpr std::chrono::seconds opening{20};
+constexpr std::chrono::seconds opening_deadline{20};
 
 /// "key=value" texts as a JSON mapping.
 nlohmann::json pairs(const std::vector<std::string>& texts, const char* option) {
@@ -82,7 +83,7 @@ ChildAnswer introduce(const EngineEntry& entry) {
         return nlohmann::json{{"name", session.plugin().engine()}, {"version", session.plugin().version()}, {"file", session.plugin().origin()},
                               {"claims", rules::claim_texts(session.claims())}};
       },
-      opening);
+      opening_deadline);
 }
 
 /// A process that opens an agent, closes it and exits, with the destructors and exit handlers of the plug-in: how it ended, "" = well.
@@ -104,7 +105,7 @@ std::string end_of_process(const EngineEntry& entry) {
         if (WIFSIGNALED(status)) return nlohmann::json(fmt::format("SIG{} after close()", sigabbrev_np(WTERMSIG(status))));
         return nlohmann::json(WEXITSTATUS(status) == 0 ? "" : fmt::format("status {} after close()", WEXITSTATUS(status)));
       },
-      opening);
+      opening_deadline);
   return answer.ok ? answer.value.get<std::string>() : "no end after close(): " + answer.error;
 }
 
@@ -118,7 +119,7 @@ nlohmann::json try_provider(const std::string& memory) {
         return nlohmann::json{{"name", provider->name()}, {"version", provider->version()}, {"memory", pool.info().memory}, {"device", pool.info().device},
                               {"host_accessible", pool.info().host_accessible}, {"exports", pool.info().exports}};
       },
-      opening);
+      opening_deadline);
   out["provider"] = who.ok ? who.value : nlohmann::json{{"error", who.error}};
   for (const auto& test : rules::provider_tests()) {
     if (!who.ok) break;
@@ -127,7 +128,7 @@ nlohmann::json try_provider(const std::string& memory) {
           transport::MemoryPool pool(transport::MemoryProvider::load(transport::find_plugin(memory)), {});
           return nlohmann::json(test.holds(pool));
         },
-        opening);
+        opening_deadline);
     const std::string seen = answer.ok ? answer.value.get<std::string>() : answer.error;
     out["tests"].push_back({{"test", test.id}, {"title", test.title}, {"seen", seen.empty() ? "as demanded" : seen}, {"verdict", seen.empty() ? "holds" : "BROKEN"}});
   }
@@ -149,12 +150,8 @@ int show(Options options, const Globals& globals) {
   bool described = false;
   EngineEntry entry = entry_of(options, cat, described);
   std::vector<RuleEntry> tests = rules::read_claims(cases);
-  std::vector<std::string> known;
-  for (const RuleEntry& test : tests) known.push_back(test.id);
-  for (const std::string& wanted : options.tests) {
-    if (std::find(known.begin(), known.end(), wanted) == known.end()) throw UsageError(fmt::format("--test expects a test of cases/claims, found '{}'{}", wanted, catalogue::suggestion(wanted, known)));
-  }
-  if (!options.tests.empty()) std::erase_if(tests, [&](const RuleEntry& t) { return std::find(options.tests.begin(), options.tests.end(), t.id) == options.tests.end(); });
+  narrow(tests, tests, options.tests, "--test expects a test of cases/claims",
+         [](const RuleEntry& test) { return test.id; });
 
   const auto say = [&](const std::string& text) {  // a line, with a plug-in's own words in it
     if (!globals.json) fmt::print("{}\n", report::visible(text)), std::fflush(stdout);

@@ -9,11 +9,11 @@
 
 #include "catalogue/case_text.hpp"
 #include "cli/one_case.hpp"
+#include "cli/stored.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "report/repro.hpp"
 #include "report/text.hpp"
-#include "store/reader.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -33,18 +33,6 @@ CaseSpec chosen(Options& o, const catalogue::Catalogue& cat) {
   return one.spec();
 }
 
-/// What the run in --run has of it: its seed, and how it ended there.
-std::optional<store::Row> earlier(const Options& o) {
-  if (o.run.empty()) return std::nullopt;
-  try {
-    auto row = store::RunReader::open(o.run).find(o.subject);
-    if (!row) throw UsageError(fmt::format("the run in {} has no case '{}'", o.run, o.subject));
-    return row;
-  } catch (const store::Error& e) {
-    throw UsageError(e.what());
-  }
-}
-
 nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
   nlohmann::json steps = nlohmann::json::array(), before = nlohmann::json::object(), after = nlohmann::json::object();
   for (const auto& step : m.steps) steps.push_back({{"what", step.words}, {"tries", step.tries}});
@@ -60,7 +48,7 @@ nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
 int run(Options o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
   CaseSpec spec = chosen(o, cat);
-  if (const auto row = earlier(o); row && row->decided && !o.seed) spec.seed = row->result.seed;
+  if (const auto row = stored_case(o.run, o.subject); row && row->decided && !o.seed) spec.seed = row->result.seed;
   if (!o.out.empty() && std::filesystem::is_directory(o.out)) throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));
   minimize::Options options;
   options.tries = o.tries;
@@ -79,7 +67,7 @@ int run(Options o, const Globals& globals) {
     m = minimize::minimize(spec, cat, runner, options);
   } catch (const minimize::Error& e) {
     std::string text = e.what();
-    if (const auto row = earlier(o); row && text.starts_with("expected a case that fails")) {
+    if (const auto row = stored_case(o.run, o.subject); row && text.starts_with("expected a case that fails")) {
       text += fmt::format("; in the run in {} it ended as {}: it is flaky, or the program has changed since", o.run, report::ending_words(row->result));
     }
     throw UsageError(text);

@@ -3,13 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "catalogue/nearest.hpp"
+#include "cli/names.hpp"
+#include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "store/reader.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -22,31 +21,13 @@ struct Options {
   bool page{false};
 };
 
-/// Keeps the exhibits whose `key` is one of `wanted`; UsageError for a name that no exhibit has.
-template <class Key>
-void narrow(std::vector<Exhibit>& exhibits, const std::vector<std::string>& wanted, std::string_view flag, const std::vector<Exhibit>& all, Key&& key) {
-  if (wanted.empty()) return;
-  std::vector<std::string> known;
-  for (const Exhibit& e : all) {
-    if (std::find(known.begin(), known.end(), key(e)) == known.end()) known.push_back(key(e));
-  }
-  for (const std::string& name : wanted) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw UsageError(fmt::format("{} expects one that the museum has, found '{}'{}", flag, name, catalogue::suggestion(name, known)));
-    }
-  }
-  std::erase_if(exhibits, [&](const Exhibit& e) { return std::find(wanted.begin(), wanted.end(), key(e)) == wanted.end(); });
-}
-
 Endings endings_of(const std::string& run) {
   Endings out;
-  try {
+  opening([&] {
     store::RunReader::open(run).for_each([&](const store::Row& row) {
       if (row.planned.id.starts_with("museum/")) out[row.planned.id] = {row.result.outcome, row.result.diagnosis.fault_class, row.result.message};
     });
-  } catch (const store::Error& e) {
-    throw UsageError(e.what());
-  }
+  });
   if (out.empty()) throw UsageError(fmt::format("expected a run with cases of the museum, found none in {}; `kvcts run --suite museum` makes one", run));
   return out;
 }
@@ -98,8 +79,10 @@ int show(const Options& options, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
   const std::vector<Exhibit> all = museum::read(cat);
   std::vector<Exhibit> exhibits = all;
-  narrow(exhibits, options.systems, "--system", all, [](const Exhibit& e) { return e.entry.system; });
-  narrow(exhibits, options.classes, "--class", all, [](const Exhibit& e) { return e.entry.fault_class; });
+  narrow(exhibits, all, options.systems, "--system expects one that the museum has",
+         [](const Exhibit& e) { return e.entry.system; });
+  narrow(exhibits, all, options.classes, "--class expects one that the museum has",
+         [](const Exhibit& e) { return e.entry.fault_class; });
   if (exhibits.empty()) throw NothingSelected("no entry has that system and that class");
   const bool whole = exhibits.size() == all.size();
   if (options.page && !whole) throw UsageError("--page is about all of the museum; leave out --system and --class");

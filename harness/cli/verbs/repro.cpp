@@ -9,9 +9,9 @@
 #include "cli/devices.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/script_words.hpp"
+#include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "report/text.hpp"
-#include "store/reader.hpp"
 #include "supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
@@ -24,18 +24,6 @@ struct Options {
   bool hold{false}, as_run{false};
   int copies{16};
 };
-
-/// The case as it ran before, when --run names the run.
-std::optional<store::Row> earlier(const Options& o) {
-  if (o.run.empty()) return std::nullopt;
-  try {
-    auto row = store::RunReader::open(o.run).find(o.id);
-    if (!row) throw UsageError(fmt::format("the run in {} has no case '{}'", o.run, o.id));
-    return row;
-  } catch (const store::Error& e) {
-    throw UsageError(e.what());
-  }
-}
 
 /// What the same worker ran before this case, oldest first, as the run in --run has it.
 std::vector<std::string> ran_before(const Options& o, const store::Row& row) {
@@ -142,7 +130,7 @@ int status_of(const CaseResult& r) {
 
 int repro(const Options& o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
-  const auto row = earlier(o);
+  const auto row = stored_case(o.run, o.id);
   if (o.as_run && !row) throw UsageError("--as-run needs --run DIR: the run whose order is replayed");
 
   matrix::Query query;

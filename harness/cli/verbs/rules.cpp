@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "catalogue/catalogue.hpp"
-#include "catalogue/nearest.hpp"
 #include "cli/availability.hpp"
+#include "cli/names.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "report/text.hpp"
 
@@ -26,20 +26,6 @@ struct Options {
   int runs{1};
   bool page{false}, list{false};
 };
-
-/// Keeps what is named; UsageError for a name that is not there.
-template <class T, class Name>
-void narrow(std::vector<T>& all, const std::vector<std::string>& wanted, const char* what, Name&& name) {
-  if (wanted.empty()) return;
-  std::vector<std::string> known;
-  for (const T& one : all) known.push_back(name(one));
-  for (const std::string& each : wanted) {
-    if (std::find(known.begin(), known.end(), each) == known.end()) {
-      throw UsageError(fmt::format("expected {}, found '{}'{}", what, each, catalogue::suggestion(each, known)));
-    }
-  }
-  std::erase_if(all, [&](const T& one) { return std::find(wanted.begin(), wanted.end(), name(one)) == wanted.end(); });
-}
 
 struct Played {
   std::map<std::string, int> seen;  ///< answer -> how often
@@ -112,8 +98,9 @@ int show(const Options& options, const Globals& globals) {
     return exit_as_expected;
   }
   if (options.list) return list(chosen, globals);
-  narrow(chosen, options.rules, "a rule", [](const RuleEntry& rule) { return rule.id; });
-  narrow(engines, options.engines, "--engine to name one", [](const EngineEntry& engine) { return engine.id; });
+  narrow(chosen, chosen, options.rules, "expected a rule", [](const RuleEntry& rule) { return rule.id; });
+  narrow(engines, engines, options.engines, "expected --engine to name one",
+         [](const EngineEntry& engine) { return engine.id; });
 
   Availability availability(cat);
   nlohmann::json out = nlohmann::json::array();

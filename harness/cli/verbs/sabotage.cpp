@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "catalogue/nearest.hpp"
+#include "cli/names.hpp"
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "sabotage/campaign.hpp"
@@ -78,11 +78,7 @@ int run(SabotageOptions options, const Globals& globals) {
   how.jobs = options.jobs;
   how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!selected) select.suites = {"smoke"};
-  for (const std::string& engine : options.behind) {
-    if (catalogue.engines().find(engine)) continue;
-    throw UsageError(
-        fmt::format("--behind expects an engine of cases/engines, found '{}'{}", engine, catalogue::suggestion(engine, catalogue.engines().ids())));
-  }
+  expect_known("--behind expects an engine of cases/engines", options.behind, catalogue.engines().ids());
   const auto behind = [&](const std::vector<std::string>& engines) {
     std::vector<sabotage::Campaigned> all;
     for (const std::string& engine : engines) {

@@ -8,12 +8,12 @@
 #include <memory>
 
 #include "cli/run/plan.hpp"
+#include "cli/stored.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "matrix/ids.hpp"
 #include "matrix/select.hpp"
 #include "report/text.hpp"
-#include "store/reader.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -53,7 +53,7 @@ Run read(const Options& o) {
   Run run;
   std::map<std::string, std::vector<Observation>> failures;
   std::vector<Observation> passes;
-  try {
+  opening([&] {
     store::RunReader::open(o.run).for_each([&](const store::Row& row) {
       ++run.cases;
       if (!row.decided) return;
@@ -62,9 +62,7 @@ Run read(const Options& o) {
       if (fails) failures[ending_of(row.result)].push_back({row.planned.id, axes, true});
       else if (row.result.outcome == Outcome::pass) passes.push_back({row.planned.id, axes, false});
     });
-  } catch (const store::Error& e) {
-    throw UsageError(e.what());
-  }
+  });
   run.passes = static_cast<std::int64_t>(passes.size());
   for (auto& [ending, observations] : failures) {
     Group group{ending, std::move(observations), 0};
