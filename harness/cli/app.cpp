@@ -29,7 +29,7 @@ std::string verb_names() {
 }
 
 /// Parses and runs. `who`: the program and its verb, for errors.
-int run_verb(int argc, const char* const* argv, std::string& who) {
+int parse_and_run(int argc, const char* const* argv, std::string& who) {
   try {
     Globals globals;
     CLI::App app{"KV-CTS: does a KV cache survive being registered and moved, byte for byte?", "kvcts"};
@@ -93,7 +93,7 @@ int run_verb(int argc, const char* const* argv, std::string& who) {
 int run_program(int argc, const char* const* argv) {
   std::string who = "kvcts";
   Output output;
-  const int status = run_verb(argc, argv, who);
+  const int status = parse_and_run(argc, argv, who);
   const std::string lost = output.finish();
   if (lost.empty() || status == exit_interrupted) return status;  // a terminal that was closed takes no output
   return fail(who, "standard output cannot be written (" + lost + "); what was printed is incomplete", exit_own_error);

@@ -8,8 +8,6 @@
 namespace kvcts::cli {
 namespace {
 
-using namespace layout;
-
 std::string bytes_text(std::int64_t bits) {
   if (bits % 8 == 0) return fmt::format("{} byte{}", bits / 8, bits == 8 ? "" : "s");
   return fmt::format("{} bits", bits);
@@ -18,14 +16,14 @@ std::string bytes_text(std::int64_t bits) {
 /// A run of elements in which one axis counts up by one and the others stand still.
 struct Row {
   std::int64_t begin{0}, end{0};  // bits
-  std::optional<Element> first, last;
-  std::optional<Axis> moving;
+  std::optional<layout::Element> first, last;
+  std::optional<layout::Axis> moving;
 };
 
 /// The only axis in which the coordinates differ, if it steps by one.
-std::optional<Axis> step_axis(const Coord& a, const Coord& b) {
-  std::optional<Axis> moved;
-  for (const Axis axis : all_axes) {
+std::optional<layout::Axis> step_axis(const layout::Coord& a, const layout::Coord& b) {
+  std::optional<layout::Axis> moved;
+  for (const layout::Axis axis : layout::all_axes) {
     if (a[axis] == b[axis]) continue;
     if (moved || b[axis] != a[axis] + 1) return std::nullopt;
     moved = axis;
@@ -33,20 +31,20 @@ std::optional<Axis> step_axis(const Coord& a, const Coord& b) {
   return moved;
 }
 
-bool extends(const Row& row, const std::optional<Element>& next) {
+bool extends(const Row& row, const std::optional<layout::Element>& next) {
   if (!row.last || !next) return !row.last && !next;
   if (row.last->plane != next->plane) return false;
   const auto axis = step_axis(row.last->coord, next->coord);
   return axis && (!row.moving || row.moving == axis);
 }
 
-std::string words(const Cache& cache, const Row& row) {
+std::string words(const layout::Cache& cache, const Row& row) {
   if (!row.first) return "padding";
-  const Plane& plane = cache.planes[static_cast<std::size_t>(row.first->plane)];
-  std::string text = plane.component == Component::data ? "" : fmt::format("{} ", name(plane.component));
-  for (const Axis axis : all_axes) {
+  const layout::Plane& plane = cache.planes[static_cast<std::size_t>(row.first->plane)];
+  std::string text = plane.component == layout::Component::data ? "" : fmt::format("{} ", name(plane.component));
+  for (const layout::Axis axis : layout::all_axes) {
     const std::int64_t at = row.first->coord[axis];
-    if (axis == Axis::kv && domain(plane).hi[axis] <= 2) {
+    if (axis == layout::Axis::kv && domain(plane).hi[axis] <= 2) {
       text += at == 0 ? "K " : "V ";
       continue;
     }
@@ -58,10 +56,10 @@ std::string words(const Cache& cache, const Row& row) {
 
 }  // namespace
 
-std::string draw_modes(const Plane& plane) {
+std::string draw_modes(const layout::Plane& plane) {
   std::string text;
   std::string indent;
-  for (const Mode& mode : plane.modes) {
+  for (const layout::Mode& mode : plane.modes) {
     text += fmt::format("{:<28} every {}{}\n", fmt::format("{}{} x {}", indent, name(mode.axis), mode.extent), bytes_text(mode.stride),
                         mode.step == 1 ? "" : fmt::format(", counting by {}", mode.step));
     indent += "  ";
@@ -70,16 +68,16 @@ std::string draw_modes(const Plane& plane) {
   return text;
 }
 
-std::string draw_bytes(const Cache& cache, int allocation, int rows) {
+std::string draw_bytes(const layout::Cache& cache, int allocation, int rows) {
   const std::int64_t end = cache.allocations[static_cast<std::size_t>(allocation)].bytes * 8;
   int narrowest = 8;
-  for (const Plane& plane : cache.planes) {
+  for (const layout::Plane& plane : cache.planes) {
     if (plane.allocation == allocation) narrowest = std::min(narrowest, bits(plane.dtype));
   }
   std::vector<Row> found;
   std::int64_t bit = 0;
   while (bit < end && static_cast<int>(found.size()) <= rows) {
-    std::optional<Element> here;
+    std::optional<layout::Element> here;
     if (auto elements = inverse(cache, allocation, bit); !elements.empty()) here = elements.front();
     const std::int64_t width = here ? bits(cache.planes[static_cast<std::size_t>(here->plane)].dtype) : narrowest;
     if (!found.empty() && extends(found.back(), here)) {

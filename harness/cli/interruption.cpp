@@ -12,8 +12,8 @@ namespace kvcts::cli {
 namespace {
 
 // Read by a signal handler.
-char line[80] = "kvcts: interrupted\n";
-volatile sig_atomic_t line_bytes = 19;
+char last_line[80] = "kvcts: interrupted\n";
+volatile sig_atomic_t last_line_bytes = 19;
 pid_t program = 0;
 
 void end(int number) {
@@ -22,7 +22,7 @@ void end(int number) {
     ::raise(number);
     return;
   }
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<std::size_t>(line_bytes));
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, last_line, static_cast<std::size_t>(last_line_bytes));
   ::_exit(exit_interrupted);
 }
 
@@ -40,10 +40,10 @@ void end_when_interrupted() {
 }
 
 void set_interrupted_name(const char* who) {
-  char text[sizeof line];
+  char text[sizeof last_line];
   std::snprintf(text, sizeof text, "%.60s: interrupted\n", who);
-  std::memcpy(line, text, sizeof line);
-  line_bytes = static_cast<sig_atomic_t>(std::strlen(text));
+  std::memcpy(last_line, text, sizeof last_line);
+  last_line_bytes = static_cast<sig_atomic_t>(std::strlen(text));
 }
 
 }  // namespace kvcts::cli

@@ -11,9 +11,6 @@
 
 namespace kvcts::cli {
 
-using catalogue::difference;
-using nlohmann::json;
-
 namespace {
 
 std::string memory_words(const script::Memory& memory) {
@@ -35,6 +32,7 @@ std::string memory_words(const script::Memory& memory) {
 }  // namespace
 
 std::vector<std::string> script_lines(const script::Script& script) {
+  using nlohmann::json;
   std::vector<std::string> lines;
   for (const auto& [name, memory] : script.memories) lines.push_back(fmt::format("memory    {}: {}", name, memory_words(memory)));
   for (const auto& [name, request] : script.requests) {
@@ -61,7 +59,7 @@ std::vector<std::string> script_lines(const script::Script& script) {
     for (const auto& item : actual) {
       const std::string& op = item.begin().key();
       const bool same = op == step.intended.op;
-      const json shown = same ? difference(body, item.begin().value()) : item.begin().value();
+      const json shown = same ? catalogue::difference(body, item.begin().value()) : item.begin().value();
       lines.push_back(fmt::format("  {:<{}}  actually: {}", "", widest, same ? (shown.empty() ? "as intended" : catalogue::words_of_step(shown, op)) : op + " " + catalogue::words_of_step(shown, op)));
     }
   }

@@ -16,7 +16,7 @@
 #include "report/repro.hpp"
 #include "report/text.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::check_verb {
 namespace {
 
 using namespace compat;
@@ -137,7 +137,7 @@ int run(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_check(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command
       .add_option(
@@ -158,4 +158,4 @@ Action declare_check(Command& command, const Globals& globals) {
   return [=, &globals] { return run(*o, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::check_verb

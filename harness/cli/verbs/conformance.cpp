@@ -21,7 +21,7 @@
 #include "rules/claims.hpp"
 #include "rules/provider.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::conformance_verb {
 namespace {
 
 using rules::ClaimSeen;
@@ -221,7 +221,7 @@ int show(Options options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_conformance(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   command.add_option("PLUGIN", options->plugin, "An engine of cases/engines, or the file of a plug-in").required();
   command.add_option("--memory", options->memory, "File of a memory provider: tested too, and regions are made of it")
@@ -234,4 +234,4 @@ Action declare_conformance(Command& command, const Globals& globals) {
   return [options, &globals] { return show(*options, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::conformance_verb

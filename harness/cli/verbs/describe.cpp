@@ -6,7 +6,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "probe/describe.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::describe_verb {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
@@ -77,7 +77,7 @@ int run(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_describe(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   constexpr std::int64_t one = 1, most = std::int64_t{1} << 40;
   command.add_option("SHAPE", options->shape, "Extents of one tensor, with commas: 2,9,16,8,64")
@@ -96,4 +96,4 @@ Action declare_describe(Command& command, const Globals& globals) {
   return [options, &globals] { return run(*options, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::describe_verb

@@ -12,7 +12,7 @@
 #include "report/text.hpp"
 #include "transport/packages.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::doctor_verb {
 namespace {
 
 using namespace doctor;
@@ -105,8 +105,8 @@ int examine_and_print(const Globals& globals) {
 
 }  // namespace
 
-Action declare_doctor(Command&, const Globals& globals) {
+Action declare(Command&, const Globals& globals) {
   return [&globals] { return examine_and_print(globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::doctor_verb

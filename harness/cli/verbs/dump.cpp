@@ -12,7 +12,7 @@
 #include "report/text.hpp"
 #include "script/window.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::dump_verb {
 namespace {
 
 using nlohmann::json;
@@ -141,7 +141,7 @@ int show(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_dump(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("ID", o->subject, "Case id, or a case file with one case").required();
   command.add_option("--file", o->file, "Case file that has it, when it is not in cases/").type_name("YAML");
@@ -161,4 +161,4 @@ Action declare_dump(Command& command, const Globals& globals) {
   return [o, &globals] { return show(*o, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::dump_verb

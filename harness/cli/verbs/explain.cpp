@@ -11,7 +11,7 @@
 #include "matrix/select.hpp"
 #include "script/precedence.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::explain_verb {
 namespace {
 
 nlohmann::json as_json(const Word& w) {
@@ -100,7 +100,7 @@ int list_precedence(const Globals& globals) {
 
 }  // namespace
 
-Action declare_explain(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto subject = std::make_shared<std::string>();
   command.add_option("SUBJECT", *subject,
                      "Fault class, outcome, verdict, phase, kind of evidence, or case id; none: the list of words");
@@ -113,4 +113,4 @@ Action declare_explain(Command& command, const Globals& globals) {
   };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::explain_verb

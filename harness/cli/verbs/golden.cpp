@@ -10,7 +10,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "golden/verify.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::golden_verb {
 namespace {
 
 using namespace golden;
@@ -101,7 +101,7 @@ int show_tensor(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_golden(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   auto action = std::make_shared<Action>();
   command.add_option("--folder", options->folder, "Folder of the golden files (default: beside the program)")
@@ -121,4 +121,4 @@ Action declare_golden(Command& command, const Globals& globals) {
   return [action] { return (*action)(); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::golden_verb

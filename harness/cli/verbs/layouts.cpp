@@ -12,7 +12,7 @@
 #include "compat/side.hpp"
 #include "layout/template.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::layouts_verb {
 namespace {
 
 using namespace layout;
@@ -169,7 +169,7 @@ int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) 
 
 }  // namespace
 
-Action declare_layouts(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   command.add_option("LAYOUT", options->wanted,
                      "Id, published name (LBNHC, HND, NL_X_...), template, a backend's (vllm-0.25.1:flash_attn:HND) or all "
@@ -183,4 +183,4 @@ Action declare_layouts(Command& command, const Globals& globals) {
   };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::layouts_verb

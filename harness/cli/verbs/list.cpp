@@ -7,7 +7,7 @@
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::list_verb {
 namespace {
 
 using matrix::CoverReport;
@@ -70,7 +70,7 @@ int list_suites(const catalogue::Catalogue& cat, const Globals& globals) {
 
 }  // namespace
 
-Action declare_list(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto select = std::make_shared<SelectOptions>();
   auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
   declare_selection(command, *select);
@@ -90,4 +90,4 @@ Action declare_list(Command& command, const Globals& globals) {
   };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::list_verb

@@ -15,7 +15,7 @@
 #include "report/repro.hpp"
 #include "report/text.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::minimize_verb {
 namespace {
 
 struct Options {
@@ -92,7 +92,7 @@ int run(Options o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_minimize(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("ID", o->subject, "Id of a case that fails, or a case file with one case").required();
   command.add_option("--file", o->file, "Case file that has it, when it is not in cases/").type_name("YAML");
@@ -107,4 +107,4 @@ Action declare_minimize(Command& command, const Globals& globals) {
   return [o, &globals] { return run(*o, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::minimize_verb

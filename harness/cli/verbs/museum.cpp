@@ -10,7 +10,7 @@
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::museum_verb {
 namespace {
 
 using namespace museum;
@@ -104,7 +104,7 @@ int show(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_museum(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   command.add_option("RUN", options->run, "Folder of a run of the suite museum; none: run the cases now, without processes");
   command.add_option("--system", options->systems, "Only entries of this system; may be repeated")
@@ -117,4 +117,4 @@ Action declare_museum(Command& command, const Globals& globals) {
   return [options, &globals] { return show(*options, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::museum_verb

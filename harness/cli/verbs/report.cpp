@@ -6,7 +6,7 @@
 #include "cli/run/run.hpp"
 #include "cli/verbs/verbs.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::report_verb {
 namespace {
 
 /// A report is also wanted on a machine without the case data; it says less then.
@@ -22,7 +22,7 @@ std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals) {
 
 }  // namespace
 
-Action declare_report(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
   auto compatibility = std::make_shared<bool>(false);
@@ -41,4 +41,4 @@ Action declare_report(Command& command, const Globals& globals) {
   };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::report_verb

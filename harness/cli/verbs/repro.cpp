@@ -14,7 +14,7 @@
 #include "report/text.hpp"
 #include "supervisor/supervisor.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::repro_verb {
 namespace {
 
 struct Options {
@@ -189,7 +189,7 @@ int repro(const Options& o, const Globals& globals) {
 
 }  // namespace
 
-Action declare_repro(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("ID", o->id, "Case id").required();
   command.add_option("--file", o->files, "Case file that has it, when it is not in cases/; may be repeated")
@@ -204,4 +204,4 @@ Action declare_repro(Command& command, const Globals& globals) {
   return [=, &globals] { return repro(*o, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::repro_verb

@@ -15,7 +15,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "report/text.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::rules_verb {
 namespace {
 
 using rules::EngineEntry;
@@ -160,7 +160,7 @@ int show(const Options& options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_rules(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   command.add_option("RULE", options->rules, "Rules, by id; none: all");
   command
@@ -173,4 +173,4 @@ Action declare_rules(Command& command, const Globals& globals) {
   return [options, &globals] { return show(*options, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::rules_verb

@@ -6,9 +6,9 @@
 #include "cli/verbs/verbs.hpp"
 #include "store/run.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::run_verb {
 
-Action declare_run(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<RunOptions>();
   auto with = std::make_shared<std::vector<std::string>>();
   declare_selection(command, o->select);
@@ -51,4 +51,4 @@ Action declare_run(Command& command, const Globals& globals) {
   };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::run_verb

@@ -10,7 +10,7 @@
 #include "sabotage/campaign.hpp"
 #include "sabotage/page.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::sabotage_verb {
 namespace {
 
 using sabotage::Saboteur;
@@ -126,7 +126,7 @@ int run(SabotageOptions options, const Globals& globals) {
 
 }  // namespace
 
-Action declare_sabotage(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<SabotageOptions>();
   declare_selection(command, options->select);
   command.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several").type_name("GLOB");
@@ -143,4 +143,4 @@ Action declare_sabotage(Command& command, const Globals& globals) {
   return [=, &globals] { return run(*options, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::sabotage_verb

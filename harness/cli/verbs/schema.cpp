@@ -8,7 +8,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "matrix/axes.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::schema_verb {
 namespace {
 
 using catalogue::Kind;
@@ -42,7 +42,7 @@ int show(const std::string& wanted, bool reference, const Globals& globals) {
 
 }  // namespace
 
-Action declare_schema(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto wanted = std::make_shared<std::string>();
   auto reference = std::make_shared<bool>(false);
   command.add_option("KIND", *wanted,
@@ -52,4 +52,4 @@ Action declare_schema(Command& command, const Globals& globals) {
   return [=, &globals] { return show(*wanted, *reference, globals); };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::schema_verb

@@ -15,7 +15,7 @@
 #include "matrix/select.hpp"
 #include "report/text.hpp"
 
-namespace kvcts::cli {
+namespace kvcts::cli::triage_verb {
 namespace {
 
 using nlohmann::json;
@@ -241,7 +241,7 @@ class Triage {
 
 }  // namespace
 
-Action declare_triage(Command& command, const Globals& globals) {
+Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("RUN", o->run, "Folder of a run").required().type_name("DIR");
   command.add_option("--class", o->classes, "Only failures of this class (or ending, 'FAIL axis-permuted'); may be repeated")
@@ -258,4 +258,4 @@ Action declare_triage(Command& command, const Globals& globals) {
   };
 }
 
-}  // namespace kvcts::cli
+}  // namespace kvcts::cli::triage_verb

@@ -1,27 +1,24 @@
-// The declare function of every verb; verbs.cpp lists them.
+// The declare function of every verb; verbs.cpp lists them. Each verb has a namespace, so that several can be compiled in
+// one translation unit. It ends in _verb, because kvcts::museum, kvcts::rules and so on are the rooms behind them.
 #pragma once
 
 #include "cli/verb.hpp"
 
-namespace kvcts::cli {
-
-Action declare_list(Command& command, const Globals& globals);
-Action declare_run(Command& command, const Globals& globals);
-Action declare_repro(Command& command, const Globals& globals);
-Action declare_report(Command& command, const Globals& globals);
-Action declare_check(Command& command, const Globals& globals);
-Action declare_describe(Command& command, const Globals& globals);
-Action declare_doctor(Command& command, const Globals& globals);
-Action declare_schema(Command& command, const Globals& globals);
-Action declare_layouts(Command& command, const Globals& globals);
-Action declare_golden(Command& command, const Globals& globals);
-Action declare_minimize(Command& command, const Globals& globals);
-Action declare_triage(Command& command, const Globals& globals);
-Action declare_dump(Command& command, const Globals& globals);
-Action declare_museum(Command& command, const Globals& globals);
-Action declare_rules(Command& command, const Globals& globals);
-Action declare_conformance(Command& command, const Globals& globals);
-Action declare_explain(Command& command, const Globals& globals);
-Action declare_sabotage(Command& command, const Globals& globals);
-
-}  // namespace kvcts::cli
+namespace kvcts::cli::list_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::run_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::repro_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::report_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::check_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::describe_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::doctor_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::schema_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::layouts_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::golden_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::minimize_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::triage_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::dump_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::museum_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::rules_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::conformance_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::explain_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::sabotage_verb { Action declare(Command& command, const Globals& globals); }
