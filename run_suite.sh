@@ -6,11 +6,15 @@ usage() {
   cat <<'TEXT'
 usage: ./run_suite.sh [OPTION...]             install what is missing, build, run the suites smoke, seeds,
                                               golden and crash, write the report and say where it is
-       ./run_suite.sh [OPTION...] self-test   build and run every test of the project, print where the time went;
+       ./run_suite.sh [OPTION...] self-test [ROOM... | --changed [REV] | --sanitized]
+                                              build and run every test of the project, or those of some rooms (folders of harness/,
+                                              kernels, golden), or the quick ones of the rooms that differ from REV (default: main), or
+                                              all and again under ASan and UBSan; print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
        ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
                                               packages were never installed is not planned, which is said), then ask what the
-                                              suite itself would miss (kvcts museum, kvcts sabotage)
+                                              suite itself would miss (kvcts museum, kvcts sabotage), and run the tests that the
+                                              self-test has no time for
        ./run_suite.sh [OPTION...] install     only install
        ./run_suite.sh [OPTION...] build       only install and build
        ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
@@ -233,7 +237,7 @@ build() {
     }
   fi
   say "building ${dir#"$root/"} with $jobs jobs"
-  (cd "$root" && cmake --build --preset "$preset" -j "$jobs" --target "$@") >"$log" 2>&1 || {
+  python3 "$root/harness/python/build.py" "$preset" "$log" "$jobs" "$@" || {
     grep -E -A12 'FAILED|error:' "$log" | head -n 60 >&2 || tail -n 30 "$log" >&2
     die "the build failed; the whole output is in $log"
   }
@@ -331,7 +335,15 @@ while (($#)); do
 done
 verb=${1:-suites}
 [[ $# -gt 0 ]] && shift
-if [[ $verb =~ ^(self-test|nightly|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
+if [[ $verb =~ ^(nightly|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
+
+if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is installed
+  for room in "$@"; do
+    [[ -f $root/harness/$room/CMakeLists.txt || $room =~ ^(kernels|golden|python)$ ]] || {
+      status=2 die "self-test expects rooms (folders of harness/, kernels, golden), --changed or --sanitized, found '$room'"
+    }
+  done
+fi
 
 install_system_packages
 install_python_packages
@@ -344,7 +356,7 @@ install_environments
 [[ -x $root/.venv/bin/python ]] && export KVCTS_PYTHON=$root/.venv/bin/python
 
 case $verb in
-  self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" ;;
+  self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" "$@" ;;
   build) build default all ;;
   suites) build default kvcts_programs; run_suites smoke seeds golden crash; print_verdict suites; exit "$worst" ;;
   nightly)
@@ -354,6 +366,9 @@ case $verb in
     for suite in vllm lmcache; do plan_suite "$suite" "./run_suite.sh --with $suite install makes the environment that it needs" has_environment "$suite"; done
     run_suites "${planned[@]}"
     run_checks_of_the_suite
+    rc=0
+    python3 "$root/harness/python/selftest.py" --nightly --jobs "$jobs" --limit 14400 || rc=$?
+    note_status "tests of the night" "$rc"
     print_verdict nightly
     exit "$worst"
     ;;

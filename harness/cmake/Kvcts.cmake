@@ -156,19 +156,27 @@ function(kvcts_test_programs)
   endforeach()
 endfunction()
 
-# kvcts_script_test(name COMMAND script args... [LABELS ...] [TIMEOUT s]): a Python script or pytest ("-m pytest ..."), run by the
-# checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are in its environment. Exit status 77: skipped.
+# kvcts_script_test(name COMMAND script args... [NIGHTLY script args...] [LABELS ...] [TIMEOUT s]): a Python script or pytest
+# ("-m pytest ..."), run by the checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are in its
+# environment. Exit status 77: skipped. NIGHTLY: the long version, an entry nightly.<name> that only the night runs.
 # Always labelled python as well: what it runs is not there in a sanitized build.
 function(kvcts_script_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;NIGHTLY;LABELS" ${ARGN})
   if(NOT KVCTS_TESTS)
     return()
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
   kvcts_room(room)
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};python;room:${room}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+  kvcts_script_entry(${name} ${ARG_TIMEOUT} "${ARG_LABELS};python;room:${room}" ${ARG_COMMAND})
+  if(ARG_NIGHTLY)
+    kvcts_script_entry(nightly.${name} 7200 "nightly;python;room:${room}" ${ARG_NIGHTLY})
+  endif()
+endfunction()
+
+function(kvcts_script_entry name timeout labels)
+  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARGN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
     ENVIRONMENT "KVCTS_SOURCE_DIR=${CMAKE_SOURCE_DIR};KVCTS_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
 endfunction()

@@ -1,4 +1,10 @@
-"""Builds and runs every test of the project, prints where the time went, and stops itself hard after 60 minutes.
+"""Builds and runs tests of the project, prints where the time went, and stops itself hard after 60 minutes.
+
+    selftest.py                    every test but those of the night
+    selftest.py ROOM...            the tests of these rooms (folders of harness/, kernels, golden)
+    selftest.py --changed [REV]    the quick tests of the rooms that differ from REV (default: main), the program's and suite seeds
+    selftest.py --sanitized        every test, then those of units and properties again under ASan and UBSan
+    selftest.py --nightly          what only the night has time for: the long versions of tests, the laboratory
 
 Called by run_suite.sh. Standard library only: it must run before .venv exists. Each stage is one process group; CTest writes JUnit,
 from which the counts come. The last line is "N passed, N failed" with ", N skipped" where something was skipped. Exit status 0 only
@@ -10,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +24,8 @@ import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import build as building
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60 * 60
@@ -76,8 +85,10 @@ class SelfTest:
         """Runs in a process group of its own, so that everything below it can be ended."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(log.open("w")) if log else None
-            self.process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out and subprocess.STDOUT,
-                                            start_new_session=True)
+            self.process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out and subprocess.PIPE,
+                                            stderr=out and subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+            if out:
+                building.follow(self.process.stdout, out)
             rc = self.process.wait()
         self.process = None
         return rc
@@ -102,11 +113,11 @@ class SelfTest:
         finally:
             stage.seconds = time.monotonic() - begin
 
-    def build(self, preset: str, folder: str, target: str) -> bool:
-        with self.stage(f"build {folder} ({target})") as stage:
+    def build(self, preset: str, folder: str, *targets: str, options: tuple[str, ...] = ()) -> bool:
+        with self.stage(f"build {folder} ({' '.join(targets)})") as stage:
             (ROOT / folder).mkdir(exist_ok=True)
             log = ROOT / folder / "self-test-build.log"
-            steps = [["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset, "-j", str(self.jobs), "--target", target]]
+            steps = [["cmake", "--preset", preset, *options], building.command(preset, self.jobs, list(targets))]
             for argv in steps:
                 if self.run(argv, log) != 0:
                     text = log.read_text(errors="replace").splitlines()
@@ -136,12 +147,28 @@ class SelfTest:
 
     def everything(self) -> None:
         if self.build("default", "build", "all"):
-            self.ctest("tests", "build", "-LE", "suite|slow|nightly")
-            # Each of these uses all processors itself.
-            self.ctest("slow tests", "build", "-L", "slow", jobs=1)
-            self.ctest("suites", "build", "-L", "suite", jobs=1)
+            self.ctest("tests", "build", "-LE", "nightly")
+
+    def sanitized(self) -> None:
         if self.build("asan", "build-asan", "kvcts_sanitized_tests"):
-            self.ctest("tests under ASan and UBSan (sampled: unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "suite|slow|python")
+            self.ctest("tests under ASan and UBSan (unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "python|nightly")
+
+    def nightly(self) -> None:
+        if self.build("default", "build", "all", options=("-DKVCTS_LAB=ON",)):
+            self.ctest("tests of the night", "build", "-L", "nightly", jobs=1)
+
+    def rooms(self, rooms: list[str], quick: bool) -> None:
+        """The tests of these rooms. quick: without those that take long, and with the program's own and suite seeds."""
+        programs = test_programs()
+        wanted = set(rooms) | ({"cli"} if quick else set())
+        targets = sorted({f"kvcts_test_{programs[r]}" for r in wanted if r in programs})
+        if not self.build("default", "build", "kvcts_programs", *targets):
+            return
+        if rooms:
+            self.ctest("tests of " + ", ".join(rooms), "build", "-L", f"^room:({'|'.join(map(re.escape, rooms))})$",
+                       "-LE", "nightly|slow|suite" if quick else "nightly", "-E", "_NOT_BUILT$")
+        if quick:
+            self.ctest("program and suite seeds", "build", "-R", r"^(cli\.|suite\.seeds$)")
 
     def table(self) -> None:
         print("\nwhere the time went")
@@ -183,12 +210,68 @@ class SelfTest:
         return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1
 
 
+class Parser(argparse.ArgumentParser):
+    """A wrong call is one line."""
+
+    def error(self, message: str):
+        print(f"self-test: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+def test_programs() -> dict[str, str]:
+    """Room -> the test program with its gtests, as CMakeLists.txt files declare them."""
+    programs = {}
+    for path in [*ROOT.glob("harness/**/CMakeLists.txt"), *ROOT.glob("kernels/**/CMakeLists.txt"), ROOT / "golden" / "CMakeLists.txt"]:
+        for program in re.findall(r"^\s*kvcts_test\((\w+)", path.read_text(), re.M):
+            programs[room_of(path.relative_to(ROOT).as_posix())] = program
+    return programs
+
+
+def all_rooms() -> list[str]:
+    return sorted({p.parent.name for p in ROOT.glob("harness/*/CMakeLists.txt")} | {"python", "kernels", "golden"})
+
+
+def room_of(path: str) -> str | None:
+    """Which room's tests are about a file: harness/script/who.cpp -> script. None: nobody's in particular."""
+    parts = path.split("/")
+    if parts[0] == "harness" and len(parts) > 2:
+        return parts[1] if parts[1] in all_rooms() else None
+    if parts[0] in ("kernels", "golden"):
+        return parts[0]
+    if parts[0] == "cases" and path.endswith((".yaml", ".json")):
+        return "catalogue"
+    return "report" if path.startswith("reports/templates/") else None
+
+
+def changed_rooms(revision: str) -> list[str]:
+    """The rooms of all files that differ from the revision, committed or not. Exits with 2 where git knows no such revision."""
+    out = []
+    for argv in (["diff", "--name-only", revision, "--"], ["ls-files", "--others", "--exclude-standard"]):
+        done = subprocess.run(["git", *argv], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["git failed"])[0]
+            print(f"self-test: --changed expects a revision of this checkout, found '{revision}' ({said})", file=sys.stderr)
+            sys.exit(2)
+        out += done.stdout.splitlines()
+    return sorted({room for room in map(room_of, out) if room})
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rooms", nargs="*", metavar="ROOM")
+    parser.add_argument("--changed", nargs="?", const="main", metavar="REV")
+    parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--nightly", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--started", type=float, default=time.time(), help="when the whole call began (seconds since the epoch)")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which everything is ended (tests of this script)")
     args = parser.parse_args()
+    if bool(args.rooms) + bool(args.changed) + args.sanitized + args.nightly > 1:
+        parser.error("expected rooms, --changed, --sanitized or --nightly, found more than one of them")
+    for room in args.rooms:
+        if room not in all_rooms():
+            parser.error(f"expected a room, found '{room}'; rooms are {', '.join(all_rooms())}")
+    rooms = changed_rooms(args.changed) if args.changed else args.rooms
 
     def time_up(*_):
         raise TimeUp
@@ -201,7 +284,14 @@ def main() -> int:
     signal.setitimer(signal.ITIMER_REAL, max(1.0, args.started + args.limit - time.time()))
     test = SelfTest(args.jobs, args.started)
     try:
-        test.everything()
+        if args.nightly:
+            test.nightly()
+        elif args.rooms or args.changed:
+            test.rooms(rooms, quick=bool(args.changed))
+        else:
+            test.everything()
+            if args.sanitized:
+                test.sanitized()
     except TimeUp:
         test.end_process()
     except KeyboardInterrupt:

@@ -114,11 +114,16 @@ def refused(words: str, *argv: str) -> None:
     assert ended.status in (1, 2) and words in ended.out + ended.err, (argv, ended)
 
 
+def templates() -> list[tuple]:
+    """Today's and version 1's, each with and without its memory provider; one of each sort unless --all."""
+    every = [(template, version, *options) for version in ("now", "v1") for options in ([], ["--memory", str(EXAMPLES / f"kvcts_memory_template_{version}.so")])]
+    return every if "--all" in sys.argv else [every[0], every[3]]
+
+
 def parts() -> list[tuple]:
     """Functions with their arguments; none needs another, and the long ones come first."""
     return [(honest,),
-            *((template, version, *options) for version in ("now", "v1")
-              for options in ([], ["--memory", str(EXAMPLES / f"kvcts_memory_template_{version}.so")])),
+            *templates(),
             *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
             *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
             (no_provider,), (beyond_refuting,),

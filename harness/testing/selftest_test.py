@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import doc_test
 from kvtest import ROOT
 
 sys.path.insert(0, str(ROOT / "harness" / "python"))
+import build as building  # noqa: E402
 import selftest  # noqa: E402
 
 JUNIT = """<?xml version="1.0"?><testsuite tests="5">
@@ -33,6 +35,30 @@ def counts(folder: Path) -> None:
     assert selftest.reason_of_skip(tests["e"]) == "no device here"
     stage = selftest.Stage("x", tests=list(tests.values()), failure="and the stage itself")
     assert (stage.count("passed"), stage.count("failed"), stage.count("skipped")) == (1, 3, 2)
+
+
+def rooms() -> None:
+    """Which tests a changed file asks for, and what is asked for wrongly."""
+    said = {"harness/script/who.cpp": "script", "harness/script/random/generator.cpp": "script", "kernels/cuda/plan.cpp": "kernels",
+            "cases/engines/ucx.yaml": "catalogue", "cases/README.md": None, "harness/python/selftest.py": "python", "README.md": None}
+    assert {path: selftest.room_of(path) for path in said} == said
+    programs = selftest.test_programs()
+    assert programs["script"] == "scene" and programs["kernels"] == "kernels" and len(set(programs.values())) == 8, programs
+    assert set(programs) <= set(selftest.all_rooms())
+    for argv, says in ((["attic"], "expected a room, found 'attic'"), (["--changed", "no-such-revision"], "found 'no-such-revision'"),
+                       (["layout", "--sanitized"], "more than one of them"), (["--often"], "--often")):
+        wrong = subprocess.run([sys.executable, selftest.__file__, *argv], capture_output=True, text=True, timeout=60)
+        assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
+
+
+def progress() -> None:
+    """A build's output goes into the log whole; steps that are done are shown, at most every 30 s where no terminal is."""
+    log, out = io.StringIO(), io.StringIO()
+    building.EVERY_S, kept = 0, building.EVERY_S
+    building.follow(io.StringIO("[1/4] a\nwarning\n[2/4] b\n"), log, out)
+    building.EVERY_S = kept
+    assert log.getvalue() == "[1/4] a\nwarning\n[2/4] b\n"
+    assert [line.split(",")[0].strip() for line in out.getvalue().splitlines()] == ["1/4", "2/4"], out.getvalue()
 
 
 def documents_are_compared() -> None:
@@ -69,9 +95,11 @@ sys.exit(selftest.main())
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         counts(Path(name))
+    rooms()
+    progress()
     documents_are_compared()
     hard_stop()
-    print("counts, comparison of documents, and hard stop")
+    print("counts, rooms, progress, comparison of documents, and hard stop")
     return 0
 
 

@@ -1,5 +1,7 @@
 """A sample of kvcts-random-faults: everything is caught, nothing is a false alarm, and naming is not worse than it was.
 
+    random_faults_test.py SINGLE PAIRS CORRECT    how many of each
+
 The targets are 98 % of single faults and 85 % of pairs (a pair is named when the primary class is one of the two). The sample is the same
 each time, and so are its figures."""
 import os
@@ -9,5 +11,6 @@ import sys
 
 program = pathlib.Path(os.environ["KVCTS_BINARY_DIR"]) / "bin" / "kvcts-random-faults"
 cases = pathlib.Path(os.environ["KVCTS_SOURCE_DIR"]) / "cases"
+single, pairs, correct = sys.argv[1:]
 floors = ["--named", "98", "--named-pairs", "85"]
-sys.exit(subprocess.run([program, "--cases", cases, "--single", "60", "--pairs", "8", "--correct", "200", "--show", *floors]).returncode)
+sys.exit(subprocess.run([program, "--cases", cases, "--single", single, "--pairs", pairs, "--correct", correct, "--show", *floors]).returncode)
