@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "cli/exit.hpp"
@@ -21,6 +24,19 @@ Option Option::one_of(const std::vector<std::string>& words) { return Option(opt
 Option Option::no_value() { return Option(option_->disable_flag_override()); }
 Option Option::needs(Option other) { return Option(option_->needs(other.option_)); }
 Option Option::excludes(Option other) { return Option(option_->excludes(other.option_)); }
+
+Option Option::duration() {
+  const auto to_milliseconds = [](std::string& text) -> std::string {  // returns what is wrong with it
+    double number = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    const std::string_view unit = std::string_view(text).substr(static_cast<std::size_t>(parsed.ptr - text.data()));
+    const double ms = number * (unit == "ms" ? 1 : unit == "s" ? 1e3 : unit == "m" ? 6e4 : -1);
+    if (parsed.ec != std::errc{} || !(ms >= 0) || ms > 3.6e6) return "expected a time of at most 60m (0s, 250ms, 2s), found '" + text + "'";
+    text = std::to_string(std::llround(ms));
+    return {};
+  };
+  return Option(option_->transform(CLI::Validator(to_milliseconds, "")));
+}
 
 Option Option::whole_number() {
   const auto to_decimal = [](std::string& text) {  // returns what is wrong with it

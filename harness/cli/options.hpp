@@ -30,6 +30,7 @@ class Option {
   Option range(double least, double most);
   Option not_negative();
   Option one_of(const std::vector<std::string>& words);
+  Option duration();      ///< "250ms", "1.5s", "2m": the value is in milliseconds
   Option whole_number();  ///< decimal or 0x; other values are refused
   Option no_value();      ///< a flag that is given or not: refuses --flag=false
   Option needs(Option other);

@@ -1,7 +1,10 @@
 // What happened to a case -> its outcome and its words.
 #include "supervisor/decide.hpp"
+#include "supervisor/supervisor.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cstdlib>
 
 namespace kvcts::supervisor {
 namespace {
@@ -257,6 +260,28 @@ TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {
   ended.kind = Kind::crashed;
   ended.signal = "SIGSEGV";
   EXPECT_EQ(event_of(ended)["crash"]["signal"], "SIGSEGV");
+}
+
+TEST(Watch, LastsAsLongAsSomebodyCouldWrite) {
+  Options options;
+  ResolvedCase resolved;
+  resolved.engine.plugin = "kvcts_engine_memcpy";
+  EXPECT_EQ(watch_ms(resolved, options), 0);
+  resolved.settle_ms = 2'000;  // the case asks for it
+  EXPECT_EQ(watch_ms(resolved, options), 2'000);
+  resolved.settle_ms = ResolvedCase{}.settle_ms;
+  ::setenv("KVCTS_ENGINE_PATH", "/elsewhere", 1);  // another library of that name
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+  ::unsetenv("KVCTS_ENGINE_PATH");
+  resolved.connector.kind = "program";
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+  resolved.connector.kind = "reference";
+  resolved.engine.plugin = "kvcts_engine_shm";
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+  resolved.settle_ms = 0;
+  EXPECT_EQ(watch_ms(resolved, options), 0);
+  options.watch_asked = true;
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ struct Options {
   std::size_t watched_cases{64};  ///< a lane: memory watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};
   std::int64_t watch_ms{1000};    ///< how long the memory of a sample of the cases is watched, at least; the others': their settle
+  bool watch_asked{false};        ///< watch_ms is what the user asked for: also for cases that say another time, or need none
   std::size_t watch_all{8};       ///< a run of at most so many cases is watched so as a whole
   std::uint64_t watch_every{64};  ///< of a larger one the first case of each engine and direction, and one in so many by its id
   bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
@@ -86,6 +87,10 @@ struct Summary {
 /// What a caller throws that has nothing to say about half of its cases: the program then exits 130. Not an exception of std, so that nobody
 /// takes it for an error on the way.
 struct Interrupted {};
+
+/// How long the memory of a case is watched behind its end in a run of few cases. 0 where nobody is left to write: the suite's own engine
+/// memcpy copies in the thread that calls it.
+std::int64_t watch_ms(const ResolvedCase& resolved, const Options& options);
 
 /// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and whatever a
 /// handler throws (the run ends then, all processes with it; jobs without a result have none).

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "supervisor/lane.hpp"
 
@@ -106,17 +107,29 @@ void Lane::lose_checker(const std::string& why) {
 /// The case is over, and its workers live on: somebody could still write.
 void Lane::watch(Attempt& a, Ended::Kind ended) {
   no_longer_last(workers_->id);
-  const std::int64_t duration = std::max(a.resolved.settle_ms, watched_longer(a) ? run_.options.watch_ms : 0);
+  const bool few = run_.jobs.count <= run_.options.watch_all;
+  const std::int64_t duration = few ? watch_ms(a.resolved, run_.options) : std::max(a.resolved.settle_ms, watched_longer(a) ? run_.options.watch_ms : 0);
   watched_.push_back({a.job, a.key, std::move(a.result), ended, a.memory_bytes, now_ns() + duration * ns_per_ms, a.number, a.lost, workers_->id,
                       std::make_unique<ResolvedCase>(std::move(a.resolved))});
 }
 
-/// A sample is watched for longer than its settle: every case of a small run, the first of each engine and direction, and of the others
-/// one in `watch_every` by its id. A case that is not watched at all (settle 0) stays so.
+/// Another library may bear the name of the suite's own (KVCTS_ENGINE_PATH), and a program moves bytes itself.
+bool nobody_left_to_write(const ResolvedCase& c) {
+  return c.engine.plugin == "kvcts_engine_memcpy" && !is_program(c) && std::getenv("KVCTS_ENGINE_PATH") == nullptr;
+}
+
+std::int64_t watch_ms(const ResolvedCase& c, const Options& options) {
+  if (options.watch_asked) return options.watch_ms;
+  const bool default_settle = c.settle_ms == ResolvedCase{}.settle_ms;
+  if (c.settle_ms == 0 || (default_settle && nobody_left_to_write(c))) return 0;
+  return std::max(c.settle_ms, options.watch_ms);
+}
+
+/// In a long run a sample is watched for longer than its settle: the first case of each engine and direction, and of the others one in
+/// `watch_every` by its id. A case that is not watched at all (settle 0) stays so. In a short one: watch_ms().
 bool Lane::watched_longer(const Attempt& a) {
   const ResolvedCase& c = a.resolved;
   if (c.settle_ms == 0) return false;
-  if (run_.jobs.count <= run_.options.watch_all) return true;
   const bool first = run_.watched_ways.insert((is_program(c) ? c.connector.name : c.engine.name) + " " + c.op).second;
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char letter : a.result.id) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;

@@ -115,6 +115,8 @@ class Run {
     options.devices = devices_for;
     options.jobs = options_.jobs;
     options.hold = options_.hold;
+    options.watch_asked = options_.watch_ms.has_value();
+    options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
     options.tick_ms = 50;
     std::unordered_map<std::string, const std::vector<std::size_t>*> by_id;
     for (const std::size_t leader : queue.leaders) {

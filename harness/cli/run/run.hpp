@@ -19,6 +19,7 @@ struct RunOptions {
   std::optional<std::uint64_t> seed;
   std::vector<std::string> require;
   bool hold{false};
+  std::optional<std::int64_t> watch_ms;  ///< --watch
   bool json{false};
 };
 

@@ -23,6 +23,7 @@ struct Options {
   std::optional<std::uint64_t> seed;
   bool hold{false}, as_run{false};
   int copies{16};
+  std::optional<std::int64_t> watch_ms;  ///< --watch
 };
 
 /// What the same worker ran before this case, oldest first, as the run in --run has it.
@@ -170,6 +171,15 @@ int repro(const Options& o, const Globals& globals) {
     supervisor::Options options;
     options.devices = devices_for;
     options.hold = o.hold;
+    options.watch_asked = o.watch_ms.has_value();
+    options.watch_ms = o.watch_ms.value_or(options.watch_ms);
+    const std::int64_t watched = supervisor::watch_ms(resolved, options);
+    if (!globals.json && watched >= 500) {
+      const std::string who = resolved.connector.kind == "program" ? "connector " + resolved.connector.name : "engine " + resolved.engine.name;
+      fmt::print("watched   {} behind its end{}\n", report::duration(watched * 1'000'000),
+                 options.watch_asked ? "" : ", because " + who + " could still write; --watch 0s does not wait");
+      std::fflush(stdout);
+    }
     options.keep_plans = true;
     supervisor::Handlers handlers;
     handlers.on_result = [&](CaseResult&& r) {
@@ -200,6 +210,10 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
   command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
   command.add_option("--copies", o->copies, "How many copies of the plan to show").show_default().range(0, 64);
+  command.add_option("--watch", o->watch_ms,
+                     "Look for late writes so long behind the end of a case (default: 1s, 0s where nobody is left to write)")
+      .duration()
+      .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep it alive for a debugger when it hangs");
   return [=, &globals] { return repro(*o, globals); };
 }

@@ -34,6 +34,10 @@ Action declare(Command& command, const Globals& globals) {
       .add_flag(store::allow_incomplete_flag,
                 "End with 0 instead of 5 when something planned was not run; the headline still says so")
       .no_value();
+  command.add_option("--watch", o->watch_ms,
+                     "Look for late writes so long behind the end of a case (default: 1s for a run of up to 8 cases and for a sample of a longer one, 0s where nobody is left to write)")
+      .duration()
+      .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
   for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file",
                            "--with", "--out", "--seed"}) {
