@@ -103,7 +103,7 @@ def page(result: dict) -> str:
     machine = result["machine"]
     threads = f"{result['threads']} thread" + ("s" if result["threads"] != 1 else "")
     lines = [
-        "# Which KV cache layout is fastest for what", "",
+        "<!-- needs build/bin/kvcts_layout_ranking -->\n# Which KV cache layout is fastest for what", "",
         "This page is for people who choose a layout, or a pair of them, for a system. No layout is best at everything: one that is written as tokens "
         "come is cut into pieces when a rank wants its heads, and the other way round. The tables rank the layouts of `cases/layouts/` for each use of a "
         "cache. A letter is an axis, outermost first: L layers, K the pair of K and V, B blocks, N tokens of a block, H heads, C channels; `L x` means one "
