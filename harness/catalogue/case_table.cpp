@@ -430,7 +430,7 @@ const Table<CaseSpec>& case_table() {
       reader_field(),
       optional("copies", &CaseSpec::copies, list_of(object<CopySpec>(copy_table)), "the plan itself (connector: explicit)"),
       optional("deadlines", &CaseSpec::deadlines_ms, deadlines(), "phase -> deadline"),
-      optional("settle", &CaseSpec::settle_ms, duration(), "how long memory is watched for late writes"),
+      optional("settle", &CaseSpec::settle_ms, duration(true), "how long memory is watched for late writes; 0s: it is not watched after the end"),
       optional("guard", &CaseSpec::guard_bytes, integer(0, 1 << 30), "bytes of guard below and above each allocation"),
       optional("misalign", &CaseSpec::misalign, integer(0, 1 << 20), "bytes by which each allocation's base is off a page"),
       optional("expected", &CaseSpec::expected, one_or_more_of(expected()), "what a user needs; default PASS"),

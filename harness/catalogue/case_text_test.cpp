@@ -43,6 +43,20 @@ expected: {class: axis-permuted, outcome: FAIL}
   EXPECT_NE(written.find("  - move: {request: A, from: P, to: C, actually: {from: {layout: vllm-fa-hnd}}}\n"), std::string::npos) << written;
 }
 
+// Settle 0s turns the watch for late writes off; a deadline of no time would be a hang in every case.
+TEST(CaseText, SettleMayBeZeroAndNothingElse) {
+  const std::string text = "case: my/case\nproducer: {layout: vllm-fa-nhd}\nsettle: 0s\n";
+  const CaseSpec spec = parse_cases(text, "(text)").front();
+  EXPECT_EQ(spec.settle_ms, 0);
+  EXPECT_EQ(to_document(spec).at("settle"), "0s");
+  try {
+    parse_cases("case: my/case\nproducer: {layout: vllm-fa-nhd}\ndeadlines: {transfer: 0s}\n", "(text)");
+    FAIL() << "a deadline of 0s was read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("at least 1ms"), std::string::npos) << error.what();
+  }
+}
+
 TEST(CaseText, WordsThatAreNoTextInYamlAreQuoted) {
   EXPECT_EQ(flow(json{{"a", "null"}, {"b", "17"}, {"c", "17a4"}, {"d", "x: y"}, {"e", ""}, {"f", "- x"}, {"g", 17}}),
             R"({a: "null", b: "17", c: 17a4, d: "x: y", e: "", f: "- x", g: 17})");

@@ -154,9 +154,9 @@ Codec<json> anything() {
           [](const json& value) { return value; }};
 }
 
-Codec<std::int64_t> duration() {
-  const std::string words = "a duration (250ms, 2s, 3m)";
-  const std::string advice = "write a number and ms, s or m, at most 60m";
+Codec<std::int64_t> duration(bool may_be_zero) {
+  const std::string words = may_be_zero ? "a duration (0s, 250ms, 2s)" : "a duration (250ms, 2s, 3m)";
+  const std::string advice = "write a number and ms, s or m, " + std::string(may_be_zero ? "0s or at least 1ms" : "at least 1ms") + ", at most 60m";
   return {words, [] { return json{{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?(ms|s|m)$"}}; },
           [=](const Node& node) {
             const std::string& value = scalar(node, words, advice);
@@ -165,7 +165,7 @@ Codec<std::int64_t> duration() {
             const std::string unit(result.ptr, value.data() + value.size());
             const double scale = unit == "ms" ? 1 : unit == "s" ? 1e3 : unit == "m" ? 6e4 : 0;
             const double ms = number * scale;
-            if (result.ec != std::errc{} || scale == 0 || !(ms >= 1) || ms > 3.6e6) fail(node, words, advice);
+            if (result.ec != std::errc{} || scale == 0 || !(ms >= 1 || (may_be_zero && ms == 0)) || ms > 3.6e6) fail(node, words, advice);
             return static_cast<std::int64_t>(std::llround(ms));
           },
           [](const std::int64_t& ms) -> json {

@@ -54,7 +54,7 @@ Codec<std::string> one_of(std::vector<std::string> names);  ///< a word of a clo
 Codec<std::string> date();                                  ///< YYYY-MM-DD, a day that exists
 Codec<bool> boolean();
 Codec<json> anything();                                     ///< any mapping, kept as JSON
-Codec<std::int64_t> duration();                             ///< "250ms", "2s", "1.5s", "3m" -> milliseconds
+Codec<std::int64_t> duration(bool may_be_zero = false);     ///< "250ms", "2s", "1.5s", "3m" -> milliseconds; "0s" only where it means "not at all"
 
 /// A whole number in [low, high]; decimal, or hexadecimal with 0x.
 Codec<std::int64_t> integer_codec(std::int64_t low, std::int64_t high);
