@@ -253,6 +253,7 @@ const Table<EngineEntry>& engine_table() {
       optional("path", &EngineEntry::path, anything(), "the way that it is named after: what its own facts must say, or a case that moved its bytes fails"),
       optional("needs", &EngineEntry::needs, list_of(identifier()), "what the machine must have; SKIPPED where it has not"),
       optional("setup_ms", &EngineEntry::setup_ms, integer(0, 600'000), "rough cost of a case beside its bytes, for budgets"),
+      optional("piece_us", &EngineEntry::piece_us, integer(0, 1'000'000), "rough cost of a copy, however short, where it sends a message for each: suites bound the copies of their covers by it"),
       optional("notes", &EngineEntry::notes, any_text(), "anything else"),
   }};
   return table;
