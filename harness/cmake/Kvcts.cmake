@@ -57,6 +57,18 @@ add_custom_target(kvcts_programs)
 # What is built a second time with sanitizers: every test program.
 add_custom_target(kvcts_sanitized_tests)
 
+# Two precompiled headers: of libraries, and of test programs. Targets with the same flags share one; those with others (BULK) have none.
+file(WRITE ${CMAKE_BINARY_DIR}/pch/main.cpp.in "int main() {}\n")
+configure_file(${CMAKE_BINARY_DIR}/pch/main.cpp.in ${CMAKE_BINARY_DIR}/pch/main.cpp COPYONLY)
+set(KVCTS_PCH_HEADERS <algorithm> <array> <cstdint> <cstring> <filesystem> <fstream> <functional> <map> <memory> <optional> <set> <span> <sstream>
+  <stdexcept> <string> <string_view> <unordered_map> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+# A precompiled header is used where the same macros are defined, so that all sources define what fmt asks of its users.
+find_package(fmt REQUIRED)
+target_compile_definitions(kvcts_flags INTERFACE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
+add_library(kvcts_pch STATIC ${CMAKE_BINARY_DIR}/pch/main.cpp)
+target_link_libraries(kvcts_pch PRIVATE kvcts_flags)
+target_precompile_headers(kvcts_pch PRIVATE ${KVCTS_PCH_HEADERS})
+
 # kvcts_library(name [APART] [BULK] SOURCES ... LIBS ...): compiled in batches, or each source APART (where sources have flags of their own).
 # BULK: touches bytes or addresses in bulk, so it is optimised also where the others are not (preset default).
 function(kvcts_library name)
@@ -68,12 +80,15 @@ function(kvcts_library name)
   target_link_libraries(${name} PUBLIC kvcts_flags ${ARG_LIBS})
   if(ARG_BULK)
     target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>)
+  else()
+    target_precompile_headers(${name} REUSE_FROM kvcts_pch)
   endif()
 endfunction()
 
 # kvcts_program(name SOURCES ... LIBS ...): an executable that is installed into bin/.
 function(kvcts_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  kvcts_batches(ARG_SOURCES ${name} ${ARG_SOURCES})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE kvcts_flags ${ARG_LIBS})
   add_dependencies(kvcts_programs ${name})
@@ -130,6 +145,9 @@ function(kvcts_test_programs)
   add_library(kvcts_checkout STATIC ${CMAKE_SOURCE_DIR}/harness/testing/checkout.cpp)
   target_link_libraries(kvcts_checkout PUBLIC kvcts_flags)
   target_compile_definitions(kvcts_checkout PRIVATE KVCTS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" KVCTS_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  add_executable(kvcts_pch_tests EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/pch/main.cpp)
+  target_link_libraries(kvcts_pch_tests PRIVATE kvcts_flags GTest::gmock)
+  target_precompile_headers(kvcts_pch_tests PRIVATE ${KVCTS_PCH_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
   foreach(program IN LISTS programs)
     foreach(what SOURCES LIBS NEEDS)
       get_property(${what} GLOBAL PROPERTY KVCTS_${what}_OF_${program})
@@ -142,6 +160,7 @@ function(kvcts_test_programs)
     file(CONFIGURE OUTPUT ${files}.txt CONTENT "${table}\n" @ONLY)
     add_executable(${target} ${SOURCES})
     target_link_libraries(${target} PRIVATE kvcts_flags kvcts_checkout ${LIBS} GTest::gmock GTest::gtest_main)
+    target_precompile_headers(${target} REUSE_FROM kvcts_pch_tests)
     set_target_properties(${target} PROPERTIES LINK_DEPENDS ${files}.txt)
     if(NEEDS)
       add_dependencies(${target} ${NEEDS})
