@@ -97,7 +97,8 @@ endfunction()
 
 # kvcts_test(PROGRAM SOURCES ... LIBS ... LABELS unit|property|process|suite|slow|nightly [NEEDS target...] [TIMEOUT s] [APART])
 # Tests of a room, as part of the test program kvcts_test_PROGRAM: one per floor, so that a change is linked once. Each gtest is a CTest
-# entry "<room>.<Suite>.<Test>" with these labels and room:<room>. NEEDS: programs and plug-ins that the tests start.
+# entry "<room>.<Suite>.<Test>" with these labels and room:<room>; what is instantiated under the name Nightly is for the night only.
+# NEEDS: programs and plug-ins that the tests start.
 function(kvcts_test program)
   cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;LIBS;LABELS;NEEDS" ${ARGN})
   if(NOT KVCTS_TESTS)
@@ -175,12 +176,12 @@ function(kvcts_test_programs)
   endforeach()
 endfunction()
 
-# kvcts_script_test(name COMMAND script args... [NIGHTLY script args...] [LABELS ...] [TIMEOUT s]): a Python script or pytest
+# kvcts_script_test(name COMMAND script args... [NIGHTLY script args...] [LABELS ...] [TIMEOUT s] [ALONE]): a Python script or pytest
 # ("-m pytest ..."), run by the checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are in its
-# environment. Exit status 77: skipped. NIGHTLY: the long version, an entry nightly.<name> that only the night runs.
+# environment. Exit status 77: skipped. ALONE: nothing beside it, because deadlines of a second are part of its cases. NIGHTLY: the long version, an entry nightly.<name> that only the night runs.
 # Always labelled python as well: what it runs is not there in a sanitized build.
 function(kvcts_script_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;NIGHTLY;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "TIMEOUT" "COMMAND;NIGHTLY;LABELS" ${ARGN})
   if(NOT KVCTS_TESTS)
     return()
   endif()
@@ -189,6 +190,7 @@ function(kvcts_script_test name)
   endif()
   kvcts_room(room)
   kvcts_script_entry(${name} ${ARG_TIMEOUT} "${ARG_LABELS};python;room:${room}" ${ARG_COMMAND})
+  set_tests_properties(${name} PROPERTIES RUN_SERIAL ${ARG_ALONE})
   if(ARG_NIGHTLY)
     kvcts_script_entry(nightly.${name} 7200 "nightly;python;room:${room}" ${ARG_NIGHTLY})
   endif()

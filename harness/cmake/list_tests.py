@@ -28,6 +28,8 @@ for suite in suites:
         if not known:
             sys.exit(f"{program}: {test['file']} is in no call of kvcts_test()")
         room, seconds, labels = known[0]
+        if suite["name"].startswith("Nightly/"):  # an instantiation that takes long
+            labels = f"nightly;room:{room}"
         name, own = f"{suite['name']}.{test['name']}", f"{room}.{suite['name']}.{test['name']}"
         lines.append(f"add_test([==[{own}]==] [==[{program}]==] [==[--gtest_filter={name}]==] --gtest_also_run_disabled_tests)")
         lines.append(f"set_tests_properties([==[{own}]==] PROPERTIES TIMEOUT {seconds} LABELS [==[{labels}]==]"

@@ -63,9 +63,6 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                                          Need{"a part of a step", "field/ranks.yaml", "field/replica-ranks-not-served"},
                                          Need{"a list of copies", "field/copies.yaml", "field/coalesced-over-padding"},
                                          Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
-                                         Need{"the same mistake in several steps", "field/times.yaml", "field/layers-sent-before-they-are-computed"},
-                                         Need{"the same mistake in several steps", "field/tables.yaml", "field/batch-with-the-tables-of-others"},
-                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/batch-with-heads-of-the-other-rank"},
                                          Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
                                          Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
                                          Need{"a piece of a step", "field/scales.yaml", "field/scales-of-the-next-token"},
@@ -75,6 +72,12 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                                          Need{"part by part", "field/blocks.yaml", "field/mixed-tables-in-kernel"},
                                          Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},
                                          Need{"a belief in some steps", "museum/lmcache-1.yaml", "museum/m019-lmcache-2495"}));
+
+// 40 s each; the family has a quick one above.
+INSTANTIATE_TEST_SUITE_P(Nightly, Families,
+                         testing::Values(Need{"the same mistake in several steps", "field/times.yaml", "field/layers-sent-before-they-are-computed"},
+                                         Need{"the same mistake in several steps", "field/tables.yaml", "field/batch-with-the-tables-of-others"},
+                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/batch-with-heads-of-the-other-rank"}));
 
 /// A case that is told here, and what has to be said of it.
 void expect_needed(const char* family, const char* fault_class, const std::string& document) {
