@@ -6,6 +6,7 @@
 
 #include "kernels/poison.hpp"
 #include "probe/search.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::probe {
 
@@ -16,12 +17,6 @@ namespace {
 constexpr std::size_t shown = 8;         ///< rows
 constexpr std::size_t looked_at = 4096;  ///< bytes, for the first wrong rows among them
 constexpr std::size_t drawn = 4096;
-
-std::string hex(std::span<const std::uint8_t> bytes) {
-  std::string out;
-  for (const std::uint8_t b : bytes) out += fmt::format("{:02x}", b);
-  return out;
-}
 
 std::string where(const Question& q, const std::vector<kernels::BlockContent>& blocks, const layout::Plane& plane, const layout::Coord& at) {
   std::string text = plane.component == layout::Component::data ? "" : std::string(layout::name(plane.component)) + " ";
@@ -173,8 +168,8 @@ Report verify(const Question& q) {
     Wrong one;
     one.allocation = q.subject.cache.allocations[static_cast<std::size_t>(place.allocation)].name;
     one.offset = q.bound.stretches[static_cast<std::size_t>(place.allocation)].begin + place.offset;
-    one.expected = hex(expected(q, blocks, place.allocation, place.offset, n));
-    one.found = hex(seen);
+    one.expected = text::hex(expected(q, blocks, place.allocation, place.offset, n));
+    one.found = text::hex(seen);
     one.where = element ? where(q, blocks, q.bound.cache.planes[static_cast<std::size_t>(element->plane)], element->coord) : "padding";
     one.is = who_is_there(q, rows, place.allocation, place.offset, seen, element);
     out.first.push_back(std::move(one));

@@ -10,6 +10,7 @@
 #include "kernels/tag.hpp"
 #include "script/explain.hpp"
 #include "script/window.hpp"
+#include "text/text.hpp"
 
 namespace kvcts::script {
 
@@ -55,12 +56,6 @@ std::string op_of(const Script& script, const std::string& step) {
   return "";
 }
 
-std::string hex(const std::vector<std::uint8_t>& bytes) {
-  std::string out;
-  for (const std::uint8_t b : bytes) out += fmt::format("{:02x}", b);
-  return out;
-}
-
 // The first wrong bytes, in words, with whose data are there instead.
 json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Clues& clues) {
   json out = json::array();
@@ -85,7 +80,7 @@ json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& ex
     std::string where = words(names.at(expectation.id(*check, range.backing, range.begin, names)), arena.backings());
     const auto clue = std::find_if(clues.all.begin(), clues.all.end(), [&](const Clue& c) { return c.backing == range.backing && c.offset == range.begin; });
     if (clue != clues.all.end()) where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, arena.backings()));
-    out.push_back({{"region", region}, {"offset", offset}, {"expected", hex(must)}, {"observed", hex(seen)}, {"where", where}});
+    out.push_back({{"region", region}, {"offset", offset}, {"expected", text::hex(must)}, {"observed", text::hex(seen)}, {"where", where}});
   }
   return out;
 }
