@@ -14,7 +14,7 @@
 #include <span>
 #include <tuple>
 
-#include "case/json_words.hpp"
+#include "process/json_words.hpp"
 #include "golden/child.hpp"
 #include "golden/sha256.hpp"
 #include "process/unique_fd.hpp"

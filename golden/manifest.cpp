@@ -1,5 +1,5 @@
 #include "golden/manifest.hpp"
-#include "case/json_words.hpp"
+#include "process/json_words.hpp"
 
 #include <algorithm>
 #include <fstream>

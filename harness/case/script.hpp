@@ -1,6 +1,6 @@
 // A scripted case: named memories, requests, and a sequence of steps. Each step says what is *intended*; `actually` says what the code
-// under test did instead. The truth is the intended sequence, painted by harness/script/truth; what happened is the actual one, run by
-// harness/script/machine. Whoever diagnoses sees the intended sequence, the bytes and the events, never what `actually` says.
+// under test did instead. The truth is the intended sequence, painted by harness/scene/truth; what happened is the actual one, run by
+// harness/scene/machine. Whoever diagnoses sees the intended sequence, the bytes and the events, never what `actually` says.
 //
 // Keys, units and defaults: catalogue/script_table.cpp, and cases/README.md for people. resolve_script() (case/resolve_script.hpp) fills
 // in what is marked "resolved"; to_json() (below) carries everything from the supervisor to the checker.

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <string>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/interruption.hpp"
 #include "cli/output.hpp"
 #include "cli/verb.hpp"
-#include "store/error.hpp"
-#include "supervisor/supervisor.hpp"
+#include "run/store/error.hpp"
+#include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "cli/doctor/doctor.hpp"
 #include "cli/names.hpp"
 #include "connector/program/command.hpp"
-#include "transport/packages.hpp"
-#include "transport/session.hpp"
+#include "engines/transport/packages.hpp"
+#include "engines/transport/session.hpp"
 
 namespace kvcts::cli {
 namespace {

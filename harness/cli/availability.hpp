@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "catalogue/catalogue.hpp"
-#include "supervisor/decide.hpp"
+#include "case/catalogue/catalogue.hpp"
+#include "run/supervisor/decide.hpp"
 
 namespace kvcts::cli {
 

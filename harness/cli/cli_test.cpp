@@ -6,7 +6,7 @@
 #include <set>
 
 #include "case/outcome.hpp"
-#include "catalogue/script_table.hpp"
+#include "case/catalogue/script_table.hpp"
 #include "cli/child.hpp"
 #include "cli/drawing.hpp"
 #include "cli/exit.hpp"

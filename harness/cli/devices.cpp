@@ -1,7 +1,7 @@
 #include "cli/devices.hpp"
 
 #include "cli/doctor/doctor.hpp"
-#include "transport/session.hpp"
+#include "engines/transport/session.hpp"
 
 namespace kvcts::cli {
 

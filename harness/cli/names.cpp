@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/nearest.hpp"
 #include "cli/exit.hpp"
 
 namespace kvcts::cli {

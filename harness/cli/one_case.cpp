@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/exit.hpp"
-#include "report/text.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli {
 

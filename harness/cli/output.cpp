@@ -11,7 +11,7 @@
 #include <regex>
 #include <system_error>
 
-#include "report/text.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli {
 namespace {

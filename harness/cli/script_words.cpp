@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "catalogue/case_text.hpp"
-#include "catalogue/script_table.hpp"
+#include "case/catalogue/case_text.hpp"
+#include "case/catalogue/script_table.hpp"
 #include "layout/layout.hpp"
-#include "report/text.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli {
 

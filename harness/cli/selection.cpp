@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "cli/exit.hpp"
-#include "report/text.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/options.hpp"
 #include "matrix/select.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/exit.hpp"
-#include "store/reader.hpp"
+#include "run/store/reader.hpp"
 
 namespace kvcts::cli {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cli/devices.hpp"
-#include "supervisor/supervisor.hpp"
+#include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
 

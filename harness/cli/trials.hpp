@@ -7,7 +7,7 @@
 
 #include "case/case.hpp"
 #include "case/result.hpp"
-#include "supervisor/supervisor.hpp"
+#include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
 

@@ -1,76 +1,125 @@
+#include "diagnose/predict.hpp"
+
 #include <algorithm>
 
-#include "diagnose/diagnose.hpp"
-#include "diagnose/places.hpp"
-#include "oracle/oracle.hpp"
-
-namespace kvcts::diagnose {
-
-using layout::Axis;
+namespace kvcts::script {
 
 namespace {
 
-/// Copies `count` codes that lie packed on both sides. What lies outside of its file, as a wrong map may have it, is not moved.
-void copy_codes(ByteView from, std::int64_t from_bit, std::span<std::uint8_t> to, std::int64_t to_bit, int width, std::int64_t count) {
-  const auto inside = [](std::int64_t bit, std::int64_t bits, std::size_t bytes) { return bit >= 0 && bit + bits <= static_cast<std::int64_t>(bytes) * 8; };
-  const std::int64_t bits = width * count;
-  if (inside(from_bit, bits, from.size()) && inside(to_bit, bits, to.size()) && (from_bit | to_bit | bits) % 8 == 0) {
-    std::copy_n(from.begin() + from_bit / 8, bits / 8, to.begin() + to_bit / 8);
-    return;
-  }
-  for (std::int64_t i = 0; i < count; ++i, from_bit += width, to_bit += width) {
-    if (!inside(from_bit, width, from.size()) || !inside(to_bit, width, to.size())) continue;
-    if (width >= 8) {
-      std::copy_n(from.begin() + from_bit / 8, width / 8, to.begin() + to_bit / 8);
-      continue;
-    }
-    const int code = (from[static_cast<std::size_t>(from_bit / 8)] >> (from_bit % 8)) & 0xF;
-    auto& byte = to[static_cast<std::size_t>(to_bit / 8)];
-    byte = static_cast<std::uint8_t>((byte & ~(0xF << (to_bit % 8))) | (code << (to_bit % 8)));
-  }
-}
-
-std::vector<const layout::Cache*> pointers(const std::vector<layout::Cache>& caches) {
-  std::vector<const layout::Cache*> out;
-  for (const auto& cache : caches) out.push_back(&cache);
-  return out;
-}
+std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
 
 }  // namespace
 
-void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out, const ResolvedCase* believed) {
-  const auto& before = scene.consumer_before[consumer_file];
-  std::copy(before.begin(), before.end(), out.begin());
-  const auto& group = (believed != nullptr ? *believed : scene.truth).groups.at(0);
-  const std::int64_t producer_size = group.producer.ranks.at(0).geometry.block_size, consumer_size = group.consumer.ranks.at(0).geometry.block_size;
-  const CachePlaces sources(pointers(maps.producer));
-  std::vector<std::int64_t> bases;  // bits of each producer file before its allocation
-  for (const auto& cache : maps.producer) {
-    for (const auto& allocation : cache.allocations) bases.push_back(oracle::file_shape(scene.truth, allocation.bytes).base * 8);
-  }
-  std::size_t first_file = 0;
-  for (const auto& cache : maps.consumer) {
-    for (const auto& plane : cache.planes) {
-      if (first_file + static_cast<std::size_t>(plane.allocation) != consumer_file) continue;
-      const Places target(plane);
-      const auto base = oracle::file_shape(scene.truth, cache.allocations[static_cast<std::size_t>(plane.allocation)].bytes).base * 8;
-      const auto box = layout::domain(plane);
-      for (const auto& request : group.requests) {
-        if (!request.transfer) continue;
-        for (std::int64_t token = 0; token < request.tokens; ++token) {
-          layout::Coord at, source;
-          at[Axis::block] = request.consumer_blocks.at(static_cast<std::size_t>(token / consumer_size));
-          at[Axis::slot] = token % consumer_size;
-          source[Axis::block] = request.producer_blocks.at(static_cast<std::size_t>(token / producer_size));
-          source[Axis::slot] = token % producer_size;
-          each_run(target, sources, box, at, source, [&](std::int64_t to, const CachePlaces::Place& from, std::int64_t count, const layout::Coord&) {
-            copy_codes(scene.producer[from.file], bases[from.file] + from.bit, out, base + to, target.width(), count);
-          });
-        }
+void NamePlayer::until(std::size_t end) {
+  for (; next_ < end; ++next_) {
+    const Op& op = tape_.ops[next_];
+    switch (op.kind) {
+      case Op::Kind::copy: copy(op); break;
+      case Op::Kind::nibble: {
+        const std::int64_t from = byte_of(op.src);
+        set_nibble(op.dst_backing, op.dst, names_.nibble(id_at(op.src_backing, from), op.src != from * 8));
+        break;
       }
+      case Op::Kind::row: row(tape_.rows[op.extra]); break;
+      case Op::Kind::pattern: pattern(op); break;
+      case Op::Kind::decode: decode(op); break;
+      case Op::Kind::check: break;
     }
-    first_file += cache.allocations.size();
   }
 }
 
-}  // namespace kvcts::diagnose
+Id NamePlayer::id_at(int backing, std::int64_t offset) {
+  const Id id = images_[static_cast<std::size_t>(backing)].at(offset);
+  return id != hole ? id : fresh_id(tape_.backings[static_cast<std::size_t>(backing)], offset, names_);
+}
+
+void NamePlayer::copy(const Op& op) {
+  std::vector<Id> ids(static_cast<std::size_t>(op.n));
+  for (std::int64_t i = 0; i < op.n; ++i) ids[static_cast<std::size_t>(i)] = id_at(op.src_backing, op.src + i);
+  for (std::int64_t i = 0; i < op.n; ++i) set(op.dst_backing, op.dst + i, ids[static_cast<std::size_t>(i)]);
+}
+
+void NamePlayer::set_nibble(int backing, std::int64_t bit, Nibble nibble) {
+  const std::int64_t at = byte_of(bit);
+  const bool high = bit != at * 8;
+  const Nibble other = names_.nibble(id_at(backing, at), !high);
+  set(backing, at, high ? names_.join(other, nibble) : names_.join(nibble, other));
+}
+
+void NamePlayer::row(const RowOp& op) {
+  const int width = layout::bits(op.dtype);
+  Who who{.kind = Who::Kind::tag, .component = op.component, .dtype = op.dtype, .codes = op.content == "codes", .values = op.content == "values",
+          .generation = op.generation, .kv = op.kv, .layer = op.layer, .token = op.token, .head = op.head};
+  for (std::int64_t i = 0; i < op.count; ++i) {
+    std::int64_t bit = op.bit + i * op.stride;
+    who.channel = op.first + i, who.byte = 0;
+    if (width == 4) {
+      set_nibble(op.backing, op.high_nibble_first ? bit ^ 4 : bit, names_.nibble(who));
+      continue;
+    }
+    for (; who.byte < width / 8; ++who.byte) set(op.backing, byte_of(bit) + who.byte, names_.intern(who));
+  }
+}
+
+void NamePlayer::pattern(const Op& op) {
+  const auto& pattern = tape_.patterns[op.extra];
+  for (std::int64_t i = 0; i < op.n; ++i) {
+    Who who{.kind = Who::Kind::poison, .backing = op.dst_backing, .offset = op.dst + i};
+    if (!pattern.empty()) who = {.kind = Who::Kind::constant, .byte = pattern[static_cast<std::size_t>(i) % pattern.size()]};
+    const Id id = names_.intern(who);
+    if (op.src == 0) set(op.dst_backing, op.dst + i, id);
+    else set_nibble(op.dst_backing, op.dst * 8 + (op.src == 2 ? 4 : 0), names_.nibble(id, op.src == 2));
+  }
+}
+
+std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Who* element) {
+  if (code.backing < 0) return 0;
+  const int width = layout::bits(code.dtype);
+  const std::int64_t at = byte_of(code.bit);
+  Who mixed{.kind = Who::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}};
+  if (width == 4) {
+    const Nibble half = names_.nibble(id_at(code.backing, at), code.bit != at * 8);
+    mixed.pieces[0] = half.byte, mixed.halves = half.high ? 1 : 0;
+  } else {
+    for (int i = 0; i < width / 8; ++i) mixed.pieces[static_cast<std::size_t>(i)] = id_at(code.backing, at + i);
+  }
+  Who first = names_.at(mixed.pieces[0]);
+  bool one = first.kind == Who::Kind::tag && first.dtype == code.dtype && first.byte == 0;
+  for (int i = 1; i < width / 8; ++i) one = one && mixed.pieces[static_cast<std::size_t>(i)] == mixed.pieces[0] + static_cast<Id>(i);
+  if (one && element) {
+    *element = first;
+    if (width == 4 && mixed.halves != 0) ++element->channel;
+    return 0;
+  }
+  return (one && width >= 8 ? mixed.pieces[0] : names_.intern(mixed)) + 1;
+}
+
+void NamePlayer::decode(const Op& op) {
+  const DecodeOp& d = tape_.decodes[op.extra];
+  Who who{.dtype = d.code.dtype};
+  who.whole = reference(d.code, &who);
+  who.kind = Who::Kind::number;
+  who.high_nibble_first = false;
+  if (d.power > 0) who.scale = reference(d.scale, nullptr), who.global_scale = reference(d.global_scale, nullptr);
+  who.power = who.scale == 0 && who.global_scale == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(d.power);
+  for (who.byte = 0; who.byte < 4; ++who.byte) set(op.dst_backing, op.dst + who.byte, names_.intern(who));
+}
+
+Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant) {
+  Truth out;
+  out.ending = tape.ending, out.events = tape.events;
+  NamePlayer player(tape, names);
+  for (std::size_t i = 0; i < tape.ops.size(); ++i) {
+    if (tape.ops[i].kind != Op::Kind::check) continue;
+    player.until(i);
+    Checkpoint check;
+    check.step = tape.checks.at(tape.ops[i].extra);
+    check.images.assign(player.images().begin(), player.images().begin() + static_cast<std::ptrdiff_t>(arena.backings().size()));
+    const auto same = std::find_if(meant.checks.begin(), meant.checks.end(), [&](const Checkpoint& c) { return c.step == check.step; });
+    if (same != meant.checks.end()) check.any = same->any, check.memory = same->memory;
+    out.checks.push_back(std::move(check));
+  }
+  return out;
+}
+
+}  // namespace kvcts::script

@@ -13,7 +13,7 @@
 
 #include "engines/testing/isolated.hpp"
 #include "testing/checkout.hpp"
-#include "transport/packages.hpp"
+#include "engines/transport/packages.hpp"
 
 namespace kvcts::testing {
 namespace {

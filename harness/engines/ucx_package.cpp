@@ -9,8 +9,8 @@
 #include <string>
 
 #include "engines/support/ucx_path.hpp"
-#include "transport/kvcts_transport.h"
-#include "transport/packages.hpp"
+#include "engines/transport/kvcts_transport.h"
+#include "engines/transport/packages.hpp"
 
 namespace {
 

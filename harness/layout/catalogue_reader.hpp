@@ -1,5 +1,5 @@
 // A small reader of cases/layouts/ and cases/dtypes/ for the tests of this folder only (the loader with schemas is
-// harness/catalogue). Unknown keys are not its business; missing ones throw.
+// harness/case/catalogue). Unknown keys are not its business; missing ones throw.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "case/spec.hpp"
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 
 namespace kvcts::matrix {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "catalogue/yaml.hpp"
+#include "case/catalogue/yaml.hpp"
 #include "layout/dtype.hpp"
 #include "layout/template.hpp"
 

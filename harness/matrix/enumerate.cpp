@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/nearest.hpp"
 
 namespace kvcts::matrix {
 

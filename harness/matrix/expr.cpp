@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/nearest.hpp"
 
 namespace kvcts::matrix {
 

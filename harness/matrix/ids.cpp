@@ -2,7 +2,7 @@
 
 #include <xxhash.h>
 
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/nearest.hpp"
 
 namespace kvcts::matrix {
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "catalogue/case_file.hpp"
+#include "case/catalogue/case_file.hpp"
 #include "matrix/testing_support.hpp"
 
 namespace kvcts::matrix {

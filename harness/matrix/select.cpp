@@ -6,8 +6,8 @@
 #include <cstring>
 #include <set>
 
-#include "catalogue/case_file.hpp"
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "case/catalogue/nearest.hpp"
 #include "layout/dtype.hpp"
 #include "matrix/ids.hpp"
 

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <set>
 
-#include "catalogue/nearest.hpp"
-#include "catalogue/tables.hpp"
+#include "case/catalogue/nearest.hpp"
+#include "case/catalogue/tables.hpp"
 #include "layout/dtype.hpp"
 
 namespace kvcts::matrix {

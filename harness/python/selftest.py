@@ -1,7 +1,7 @@
 """Builds and runs tests of the project, prints where the time went, and stops itself hard after 60 minutes.
 
     selftest.py                    every test but those of the night
-    selftest.py ROOM...            the tests of these rooms (folders of harness/, kernels, golden)
+    selftest.py ROOM...            the tests of these rooms or parts of rooms (run, run/store, kernels, ...)
     selftest.py --changed [REV]    the quick tests of the rooms that differ from REV (default: main), the program's and suite seeds
     selftest.py --sanitized        every test, then those of units and properties again under ASan and UBSan
     selftest.py --nightly          what only the night has time for: the long versions of tests, the laboratory
@@ -152,7 +152,7 @@ class SelfTest:
     def sanitized(self) -> None:
         if self.build("asan", "build-asan", "kvcts_sanitized_tests"):
             self.ctest("tests under ASan and UBSan (unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "python|nightly",
-                       "-E", r"^script\..*(Families|Blind)")  # searches of a minute each here; what they search with is tested without them
+                       "-E", r"^diagnose\..*(Families|Blind)")  # searches of a minute each here; what they search with is tested without them
 
     def nightly(self) -> None:
         if self.build("default", "build", "all", options=("-DKVCTS_LAB=ON",)):
@@ -162,11 +162,11 @@ class SelfTest:
         """The tests of these rooms. quick: without those that take long, and with the program's own and suite seeds."""
         programs = test_programs()
         wanted = set(rooms) | ({"cli"} if quick else set())
-        targets = sorted({f"kvcts_test_{programs[r]}" for r in wanted if r in programs})
+        targets = sorted({f"kvcts_test_{p}" for part, p in programs for r in wanted if part == r or part.startswith(r + "/")})
         if not self.build("default", "build", "kvcts_programs", *targets):
             return
         if rooms:
-            self.ctest("tests of " + ", ".join(rooms), "build", "-L", f"^room:({'|'.join(map(re.escape, rooms))})$",
+            self.ctest("tests of " + ", ".join(rooms), "build", "-L", f"^room:({'|'.join(map(re.escape, rooms))})(/|$)",
                        "-LE", "nightly|slow|suite" if quick else "nightly", "-E", "_NOT_BUILT$")
         if quick:
             self.ctest("program and suite seeds", "build", "-R", r"^(cli\.|suite\.seeds$)")
@@ -219,29 +219,30 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
 
-def test_programs() -> dict[str, str]:
-    """Room -> the test program with its gtests, as CMakeLists.txt files declare them."""
-    programs = {}
+def test_programs() -> set[tuple[str, str]]:
+    """Room or part of one, and a test program with gtests of it, as CMakeLists.txt files declare them."""
+    programs = set()
     for path in [*ROOT.glob("harness/**/CMakeLists.txt"), *ROOT.glob("kernels/**/CMakeLists.txt"), ROOT / "golden" / "CMakeLists.txt"]:
         for program in re.findall(r"^\s*kvcts_test\((\w+)", path.read_text(), re.M):
-            programs[room_of(path.relative_to(ROOT).as_posix())] = program
+            programs.add((room_of(path.relative_to(ROOT).as_posix()) or "", program))
     return programs
 
 
 def all_rooms() -> list[str]:
-    return sorted({p.parent.name for p in ROOT.glob("harness/*/CMakeLists.txt")} | {"python", "kernels", "golden"})
+    """Rooms, and the parts of them that have tests of their own: run, run/store."""
+    folders = [*ROOT.glob("harness/*/"), *ROOT.glob("harness/*/*/"), *ROOT.glob("kernels/"), *ROOT.glob("kernels/*/"), ROOT / "golden"]
+    return sorted(f.relative_to(ROOT).as_posix().removeprefix("harness/") for f in folders if (f / "CMakeLists.txt").exists())
 
 
 def room_of(path: str) -> str | None:
-    """Which room's tests are about a file: harness/script/who.cpp -> script. None: nobody's in particular."""
-    parts = path.split("/")
-    if parts[0] == "harness" and len(parts) > 2:
-        return parts[1] if parts[1] in all_rooms() else None
-    if parts[0] in ("kernels", "golden"):
-        return parts[0]
-    if parts[0] == "cases" and path.endswith((".yaml", ".json")):
-        return "catalogue"
-    return "report" if path.startswith("reports/templates/") else None
+    """Which room's tests are about a file: harness/scene/who.cpp -> scene, harness/run/store/db.cpp -> run/store. None: nobody's in particular."""
+    if path.startswith("cases/") and path.endswith((".yaml", ".json")):
+        return "case/catalogue"
+    if path.startswith("reports/templates/"):
+        return "cli/report"
+    folders = path.removeprefix("harness/").split("/")[:-1]
+    rooms = all_rooms()
+    return next((r for r in ("/".join(folders[:2]), folders[0] if folders else "") if r in rooms), None)
 
 
 def changed_rooms(revision: str) -> list[str]:
@@ -271,7 +272,7 @@ def main() -> int:
         parser.error("expected rooms, --changed, --sanitized or --nightly, found more than one of them")
     for room in args.rooms:
         if room not in all_rooms():
-            parser.error(f"expected a room, found '{room}'; rooms are {', '.join(all_rooms())}")
+            parser.error(f"expected a room, found '{room}'; rooms are {', '.join(r for r in all_rooms() if '/' not in r)}")
     rooms = changed_rooms(args.changed) if args.changed else args.rooms
 
     def time_up(*_):

@@ -1,5 +1,5 @@
 // Axis expressions, as harness/matrix/expr.hpp has them: same grammar, same answers, same errors. A test holds both against one list of
-// expressions (harness/report/expressions.txt). Texts are handled as bytes of UTF-8, one character a byte, so that columns agree.
+// expressions (harness/cli/report/expressions.txt). Texts are handled as bytes of UTF-8, one character a byte, so that columns agree.
 {
   const maxText = 4096, maxNesting = 64;
   const low = -(1n << 63n), high = (1n << 63n) - 1n;

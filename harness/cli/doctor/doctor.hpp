@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/decide.hpp"
+#include "run/supervisor/decide.hpp"
 
 namespace kvcts::cli::doctor {
 

@@ -9,8 +9,8 @@
 
 #include "cli/child.hpp"
 #include "cli/doctor/doctor.hpp"
-#include "transport/packages.hpp"
-#include "transport/session.hpp"
+#include "engines/transport/packages.hpp"
+#include "engines/transport/session.hpp"
 
 namespace kvcts::cli::doctor {
 namespace {

@@ -8,7 +8,7 @@
 #include "case/written.hpp"
 #include "cli/exit.hpp"
 #include "matrix/ids.hpp"
-#include "script/run.hpp"
+#include "diagnose/run.hpp"
 
 namespace kvcts::cli {
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "case/case.hpp"
-#include "case/resolve.hpp"
-#include "catalogue/catalogue.hpp"
+#include "case/resolve/resolve.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "matrix/select.hpp"
 #include "matrix/waivers.hpp"
-#include "store/run.hpp"
+#include "run/store/run.hpp"
 
 namespace kvcts::cli {
 

@@ -8,13 +8,13 @@
 #include <memory>
 #include <sstream>
 
-#include "case/resolve.hpp"
+#include "case/resolve/resolve.hpp"
 #include "cli/drawing.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "compat/answer.hpp"
+#include "tools/compat/answer.hpp"
 #include "layout/template.hpp"
-#include "report/repro.hpp"
-#include "report/text.hpp"
+#include "cli/report/repro.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli::check_verb {
 namespace {

@@ -12,14 +12,14 @@
 #include <nlohmann/json.hpp>
 
 #include "case/texts.hpp"
-#include "catalogue/catalogue.hpp"
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/catalogue.hpp"
+#include "case/catalogue/nearest.hpp"
 #include "cli/child.hpp"
 #include "cli/names.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "report/text.hpp"
-#include "rules/claims.hpp"
-#include "rules/provider.hpp"
+#include "cli/report/text.hpp"
+#include "tools/rules/claims.hpp"
+#include "tools/rules/provider.hpp"
 
 namespace kvcts::cli::conformance_verb {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/verbs/verbs.hpp"
-#include "probe/describe.hpp"
+#include "python/probe/describe.hpp"
 
 namespace kvcts::cli::describe_verb {
 namespace {

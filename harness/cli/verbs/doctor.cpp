@@ -5,12 +5,12 @@
 #include <cstdio>
 
 #include "case/texts.hpp"
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "report/text.hpp"
-#include "transport/packages.hpp"
+#include "cli/report/text.hpp"
+#include "engines/transport/packages.hpp"
 
 namespace kvcts::cli::doctor_verb {
 namespace {

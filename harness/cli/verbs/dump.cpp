@@ -1,16 +1,16 @@
 // kvcts dump: bytes of a case's memory in words.
-#include "dump/dump.hpp"
+#include "diagnose/dump/dump.hpp"
 
 #include <fmt/format.h>
 
 #include <memory>
 
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/nearest.hpp"
 #include "cli/one_case.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "report/text.hpp"
-#include "script/window.hpp"
+#include "cli/report/text.hpp"
+#include "diagnose/window.hpp"
 
 namespace kvcts::cli::dump_verb {
 namespace {

@@ -4,12 +4,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "catalogue/case_file.hpp"
-#include "catalogue/nearest.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "case/catalogue/nearest.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "cli/words.hpp"
 #include "matrix/select.hpp"
-#include "script/precedence.hpp"
+#include "diagnose/precedence.hpp"
 
 namespace kvcts::cli::explain_verb {
 namespace {

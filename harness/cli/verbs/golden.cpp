@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/paths.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "golden/verify.hpp"

@@ -6,10 +6,10 @@
 #include <cctype>
 #include <memory>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/drawing.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "compat/side.hpp"
+#include "tools/compat/side.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts::cli::layouts_verb {

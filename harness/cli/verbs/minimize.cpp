@@ -1,5 +1,5 @@
 // kvcts minimize: the smallest case that fails as a given one does, found by running smaller and smaller ones.
-#include "minimize/minimize.hpp"
+#include "tools/minimize/minimize.hpp"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,13 @@
 #include <fstream>
 #include <memory>
 
-#include "catalogue/case_text.hpp"
+#include "case/catalogue/case_text.hpp"
 #include "cli/one_case.hpp"
 #include "cli/stored.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "report/repro.hpp"
-#include "report/text.hpp"
+#include "cli/report/repro.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli::minimize_verb {
 namespace {

@@ -1,5 +1,5 @@
 // kvcts museum: the published faults, how each ends, and whether that is what is asked of the suite.
-#include "museum/museum.hpp"
+#include "tools/museum/museum.hpp"
 
 #include <fmt/format.h>
 

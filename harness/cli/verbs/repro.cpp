@@ -11,8 +11,8 @@
 #include "cli/script_words.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "report/text.hpp"
-#include "supervisor/supervisor.hpp"
+#include "cli/report/text.hpp"
+#include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli::repro_verb {
 namespace {

@@ -1,5 +1,5 @@
 // kvcts rules: plays the rules of engines and says which have changed.
-#include "rules/rules.hpp"
+#include "tools/rules/rules.hpp"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "cli/names.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "report/text.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli::rules_verb {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/verbs/verbs.hpp"
-#include "store/run.hpp"
+#include "run/store/run.hpp"
 
 namespace kvcts::cli::run_verb {
 

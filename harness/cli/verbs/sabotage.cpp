@@ -7,8 +7,8 @@
 #include "cli/names.hpp"
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "sabotage/campaign.hpp"
-#include "sabotage/page.hpp"
+#include "tools/sabotage/campaign.hpp"
+#include "tools/sabotage/page.hpp"
 
 namespace kvcts::cli::sabotage_verb {
 namespace {

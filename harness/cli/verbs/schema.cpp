@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "catalogue/nearest.hpp"
-#include "catalogue/schema.hpp"
+#include "case/catalogue/nearest.hpp"
+#include "case/catalogue/schema.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "matrix/axes.hpp"
 

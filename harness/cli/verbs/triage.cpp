@@ -1,5 +1,5 @@
 // kvcts triage: what the failures of a run have in common, as an axis expression, and whether cases that could refute it do.
-#include "triage/triage.hpp"
+#include "tools/triage/triage.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "matrix/ids.hpp"
 #include "matrix/select.hpp"
-#include "report/text.hpp"
+#include "cli/report/text.hpp"
 
 namespace kvcts::cli::triage_verb {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "connector/program/host.hpp"
 #include "process/memory_file.hpp"
-#include "supervisor/testing/small_case.hpp"
+#include "case/testing/small_case.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::connector::program {
@@ -61,7 +61,7 @@ TEST(Command, AFolderOfTheUsersOwnComesFirst) {
 }
 
 TEST(Messages, TellClaimsAndNeverTruth) {
-  ResolvedCase c = supervisor::testing::small_case("a");
+  ResolvedCase c = small_case("a");
   auto& rank = c.groups[0].producer.ranks[0];
   rank.claim.tensors[1].offset = 64;
   c.groups[0].requests.push_back({7, 4, false, {1}, {}});
@@ -97,7 +97,7 @@ TEST(Session, WhatIsForgottenIsNotWaitedFor) {
 class HostTest : public ::testing::Test {
  protected:
   void open(const std::string& program, const json& more = json::object(), const std::string& side = "") {
-    case_ = supervisor::testing::small_case("a");
+    case_ = small_case("a");
     if (program == "template") case_.groups[0].consumer = case_.groups[0].producer;  // the C++ template permutes nothing
     json options = options_of(program == "template" ? std::vector<std::string>{checkout::build() + "/lib/kvcts/connectors/template"}
                                                     : std::vector<std::string>{python, programs + program});
@@ -191,7 +191,7 @@ TEST(Host, WhoIsToldToStopWaitingStops) {
     options["options"] = {{"fault", fault}};
     int asked = 0;
     Host host("c", options, Side::producer, "test", [&] { return ++asked > 2000; });  // about two seconds
-    const ResolvedCase c = supervisor::testing::small_case("a");
+    const ResolvedCase c = small_case("a");
     try {
       host.open(1, c, {{"a", "/dev/null", 0, 1}, {"b", "/dev/null", 0, 1}}, json::array());
       ADD_FAILURE() << fault << ": expected Stopped";

@@ -13,7 +13,7 @@ class Missing(Exception):
 
 
 def package_folder(name):
-    """Where ./run_suite.sh puts engine packages (harness/transport/packages.hpp)."""
+    """Where ./run_suite.sh puts engine packages (harness/engines/transport/packages.hpp)."""
     root = os.environ.get("KVCTS_ENGINE_PACKAGES") or Path(__file__).resolve().parents[3] / ".venv" / "engines"
     folder = Path(root) / name
     if not (folder / "kvcts-pins").is_file():

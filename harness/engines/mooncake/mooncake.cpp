@@ -28,7 +28,7 @@
 #include "engines/support/peer_fault.hpp"
 #include "engines/support/table.hpp"
 #include "engines/support/tcp_path.hpp"
-#include "transport/packages.hpp"
+#include "engines/transport/packages.hpp"
 
 namespace kvcts::engines::mooncake {
 namespace {

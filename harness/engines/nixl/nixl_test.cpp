@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "engines/testing/isolated.hpp"
-#include "transport/packages.hpp"
+#include "engines/transport/packages.hpp"
 
 namespace kvcts::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engines/nixl/library.hpp"
 #include "engines/support/failure.hpp"
-#include "transport/packages.hpp"
+#include "engines/transport/packages.hpp"
 
 namespace kvcts::engines::nixl {
 

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "transport/patience.hpp"
+#include "engines/transport/patience.hpp"
 
 namespace kvcts::engines::sabotage {
 namespace {

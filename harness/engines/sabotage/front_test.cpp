@@ -8,11 +8,11 @@
 #include <functional>
 #include <thread>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "engines/testing/isolated.hpp"
 #include "engines/testing/placement.hpp"
 #include "testing/checkout.hpp"
-#include "transport/packages.hpp"
+#include "engines/transport/packages.hpp"
 
 namespace kvcts::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "engines/support/failure.hpp"
-#include "transport/open_args.hpp"
-#include "transport/session.hpp"
+#include "engines/transport/open_args.hpp"
+#include "engines/transport/session.hpp"
 
 namespace kvcts::engines::sabotage {
 

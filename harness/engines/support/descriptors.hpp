@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engines/support/failure.hpp"
-#include "transport/kvcts_transport.h"
+#include "engines/transport/kvcts_transport.h"
 
 namespace kvcts::engines {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "transport/kvcts_transport.h"
+#include "engines/transport/kvcts_transport.h"
 
 namespace kvcts::engines {
 

@@ -45,7 +45,7 @@
 #include <utility>
 
 #include "engines/support/failure.hpp"
-#include "transport/kvcts_transport.h"
+#include "engines/transport/kvcts_transport.h"
 
 namespace kvcts::engines {
 

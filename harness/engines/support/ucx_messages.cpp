@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "engines/support/failure.hpp"
-#include "transport/kvcts_transport.h"
+#include "engines/transport/kvcts_transport.h"
 
 namespace kvcts::engines {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "case/texts.hpp"
-#include "catalogue/entries.hpp"
+#include "case/catalogue/entries.hpp"
 #include "engines/testing/target.hpp"
 
 namespace kvcts::testing {

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "transport/patience.hpp"
+#include "engines/transport/patience.hpp"
 
 namespace kvcts::testing {
 namespace {

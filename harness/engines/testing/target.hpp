@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/session.hpp"
+#include "engines/transport/session.hpp"
 
 namespace kvcts::testing {
 

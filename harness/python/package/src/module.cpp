@@ -1,4 +1,4 @@
-// kvcts._native: harness/probe for Python. What people call is in ../kvcts/*.py; nothing here decides anything.
+// kvcts._native: harness/python/probe for Python. What people call is in ../kvcts/*.py; nothing here decides anything.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <string>
 
-#include "catalogue/catalogue.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "kernels/tag.hpp"
 #include "layout/layout.hpp"
-#include "probe/describe.hpp"
-#include "probe/device.hpp"
-#include "probe/verify.hpp"
-#include "script/variants.hpp"
+#include "python/probe/describe.hpp"
+#include "python/probe/device.hpp"
+#include "python/probe/verify.hpp"
+#include "scene/faults/variants.hpp"
 #include "tensors.hpp"
 
 namespace nb = nanobind;

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "probe/subject.hpp"
+#include "python/probe/subject.hpp"
 
 namespace kvcts::python {
 

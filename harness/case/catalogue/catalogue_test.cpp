@@ -1,0 +1,189 @@
+#include "case/catalogue/catalogue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+
+#include "case/catalogue/case_file.hpp"
+#include "case/catalogue/schema.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::catalogue {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path cases = fs::path(checkout::source()) / "cases";
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("kvcts-catalogue-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
+    fs::create_directories(path_ / "suites");
+  }
+  ~Folder() { fs::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  inline static int count_ = 0;
+  fs::path path_;
+};
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Catalogue, TheCommittedOneIsSound) {
+  const Catalogue catalogue(cases);
+  EXPECT_NO_THROW(catalogue.check());
+  EXPECT_GE(catalogue.layouts().size(), 40u);
+  for (const char* arch : {"cpu", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"}) {
+    EXPECT_TRUE(catalogue.archs().contains(arch)) << arch;
+  }
+  for (const char* suite : {"smoke", "seeds", "golden", "crash", "nightly", "full"}) EXPECT_TRUE(catalogue.suites().contains(suite)) << suite;
+  for (const std::int64_t dim : {40, 64, 80, 96, 128, 192, 256, 512, 576}) {
+    EXPECT_TRUE(std::any_of(catalogue.geometries().begin(), catalogue.geometries().end(), [&](const auto& g) { return g.second.head_dim == dim; })) << dim;
+  }
+  for (const std::int64_t size : {1, 8, 16, 32, 64, 128}) {
+    EXPECT_TRUE(std::any_of(catalogue.geometries().begin(), catalogue.geometries().end(), [&](const auto& g) { return g.second.block_size == size; })) << size;
+  }
+}
+
+TEST(Catalogue, FactsOfArchs) {
+  const Catalogue catalogue(cases);
+  const auto& archs = catalogue.archs();
+  EXPECT_FALSE(archs.at("sm_75").bf16);
+  EXPECT_TRUE(archs.at("sm_80").bf16);
+  EXPECT_FALSE(archs.at("sm_86").fp8_convert);
+  EXPECT_TRUE(archs.at("sm_89").fp8_convert);
+  EXPECT_EQ(archs.at("sm_120").smem_kib, 99);
+  EXPECT_EQ(archs.at("sm_90").smem_kib, 227);
+}
+
+TEST(Catalogue, UnknownIdsNameTheNearest) {
+  const Catalogue catalogue(cases);
+  EXPECT_EQ(error_of([&] { catalogue.engines().at("ucx-tpc"); }), "expected a known engine, found 'ucx-tpc'; did you mean 'ucx-tcp'?");
+}
+
+TEST(Catalogue, BadFilesAreOneError) {
+  const Folder folder;
+  folder.write("layouts/a.yaml", "layout: b\ntitle: t\ntemplate: L x B N H C\n");
+  folder.write("engines/a.yaml", "engine: e\ntitle: t\nplugin: p\n---\nengine: e\ntitle: t\nplugin: p\n");
+  folder.write("geometries/a.yaml", "geometry: g\ntitle: t\nlayers: 1\nblocks: 2\nblock_size: 4\nheads: 1\nhead_dim: 8\ntokens: 9\n");
+  folder.write("backends/a.yaml", "backend: x\ntitle: t\nsystem: s\nlayout: nowhere\nsource: []\n");
+  const Catalogue catalogue(folder.path());
+  EXPECT_EQ(error_of([&] { catalogue.layouts(); }),
+            "cases/layouts/a.yaml:1: expected the id 'a' (the file's name), found 'b'; rename one of them");
+  EXPECT_EQ(error_of([&] { catalogue.engines(); }),
+            "cases/engines/a.yaml:5: expected a new engine id, found 'e' again (first in cases/engines/a.yaml); rename one of them");
+  EXPECT_EQ(error_of([&] { catalogue.geometries(); }),
+            "cases/geometries/a.yaml:8: expected tokens that fit in 2 blocks of 4, found '9'; lower tokens or add blocks");
+  // An error is not remembered as an empty kind.
+  EXPECT_NE(error_of([&] { catalogue.layouts(); }), "");
+  folder.write("layouts/a.yaml", "layout: a\ntitle: t\ntemplate: L x B N H C\n");
+  folder.write("engines/a.yaml", "engine: e\ntitle: t\nplugin: p\n");
+  folder.write("geometries/a.yaml", "geometry: g\ntitle: t\nlayers: 1\nblocks: 3\nblock_size: 4\nheads: 1\nhead_dim: 8\ntokens: 9\n");
+  EXPECT_EQ(error_of([&] { catalogue.check(); }), "cases/backends/a.yaml:1: key 'layout': expected a known id, found 'nowhere'; known: a");
+}
+
+TEST(Catalogue, IsFoundByGivenPathOrNamed) {
+  EXPECT_EQ(find_cases(cases.string()), cases);
+  EXPECT_NE(error_of([] { find_cases("/nonexistent"); }).find("check --cases"), std::string::npos);
+}
+
+// cases/schema/ is what the field tables say; `kvcts schema KIND > cases/schema/KIND.schema.json` writes it anew.
+TEST(Schema, CommittedFilesAreGenerated) {
+  for (const auto& kind : kinds()) {
+    const fs::path path = cases / "schema" / (kind.name + ".schema.json");
+    ASSERT_TRUE(fs::exists(path)) << path;
+    EXPECT_EQ(read_text_file(path, path.string()), schema_text(kind)) << "kvcts schema " << kind.name << " > " << path;
+  }
+}
+
+TEST(Schema, ReferenceHasARowForEveryKey) {
+  for (const auto& kind : kinds()) {
+    const json properties = kind.schema().at("properties");
+    EXPECT_EQ(kind.rows().size(), properties.size());
+    const std::string text = reference_text(kind);
+    for (const auto& [key, value] : properties.items()) EXPECT_NE(text.find("| `" + key + "` |"), std::string::npos) << key;
+  }
+}
+
+// cases/README.md tells the language of scripted cases with these tables, word for word.
+TEST(Schema, ThePageOfCasesHasEveryTableOfTheLanguage) {
+  const std::string page = read_text_file(cases / "README.md", "README.md");
+  for (const auto& kind : kinds()) {
+    if (!kind.sections) continue;
+    for (const auto& section : kind.sections()) {
+      if (section.rows.empty()) continue;
+      const std::string table = table_text(section.rows);
+      EXPECT_NE(page.find(table), std::string::npos) << section.title << "\n" << table;
+    }
+  }
+}
+
+// Random damage to every committed file, and to hand-written cases: parsed, or one clear error; never anything else.
+TEST(Strictness, MutatedFilesGiveOneClearErrorOrParse) {
+  struct Victim {
+    const Kind* kind;
+    std::string name, text;
+  };
+  std::vector<Victim> victims;
+  for (const auto& kind : kinds()) {
+    std::istringstream folders(kind.folder);
+    for (std::string folder; folders >> folder;) {
+      for (const auto& path : yaml_files(cases / folder)) victims.push_back({&kind, path.filename().string(), read_text_file(path, path.string())});
+    }
+  }
+  victims.push_back({&kinds()[0], "case.yaml", "case: a/b\nproducer: {layout: vllm-fa-nhd, claim: {tensors: {list: L}}}\nrequests:\n  - {tokens: 9}\n"
+                                               "expected: {outcome: FAIL, class: axis-permuted}\ncontrols:\n  - {name: c, set: {arch: cpu}}\n"});
+  std::mt19937_64 random(20261121);
+  const auto below = [&](std::size_t n) { return n == 0 ? std::size_t{0} : random() % n; };
+  static constexpr std::string_view splinters[]{":", "- ", "[", "]", "{", "}", "\"", "'", "&a ", "*a", "!!x ", "|\n", ">\n", "#", "\t", "\n\n", "---\n", "...\n",
+                                                "? ", "%YAML 9.9\n", "\xff", "~", "null", "<<: ", "-9223372036854775809", "1e999", "\xE2\x80\xA8", "@", "`"};
+  int parsed = 0, refused = 0;
+  for (int round = 0; round < 6000; ++round) {
+    const Victim& victim = victims[below(victims.size())];
+    std::string text = victim.text;
+    for (auto edits = 1 + below(4); edits > 0; --edits) {
+      const std::size_t at = below(text.size() + 1);
+      switch (below(6)) {
+        case 0: text.insert(at, splinters[below(std::size(splinters))]); break;
+        case 1: text.erase(at, 1 + below(12)); break;
+        case 2: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
+        case 3: if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8))); break;
+        case 4: text.insert(at, text.substr(below(text.size() + 1), below(60))); break;
+        default: text.resize(at); break;
+      }
+    }
+    try {
+      if (victim.kind->name == "case") {
+        parse_cases(text, "f.yaml");
+      } else {
+        for (const auto& document : parse_yaml(text, "f.yaml")) victim.kind->read(document);
+      }
+      ++parsed;
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      ++refused;
+      ASSERT_TRUE(message.starts_with("f.yaml:")) << victim.name << ": " << message;
+      ASSERT_NE(message.find("expected"), std::string::npos) << message;
+      ASSERT_EQ(message.find('\n'), std::string::npos) << message;
+      ASSERT_LT(message.size(), 1000u) << message;
+    }  // anything else fails the test
+  }
+  EXPECT_GT(parsed, 200);
+  EXPECT_GT(refused, 2000);
+}
+
+}  // namespace
+}  // namespace kvcts::catalogue

@@ -1,0 +1,51 @@
+// The language of scripted cases: memory, requests, steps. One table an operation, twice: as intended, and as it happened, where a step
+// may also say when it is executed. Semantics: cases/README.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "case/script.hpp"
+#include "case/catalogue/fields.hpp"
+
+namespace kvcts::catalogue {
+
+/// The largest number of blocks, tokens or ids that a file may write.
+constexpr std::int64_t many = std::int64_t{1} << 40;
+
+const Table<script::Arithmetic>& arithmetic_table();
+const Table<script::View>& view_table();
+const Table<script::Memory>& memory_table();
+const Table<script::Request>& script_request_table();
+/// layers, kv, tokens, heads, channels: keys of steps that take part of something (with to_ in front: where it goes).
+const Table<script::Selection>& picks_table();
+
+/// What a step can do.
+struct Op {
+  std::string name, doc;
+  Table<script::Action> intended, actual;
+};
+const std::vector<Op>& ops();
+
+/// The keys memory, requests and steps together.
+const Table<script::Script>& script_table();
+/// Definitions that the JSON Schemas of these tables refer to as #/$defs/<name>.
+json script_definitions();
+
+/// Rules that need the whole script: every name that a step uses exists. `document`: the mapping that has the key steps.
+void check_script(const script::Script& script, const Node& document);
+
+/// The steps of `document` with patches by name of the step (a merge patch on its body, or null: the step goes); everything else as it
+/// is. `changes`: the mapping behind the key `steps` of a control.
+Node patch_steps(const Node& document, const Node& changes);
+/// The steps of `document` without `actually`: the code without its fault.
+Node as_intended(const Node& document);
+
+/// One script: a document with the keys memory, requests and steps. Throws Error.
+script::Script script_from_yaml(std::string_view text, const std::string& name = "(text)");
+/// The same value as a document; keys at their default are left out.
+json script_document(const script::Script& script);
+
+}  // namespace kvcts::catalogue

@@ -1,0 +1,144 @@
+// JUnit XML as Jenkins, GitLab and GitHub actions read it. A case is one <testcase>: a failure if its verdict is one,
+// <error> if the suite is at fault, <skipped> with the reason for everything that did not run or is waived, and nothing else
+// inside if all is well.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/report/sink.hpp"
+#include "cli/report/text.hpp"
+
+namespace kvcts::report {
+namespace {
+
+constexpr std::size_t evidence_shown = 8 << 10;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+std::int64_t total(const std::vector<Cause>& causes) {
+  std::int64_t out = 0;
+  for (const auto& c : causes) out += c.count;
+  return out;
+}
+
+std::string seconds(std::int64_t ns) { return fmt::format("{:.6f}", static_cast<double>(ns) / 1e9); }
+
+// What the case needed, what came, where to look.
+std::string body(const store::Row& row, const Repro& repro) {
+  const auto& r = row.result;
+  std::string out =
+      fmt::format("{}\nexpected: {}\nended: {}\n", r.message, expected_words(row.planned.expected), ending_words(r));
+  if (!r.diagnosis.text.empty()) {
+    out += fmt::format("diagnosis{}: {}\n", r.diagnosis.exact ? "" : " (a guess)", r.diagnosis.text);
+  }
+  if (!r.diagnosis.what_to_do.empty()) out += "what to do: " + r.diagnosis.what_to_do + "\n";
+  for (const auto& w : r.first_wrong) {
+    out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
+  }
+  return out + "again: " + repro.line(r.id) + "\n";
+}
+
+class JunitReport : public Sink {
+ public:
+  JunitReport(std::ostream& out, const RunView& view)
+      : out_(out), view_(view), suite_(view.info.suite.empty() ? "run" : view.info.suite) {
+    const auto failures = total(view.of(Section::failed)), errors = total(view.of(Section::suite_error));
+    const auto skipped = total(view.of(Section::skipped)) + total(view.of(Section::not_run)) +
+                         total(view.of(Section::unsupported)) + total(view.of(Section::waived));
+    const std::string figures = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{}\"",
+                                            view.counts.planned, failures, errors, skipped, seconds(view.counts.case_ns));
+    out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+    out_ << fmt::format("<testsuites name=\"kvcts\" {}>\n", figures);
+    out_ << fmt::format("<testsuite name=\"{}\" timestamp=\"{}\" {}>\n", escaped("kvcts." + suite_),
+                        store::utc(view.info.started_ms).substr(0, 19), figures);
+    out_ << "<properties>" << property("headline", view.headline)
+         << property("exit_status", fmt::to_string(view.exit_status)) << property("selection", view.info.selection)
+         << property("seed", fmt::to_string(view.info.seed)) << property("kvcts_version", view.info.version)
+         << "</properties>\n";
+  }
+
+  void row(const store::Row& row) override {
+    const auto& r = row.result;
+    const auto section = section_of(row);
+    const auto slash = r.id.find('/');
+    const std::string group = slash == std::string::npos ? "" : "." + r.id.substr(0, slash);
+    out_ << fmt::format("<testcase name=\"{}\" classname=\"{}\" time=\"{}\">", escaped(r.id),
+                        escaped("kvcts." + suite_ + group), seconds(row.executions > 0 ? r.wall_ns : 0));
+    out_ << "<properties>" << property("outcome", name(r.outcome)) << property("verdict", name(r.verdict))
+         << property("evidence", row.decided ? name(r.evidence) : "none");
+    if (section == Section::failed) out_ << property("failure_type", lower(name(r.outcome)));
+    if (r.phase) out_ << property("phase", name(*r.phase));
+    if (r.hang) out_ << property("hang", name(*r.hang));
+    if (!r.signal.empty()) out_ << property("signal", r.signal);
+    if (!r.diagnosis.fault_class.empty()) out_ << property("fault_class", r.diagnosis.fault_class);
+    if (!r.waiver.empty()) out_ << property("waiver", r.waiver);
+    if (!row.shared_with.empty()) out_ << property("shares_execution_of", row.shared_with);
+    out_ << "</properties>";
+    switch (section) {
+      case Section::failed: {
+        const bool expired = r.verdict == Verdict::expired_waiver;
+        const std::string type = expired ? "EXPIRED_WAIVER" : std::string(name(r.outcome));
+        const std::string message =
+            (expired ? "waiver " + r.waiver + " has expired; " : "") + ending_words(r) + ": " + r.message;
+        out_ << fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>", type, escaped(cut(message, 500)),
+                            escaped(body(row, view_.repro), true));
+        evidence(r);
+        break;
+      }
+      case Section::suite_error:
+        out_ << fmt::format("<error type=\"ERROR\" message=\"{}\">{}</error>", escaped(cut(r.message, 500)),
+                            escaped(body(row, view_.repro), true));
+        evidence(r);
+        break;
+      case Section::skipped:
+        skipped("skipped: " + r.message);
+        break;
+      case Section::not_run:
+        skipped("not run: " + r.message);
+        break;
+      case Section::unsupported:
+        skipped("unsupported: " + r.message);
+        break;
+      case Section::waived:
+        skipped(fmt::format("waived (XFAIL, {}): {}: {}", r.waiver, ending_words(r), r.message));
+        break;
+      case Section::xpassed:
+      case Section::fine:
+        break;
+    }
+    out_ << "</testcase>\n";
+  }
+
+  void end() override { out_ << "</testsuite>\n</testsuites>\n"; }
+
+ private:
+  static std::string property(std::string_view key, std::string_view value) {
+    return fmt::format("<property name=\"{}\" value=\"{}\"/>", key, escaped(value));
+  }
+  void skipped(const std::string& reason) { out_ << fmt::format("<skipped message=\"{}\"/>", escaped(cut(reason, 1000))); }
+  void evidence(const CaseResult& r) {
+    std::string text;
+    for (const auto& file : r.evidence_files) {
+      text += "---- " + file.kind + "\n" + file.text.substr(0, evidence_shown) + "\n";
+      if (file.text.size() > evidence_shown)
+        text += fmt::format("[{} of {} bytes shown; the store has them]\n", evidence_shown, file.text.size());
+    }
+    if (!text.empty()) out_ << "<system-out>" << escaped(text, true) << "</system-out>";
+  }
+
+  std::ostream& out_;
+  const RunView& view_;
+  std::string suite_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> junit_report(std::ostream& out, const RunView& view) {
+  return std::make_unique<JunitReport>(out, view);
+}
+
+}  // namespace kvcts::report

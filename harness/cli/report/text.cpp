@@ -1,0 +1,222 @@
+#include "cli/report/text.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+namespace kvcts::report {
+namespace {
+
+constexpr char32_t bad = 0xFFFD;
+
+// Decodes one character and moves on; anything that is not well-formed UTF-8 is one U+FFFD a byte.
+char32_t next(std::string_view text, std::size_t& at) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned lead = byte(at++);
+  if (lead < 0x80) return lead;
+  const int more = lead >= 0xF0 && lead <= 0xF4 ? 3 : lead >= 0xE0 && lead < 0xF0 ? 2 : lead >= 0xC2 && lead < 0xE0 ? 1 : 0;
+  if (more == 0) return bad;
+  char32_t value = lead & (0x3FU >> more);
+  for (int i = 0; i < more; ++i) {
+    const unsigned tail = byte(at + static_cast<std::size_t>(i));
+    if ((tail & 0xC0U) != 0x80U) return bad;
+    value = value << 6U | (tail & 0x3FU);
+  }
+  constexpr std::array<char32_t, 4> least{0, 0x80, 0x800, 0x10000};
+  if (value < least[static_cast<std::size_t>(more)] || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return bad;
+  at += static_cast<std::size_t>(more);
+  return value;
+}
+
+void append_utf8(std::string& out, char32_t c) {
+  const auto put = [&](char32_t bits) { out += static_cast<char>(static_cast<unsigned char>(bits)); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xC0 | c >> 6U), put(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    put(0xE0 | c >> 12U), put(0x80 | (c >> 6U & 0x3F)), put(0x80 | (c & 0x3F));
+  } else {
+    put(0xF0 | c >> 18U), put(0x80 | (c >> 12U & 0x3F)), put(0x80 | (c >> 6U & 0x3F)), put(0x80 | (c & 0x3F));
+  }
+}
+
+// Characters that change how the text around them is read or laid out.
+bool steers(char32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF || (c & 0xFFFE) == 0xFFFE;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+// Length of the number that begins there, 0 if none does. 31,744 and 99.5 and 0x7f3a are one number each; "3, 4" is two.
+std::size_t number_at(std::string_view text, std::size_t begin) {
+  const auto at = [&](std::size_t i) { return i < text.size() ? text[i] : '\0'; };
+  std::size_t i = begin;
+  if (!is_digit(at(i))) return 0;
+  if (at(i) == '0' && at(i + 1) == 'x' && is_hex(at(i + 2))) {
+    for (i += 2; is_hex(at(i)); ++i) {
+    }
+  } else {
+    while (is_digit(at(i)) || ((at(i) == ',' || at(i) == '.') && is_digit(at(i + 1)))) ++i;
+  }
+  return i - begin;
+}
+
+}  // namespace
+
+std::string visible(std::string_view text, bool lines) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t c = next(text, at);
+    if (c == '\n' || c == '\t') {
+      out += lines ? std::string(1, static_cast<char>(c)) : c == '\n' ? "\\n" : "\\t";
+    } else if (!steers(c)) {
+      append_utf8(out, c);
+    } else {
+      out += c < 0x100 ? fmt::format("\\x{:02x}", static_cast<unsigned>(c))
+                       : fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    }
+  }
+  return out;
+}
+
+std::string escaped(std::string_view text, bool lines) {
+  const std::string clean = visible(text, lines);
+  std::string out;
+  out.reserve(clean.size() + clean.size() / 16);
+  for (const char c : clean) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string cut(std::string_view text, std::size_t most) {
+  std::size_t at = 0;
+  for (std::size_t n = 0; at < text.size(); ++n) {
+    if (n == most) return std::string(text.substr(0, at)) + "...";
+    next(text, at);
+  }
+  return std::string(text);
+}
+
+std::string shell_word(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string shape(std::string_view message) {
+  std::string out;
+  for (std::size_t i = 0; i < message.size();) {
+    if (const auto length = number_at(message, i); length > 0) {
+      out += '#';
+      i += length;
+    } else {
+      out += message[i++];
+    }
+  }
+  return cut(out, 300);
+}
+
+std::string common(std::string_view a, std::string_view b) {
+  std::string out;
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    const auto in_a = number_at(a, i), in_b = number_at(b, j);
+    if (in_b > 0 && (in_a > 0 || a[i] == '#')) {
+      const auto length = in_a > 0 ? in_a : 1;
+      out += a.substr(i, length) == b.substr(j, in_b) ? a.substr(i, length) : "#";
+      i += length;
+      j += in_b;
+    } else if (a[i] == b[j]) {
+      out += a[i];
+      ++i, ++j;
+    } else {
+      return std::string(a);  // they differ in more than numbers (beyond what shape() looks at)
+    }
+  }
+  return out;
+}
+
+std::string duration(std::int64_t ns) {
+  const double seconds = static_cast<double>(ns) / 1e9;
+  if (seconds < 0.001) return fmt::format("{:.0f} µs", seconds * 1e6);
+  if (seconds < 0.01) return fmt::format("{:.2f} ms", seconds * 1e3);
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 99.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string bytes(std::int64_t count) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (count < 1024) return fmt::format("{} B", count);
+  auto value = static_cast<double>(count);
+  std::size_t unit = 0;
+  while (value >= 1023.95 && unit + 1 < units.size()) value /= 1024, ++unit;
+  return fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::string plural(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", thousands(count), noun, count == 1 ? "" : "s");
+}
+
+std::string ending_words(const CaseResult& result) {
+  std::string out(name(result.outcome));
+  if (result.hang) out += fmt::format(" {}", name(*result.hang));
+  if (!result.signal.empty()) out += " " + visible(result.signal);
+  if (!result.diagnosis.fault_class.empty()) out += " " + visible(result.diagnosis.fault_class);
+  if (result.phase) out += fmt::format(" at {}", name(*result.phase));
+  return out;
+}
+
+std::string expected_words(const std::vector<Expected>& expected) {
+  if (expected.empty()) return std::string(name(Outcome::pass));
+  std::string out;
+  for (const auto& e : expected) {
+    if (!out.empty()) out += " or ";
+    out += name(e.outcome);
+    if (!e.fault_class.empty()) out += " " + visible(e.fault_class);
+    if (e.phase) out += fmt::format(" at {}", name(*e.phase));
+    if (!e.contains.empty()) out += fmt::format(" saying \"{}\"", visible(e.contains));
+  }
+  return out;
+}
+
+std::string_view evidence_words(Evidence evidence) {
+  switch (evidence) {
+    case Evidence::executed:
+      return "ran on that architecture itself";
+    case Evidence::compiled:
+      return "code was compiled for that architecture, but ran elsewhere";
+    case Evidence::modelled:
+      return "ran on the CPU in place of that architecture";
+  }
+  return "?";
+}
+
+}  // namespace kvcts::report

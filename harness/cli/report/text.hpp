@@ -1,0 +1,45 @@
+// Words, numbers and escapes that all reports share. Texts of code under test may hold anything: they pass visible() first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "case/result.hpp"
+#include "case/text.hpp"
+
+namespace kvcts::report {
+
+/// Text that neither steers a terminal nor breaks XML: control characters become "\x1b", direction overrides "\u202e", bytes
+/// that are no UTF-8 U+FFFD. Line feeds and tabs stay when `lines` is true, else they become "\n" and "\t".
+std::string visible(std::string_view text, bool lines = false);
+
+/// For XML and HTML, in text and in quoted attributes. Includes visible().
+std::string escaped(std::string_view text, bool lines = false);
+
+/// The first `most` characters (not bytes), with "..." when something was cut.
+std::string cut(std::string_view text, std::size_t most);
+
+/// One shell word: 'text', with quotes inside taken care of.
+std::string shell_word(std::string_view text);
+
+/// What two messages of one cause have in common: every number becomes '#'. "expected 5, got 3" -> "expected #, got #".
+std::string shape(std::string_view message);
+/// Two messages of one shape as one: numbers in which they differ become '#'. "sm_80, this is sm_70" and "sm_80, this is
+/// sm_75" -> "sm_80, this is sm_#". `a` may come from an earlier call.
+std::string common(std::string_view a, std::string_view b);
+
+using text::thousands;                                          ///< 31,744
+std::string duration(std::int64_t ns);                          ///< "0.61 ms", "12.3 s", "3 min 20 s", "1 h 02 min"
+std::string bytes(std::int64_t count);                          ///< "512 B", "1.5 MiB"
+std::string plural(std::int64_t count, std::string_view noun);  ///< "1 case", "2 cases"
+
+/// "FAIL axis-permuted at compare", "HANG stalled at complete", "CRASH SIGSEGV at transfer".
+std::string ending_words(const CaseResult& result);
+/// "PASS", "FAIL rank-mismatch at register or REFUSED".
+std::string expected_words(const std::vector<Expected>& expected);
+/// One sentence on what a kind of evidence means.
+std::string_view evidence_words(Evidence evidence);
+
+}  // namespace kvcts::report

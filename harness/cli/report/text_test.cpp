@@ -1,0 +1,123 @@
+#include "cli/report/repro.hpp"
+#include "cli/report/text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+namespace kvcts::report {
+namespace {
+
+TEST(Text, VisibleShowsWhatWouldSteer) {
+  EXPECT_EQ(visible("a\x1b[31m\x07\x7f"), "a\\x1b[31m\\x07\\x7f");
+  EXPECT_EQ(visible(std::string_view("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(visible("a\nb\tc\r"), "a\\nb\\tc\\x0d");
+  EXPECT_EQ(visible("a\nb\tc\r", true), "a\nb\tc\\x0d");
+  EXPECT_EQ(visible("caf\xc3\xa9 \xe2\x86\x92 \xf0\x9f\x98\x80"), "caf\xc3\xa9 \xe2\x86\x92 \xf0\x9f\x98\x80");
+  EXPECT_EQ(visible("\xe2\x80\xae\xef\xbf\xbf\xc2\x9b"), "\\u202e\\uffff\\x9b");
+  // Not UTF-8: stray tail, overlong, surrogate, beyond the last, cut off.
+  for (const std::string_view bad : {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xe2\x82"}) {
+    std::string replaced;
+    for (std::size_t i = 0; i < bad.size(); ++i) replaced += "\xef\xbf\xbd";
+    EXPECT_EQ(visible(bad), replaced);
+  }
+}
+
+TEST(Text, EscapedIsSafeInAttributes) {
+  EXPECT_EQ(escaped("<a href=\"x\" o='y'>&amp;"), "&lt;a href=&quot;x&quot; o=&#39;y&#39;&gt;&amp;amp;");
+}
+
+TEST(Text, CutCountsCharacters) {
+  EXPECT_EQ(cut("\xc3\xa9\xc3\xa9\xc3\xa9", 3), "\xc3\xa9\xc3\xa9\xc3\xa9");
+  EXPECT_EQ(cut("\xc3\xa9\xc3\xa9\xc3\xa9", 2), "\xc3\xa9\xc3\xa9...");
+  EXPECT_EQ(cut("", 0), "");
+}
+
+TEST(Text, ShapeForgetsNumbers) {
+  EXPECT_EQ(shape("expected 5, got 3"), "expected #, got #");
+  EXPECT_EQ(shape("31,744 of 65,536 bytes (48.4 %)"), "# of # bytes (# %)");
+  EXPECT_EQ(shape("consumer/g0/r1/kv.L3 at 0x7fA3."), "consumer/g#/r#/kv.L# at #.");
+  EXPECT_EQ(shape("x"), "x");
+  EXPECT_EQ(shape("ends 12"), "ends #");
+  EXPECT_NE(shape("axis permuted"), shape("axis lost"));
+}
+
+TEST(Text, CommonKeepsTheNumbersThatAgree) {
+  EXPECT_EQ(common("needs sm_80, this is sm_70", "needs sm_80, this is sm_75"), "needs sm_80, this is sm_#");
+  EXPECT_EQ(common("needs sm_80, this is sm_#", "needs sm_80, this is sm_120"), "needs sm_80, this is sm_#");
+  EXPECT_EQ(common("31,744 of 65,536", "128 of 512"), "# of #");
+  EXPECT_EQ(common("same 7", "same 7"), "same 7");
+  EXPECT_EQ(common("one", "other"), "one");
+}
+
+// What a repro line prints, a shell must hand back unchanged.
+TEST(Text, ShellWordsSurviveTheShell) {
+  for (const std::string word : {"plain", "a b", "it's", "$HOME `id` \"x\" \\", "*?[]{}!#~&|;<>()"}) {
+    std::FILE* pipe = ::popen(("printf %s " + shell_word(word)).c_str(), "r");
+    std::array<char, 200> buffer{};
+    const std::string back(buffer.data(), std::fread(buffer.data(), 1, buffer.size(), pipe));
+    ::pclose(pipe);
+    EXPECT_EQ(back, word);
+  }
+}
+
+TEST(Repro, ALineNamesWhatTheRunWasGiven) {
+  EXPECT_EQ(Repro{}.line("kv/producer=a b"), "kvcts repro 'kv/producer=a b'");
+  const Repro all{{{"KVCTS_ENGINE_PATH", "/x/it's"}, {"KVCTS_PYTHON", "/usr/bin/python3"}}, "/data/cases", {"/a/b.yaml", "/c d.yaml"}, 7};
+  EXPECT_EQ(all.line("a/b#c"), "KVCTS_ENGINE_PATH='/x/it'\\''s' KVCTS_PYTHON=/usr/bin/python3 kvcts --cases /data/cases repro 'a/b#c' --file /a/b.yaml --file '/c d.yaml' --seed 7");
+  EXPECT_EQ(repro_from_json(to_json(all)), all);
+  EXPECT_EQ(repro_from_json(to_json(Repro{})), Repro{});
+  EXPECT_EQ(repro_from_json(nullptr), Repro{});
+  EXPECT_FALSE(to_json(Repro{}).empty()) << "nothing given is not the same as nothing known";
+}
+
+TEST(Repro, PathsOfThisFolderBecomeAbsolute) {
+  const auto here = std::filesystem::current_path().string();
+  ::setenv("KVCTS_ENGINE_PATH", "some/folder:/already/there", 1);
+  ::setenv("KVCTS_PYTHON_VLLM", "python3", 1);
+  ::setenv("KVCTS_TEST_SOMETHING", "x", 1);
+  const Repro found = repro_here("./cases/../other");
+  EXPECT_EQ(found.environment.at("KVCTS_ENGINE_PATH"), here + "/some/folder:/already/there");
+  EXPECT_EQ(found.environment.at("KVCTS_PYTHON_VLLM"), "python3");
+  EXPECT_FALSE(found.environment.contains("KVCTS_TEST_SOMETHING"));
+  EXPECT_EQ(found.cases, here + "/other");
+  for (const char* name : {"KVCTS_ENGINE_PATH", "KVCTS_PYTHON_VLLM", "KVCTS_TEST_SOMETHING"}) ::unsetenv(name);
+}
+
+TEST(Text, Numbers) {
+  EXPECT_EQ(thousands(0), "0");
+  EXPECT_EQ(thousands(999), "999");
+  EXPECT_EQ(thousands(31744), "31,744");
+  EXPECT_EQ(thousands(-1234567), "-1,234,567");
+  EXPECT_EQ(thousands(INT64_MIN), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(duration(0), "0 µs");
+  EXPECT_EQ(duration(612000), "612 µs");
+  EXPECT_EQ(duration(6120000), "6.12 ms");
+  EXPECT_EQ(duration(61200000), "61 ms");
+  EXPECT_EQ(duration(12'340'000'000), "12.3 s");
+  EXPECT_EQ(duration(200'000'000'000), "3 min 20 s");
+  EXPECT_EQ(duration(3'720'000'000'000), "1 h 02 min");
+  EXPECT_EQ(bytes(512), "512 B");
+  EXPECT_EQ(bytes(1536), "1.5 KiB");
+  EXPECT_EQ(bytes(1 << 20), "1.0 MiB");
+  EXPECT_EQ(plural(1, "case"), "1 case");
+  EXPECT_EQ(plural(2000, "case"), "2,000 cases");
+}
+
+TEST(Text, EndingsInWords) {
+  CaseResult r;
+  r.outcome = Outcome::hang;
+  r.hang = HangKind::runaway;
+  r.phase = Phase::read_back;
+  EXPECT_EQ(ending_words(r), "HANG runaway at read back");
+  EXPECT_EQ(expected_words({}), "PASS");
+  EXPECT_EQ(
+      expected_words({{Outcome::fail, "axis-permuted", Phase::compare, ""}, {Outcome::refused, "", std::nullopt, "5"}}),
+      "FAIL axis-permuted at compare or REFUSED saying \"5\"");
+}
+
+}  // namespace
+}  // namespace kvcts::report

@@ -1,0 +1,192 @@
+#include "cli/report/view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/report/text.hpp"
+
+namespace kvcts::report {
+namespace {
+
+bool plain_pass(const std::vector<Expected>& expected) {
+  return expected.empty() || (expected.size() == 1 && expected[0] == Expected{});
+}
+
+std::string title_of(const store::Row& row) { return row.decided ? ending_words(row.result) : "NOT_RUN"; }
+
+std::string note_of(const store::Row& row, Section section) {
+  if (!row.result.waiver.empty()) {
+    return fmt::format("{}waiver {}", row.result.verdict == Verdict::expired_waiver ? "expired " : "", row.result.waiver);
+  }
+  if (section == Section::failed && !plain_pass(row.planned.expected))
+    return "expected " + expected_words(row.planned.expected);
+  return "";
+}
+
+std::string key_of(const store::Row& row, Section section) {
+  return fmt::format("{}\x1f{}\x1f{}\x1f{}", static_cast<int>(section), title_of(row), note_of(row, section),
+                     shape(row.result.message));
+}
+
+std::string check_of(const CaseResult& result) {
+  if (!result.diagnosis.what_to_do.empty()) return result.diagnosis.what_to_do;
+  for (const auto& c : fault_classes()) {
+    if (c.name == result.diagnosis.fault_class) return std::string(c.check);
+  }
+  return "";
+}
+
+/// How much of what can run did: "8 % run".
+std::string share_run(const store::Counts& c) {
+  const auto all = c.planned - c.of(Outcome::unsupported), ran = store::ran(c);
+  if (ran <= 0 || all <= 0) return "nothing run";
+  const auto percent = 100 * ran / all;
+  return percent == 0 ? "under 1 % run" : fmt::format("{} % run", percent);
+}
+
+/// ": 8 nixl-1.5.1 (optional), 4 gpu".
+std::string lack_words(const store::Counts& c) {
+  constexpr std::size_t shown = 4;
+  std::string out;
+  for (std::size_t i = 0; i < c.lacks.size() && i < shown; ++i) {
+    const auto& lack = c.lacks[i];
+    out += fmt::format("{}{} {}{}", out.empty() ? ": " : ", ", thousands(lack.count), lack.name, lack.optional ? " (optional)" : "");
+  }
+  if (c.lacks.size() > shown) out += fmt::format(", and for {} more", plural(static_cast<std::int64_t>(c.lacks.size() - shown), "reason"));
+  return out;
+}
+
+}  // namespace
+
+Section section_of(const store::Row& row) {
+  if (!row.decided) return row.declared_not_run ? Section::not_run : Section::failed;
+  switch (row.result.verdict) {
+    case Verdict::unexpected:
+    case Verdict::expired_waiver:
+      return Section::failed;
+    case Verdict::error:
+      return Section::suite_error;
+    case Verdict::xpass:
+      return Section::xpassed;
+    case Verdict::xfail:
+      return Section::waived;
+    case Verdict::skipped:
+      return Section::skipped;
+    case Verdict::not_run:
+      return Section::not_run;
+    case Verdict::as_expected:
+      break;
+  }
+  if (row.result.outcome == Outcome::error) return Section::suite_error;
+  if (row.result.outcome == Outcome::skipped) return Section::skipped;
+  if (row.result.outcome == Outcome::not_run) return Section::not_run;
+  return row.result.outcome == Outcome::unsupported ? Section::unsupported : Section::fine;
+}
+
+std::string headline(const store::Counts& c) {
+  const auto bad = store::failures(c);
+  const auto errors = std::max(c.of(Verdict::error), c.of(Outcome::error));
+  std::string out;
+  const bool open = store::incomplete(c);
+  switch (store::exit_status(c)) {
+    case 0:
+    case 5: {
+      const auto ended = c.planned - c.of(Verdict::skipped) - c.of(Verdict::not_run);
+      if (open) {
+        out = fmt::format("Incomplete ({}): {} of {} ended as expected", share_run(c), thousands(std::max<std::int64_t>(0, store::ran(c))), plural(c.planned, "case"));
+      } else {
+        out = ended == 1 ? "1 case ended as expected" : fmt::format("All {} ended as expected", plural(ended, "case"));
+      }
+      break;
+    }
+    case 1:
+      out = fmt::format("{} of {} did not end as expected", thousands(bad), plural(c.planned, "case"));
+      if (open) out += fmt::format("; incomplete ({})", share_run(c));
+      break;
+    case 3:
+      out = fmt::format("The suite itself failed in {} of {}", thousands(errors), plural(c.planned, "case"));
+      if (bad > 0) out += fmt::format("; {} did not end as expected", thousands(bad));
+      if (open) out += fmt::format("; incomplete ({})", share_run(c));
+      break;
+    case 4:
+      return "No case was selected";
+    default:
+      out = fmt::format("Interrupted after {} of {}", thousands(c.decided), plural(c.planned, "case"));
+      if (bad > 0) out += fmt::format("; {} did not end as expected", thousands(bad));
+      if (errors > 0) out += fmt::format("; the suite itself failed in {}", thousands(errors));
+  }
+  const auto add = [&](std::int64_t n, const std::string& word) {
+    if (n > 0) out += fmt::format("; {} {}", thousands(n), word);
+  };
+  add(c.of(Verdict::xpass), "passed against a waiver (XPASS)");
+  add(c.of(Verdict::xfail), "waived (XFAIL)");
+  add(c.of(Verdict::skipped), "skipped" + lack_words(c));
+  add(c.of(Verdict::not_run) - c.missing, "not run" + (c.stopped.empty() ? "" : " (" + c.stopped + ")"));
+  if (open) add(c.of(Outcome::unsupported), "unsupported");
+  add(c.left_out, "left out by --budget");
+  return out;
+}
+
+std::size_t RunView::cause_of(const store::Row& row) const {
+  const auto section = section_of(row);
+  if (section == Section::fine) return 0;
+  const auto found = cause_number.find(key_of(row, section));
+  return found == cause_number.end() ? 0 : found->second;
+}
+
+RunView load(const store::RunReader& reader) {
+  RunView view;
+  view.info = reader.info();
+  view.repro = repro_from_json(view.info.repro);
+  view.sessions = reader.sessions();
+  view.counts = reader.counts();
+  view.exit_status = store::exit_status(view.counts);
+  view.headline = headline(view.counts);
+  view.incomplete = store::incomplete(view.counts);
+  for (const auto& s : view.sessions) view.busy_ms += std::max<std::int64_t>(0, s.ended_ms - s.started_ms);
+
+  struct Keyed {
+    std::string key;
+    Cause cause;
+  };
+  std::array<std::vector<Keyed>, section_count> found;
+  std::unordered_map<std::string, std::size_t> place;
+  reader.for_each([&](const store::Row& row) {
+    if (row.executions > 0) {
+      view.slowest.push_back({row.planned.id, row.result.wall_ns});
+      if (view.slowest.size() > 64) {
+        std::nth_element(view.slowest.begin(), view.slowest.begin() + 5, view.slowest.end(),
+                         [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
+        view.slowest.resize(5);
+      }
+    }
+    const auto section = section_of(row);
+    if (section == Section::fine) return;
+    auto& list = found[static_cast<std::size_t>(section)];
+    const std::string key = key_of(row, section);
+    const auto [at, is_new] = place.emplace(key, list.size());
+    if (is_new) {
+      list.push_back(
+          {key, Cause{title_of(row), row.result.message, check_of(row.result), note_of(row, section), 0, {}, {}}});
+    }
+    Cause& cause = list[at->second].cause;
+    ++cause.count;
+    if (!is_new && cause.message != row.result.message) cause.message = common(cause.message, row.result.message);
+    if (cause.ids.size() < Cause::id_limit) cause.ids.push_back(row.planned.id);
+    if (cause.samples.size() < Cause::sample_limit) cause.samples.push_back(row);
+  });
+  std::sort(view.slowest.begin(), view.slowest.end(), [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
+  if (view.slowest.size() > 5) view.slowest.resize(5);
+  for (std::size_t s = 0; s < found.size(); ++s) {
+    std::stable_sort(found[s].begin(), found[s].end(),
+                     [](const Keyed& a, const Keyed& b) { return a.cause.count > b.cause.count; });
+    for (auto& keyed : found[s]) {
+      view.causes[s].push_back(std::move(keyed.cause));
+      view.cause_number[keyed.key] = view.causes[s].size();
+    }
+  }
+  return view;
+}
+
+}  // namespace kvcts::report

@@ -1,0 +1,69 @@
+// What every report says about a run, worked out once: the headline, the figures, and cases grouped by cause.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cli/report/repro.hpp"
+#include "run/store/reader.hpp"
+
+namespace kvcts::report {
+
+/// Which list of the report a case belongs to. One place decides (section_of).
+enum class Section : std::uint8_t {
+  failed,       ///< not as expected; an expired waiver; planned and absent
+  suite_error,  ///< the suite's own fault
+  xpassed,      ///< passed although a waiver says that it fails
+  waived,       ///< failed as a waiver says
+  skipped,      ///< this machine lacks something
+  not_run,      ///< budget, interruption, or declared so
+  unsupported,  ///< declared by a constraint, and as expected
+  fine,         ///< as expected
+};
+inline constexpr int section_count = 8;
+Section section_of(const store::Row& row);
+
+/// Cases of one section that ended in the same way: same outcome, class, phase, message but for numbers, and expectation.
+struct Cause {
+  std::string title;    ///< "FAIL axis-permuted at compare"
+  std::string message;  ///< numbers in which the cases differ are '#'
+  std::string check;    ///< what to do or to look at; "" = nothing known
+  std::string note;     ///< "expected REFUSED", "waiver mooncake-lbhnc"; "" = nothing to add
+  std::int64_t count{0};
+  std::vector<std::string> ids;     ///< the first id_limit, in plan order
+  std::vector<store::Row> samples;  ///< the first sample_limit, whole
+  static constexpr std::size_t id_limit = 200, sample_limit = 3;
+};
+
+struct Slow {
+  std::string id;
+  std::int64_t wall_ns{0};
+};
+
+struct RunView {
+  store::RunInfo info;
+  Repro repro;                                           ///< of any of its cases
+  std::vector<store::Session> sessions;
+  store::Counts counts;
+  int exit_status{0};
+  std::string headline;                                  ///< the verdict in one line
+  bool incomplete{false};                                ///< something planned was not run
+  std::array<std::vector<Cause>, section_count> causes;  ///< most cases first; Section::fine stays empty
+  std::vector<Slow> slowest;                             ///< the five longest executions
+  std::int64_t busy_ms{0};                               ///< sum of all sittings
+
+  const std::vector<Cause>& of(Section section) const { return causes[static_cast<std::size_t>(section)]; }
+  /// Number of the row's cause in its section, from 1; 0 = none.
+  std::size_t cause_of(const store::Row& row) const;
+  std::unordered_map<std::string, std::size_t> cause_number;  ///< by key, over all sections
+};
+
+/// Reads the run once.
+RunView load(const store::RunReader& reader);
+
+/// One line, e.g. "3 of 312 cases did not end as expected". `title` names the run.
+std::string headline(const store::Counts& counts);
+
+}  // namespace kvcts::report

@@ -1,0 +1,76 @@
+// The diagnosis never sees what a case says of itself: cases without their name, title, links and expected outcome, and cases that have those
+// of another one, are diagnosed word for word as before.
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <filesystem>
+
+#include "case/resolve/resolve_script.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "diagnose/run.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts {
+namespace {
+
+const std::filesystem::path cases = std::filesystem::path(checkout::source()) / "cases";
+const std::vector<std::string> labels{"case", "title", "expected", "links", "notes", "controls"};
+
+std::string text_of(const YAML::Node& document) {
+  YAML::Emitter out;
+  out << document;
+  return out.c_str();
+}
+
+// Documents of a file that are told step by step.
+std::vector<YAML::Node> documents(const std::string& file) {
+  std::vector<YAML::Node> out;
+  for (YAML::Node& node : YAML::LoadAllFromFile((cases / file).string())) {
+    if (node.IsMap() && node["steps"]) out.push_back(node);
+  }
+  return out;
+}
+
+nlohmann::json diagnosed(const YAML::Node& document, const catalogue::Catalogue& catalogue) {
+  const CaseSpec spec = catalogue::parse_cases(text_of(document), "blind", &catalogue).at(0);
+  nlohmann::json reply = script::run_script(resolve_script(spec, catalogue), 1);
+  reply.erase("ns");
+  return reply;
+}
+
+YAML::Node with_labels_of(const YAML::Node& document, const YAML::Node& other) {
+  YAML::Node out = YAML::Clone(document);
+  for (const std::string& label : labels) {
+    out.remove(label);
+    if (other[label] && label != "controls") out[label] = YAML::Clone(other[label]);
+  }
+  if (!out["case"]) out["case"] = "blind/nameless";
+  return out;
+}
+
+class Blind : public testing::TestWithParam<std::string> {};
+
+TEST_P(Blind, SameDiagnosisWithoutAndWithAnothersLabels) {
+  const catalogue::Catalogue catalogue(cases);
+  const std::vector<YAML::Node> all = documents(GetParam());
+  ASSERT_GE(all.size(), 2u);
+  int failures = 0;
+  for (std::size_t i = 0; i < all.size() && i < 8; ++i) {
+    const nlohmann::json told = diagnosed(all[i], catalogue);
+    failures += told["outcome"] != "PASS";
+    YAML::Node nothing;
+    EXPECT_EQ(diagnosed(with_labels_of(all[i], nothing), catalogue), told) << "stripped: " << all[i]["case"];
+    EXPECT_EQ(diagnosed(with_labels_of(all[i], all[(i + 1) % all.size()]), catalogue), told) << "labels of another one: " << all[i]["case"];
+  }
+  EXPECT_GT(failures, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Blind, testing::Values("faults/layout.yaml", "faults/content.yaml", "museum/vllm-1.yaml", "museum/sglang-1.yaml", "museum/mooncake-2.yaml"),
+                         [](const auto& file) {
+                           std::string name = std::filesystem::path(file.param).string();
+                           for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace kvcts

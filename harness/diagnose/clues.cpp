@@ -1,0 +1,179 @@
+#include "diagnose/clues.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <unordered_map>
+
+namespace kvcts::script {
+
+namespace {
+
+bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
+
+// Content, or poison from elsewhere: where a step is believed to bring what was there before anybody wrote.
+bool brought(const Who& who, int backing, std::int64_t offset) {
+  return content(who) || (who.kind == Who::Kind::poison && (who.backing != backing || who.offset != offset));
+}
+
+bool fresh_in_every_pass(const Observation& o, std::size_t check, int backing, std::int64_t offset) {
+  bool fresh = true;
+  for (std::size_t pass = 0; pass < o.bytes.size() && fresh; ++pass) {
+    const Bytes& bytes = o.bytes[pass][check];
+    fresh = bytes.at(backing, offset) == bytes.fresh(backing, offset);
+  }
+  return fresh;
+}
+
+}  // namespace
+
+std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
+  const std::uint64_t h = (signature ^ byte) * 0x9fb21c651e98df25ull;
+  return h ^ (h >> 32);
+}
+
+Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed) : observation_(observation), names_(names) {
+  // Everybody who was ever meant to be somewhere, and the poison of every byte.
+  for (const Backing& b : arena.backings()) {
+    if (b.sparse) continue;
+    for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i) names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
+  }
+  for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
+  learn();
+}
+
+void Namer::learn() {
+  std::vector<Id> ids;
+  names_.each([&](Id id) {
+    if (known_.size() <= id) known_.resize(id + 1);
+    if (known_[id]) return;
+    known_[id] = true;
+    const auto kind = names_.at(id).kind;
+    if (kind != Who::Kind::hole && kind != Who::Kind::unknown && kind != Who::Kind::code) ids.push_back(id);
+  });
+  std::vector<std::uint64_t> signatures(ids.size(), 0);
+  for (int pass = 0; pass < first_passes; ++pass) {
+    for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], renderings_[static_cast<std::size_t>(pass)].byte(ids[i]));
+  }
+  const auto put = [&](const std::pair<std::uint64_t, Id>& entry) {
+    std::size_t at = entry.first & (table_.size() - 1);
+    while (table_[at].second != hole) at = (at + 1) & (table_.size() - 1);
+    table_[at] = entry;
+  };
+  count_ += ids.size();
+  if (table_.size() < count_ * 2 + 2) {
+    std::vector<std::pair<std::uint64_t, Id>> old(std::bit_ceil(count_ * 2 + 2), {0, hole});
+    old.swap(table_);
+    for (const auto& entry : old) {
+      if (entry.second != hole) put(entry);
+    }
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) put({signatures[i], ids[i]});
+}
+
+Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
+  std::array<std::uint8_t, naming_passes> seen{};
+  for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(backing, offset);
+  std::uint64_t signature = 0;
+  for (int pass = 0; pass < first_passes; ++pass) signature = extend_signature(signature, seen[static_cast<std::size_t>(pass)]);
+  for (std::size_t at = signature & (table_.size() - 1); table_[at].second != hole; at = (at + 1) & (table_.size() - 1)) {
+    if (table_[at].first != signature) continue;
+    bool same = true;
+    for (std::size_t pass = first_passes; pass < seen.size() && same; ++pass) same = renderings_[pass].byte(table_[at].second) == seen[pass];
+    if (same) return names_.at(table_[at].second);
+  }
+  Who out;
+  if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; })) out.kind = Who::Kind::constant, out.byte = seen[0];
+  return out;
+}
+
+Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena, Names& names, std::uint64_t seed) {
+  if (mismatch.ranges.empty()) return {};
+  return find_clues(o, mismatch, expectation, arena, names, Namer(o, names, arena, seed));
+}
+
+Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Namer& namer) {
+  Clues out;
+  if (mismatch.ranges.empty()) return out;
+  out.check = mismatch.ranges.front().check;
+  const Checkpoint* check = expectation.at(o.checks[out.check]);
+  std::unordered_map<int, std::vector<std::pair<std::int64_t, std::int64_t>>> wrong;
+  for (const WrongRange& range : mismatch.ranges) {
+    if (range.check == out.check) wrong[range.backing].emplace_back(range.begin, range.end);
+  }
+  for (const Backing& b : arena.backings()) {
+    const auto& ranges = wrong[b.ordinal];
+    const auto is_wrong = [&](std::int64_t offset) {
+      const auto after = std::upper_bound(ranges.begin(), ranges.end(), std::pair(offset, INT64_MAX));
+      return after != ranges.begin() && offset < std::prev(after)->second;
+    };
+    std::vector<std::int64_t> offsets;
+    for (const auto& [begin, end] : ranges) {
+      for (std::int64_t i = begin; i < end; ++i) offsets.push_back(i);
+    }
+    for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b.ordinal)].pages()) {
+      for (std::int64_t i = 0; i < Image::page; ++i) {
+        const std::int64_t offset = number * Image::page + i;
+        const Id id = (*ids)[static_cast<std::size_t>(i)];
+        if (id != hole && brought(names.at(id), b.ordinal, offset) && !is_wrong(offset)) offsets.push_back(offset);
+      }
+    }
+    std::sort(offsets.begin(), offsets.end());
+    for (const std::int64_t offset : offsets) {
+      Clue clue;
+      clue.backing = b.ordinal, clue.offset = offset;
+      clue.must = names.at(expectation.id(*check, b.ordinal, offset, names));
+      clue.wrong = is_wrong(offset);
+      if (clue.wrong) {
+        clue.is = namer.who(out.check, b.ordinal, offset);
+        clue.untouched = b.zeroed || b.sparse ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
+                                              : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;
+        ++out.wrong;
+        out.untouched += clue.untouched;
+        out.unknown += clue.is.kind == Who::Kind::unknown;
+        out.damage += !content(clue.must);
+      } else {
+        clue.is = clue.must;
+      }
+      out.all.push_back(std::move(clue));
+    }
+  }
+  return out;
+}
+
+std::uint64_t identity_key(const Who& who) {
+  std::uint64_t key = static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype) * 10 + who.byte;
+  const auto put = [&](std::int64_t value) {
+    key = (key ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25ull;
+    key ^= key >> 29;
+  };
+  put(who.generation), put(who.kv), put(who.layer), put(who.token), put(who.head), put(who.channel);
+  return key;
+}
+
+Whereabouts::Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names)
+    : Whereabouts(check.images, [&](int backing) { return backing < static_cast<int>(arena.backings().size()); }, names) {}
+
+Whereabouts::Whereabouts(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names) {
+  std::vector<std::pair<std::uint64_t, Place>> all;
+  for (int backing = 0; backing < static_cast<int>(images.size()); ++backing) {
+    if (!of(backing)) continue;
+    for (const auto& [number, ids] : images[static_cast<std::size_t>(backing)].pages()) {
+      for (std::int64_t i = 0; i < Image::page; ++i) {
+        const Id id = (*ids)[static_cast<std::size_t>(i)];
+        if (id == hole) continue;
+        const Who who = names.at(id);
+        if (who.kind == Who::Kind::tag) all.emplace_back(identity_key(who), Place{backing, number * Image::page + i});
+      }
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& c) { return a.first < c.first; });
+  for (const auto& [key, place] : all) keys_.push_back(key), places_.push_back(place);
+}
+
+std::span<const Place> Whereabouts::of(const Who& who) const {
+  const auto [begin, end] = std::equal_range(keys_.begin(), keys_.end(), identity_key(who));
+  return std::span(places_).subspan(static_cast<std::size_t>(begin - keys_.begin()), static_cast<std::size_t>(end - begin));
+}
+
+}  // namespace kvcts::script

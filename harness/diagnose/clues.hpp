@@ -1,0 +1,77 @@
+// Who is where: for each byte that should hold content, and for each wrong one, who it must be and who it is. Observed bytes are named by
+// their values over the naming passes; nothing here knows what the code under test did.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "diagnose/observe.hpp"
+
+namespace kvcts::script {
+
+struct Clue {
+  int backing{0};
+  std::int64_t offset{0};
+  Who must, is;
+  bool wrong{false};
+  bool untouched{false};               ///< holds what it held before anybody wrote it
+};
+
+struct Clues {
+  std::size_t check{0};                ///< the check they are taken at
+  std::vector<Clue> all;               ///< by backing and offset; content bytes, and wrong bytes of any kind
+  std::int64_t wrong{0}, unknown{0}, untouched{0}, damage{0};  ///< damage: wrong bytes that should hold no content
+};
+
+/// Bytes over which a signature is taken: enough for the narrowest codes.
+inline constexpr int naming_passes = 24;
+/// One more pass of a signature, which begins at 0. Names are told apart by it: reports/identity.md.
+std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
+
+/// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
+class Namer {
+ public:
+  Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
+  Who who(std::size_t check, int backing, std::int64_t offset) const;
+  /// Takes up the names that were interned since.
+  void learn();
+
+ private:
+  /// Enough passes to leave one or two names for any bytes; the others decide between those.
+  static constexpr int first_passes = 8;
+  const Observation& observation_;
+  Names& names_;
+  /// Signatures of the first passes, each with its name: an open hash table; names that share one stand behind each other.
+  std::vector<std::pair<std::uint64_t, Id>> table_;
+  std::vector<bool> known_;            ///< by Id
+  std::size_t count_{0};               ///< of entries in the table
+  mutable std::vector<Rendering> renderings_;
+};
+
+/// At the first check with wrong bytes.
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation, const Arena& arena,
+                 Names& names, std::uint64_t seed);
+
+/// The same, with names that are known already.
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Namer& namer);
+
+/// "K layer 1 token 3 head 0 channel 0", and where somebody like that must be: the place of each content byte in the truth.
+class Whereabouts {
+ public:
+  /// Places in the truth at a check, in backings of one memory or (empty) all.
+  Whereabouts(const Checkpoint& check, const Arena& arena, const Names& names);
+  /// Places in those images (by backing) that `of` accepts.
+  Whereabouts(const std::vector<Image>& images, const std::function<bool(int backing)>& of, const Names& names);
+  std::span<const Place> of(const Who& who) const;
+
+ private:
+  std::vector<std::uint64_t> keys_;    ///< ascending; of places_[i]
+  std::vector<Place> places_;
+};
+/// A number for a byte of an element. What is looked up by it is tried out byte for byte, so that one number for two does no harm.
+std::uint64_t identity_key(const Who& who);
+
+}  // namespace kvcts::script

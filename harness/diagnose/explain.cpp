@@ -1,0 +1,358 @@
+#include "diagnose/explain.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <set>
+
+#include "diagnose/families/tools.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+// What code compares, and so says when it stops: the quantity names the class. The words of `about`, see cases/README.md.
+std::string class_of_quantity(const std::string& about) {
+  static const std::map<std::string, std::string> classes{
+      {"dims", "rank-mismatch"},          {"groups", "rank-mismatch"},       {"heads", "head-shard-mapping"},
+      {"layers", "layer-missing"},        {"block_size", "wrong-block-size"}, {"bytes", "truncated"},
+      {"tokens", "truncated"},            {"stride", "wrong-stride"},        {"axes", "axis-permuted"},
+      {"kv", "kv-split-vs-interleaved"},  {"alignment", "misaligned"},       {"registration", "registration-missing-region"},
+      {"dtype", "dtype-reinterpreted"},   {"capability", "capability-mismatch"}, {"blocks", "wrong-block-id"},
+      {"key", "identity-collision"},      {"scales", "scale-lost"},          {"size", "int32-overflow"},
+      {"width", "packed-dim-misread"}};
+  const auto found = classes.find(about);
+  return found == classes.end() ? "" : found->second;
+}
+
+// A number that is another one cut to 32 bits, or below zero.
+bool wrapped(const nlohmann::json& expected, const nlohmann::json& found) {
+  if (!expected.is_number_integer() || !found.is_number_integer() || expected == found) return false;
+  if (found.is_number_unsigned() && found.get<std::uint64_t>() >= std::uint64_t{1} << 63) return true;
+  if (expected.is_number_unsigned() && expected.get<std::uint64_t>() >= std::uint64_t{1} << 63) return false;
+  const auto e = expected.get<std::int64_t>(), f = found.get<std::int64_t>();
+  return (f < 0 && e >= 0) || (e > f && e >> 31 != 0 && (e - f) % (std::int64_t{1} << 32) == 0);
+}
+
+// A message that shows a number which only an unsigned one below zero can be: 20 digits are 2^63 and more.
+bool shows_underflow(const std::string& text) {
+  int digits = 0;
+  for (const char c : text + " ") {
+    if (c >= '0' && c <= '9') {
+      ++digits;
+      continue;
+    }
+    if (digits == 20) return true;
+    digits = 0;
+  }
+  return false;
+}
+
+Explanation certain(const std::string& fault_class, const std::string& words) {
+  Explanation out;
+  out.fault_class = fault_class, out.words = words;
+  out.exact = true, out.share = 1;
+  return out;
+}
+
+// A comparison that should have held and did not, or the reverse: the quantity that was compared names the class.
+Explanation from_requirements(const Evidence& e) {
+  for (const nlohmann::json& seen : e.observation.events) {
+    if (!seen.contains("good") || seen["good"]) continue;
+    for (const nlohmann::json& meant : e.truth.events) {
+      if (meant.value("step", "") != seen.value("step", "") || !meant.value("good", false)) continue;
+      if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
+        return certain("int32-overflow", "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
+      }
+    }
+    bool meant_good = false;
+    for (const Step& step : e.intended.steps) {
+      if (step.name != seen.value("step", "")) continue;
+      const Action& a = step.intended;
+      meant_good = (a.op == "require" && a.expects == a.found && a.needs.empty()) || (a.op == "unpack" && a.expects.size() == a.found.size());
+    }
+    if (!meant_good) continue;
+    if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
+      return certain("int32-overflow", "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
+    }
+    const std::string fault_class = class_of_quantity(seen.value("about", ""));
+    const std::string words = e.observation.ending.step == seen.value("step", "") && !e.observation.ending.text.empty()
+                                  ? e.observation.ending.text
+                                  : seen.value("about", "") + ": expected " + seen["expects"].dump() + ", found " + seen["found"].dump();
+    if (!fault_class.empty()) return certain(fault_class, words);
+  }
+  if (shows_underflow(e.observation.ending.text)) return certain("int32-overflow", e.observation.ending.text);
+  // What had to be refused was not.
+  if (e.truth.ending.kind == "refused" && e.observation.ending.kind != "refused") {
+    std::string fault_class = class_of_quantity(e.truth.ending.about);
+    for (const Step& step : e.intended.steps) {
+      if (step.name == e.truth.ending.step && !step.intended.needs.empty()) fault_class = "capability-mismatch";
+    }
+    if (fault_class.empty()) fault_class = "capability-mismatch";
+    if (wrapped(e.truth.ending.expects, e.truth.ending.found) || wrapped(e.truth.ending.found, e.truth.ending.expects)) fault_class = "int32-overflow";
+    return certain(fault_class, "not refused: " + e.truth.ending.text);
+  }
+  return {};
+}
+
+// Bytes are right, what was said of them is not.
+Explanation from_reports(const Evidence& e) {
+  if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
+  const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
+  const auto status = [](const nlohmann::json& report) { return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done"); };
+  const auto count = [](const std::vector<nlohmann::json>& all, const char* op) {
+    return std::count_if(all.begin(), all.end(), [&](const auto& r) { return r["op"] == op; });
+  };
+  for (const auto& m : meant) {
+    for (const auto& s : seen) {
+      if (m["op"] != "complete" || s["op"] != "complete" || m["request"] != s["request"] || !m.contains("fields") || !s.contains("fields")) continue;
+      for (const auto& [field, value] : m["fields"].items()) {
+        if (s["fields"].contains(field) && wrapped(value, s["fields"][field])) {
+          return certain("int32-overflow", field + " was reported as " + s["fields"][field].dump() + " instead of " + value.dump());
+        }
+      }
+    }
+  }
+  const auto failed = [](const nlohmann::json& word) { return word == "failed" || word == "aborted" || word == "error"; };
+  const bool done = std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
+  if (count(meant, "fail") > count(seen, "fail") && done) return certain("false-success", "a failure was reported as done");
+  if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was reported to nobody");
+  if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) && count(meant, "complete") == count(seen, "complete") &&
+      std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
+    return {};  // keys: a search finds out which
+  }
+  return certain("false-success", "what was reported is not what happened");
+}
+
+// Classes that are consequences of whatever stopped the sequence.
+bool consequence(const std::string& fault_class, const std::string& words) {
+  static const std::set<std::string> of_an_end{"silently-skipped", "false-success", "truncated", "read-before-ready", ""};
+  return of_an_end.contains(fault_class) || words.ends_with("never happened");
+}
+
+// How it ended, when nothing else says more.
+Explanation from_ending(const Evidence& e) {
+  const Ending& end = e.observation.ending;
+  if (end.kind == "completed" || end.kind == e.truth.ending.kind) return {};
+  for (const nlohmann::json& event : e.observation.events) {
+    if (event.contains("violation")) return {};  // an address: hypotheses say whose
+  }
+  if (end.kind == "hung") return certain(end.in == "kernel" ? "hang-kernel" : "hang-transfer", end.text);
+  std::string fault_class = class_of_quantity(end.about);
+  for (const nlohmann::json& event : e.observation.events) {
+    if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty()) fault_class = "capability-mismatch";
+  }
+  return certain(fault_class.empty() ? "crash" : fault_class, end.text);
+}
+
+// Wrong bytes that no transformation of the map makes, but that are all of one kind.
+Explanation from_kinds(const Evidence& e) {
+  bool only_scales = true, constant = true, any = false;
+  std::optional<std::uint8_t> value;
+  for (const Clue& clue : e.clues.all) {
+    if (!clue.wrong) continue;
+    any = true;
+    only_scales = only_scales && clue.must.component != layout::Component::data && clue.must.kind == Who::Kind::tag;
+    constant = constant && clue.is.kind == Who::Kind::constant;
+    if (clue.is.kind == Who::Kind::constant && !value) value = clue.is.byte;
+  }
+  if (!any) return {};
+  if (only_scales) return certain("scale-lost", "the scales are not those of the data");
+  if (constant && value && *value != 0) return certain("scale-lost", "content is saturated: codes are all alike");
+  return {};
+}
+
+// Zeros that lost their sign, NaNs that became another, numbers too small for some unit that became zero: a copy by way of numbers.
+Explanation from_values(const Evidence& e) {
+  std::map<int, layout::Dtype> dtypes;
+  for (const auto& [name, memory] : e.intended.memories) {
+    if (memory.view.cache.empty()) continue;
+    const layout::Cache cache = cache_of(memory.view);
+    View whole = memory.view;
+    whole.of = name;
+    const auto places = e.arena.places(whole, cache);
+    for (const auto& plane : cache.planes) {
+      if (plane.component == layout::Component::data) dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).backing, plane.dtype);
+    }
+  }
+  struct Format {
+    int bytes;
+    std::uint64_t exponent;            ///< its bits; sign is the highest bit
+  };
+  static const std::map<layout::Dtype, Format> formats{{layout::Dtype::bf16, {2, 0x7f80}}, {layout::Dtype::fp16, {2, 0x7c00}}, {layout::Dtype::fp32, {4, 0x7f800000}}, {layout::Dtype::e5m2, {1, 0x7c}}};
+  std::set<std::string> kinds;
+  for (int pass = 0; pass < static_cast<int>(e.observation.bytes.size()); ++pass) {
+    for (const WrongRange& range : e.mismatch.ranges) {
+      const Backing& b = e.arena.backings()[static_cast<std::size_t>(range.backing)];
+      const Checkpoint* check = e.expectation.at(e.observation.checks[range.check]);
+      const auto dtype = dtypes.find(range.backing);
+      if (!check || b.sparse || dtype == dtypes.end() || !formats.contains(dtype->second)) return {};
+      const Format& f = formats.at(dtype->second);
+      const std::uint64_t sign = std::uint64_t{1} << (8 * f.bytes - 1);
+      const auto& must = e.expectation.dense(*check, range.backing, pass);
+      const auto& is = e.observation.bytes[static_cast<std::size_t>(pass)][range.check].dense(range.backing);
+      for (std::int64_t at = range.begin / f.bytes * f.bytes; at < range.end; at += f.bytes) {
+        if (at < 0 || at + f.bytes > b.bytes) return {};
+        std::uint64_t p = 0, q = 0;
+        for (int k = f.bytes; k-- > 0;) {
+          const auto i = static_cast<std::size_t>(at + k + b.guard_below);
+          p = p << 8 | must[i], q = q << 8 | is[i];
+        }
+        if (p == q) continue;
+        const auto nan = [&](std::uint64_t v) { return (v & f.exponent) == f.exponent && (v & ~(sign | f.exponent)) != 0; };
+        if (nan(p) && nan(q)) kinds.insert("a NaN became another NaN");
+        else if (p == sign && q == 0) kinds.insert("-0 became 0");
+        else if ((p & f.exponent) == 0 && (q & ~sign) == 0) kinds.insert("subnormal numbers became zero");
+        else return {};
+      }
+    }
+  }
+  std::string words;
+  for (const std::string& kind : kinds) words += (words.empty() ? "" : "; ") + kind;
+  return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits went by way of numbers");
+}
+
+// Copies that leave their memory as they were meant: nothing else has to be wrong.
+Explanation from_bounds(const Evidence& e, Workshop& workshop) {
+  for (const nlohmann::json& meant : e.truth.events) {
+    if (!meant.contains("leaves") || !workshop.as_it_stands()) continue;
+    return certain(meant.value("before", false) ? "wrong-stride" : "over-read", "'" + meant.value("step", "") + "' leaves its memory: " + meant.value("leaves", ""));
+  }
+  return {};
+}
+
+// Keys that leave a field out, as first causes: with a second one besides, they explain no byte alone.
+std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
+  std::size_t puts = 0;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) puts += w.action(i).op == "put";
+  std::vector<Hypothesis> out;
+  for (const std::string& field : key_fields(w)) {
+    for (const char* how : {"", "keep", "replace"}) {
+      Hypothesis h{"identity-collision", "keys without " + field, w.bodies()};
+      leave_out_of_keys(h.bodies, field);
+      if (*how) let_win(h.bodies, how);
+      if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; })) out.push_back(std::move(h));
+    }
+  }
+  return out;
+}
+
+// Of processor time for a second cause, in seconds. A search that goes on costs a run more than a second name is worth, and past the checker's deadline
+// all that is known of the case would be lost.
+constexpr std::clock_t patience = 30;
+
+// Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
+std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
+  workshop.allow(2000);
+  const std::vector<Hypothesis> keys = keys_without_a_field(workshop);
+  if (keys.empty()) propose_pairs(workshop);
+  if (workshop.found()) {
+    const Hypothesis& both = workshop.exact().front();
+    Explanation out = certain(both.fault_class, both.words);
+    out.tried = workshop.tried();
+    return out;
+  }
+  std::vector<const Hypothesis*> starts;
+  for (const Hypothesis& first : keys) starts.push_back(&first);
+  for (const Hypothesis& first : workshop.agreeing()) starts.push_back(&first);
+  for (const auto& partial : workshop.partial()) starts.push_back(&partial.hypothesis);
+  std::int64_t tried = workshop.tried();
+  const std::clock_t began = std::clock();
+  for (const Hypothesis* start : starts) {
+    if (std::clock() - began > patience * CLOCKS_PER_SEC) break;
+    const Hypothesis& first = *start;
+    try {
+      auto residue = workshop.residue(first.bodies);
+      if (!residue || residue->mismatch.wrong_bytes == 0) continue;
+      Expectation expectation(residue->truth, evidence.arena, evidence.names, evidence.seed);
+      const Clues clues = find_clues(evidence.observation, residue->mismatch, expectation, evidence.arena, evidence.names, workshop.namer());
+      Evidence rest{residue->believed, evidence.arena, residue->truth, evidence.observation, residue->mismatch, clues, expectation, evidence.names, evidence.seed};
+      Workshop second(rest, workshop);
+      second.allow(3000);
+      for (const Family& family : families()) {
+        family.propose(second);
+        if (second.found() || second.spent()) break;
+      }
+      tried += second.tried();
+      if (!second.found()) continue;
+      const Hypothesis& other = second.exact().front();
+      Explanation out = certain(first.fault_class, first.words + "; and " + other.words + (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
+      out.tried = tried;
+      return out;
+    } catch (const std::exception&) {
+      continue;  // nobody can have meant that
+    }
+  }
+  if (!keys.empty()) propose_pairs(workshop);
+  if (!workshop.found()) return std::nullopt;
+  Explanation out = certain(workshop.exact().front().fault_class, workshop.exact().front().words);
+  out.tried = tried;
+  return out;
+}
+
+}  // namespace
+
+Script without_faults(const Script& script) {
+  Script out = script;
+  for (Step& step : out.steps) {
+    step.as_intended = true;
+    step.actual.clear();
+  }
+  return out;
+}
+
+Explanation explain(Evidence evidence) {
+  Explanation out = from_requirements(evidence);
+  if (!out.fault_class.empty()) return out;
+  out = from_reports(evidence);
+  if (!out.fault_class.empty()) return out;
+  const Explanation ended = from_ending(evidence);
+  if (!ended.fault_class.empty() && evidence.mismatch.wrong_bytes == 0) return ended;
+
+  Workshop workshop(evidence);
+  if (!ended.fault_class.empty() && workshop.as_it_ended()) return ended;
+  if (const Explanation bounds = from_bounds(evidence, workshop); !bounds.fault_class.empty()) return bounds;
+  const auto finish = [&] {
+    const Hypothesis& first = workshop.found() ? workshop.exact().front() : *workshop.second();
+    out.fault_class = first.fault_class;
+    out.words = first.words;
+    out.exact = true;
+    out.share = 1;
+    for (const Hypothesis& other : workshop.exact()) {
+      const std::string said = other.fault_class + ": " + other.words;
+      if (other.words == first.words || out.others.size() == 8) continue;
+      if (std::find(out.others.begin(), out.others.end(), said) == out.others.end()) out.others.push_back(said);
+    }
+    out.tried = workshop.tried();
+    if (!ended.fault_class.empty() && consequence(out.fault_class, out.words)) {
+      out.others.insert(out.others.begin(), out.fault_class + ": " + out.words);
+      out.fault_class = ended.fault_class, out.words = ended.words;
+    }
+    return out;
+  };
+  for (const Family& family : families()) {
+    family.propose(workshop);
+    if (workshop.found()) return finish();
+    if (workshop.spent()) break;
+  }
+  if (workshop.second()) return finish();
+  if (!ended.fault_class.empty()) return ended;
+  if (const Explanation kinds = from_kinds(evidence); !kinds.fault_class.empty()) return kinds;
+  if (const Explanation values = from_values(evidence); !values.fault_class.empty()) return values;
+  if (const auto two = explain_two(evidence, workshop)) return *two;
+  if (workshop.late()) {
+    out = certain(workshop.late()->fault_class, workshop.late()->words);
+    out.tried = workshop.tried();
+    return out;
+  }
+  out.tried = workshop.tried();
+  if (!workshop.partial().empty()) {
+    const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(), [](const auto& a, const auto& b) { return a.share < b.share; });
+    out.words = best->hypothesis.words;
+    out.share = best->share;
+    out.others.push_back(best->hypothesis.fault_class + ": " + best->hypothesis.words);
+  }
+  return out;
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,195 @@
+// Each family of hypotheses is needed: there is a case that is named rightly with it, and not without it. The same for changes of a layout
+// that are mistakes of packing: a reader's mistake that a case tells is one of the variants of its memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "case/resolve/resolve_script.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "scene/arena.hpp"
+#include "diagnose/precedence.hpp"
+#include "diagnose/run.hpp"
+#include "scene/faults/variants.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::script {
+namespace {
+
+const std::filesystem::path cases = std::filesystem::path(checkout::source()) / "cases";
+
+Script told(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return resolve_script(spec, catalogue); }
+
+// Named as one cause: a belief of two steps is also two mistakes, "...; and ...".
+bool named(const Script& script, std::uint64_t seed, const std::string& fault_class) {
+  const nlohmann::json reply = run_script(script, seed);
+  if (!reply.contains("diagnosis")) return false;
+  const nlohmann::json& why = reply["diagnosis"];
+  return why.value("exact", false) && why.value("class", "") == fault_class && why.value("text", "").find("; and ") == std::string::npos;
+}
+
+CaseSpec case_of(const std::string& file, const std::string& id, const catalogue::Catalogue& catalogue) {
+  for (const CaseSpec& spec : catalogue::read_case_file(cases / file, "", &catalogue)) {
+    if (spec.id == id) return spec;
+  }
+  throw std::runtime_error("no case " + id + " in " + file);
+}
+
+struct Need {
+  const char* family;
+  const char* file;
+  const char* id;
+};
+
+void PrintTo(const Need& need, std::ostream* out) { *out << need.family << " by " << need.id; }
+
+class Families : public testing::TestWithParam<Need> {};
+
+TEST_P(Families, NameWhatNoOtherDoes) {
+  const catalogue::Catalogue catalogue(cases);
+  const CaseSpec spec = case_of(GetParam().file, GetParam().id, catalogue);
+  const Script script = told(spec, catalogue);
+  const std::string expected = spec.expected.at(0).fault_class;
+  EXPECT_TRUE(named(script, spec.seed, expected));
+  const WithoutFamily off(GetParam().family);
+  EXPECT_FALSE(named(script, spec.seed, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Families,
+                         testing::Values(Need{"several registrations", "field/memory.yaml", "field/registered-in-another-order"},
+                                         Need{"ids of another unit or time", "field/tables.yaml", "field/wrong-block-zeroed"},
+                                         Need{"a part of a step", "field/ranks.yaml", "field/replica-ranks-not-served"},
+                                         Need{"a list of copies", "field/copies.yaml", "field/coalesced-over-padding"},
+                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
+                                         Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
+                                         Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
+                                         Need{"a piece of a step", "field/scales.yaml", "field/scales-of-the-next-token"},
+                                         Need{"another time", "field/times.yaml", "field/aborted-transfer-lands-late"},
+                                         Need{"a wrong layout", "field/scales.yaml", "field/scales-sought-behind-the-rope-half"},
+                                         Need{"a piece of a step", "field/times.yaml", "field/notified-before-the-last-layer"},
+                                         Need{"part by part", "field/blocks.yaml", "field/mixed-tables-in-kernel"},
+                                         Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},
+                                         Need{"a belief in some steps", "museum/lmcache-1.yaml", "museum/m019-lmcache-2495"}));
+
+// 40 s each; the family has a quick one above.
+INSTANTIATE_TEST_SUITE_P(Nightly, Families,
+                         testing::Values(Need{"the same mistake in several steps", "field/times.yaml", "field/layers-sent-before-they-are-computed"},
+                                         Need{"the same mistake in several steps", "field/tables.yaml", "field/batch-with-the-tables-of-others"},
+                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/batch-with-heads-of-the-other-rank"}));
+
+/// A case that is told here, and what has to be said of it.
+void expect_needed(const char* family, const char* fault_class, const std::string& document) {
+  const catalogue::Catalogue catalogue(cases);
+  const Script script = told(catalogue::parse_cases(document, family, &catalogue).at(0), catalogue);
+  EXPECT_TRUE(named(script, 1, fault_class));
+  const WithoutFamily off(family);
+  EXPECT_FALSE(named(script, 1, fault_class));
+}
+
+// An id beyond the pool where blocks are not the outermost axis: its address is one of another plane.
+TEST(Families, IdsBeyondThePool) {
+  expect_needed("ids beyond the pool", "wrong-block-id", R"(
+case: beyond
+dtype: bf16
+geometry: {layers: 1, blocks: 6, block_size: 4, heads: 2, head_dim: 16}
+memory:
+  P: {side: producer, template: "L x K B N H C"}
+  C: {template: "L x K B N H C"}
+requests:
+  A: {tokens: 12, blocks: {P: [5, 0, 2], C: [1, 4, 3]}}
+steps:
+  - write: {request: A, to: P}
+  - move: {request: A, from: P, to: C, actually: {from_blocks: [5, 0, 6]}}
+expected: {outcome: FAIL, class: wrong-block-id}
+)");
+}
+
+// Three entries under one key, of which the first one stays: two of them are read wrongly, so that no step alone explains it.
+TEST(Families, SeveralKeys) {
+  expect_needed("several keys", "identity-collision", R"(
+case: first-of-three
+dtype: bf16
+geometry: {layers: 1, blocks: 12, block_size: 4, heads: 2, head_dim: 16}
+memory:
+  P: {side: producer, layout: vllm-fa-nhd}
+  C: {layout: vllm-fa-nhd}
+requests:
+  A: {tokens: 8, blocks: {P: [3, 0], C: [1, 2]}}
+  B: {tokens: 8, generation: 2, blocks: {P: [5, 6], C: [4, 7]}}
+  D: {tokens: 8, generation: 3, blocks: {P: [8, 9], C: [10, 11]}}
+steps:
+  - write: {request: A, to: P}
+  - write: {request: B, to: P}
+  - write: {request: D, to: P}
+  - put: {request: A, from: P, key: {tokens: t, dtype: bf16}, actually: {key: {dtype: null}, on_exists: keep}}
+  - put: {request: B, from: P, key: {tokens: t, dtype: fp8}, actually: {key: {dtype: null}, on_exists: keep}}
+  - put: {request: D, from: P, key: {tokens: t, dtype: int8}, actually: {key: {dtype: null}, on_exists: keep}}
+  - get: {request: A, to: C, key: {tokens: t, dtype: bf16}, actually: {key: {dtype: null}}}
+  - get: {request: B, to: C, key: {tokens: t, dtype: fp8}, actually: {key: {dtype: null}}}
+  - get: {request: D, to: C, key: {tokens: t, dtype: int8}, actually: {key: {dtype: null}}}
+expected: {outcome: FAIL, class: identity-collision}
+)");
+}
+
+using Places = std::function<std::optional<layout::Location>(layout::Component, const layout::Coord&)>;
+
+// Every element of the cache lies where `places` has it.
+bool lies(const layout::Cache& cache, const Places& places) {
+  for (const layout::Plane& plane : cache.planes) {
+    const layout::Box box = layout::domain(plane);
+    for (layout::Coord at = box.lo;;) {
+      if (layout::locate(cache, plane.component, at) != places(plane.component, at)) return false;
+      std::size_t axis = 0;
+      while (axis < layout::all_axes.size() && ++at[layout::all_axes[axis]] == box.hi[layout::all_axes[axis]]) at[layout::all_axes[axis]] = box.lo[layout::all_axes[axis]], ++axis;
+      if (axis == layout::all_axes.size()) break;
+    }
+  }
+  return true;
+}
+
+// What the one mistaken step of a case acts through instead of what it should.
+const View& mistaken(const Script& script) {
+  for (const Step& step : script.steps) {
+    if (step.as_intended) continue;
+    const Action &meant = step.intended, &done = step.actual.at(0);
+    return done.to == meant.to ? done.from.at(0) : done.to.at(0);
+  }
+  throw std::runtime_error("no step is mistaken");
+}
+
+struct Packing {
+  const char* id;
+  const char* file;
+  std::vector<Variant> (*variants)(const layout::Cache&);
+};
+
+TEST(Variants, OfPackingLieWhereTheMistakeLooks) {
+  const catalogue::Catalogue catalogue(cases);
+  for (const Packing& p : {Packing{"field/packed-as-bytes", "field/codes.yaml", repitched}, Packing{"field/row-without-its-scale", "field/scales.yaml", repitched},
+                           Packing{"field/footer-scales-read-inline", "field/scales.yaml", relaid},
+                           Packing{"field/v-scales-linear-into-interleaved", "field/scales.yaml", swizzled}}) {
+    const Script script = told(case_of(p.file, p.id, catalogue), catalogue);
+    const layout::Cache wrong = cache_of(mistaken(script));
+    const auto variants = p.variants(cache_of(script.memories.at("C").view));
+    EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
+      return lies(variant.cache, [&](layout::Component component, const layout::Coord& at) { return layout::locate(wrong, component, at); });
+    })) << p.id;
+  }
+}
+
+TEST(Variants, OfTheOrderOfCodesExchangeTheTwoOfAByte) {
+  const catalogue::Catalogue catalogue(cases);
+  const layout::Cache declared = cache_of(told(case_of("field/codes.yaml", "field/nibbles-exchanged", catalogue), catalogue).memories.at("C").view);
+  const auto variants = recoded(declared);
+  EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
+    return lies(variant.cache, [&](layout::Component component, layout::Coord at) {
+      if (component == layout::Component::data) at[layout::Axis::channel] ^= 1;
+      return layout::locate(declared, component, at);
+    });
+  }));
+}
+
+}  // namespace
+}  // namespace kvcts::script

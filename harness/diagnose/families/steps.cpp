@@ -1,0 +1,671 @@
+// Steps that did not happen, happened in part, at another time, or under other options.
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "diagnose/families/tools.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+
+namespace {
+
+// Whether somebody was told that it worked.
+bool reported_done(const Workshop& w) {
+  return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
+    if (event.value("op", "") != "complete") return false;
+    const auto status = event["fields"].value("status", nlohmann::json("done"));
+    return !status.is_string() || (status != "failed" && status != "aborted");
+  });
+}
+bool reported_failure(const Workshop& w) {
+  return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
+    return event.value("op", "") == "fail" || (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
+  });
+}
+
+bool brings(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || (a.op == "copy"); }
+
+// The heads that a step takes: those that it picks, or those that its source has.
+std::vector<std::int64_t> heads_of(const Action& a) {
+  if (a.pick.heads) return *a.pick.heads;
+  std::set<std::int64_t> heads;
+  for (const View& view : a.from) {
+    for (const auto& plane : cache_of(view).planes) {
+      const layout::Box box = layout::domain(plane);
+      for (std::int64_t h = box.lo[Axis::head]; h < box.hi[Axis::head]; ++h) heads.insert(h);
+    }
+  }
+  return {heads.begin(), heads.end()};
+}
+
+// Of an assignment that says only how many tokens a request has from there on, and whom nobody told: too many or too few. "" of any other.
+std::string class_of_length(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  const auto before = w.request_at(step, a.request);
+  if (a.op != "assign" || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens) return "";
+  return before->tokens > *a.tokens ? "over-read" : "truncated";
+}
+
+// What a move that never was means: the only one, one of several kinds, scales.
+std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
+  const Action& first = w.action(*steps.begin());
+  if (first.op == "fill") return "stale-block";
+  if (first.op == "register") return "registration-missing-region";
+  if (first.op == "assign" && first.blocks.empty() && first.generation) return "stale-block";  // what was there before is taken for the new
+  if (const std::string length = class_of_length(w, *steps.begin()); !length.empty()) return length;
+  if (first.op == "put") {
+    for (std::size_t i = 0; i < *steps.begin(); ++i) {
+      if (w.action(i).op == "put" && w.action(i).store == first.store && w.action(i).key == first.key) return "stale-block";
+    }
+  }
+  if (first.op == "assign") {
+    // Left with blocks that somebody else has: an owner too many.
+    for (const auto& [memory, ids] : first.blocks) {
+      for (const auto& [name, request] : w.script().requests) {
+        const auto old = w.script().requests.find(first.request);
+        if (name == first.request || old == w.script().requests.end() || !request.blocks.contains(memory) || !old->second.blocks.contains(memory)) continue;
+        for (const std::int64_t id : old->second.blocks.at(memory)) {
+          const auto& theirs = request.blocks.at(memory);
+          if (std::find(theirs.begin(), theirs.end(), id) != theirs.end()) return "stale-block";
+        }
+      }
+    }
+    return "wrong-block-id";
+  }
+  if (first.op == "read") {
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      if (w.action(i).op == "read" && !steps.contains(i)) return "truncated";  // one request of a batch
+    }
+  }
+  if (first.op == "write") {
+    // Somebody moved before it was written, or what was there before stayed.
+    for (std::size_t i = 0; i < *steps.begin(); ++i) {
+      const Action& a = w.action(i);
+      if ((a.op == "write" || a.op == "move" || a.op == "get") && memory_of(a.to) == memory_of(first.to)) return "stale-block";
+    }
+    return "read-before-ready";
+  }
+  if (first.parts == "scales") return "scale-lost";
+  if (first.op == "require" || first.op == "unpack" || first.op == "refuse") return "";
+  // What is put away and what is brought are two directions: a get is no other part of a put.
+  const auto like_first = [&](std::size_t i) { return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == "put") == (first.op == "put"); };
+  bool others = false;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || like_first(i);
+  if (others && brings(first)) {
+    // Whole requests, of several.
+    bool same_request = false;
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) same_request = same_request || (like_first(i) && w.action(i).request == first.request);
+    if (!same_request && !first.request.empty()) return reported_done(w) ? "false-success" : "silently-skipped";
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+      const Action& a = w.action(i);
+      if (!like_first(i)) continue;
+      // The same caches, another part of the request: pieces of one transfer.
+      if (memory_of(a.to) == memory_of(first.to) && memory_of(a.from) == memory_of(first.from) && a.request == first.request &&
+          a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
+        return reported_failure(w) && reported_done(w) ? "false-success" : "truncated";
+      }
+      // Other heads of the same place, from another rank: a shard.
+      if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && heads_of(a) != heads_of(first)) {
+        return reported_done(w) ? "false-success" : "head-shard-mapping";
+      }
+      // The same place, from elsewhere: one of two passes over it, a conversion.
+      if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && a.pick.layers == first.pick.layers) return "silently-skipped";
+    }
+    return "layer-missing";
+  }
+  return reported_done(w) ? "false-success" : "silently-skipped";
+}
+
+// Whether an earlier step had written where this one writes: a part that still holds that was left out.
+bool written_before(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  bool written = false;
+  for (std::size_t i = 0; i < step; ++i) {
+    const Action& b = w.action(i);
+    written = written || ((b.op == "move" || b.op == "write" || b.op == "get") && memory_of(b.to) == memory_of(a.to));
+  }
+  return written && a.op != "read";
+}
+
+// Whether some tensors of a memory hold all of these channels and nothing else: a kind of cache that has tensors of its own.
+bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
+  const layout::Cache cache = cache_of(view);
+  std::set<std::int64_t> covered;
+  for (const auto& plane : cache.planes) {
+    if (plane.component != layout::Component::data) continue;
+    const layout::Box box = layout::domain(plane);
+    std::set<std::int64_t> mine;
+    for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) mine.insert(c);
+    const bool shared = std::any_of(cache.planes.begin(), cache.planes.end(), [&](const auto& other) {
+      return other.component == layout::Component::data && other.allocation == plane.allocation && layout::domain(other).lo[Axis::channel] != box.lo[Axis::channel];
+    });
+    if (!shared && std::includes(channels.begin(), channels.end(), mine.begin(), mine.end())) covered.merge(mine);
+  }
+  return covered == channels;
+}
+
+// Whether another step has brought something out of block 0 of a memory, or into it: nobody takes that block for none.
+bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
+  const Action& a = w.action(step);
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    const Action& b = w.action(i);
+    const auto &mine = at_source ? a.from : a.to, &theirs = at_source ? b.from : b.to;
+    const auto table = i == step || b.op != a.op || theirs.empty() || memory_of(theirs) != memory_of(mine) ? std::nullopt : table_at(w, i, at_source);
+    if (!table) continue;
+    const std::int64_t n = slots_of(theirs.front()), first = w.request_at(i, b.request)->first_token;
+    const bool right = std::any_of(w.sightings(i).begin(), w.sightings(i).end(), [&](const Sighting& s) {
+      if (!s.taken || s.clue->wrong || s.clue->untouched || !s.asked.token) return false;
+      const auto k = static_cast<std::size_t>(((at_source ? *s.asked.token : *s.at->token) - first) / n);
+      return k < table->size() && (*table)[k] == 0;
+    });
+    if (right) return true;
+  }
+  return false;
+}
+
+std::string class_of_unmet(const std::string& about) {
+  if (about == "dtype") return "dtype-reinterpreted";
+  if (about == "heads") return "head-shard-mapping";
+  if (about == "block_size") return "wrong-block-size";
+  if (about == "groups" || about == "dims") return "rank-mismatch";
+  if (about == "layers") return "layer-missing";
+  if (about == "alignment") return "misaligned";
+  if (about == "stride") return "wrong-stride";
+  if (about == "axes") return "axis-permuted";
+  if (about == "kv") return "kv-split-vs-interleaved";
+  if (about == "key") return "identity-collision";
+  if (about == "tokens" || about == "bytes") return "truncated";
+  if (about == "registration") return "registration-missing-region";
+  if (about == "size") return "int32-overflow";
+  if (about == "width") return "packed-dim-misread";
+  return "capability-mismatch";
+}
+
+}  // namespace
+
+void propose_skips(Workshop& w) {
+  const auto& steps = w.script().steps;
+  std::set<std::size_t> moves;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op == "require" || a.op == "unpack") {
+      w.attempt_without(class_of_unmet(a.op == "unpack" ? "dims" : a.about), name_of(w, i) + " was not checked", {i});
+    } else if (a.op == "refuse") {
+      w.attempt_without(class_of_unmet(a.about.empty() ? "capability" : a.about), "accepted what had to be refused: " + a.text, {i});
+    } else if (brings(a)) {
+      moves.insert(i);
+    }
+  }
+  if (w.found()) return;
+  // Neither registered nor moved: nobody knew of the memory.
+  for (std::size_t r = 0; r < steps.size(); ++r) {
+    if (w.action(r).op != "register") continue;
+    const std::string memory = w.action(r).memory.substr(0, w.action(r).memory.find('/'));
+    std::set<std::size_t> both{r};
+    for (const std::size_t i : moves) {
+      if (memory_of(w.action(i).from) == memory || memory_of(w.action(i).to) == memory) both.insert(i);
+    }
+    const bool unregistered = std::none_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [&](const auto& event) { return event.value("op", "") == "register" && event.value("step", "") == steps[r].name; });
+    if (unregistered && both.size() > 1) w.attempt_without("registration-missing-region", memory + " was neither registered nor moved", both);
+  }
+  if (w.found()) return;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) && a.op != "register" && a.op != "assign") continue;
+    const std::string fault_class = class_of_absence(w, {i});
+    bool alone = fault_class == "layer-missing";
+    for (const std::size_t k : moves) alone = alone && (k == i || memory_of(w.action(k).to) != memory_of(a.to));
+    w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened", {i});
+  }
+  if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
+  // All of which nothing arrived.
+  std::set<std::size_t> nowhere;
+  for (const std::size_t i : moves) {
+    std::size_t taken = 0, untouched = 0;
+    for (const Sighting& s : w.sightings(i)) taken += s.taken, untouched += s.taken && s.clue->untouched;
+    if (taken > 0 && taken == untouched) nowhere.insert(i);
+  }
+  if (nowhere.size() > 1 && nowhere.size() < moves.size()) {
+    std::string words;
+    for (const std::size_t i : nowhere) words += (words.empty() ? "" : ", ") + name_of(w, i);
+    w.attempt_without(class_of_absence(w, nowhere), words + " never happened", nowhere);
+  }
+  // Every move of one pair of memories.
+  std::map<std::string, std::set<std::size_t>> by_memory;
+  for (const std::size_t i : moves) by_memory[memory_of(w.action(i).to)].insert(i);
+  for (const auto& [memory, group] : by_memory) {
+    if (group.size() > 1 && group.size() < moves.size()) w.attempt_without(class_of_absence(w, group), "nothing was moved to " + memory, group);
+  }
+}
+
+void propose_subsets(Workshop& w) {
+  // Which values of an axis stayed as they were, by the memory that they should have come to.
+  struct Part {
+    std::set<std::int64_t> all, touched;
+  };
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) || a.op == "fill" || a.op == "copy") continue;
+    std::map<int, Part> axes;
+    Part parts;
+    bool four_bits = false;
+    const bool written = written_before(w, i);
+    for (const Sighting& s : w.sightings(i)) {
+      if (!s.taken) continue;
+      const Clue& clue = *s.clue;
+      const Element& at = *s.at;
+      const bool pair = (clue.must.kind == Who::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
+      four_bits = four_bits || pair;
+      const bool as_before = written && w.name_before(i, clue.backing, clue.offset) == clue.is;
+      if (!clue.wrong && as_before) continue;  // right by itself: says nothing
+      const bool touched = !clue.wrong || !(clue.untouched || as_before);
+      const auto note = [&](Part& part, std::int64_t value) {
+        part.all.insert(value);
+        if (touched) part.touched.insert(value);
+      };
+      note(axes[0], at.layer), note(axes[1], at.kv), note(axes[3], at.head), note(axes[4], at.channel);
+      if (pair && clue.must.kind != Who::Kind::number) note(axes[4], at.channel + 1);  // a byte is a pair
+      if (*at.token != 0 || at.component == layout::Component::data) note(axes[2], *at.token);
+      note(parts, at.component == layout::Component::data ? 0 : 1);
+    }
+    const auto words = [&](const char* what, const Part& part) {
+      return "only " + std::to_string(part.touched.size()) + " of " + std::to_string(part.all.size()) + " " + what + " in " + name_of(w, i);
+    };
+    if (parts.all.size() == 2 && parts.touched.size() == 1) {
+      Action body = a;
+      body.parts = parts.touched.contains(0) ? "data" : "scales";
+      w.attempt(body.parts == "data" ? "scale-lost" : "truncated", body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i), i, body);
+    }
+    // Missing is exactly what lies in block 0: the null block of somebody.
+    if (const auto request = w.script().requests.find(a.request); request != w.script().requests.end() && !axes[2].touched.empty()) {
+      for (const auto* views : {&a.from, &a.to}) {
+        const auto table = request->second.blocks.find(memory_of(*views));
+        if (views->empty() || table == request->second.blocks.end()) continue;
+        const std::int64_t n = slots_of(views->front());
+        std::set<std::int64_t> missing, null;
+        std::set_difference(axes[2].all.begin(), axes[2].all.end(), axes[2].touched.begin(), axes[2].touched.end(), std::inserter(missing, missing.end()));
+        std::vector<std::int64_t> ids = table->second, holes = table->second;
+        for (std::size_t k = 0; k < ids.size(); ++k) {
+          bool all = true;
+          for (std::int64_t t = 0; t < n; ++t) {
+            const std::int64_t token = request->second.first_token + static_cast<std::int64_t>(k) * n + t;
+            if (!axes[2].all.contains(token)) continue;
+            if (ids[k] == 0) null.insert(token);
+            all = all && missing.contains(token);
+          }
+          if (all) holes[k] = -1;
+        }
+        Action body = a;
+        (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
+        const bool none = missing == null && !brought_block_0(w, i, views == &a.from);
+        if (holes != ids) w.attempt(none ? "wrong-block-id" : "truncated", none ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i, body);
+      }
+    }
+    const auto try_axis = [&](int axis, Picks Selection::* member, const std::string& fault_class, const char* what) {
+      const Part& part = axes[axis];
+      if (part.touched.empty() || part.touched.size() == part.all.size()) return;
+      Action body = a;
+      keep_only(body, member, part.touched);
+      w.attempt(fault_class, words(what, part), i, body);
+    };
+    try_axis(0, &Selection::layers, "layer-missing", "layers");
+    try_axis(1, &Selection::kv, "layer-missing", "of K and V");
+    try_axis(3, &Selection::heads, "head-shard-mapping", "heads");
+    try_axis(2, &Selection::tokens, reported_failure(w) && reported_done(w) ? "false-success" : "truncated", "tokens");
+    std::set<std::int64_t> lost;
+    std::set_difference(axes[4].all.begin(), axes[4].all.end(), axes[4].touched.begin(), axes[4].touched.end(), std::inserter(lost, lost.end()));
+    const bool tensors = !lost.empty() && a.to.size() == 1 && whole_tensors(a.to[0], lost);
+    try_axis(4, &Selection::channels, tensors ? "layer-missing" : four_bits ? "packed-dim-misread" : "truncated", "channels");
+    // Some axes at once.
+    Action body = a;
+    if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
+    if (axes[2].touched.size() < axes[2].all.size()) keep_only(body, &Selection::tokens, axes[2].touched);
+    w.attempt("truncated", words("tokens", axes[2]), i, body);
+  }
+}
+
+void propose_lengths(Workshop& w) {
+  for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    const auto request = w.request_at(i, a.request);
+    if (!request || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get")) continue;
+    const Request& r = *request;
+    std::set<std::int64_t> lengths;
+    for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
+      if (w.action(k).op == "assign" && w.action(k).request == a.request) lengths.insert(w.request_at(k, a.request)->tokens), lengths.insert(w.request_at(k + 1, a.request)->tokens);
+    }
+    for (const auto* views : {&a.from, &a.to}) {
+      for (const View& view : *views) {
+        const std::int64_t n = slots_of(view);
+        lengths.insert((r.tokens + n - 1) / n * n), lengths.insert(r.tokens / n * n);
+        lengths.insert((r.tokens / n + 1) * n), lengths.insert((r.tokens + n - 1) / n * n + n);
+        lengths.insert((r.tokens - 1) / n * n);
+        for (std::int64_t k = 1; k <= 8; ++k) lengths.insert(n * k);
+      }
+    }
+    for (std::int64_t k = 1; k < r.tokens && r.tokens <= 64; ++k) lengths.insert(k);
+    for (std::int64_t d = 1; d <= 4; ++d) lengths.insert(r.tokens + d), lengths.insert(r.tokens - d);
+    for (const std::int64_t length : lengths) {
+      if (length == r.tokens || length < 0) continue;
+      Action body = a;
+      std::vector<std::int64_t> tokens;
+      for (std::int64_t t = 0; t < length; ++t) tokens.push_back(r.first_token + t);
+      body.pick.tokens = std::move(tokens);
+      w.attempt(length > r.tokens ? "over-read" : "truncated", std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + name_of(w, i), i, body);
+    }
+  }
+}
+
+void propose_options(Workshop& w) {
+  const auto& steps = w.script().steps;
+  for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (a.op == "read" && a.decode) {
+      for (const char* how : {"ignored", "used", "twice"}) {
+        Action body = a;
+        body.scales = how;
+        const std::string words = std::string(how) == "ignored" ? "the scales were not applied" : std::string(how) == "twice" ? "the scales were applied twice" : "scales were applied";
+        w.attempt("scale-lost", words + " in " + name_of(w, i), i, body);
+      }
+    }
+    if ((a.op == "move" || a.op == "copy") && !a.from.empty() && !a.to.empty()) {
+      Action body = a;
+      std::swap(body.from, body.to);
+      std::swap(body.from_blocks, body.to_blocks);
+      std::swap(body.from_offset, body.to_offset);
+      std::swap(body.from_step, body.to_step);
+      if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels) std::swap(body.pick, body.pick_to);
+      const bool source_changed = std::any_of(w.clues().all.begin(), w.clues().all.end(), [&](const Clue& clue) {
+        return clue.wrong && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory == memory_of(a.from);
+      });
+      if (source_changed) w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
+    }
+    if (a.op == "move" || a.op == "copy" || a.op == "put" || a.op == "get") {
+      Action body = a;
+      body.splits = !a.splits;
+      w.attempt("misaligned", "a copy goes across the end of a registration or a mapping in " + name_of(w, i), i, body);
+    }
+    if (a.op == "move" && a.parts == "all") {
+      Action body = a;
+      body.parts = "data";
+      w.attempt("scale-lost", "the scales were left behind in " + name_of(w, i), i, body);
+    }
+    if (a.op == "write") {
+      Action body = a;
+      body.parts = "data";
+      w.attempt("scale-lost", "no scales were written in " + name_of(w, i), i, body);
+      for (const char* content : {"tags", "codes", "values"}) {
+        body = a;
+        body.content = content;
+        w.attempt("dtype-reinterpreted", std::string("other content (") + content + ") in " + name_of(w, i), i, body);
+      }
+    }
+    if (a.op == "put") {
+      Action body = a;
+      body.on_exists = a.on_exists == "keep" ? "replace" : "keep";
+      w.attempt("stale-block", a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
+    }
+    if (a.op == "register") {
+      std::set<std::int64_t> lengths, shifts{-a.to_offset};
+      bool seam = false;
+      for (const nlohmann::json& event : w.evidence().observation.events) seam = seam || event.value("violation", "").starts_with("straddles");
+      const char* short_class = seam ? "misaligned" : "registration-missing-region";
+      for (const nlohmann::json& event : w.evidence().observation.events) {
+        if (event.contains("violation")) lengths.insert(event["offset"].get<std::int64_t>() - a.to_offset);
+        if (event.value("op", "") == "register" && event.value("step", "") == steps[i].name) lengths.insert(event["bytes"].get<std::int64_t>());
+      }
+      for (const std::int64_t bytes : lengths) {
+        if (bytes <= 0) continue;
+        Action body = a;
+        body.bytes = bytes;
+        w.attempt(short_class, "only " + std::to_string(bytes) + " bytes of " + a.memory + " were registered", i, body);
+        for (const nlohmann::json& event : w.evidence().observation.events) {
+          if (event.value("op", "") != "register" || event.value("step", "") != steps[i].name) continue;
+          body.to_offset = event["begin"].get<std::int64_t>();
+          w.attempt(short_class, std::to_string(bytes) + " bytes of " + a.memory + " from " + std::to_string(body.to_offset) + " on were registered", i, body);
+        }
+      }
+      // Registered at another base: content that should come from one place comes from a place further on.
+      for (const Clue& clue : w.clues().all) {
+        if (!clue.wrong) continue;
+        const Place own{clue.is.backing, clue.is.offset};
+        for (const Place& p : clue.is.kind == Who::Kind::poison ? std::span(&own, 1) : w.whereabouts().of(clue.is)) {
+          for (const Place& q : w.whereabouts().of(clue.must)) {
+            if (p.backing == q.backing) shifts.insert(p.offset - q.offset);
+          }
+        }
+        for (const Place& q : w.whereabouts().of(clue.is)) {
+          if (q.backing == clue.backing) shifts.insert(clue.offset - q.offset);
+        }
+        if (shifts.size() > 24) break;
+      }
+      for (const std::int64_t shift : shifts) {
+        if (shift == 0) continue;
+        Action body = a;
+        body.maps = a.maps.value_or(a.to_offset) + shift;
+        bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
+        for (std::size_t k = 0; k < i; ++k) as_another = as_another || (w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
+        const bool rounded = *body.maps != 0 && *body.maps == a.to_offset / 4096 * 4096;
+        w.attempt(as_another ? "wrong-stride" : rounded ? "misaligned" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
+      }
+    }
+  }
+}
+
+void propose_keys(Workshop& w) {
+  std::set<std::size_t> shelves;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    if (w.action(i).op == "put" || w.action(i).op == "get") shelves.insert(i);
+  }
+  if (shelves.empty()) return;
+  const std::set<std::string> fields = key_fields(w);
+  const std::vector<std::string> names(fields.begin(), fields.end());
+  const std::size_t n = std::min<std::size_t>(names.size(), 6);
+  for (std::size_t count = 1; count <= n; ++count) {
+    for (std::size_t mask = 1; mask < (std::size_t{1} << n); ++mask) {
+      if (static_cast<std::size_t>(__builtin_popcountll(mask)) != count) continue;
+      Bodies bodies = w.bodies();
+      std::string missing;
+      for (std::size_t f = 0; f < n; ++f) {
+        if (!(mask >> f & 1)) continue;
+        missing += (missing.empty() ? "" : ", ") + names[f];
+        leave_out_of_keys(bodies, names[f]);
+      }
+      w.attempt("identity-collision", "keys without " + missing, std::move(bodies));
+    }
+  }
+  // Under a key that nobody else has: never found.
+  for (const std::size_t i : shelves) {
+    Action body = w.action(i);
+    for (auto& [field, value] : body.key) value += "'";
+    w.attempt("silently-skipped", name_of(w, i) + " used a key that nobody else has", i, body);
+  }
+  // One side only: what was put under one key is asked for under another.
+  for (const std::size_t i : shelves) {
+    for (const std::size_t j : shelves) {
+      if (i == j || w.action(i).key == w.action(j).key) continue;
+      Action body = w.action(i);
+      body.key = w.action(j).key;
+      w.attempt("identity-collision", "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'", i, body);
+    }
+  }
+}
+
+namespace {
+
+// Whether two steps use a block of one memory: by their tables as they were first.
+bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
+  const auto blocks = [&](const Action& action, const std::string& memory) {
+    const auto request = w.script().requests.find(action.request);
+    if (request == w.script().requests.end()) return std::optional<std::vector<std::int64_t>>{};
+    const auto ids = request->second.blocks.find(memory);
+    return ids == request->second.blocks.end() ? std::nullopt : std::optional(ids->second);
+  };
+  for (const std::string& memory : {memory_of(a.from), memory_of(a.to)}) {
+    if (memory.empty() || (memory_of(b.from) != memory && memory_of(b.to) != memory)) continue;
+    const auto mine = blocks(a, memory), theirs = blocks(b, memory);
+    if (!mine || !theirs) return true;  // not said: it may be so
+    for (const std::int64_t id : *mine) {
+      if (std::find(theirs->begin(), theirs->end(), id) != theirs->end()) return true;
+    }
+  }
+  return false;
+}
+
+// What it means that a step happened at the place of another one. Between them lies what decides: the writer that it had to wait for, or a block
+// that changed its owner meanwhile.
+std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
+  const auto touches = [](const Action& a, const std::string& memory) {
+    return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
+  };
+  if (const std::string told = class_of_length(w, i); !told.empty()) return told;
+  const Action& a = w.action(i);
+  const bool later = j > i;
+  bool recycled = false, awaited = false;
+  std::string length;
+  for (std::size_t k = std::min(i, j); k <= std::max(i, j); ++k) {
+    if (k == i) continue;
+    const Action& c = w.action(k);
+    if (const std::string told = class_of_length(w, k); !told.empty()) {
+      // Done before the length changed, it had the old one; done after, the new one.
+      if (c.request == a.request) length = !later ? told : told == "over-read" ? "truncated" : "over-read";
+      continue;
+    }
+    const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
+    const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
+    const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
+    if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
+    if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
+    if (later && !other && changes && memory_of(c.from) == memory_of(a.to)) awaited = true;  // what it brings was read before it was there
+    if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
+    if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
+    if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
+  }
+  if (recycled && !(later && a.op == "write")) return "stale-block";
+  if (!length.empty() && !awaited) return length;
+  return awaited || a.op == "write" ? "read-before-ready" : "stale-block";
+}
+
+// A request that has blocks at both ends of a transfer, some of them another one's by now, and that nobody was to move: what was called off came late.
+void propose_called_off(Workshop& w) {
+  const auto& steps = w.script().steps;
+  for (const auto& [name, request] : w.script().requests) {
+    for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
+      const Action& a = w.action(i);
+      const std::string from = memory_of(a.from), to = memory_of(a.to);
+      if (a.op != "move" || a.request == name || !request.blocks.contains(from) || !request.blocks.contains(to)) continue;
+      Action called_off = a;
+      called_off.request = name;
+      called_off.pick = {}, called_off.pick_to = {};
+      called_off.from_blocks.reset(), called_off.to_blocks.reset();
+      const bool meant = std::any_of(steps.begin(), steps.end(), [&](const Step& s) { return s.intended.op == "move" && s.intended.request == name && memory_of(s.intended.to) == to; });
+      if (meant || !share_blocks(w, called_off, a)) continue;
+      for (std::size_t j = 0; j < steps.size(); ++j) {
+        Bodies bodies = w.bodies();
+        bodies[j].push_back(called_off);
+        w.attempt("stale-block", "request " + name + ", which was not to be moved, came to " + to + " after " + name_of(w, j), std::move(bodies));
+      }
+    }
+  }
+}
+
+bool takes(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || a.op == "read"; }
+
+// Whether two steps may be about the same elements.
+bool overlap(const Action& a, const Action& b) {
+  const auto apart = [](const Picks& p, const Picks& q) {
+    return p && q && std::none_of(p->begin(), p->end(), [&](std::int64_t value) { return picked(q, value); });
+  };
+  return !apart(a.pick.layers, b.pick.layers) && !apart(a.pick.kv, b.pick.kv) && !apart(a.pick.heads, b.pick.heads) && !apart(a.pick.tokens, b.pick.tokens);
+}
+
+// The last step in front of this one that makes what it takes; the first behind it that reads what it brings, or changes what it takes.
+std::optional<std::size_t> maker_of(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (std::size_t k = step; k-- > 0;) {
+    const Action& b = w.action(k);
+    const bool same_object = a.op == "get" && b.op == "put" && b.store == a.store && b.key == a.key;
+    if (same_object || (!b.to.empty() && memory_of(b.to) == memory_of(a.from) && b.request == a.request && overlap(a, b))) return k;
+  }
+  return std::nullopt;
+}
+std::optional<std::size_t> user_of(const Workshop& w, std::size_t step) {
+  const Action& a = w.action(step);
+  for (std::size_t k = step + 1; k < w.script().steps.size(); ++k) {
+    const Action& b = w.action(k);
+    const bool same_object = a.op == "put" && b.op == "get" && b.store == a.store && b.key == a.key;
+    const bool reads_it = !a.to.empty() && memory_of(b.from) == memory_of(a.to) && b.request == a.request;
+    const bool changes_it = !a.from.empty() && memory_of(b.to) == memory_of(a.from) && share_blocks(w, a, b);
+    if (same_object || ((reads_it || changes_it) && overlap(a, b))) return k;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void propose_orders(Workshop& w) {
+  const auto& steps = w.script().steps;
+  propose_called_off(w);
+  for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
+    const Action& a = w.action(i);
+    if (!w.moves(i) && a.op != "assign") continue;
+    for (std::size_t j = 0; j < steps.size(); ++j) {
+      const Action& b = w.action(j);
+      if (i == j || b.op == "register" || b.op == "unregister") continue;
+      if (j > i && j + 1 < steps.size() && w.action(j).op == "nothing") continue;
+      const bool later = j > i;
+      const std::string fault_class = class_of_order(w, i, j);
+      for (const char* reads : {"execute", "issue"}) {
+        for (const char* table : {"execute", "issue"}) {
+          Action body = a;
+          (later ? body.after : body.before) = steps[j].name;
+          body.reads = reads, body.table = table;
+          if (!later && (body.reads == "issue" || body.table == "issue")) continue;
+          w.attempt(fault_class, name_of(w, i) + (later ? " happened only after " : " happened before ") + name_of(w, j) +
+                                     (body.reads == "issue" ? ", with what was there when it was issued" : ""),
+                    i, body);
+        }
+      }
+    }
+  }
+}
+
+void propose_orders_together(Workshop& w) {
+  const auto& steps = w.script().steps;
+  using Times = std::map<std::size_t, std::size_t>;   // step -> the one at whose place it happened
+  const auto attempt = [&](const Times& times) {
+    if (times.size() < 2) return;
+    std::string words;
+    std::set<std::string> classes;
+    Bodies bodies = w.bodies();
+    for (const auto& [i, j] : times) {
+      Action body = w.action(i);
+      (j > i ? body.after : body.before) = steps[j].name;
+      bodies[i] = {body};
+      classes.insert(class_of_order(w, i, j));
+      if (words.size() < 160) words += (words.empty() ? "" : ", ") + name_of(w, i) + (j > i ? " after " : " before ") + name_of(w, j);
+    }
+    w.attempt(*classes.rbegin(), "several steps happened at another time: " + words, std::move(bodies));
+  };
+  // Each one before what it had to wait for, or after what had to wait for it.
+  for (const auto& other : {maker_of, user_of}) {
+    Times times;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!takes(w.action(i))) continue;
+      if (const auto j = other(w, i)) times[i] = *j;
+    }
+    attempt(times);
+  }
+  // All in front of one step, or behind it.
+  for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
+    Times earlier, later;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (i != j && takes(w.action(i))) (i > j ? earlier : later)[i] = j;
+    }
+    attempt(earlier), attempt(later);
+  }
+}
+
+}  // namespace kvcts::script

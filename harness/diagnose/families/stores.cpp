@@ -1,0 +1,164 @@
+// Stores: two contents under one key, and who wins; an object that is asked for under the key of another; objects that nobody finds.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "diagnose/families/tools.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+using Key = std::map<std::string, std::string>;
+
+struct Shelves {
+  std::vector<std::size_t> puts, gets;
+};
+
+Shelves shelves_of(const Workshop& w) {
+  Shelves out;
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
+    if (w.action(i).op == "put") out.puts.push_back(i);
+    if (w.action(i).op == "get") out.gets.push_back(i);
+  }
+  return out;
+}
+
+// What is kept where a key exists, for all puts: as they say, or one way.
+void with_every_winner(Workshop& w, const std::string& words, const Bodies& bodies) {
+  w.attempt("identity-collision", words, bodies);
+  for (const char* how : {"keep", "replace"}) {
+    Bodies changed = bodies;
+    let_win(changed, how);
+    w.attempt("identity-collision", words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"), std::move(changed));
+  }
+}
+
+// Two keys are one for everybody who uses either.
+void propose_collisions(Workshop& w, const Shelves& s) {
+  std::vector<std::pair<std::string, Key>> keys;   // of a store, in order of the steps
+  std::vector<std::size_t> first;
+  std::vector<std::size_t> all = s.puts;
+  all.insert(all.end(), s.gets.begin(), s.gets.end());
+  std::sort(all.begin(), all.end());
+  for (const std::size_t i : all) {
+    const std::pair<std::string, Key> key{w.action(i).store, w.action(i).key};
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key), first.push_back(i);
+  }
+  if (keys.size() > 24) return;
+  for (std::size_t a = 0; a < keys.size(); ++a) {
+    for (std::size_t b = 0; b < keys.size(); ++b) {
+      if (a == b || keys[a].first != keys[b].first) continue;
+      Bodies bodies = w.bodies();
+      for (const std::size_t i : all) {
+        for (Action& action : bodies[i]) {
+          if (action.store == keys[a].first && action.key == keys[a].second) action.key = keys[b].second;
+        }
+      }
+      with_every_winner(w, "one key for " + name_of(w, first[a]) + " and " + name_of(w, first[b]), bodies);
+    }
+  }
+}
+
+// Fields left out of all keys, with another object that wins.
+void propose_fewer_fields(Workshop& w) {
+  for (const std::string& field : key_fields(w)) {
+    Bodies bodies = w.bodies();
+    leave_out_of_keys(bodies, field);
+    with_every_winner(w, "keys without " + field, bodies);
+  }
+}
+
+// Each get asks for the object whose content it got.
+void propose_objects_seen(Workshop& w, const Shelves& s) {
+  Bodies bodies = w.bodies();
+  std::string words;
+  for (const std::size_t get : s.gets) {
+    std::map<std::size_t, std::int64_t> votes;
+    for (const Sighting& sighting : w.sightings(get)) {
+      const Who& is = sighting.clue->is;
+      if (!sighting.taken || is.kind != Who::Kind::tag) continue;
+      for (const std::size_t put : s.puts) {
+        const Action& a = w.action(put);
+        const auto request = w.script().requests.find(a.request);
+        if (request == w.script().requests.end() || a.store != w.action(get).store) continue;
+        const Request& r = request->second;
+        const bool inside = r.generation == is.generation && is.token >= r.first_token && is.token < r.first_token + r.tokens && picked(a.pick.tokens, is.token) &&
+                            picked(a.pick.layers, is.layer) && picked(a.pick.kv, is.kv) && picked(a.pick.heads, is.head);
+        if (inside) ++votes[put];
+      }
+    }
+    if (votes.empty()) continue;
+    const std::size_t best = most_voted(votes);
+    for (Action& a : bodies[get]) {
+      if (a.key == w.action(best).key) continue;
+      a.key = w.action(best).key;
+      words += (words.empty() ? "" : ", ") + name_of(w, get) + " got the object of " + name_of(w, best);
+    }
+  }
+  if (!words.empty()) w.attempt("identity-collision", words, std::move(bodies));
+}
+
+// What a get brings goes elsewhere: the tokens, layers or heads of another part of the request.
+void propose_other_places(Workshop& w, const Shelves& s) {
+  for (const std::size_t get : s.gets) {
+    for (const std::size_t other : s.gets) {
+      const Action &a = w.action(get), &b = w.action(other);
+      if (get == other || a.pick == b.pick) continue;
+      Action body = a;
+      body.pick = b.pick, body.pick_to = b.pick_to;
+      const bool layers = a.pick.layers != b.pick.layers, heads = a.pick.heads != b.pick.heads;
+      w.attempt(layers ? "layer-misrouted" : heads ? "head-shard-mapping" : "wrong-block-id", name_of(w, get) + " wrote to the place of " + name_of(w, other), get, body);
+    }
+  }
+}
+
+// Each get wrote what it brought to other tokens, layers or heads, as the bytes show it: all gets at once.
+void propose_places_seen(Workshop& w, const Shelves& s) {
+  struct Route {
+    const char* fault_class;
+    Picks Selection::*picks;
+    std::optional<std::int64_t> (*of)(const Element&);
+  };
+  const Route routes[] = {{"wrong-block-id", &Selection::tokens, [](const Element& e) { return e.token; }},
+                          {"layer-misrouted", &Selection::layers, [](const Element& e) { return std::optional(e.layer); }},
+                          {"head-shard-mapping", &Selection::heads, [](const Element& e) { return std::optional(e.head); }}};
+  for (const Route& route : routes) {
+    Bodies bodies = w.bodies();
+    std::string words;
+    for (const std::size_t get : s.gets) {
+      const Action& a = w.action(get);
+      std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
+      for (const Sighting& sighting : w.sightings(get)) {
+        if (!sighting.from || !sighting.at || !picked(a.pick.*route.picks, route.of(*sighting.from).value_or(-1))) continue;
+        if (const auto at = route.of(*sighting.at)) ++votes[*route.of(*sighting.from)][*at];
+      }
+      Action body = a;
+      Picks &from = body.pick.*route.picks, &to = body.pick_to.*route.picks;
+      from.emplace(), to.emplace();
+      for (const auto& [source, counts] : votes) {
+        from->push_back(source);
+        to->push_back(most_voted(counts));
+      }
+      if (from->empty() || *from == *to) continue;
+      bodies[get] = {body};
+      words += (words.empty() ? "" : ", ") + name_of(w, get);
+    }
+    if (!words.empty()) w.attempt(route.fault_class, "what was found went to other places in " + words, std::move(bodies));
+  }
+}
+
+}  // namespace
+
+void propose_stores(Workshop& w) {
+  const Shelves s = shelves_of(w);
+  if (s.puts.empty() || s.gets.empty()) return;
+  w.allow(500);
+  propose_objects_seen(w, s);
+  if (!w.found()) propose_collisions(w, s);
+  if (!w.found()) propose_fewer_fields(w);
+  if (!w.found()) propose_other_places(w, s);
+  if (!w.found()) propose_places_seen(w, s);
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,63 @@
+// One case for each class of fault (cases/faults): caught, named, and its control passes. KVCTS_SHOW=1 prints what is said.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "case/resolve/resolve_script.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "diagnose/run.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts {
+namespace {
+
+class FaultCases : public testing::TestWithParam<std::string> {};
+
+TEST_P(FaultCases, EachEndsAsDeclared) {
+  const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
+  const char* only = std::getenv("KVCTS_ONLY");
+  for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
+    if (spec.script.empty() || (only && spec.id.find(only) == std::string::npos)) continue;
+    SCOPED_TRACE(spec.id);
+    nlohmann::json reply;
+    try {
+      reply = script::run_script(resolve_script(spec, catalogue), spec.seed);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+      continue;
+    }
+    const std::string outcome = reply["outcome"], fault_class = reply.value("class", "");
+    bool matches = false;
+    for (const Expected& e : spec.expected) {
+      matches = matches || (outcome == name(e.outcome) && (e.fault_class.empty() || e.fault_class == fault_class));
+    }
+    if (std::getenv("KVCTS_SHOW")) {
+      std::cout << spec.id << ": " << outcome << " " << fault_class << " | " << reply.value("message", "") << " | tried " << reply.value("tried", 0) << ", "
+                << (reply["ns"].value("diagnose", std::int64_t{0}) / 1000000) << " ms, compare " << reply["ns"].value("compare", std::int64_t{0}) / 1000000 << " ms\n";
+      for (const auto& other : reply.value("diagnosis", nlohmann::json::object()).value("others", std::vector<std::string>{})) std::cout << "      also " << other << "\n";
+    }
+    EXPECT_TRUE(matches) << outcome << " " << fault_class << ": " << reply.value("message", "");
+  }
+}
+
+std::vector<std::string> files() {
+  std::vector<std::string> out;
+  const char* folder = std::getenv("KVCTS_FAULTS");
+  const auto root = folder ? std::filesystem::path(folder) : std::filesystem::path(checkout::source()) / "cases/faults";
+  for (const auto& entry : std::filesystem::directory_iterator(root)) {
+    if (entry.path().extension() == ".yaml") out.push_back(entry.path().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FaultCases, testing::ValuesIn(files()), [](const auto& file) {
+  std::string name = std::filesystem::path(file.param).stem().string();
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace kvcts

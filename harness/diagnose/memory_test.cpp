@@ -1,0 +1,75 @@
+// How much memory a told case takes: what it touches counts, not how large its pools are. Measured in a process of its own.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "case/footprint.hpp"
+#include "case/resolve/resolve_script.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "diagnose/run.hpp"
+#include "testing/checkout.hpp"
+#include "testing/peak.hpp"
+
+namespace kvcts::script {
+namespace {
+
+using testing_support::peak_of;
+
+constexpr double mib = 1 << 20;
+
+Script told(const std::string& blocks, const std::string& tokens, const std::string& ids, const std::string& actual, const std::string& dtype = "bf16",
+            const std::string& layout = "L x K B N H C") {
+  static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
+  const std::string text =
+      "case: t/pool\ndtype: " + dtype + "\ngeometry: {layers: 1, blocks: " + blocks + ", block_size: 16, heads: 2, head_dim: 32}\n"
+      "memory:\n  P: {side: producer, template: \"" + layout + "\"}\n  C: {template: \"" + layout + "\"}\n"
+      "requests: {A: {tokens: " + tokens + ", blocks: {P: " + ids + ", C: " + ids + "}}}\n"
+      "steps:\n  - write: {request: A, to: P}\n  - check\n  - move: {request: A, from: P, to: C" + actual + "}\n  - read: {request: A, from: C}\n";
+  return resolve_script(catalogue::parse_cases(text, "f.yaml", &all)[0], all);
+}
+
+// Blocks of 4 KiB: two pools of 2.16 GB each, of which two blocks are touched.
+TEST(Memory, APoolCostsWhatIsTouchedOfIt) {
+  const Script right = told("528000", "32", "[527000, 7]", "");
+  const Script wrong = told("528000", "32", "[527000, 7]", ", actually: {to_blocks: [7, 527000]}");
+  const double right_peak = peak_of([&] { return run_script(right, 1).at("outcome") == "PASS"; });
+  const double wrong_peak = peak_of([&] {
+    const auto reply = run_script(wrong, 1);
+    return reply.at("outcome") == "FAIL" && reply.at("class") == "wrong-block-id";
+  });
+  EXPECT_GT(right_peak, 0);
+  EXPECT_GT(wrong_peak, 0);
+  EXPECT_LT(right_peak, 150 * mib);
+  EXPECT_LT(wrong_peak, 600 * mib);
+}
+
+TEST(Memory, IsReckonedBeforehand) {
+  // 0.5 and 2 MiB of content (of 16 bits), whose steps touch all of it.
+  for (const int blocks : {128, 512}) {
+    std::string ids;
+    for (int i = 0; i < blocks; ++i) ids += (i ? ", " : "[") + std::to_string(i);
+    for (const auto& [dtype, layout] : {std::pair{"bf16", "L x K B N H C"}, {"fp8_per_token_head", "L x K B N H { C ; scale C }"}, {"nvfp4", "L x K B N H { C ; scale C } & gscale L K"}}) {
+      SCOPED_TRACE(std::to_string(blocks) + " blocks of " + dtype);
+      const Script script = told(std::to_string(blocks), std::to_string(16 * blocks), ids + "]", "", dtype, layout);
+      const double peak = peak_of([&] { return run_script(script, 1).at("outcome") == "PASS"; }), reckoned = memory_needed(script);
+      EXPECT_GT(peak, 0);
+      EXPECT_LT(peak, reckoned);
+      EXPECT_GT(peak, reckoned / 8);
+    }
+  }
+}
+
+TEST(Memory, ASearchThatWouldNotFitIsNotBegun) {
+  std::string ids;
+  for (int i = 0; i < 1024; ++i) ids += (i ? ", " : "[") + std::to_string(i);
+  const Script script = told("1024", "16384", ids + "]", ", actually: {kv: [V, K], to_kv: [K, V]}");
+  const double peak = peak_of([&] {
+    const auto ran = run_script(script, 1);
+    return ran.at("outcome") == "FAIL" && ran.at("message").get<std::string>().find("the cause was not searched for") != std::string::npos;
+  });
+  EXPECT_GT(peak, 0);
+  EXPECT_LT(peak, memory_needed(script));
+}
+
+}  // namespace
+}  // namespace kvcts::script

@@ -1,0 +1,205 @@
+#include "diagnose/observe.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace kvcts::script {
+
+using nlohmann::json;
+
+void observe_more(Observation& o, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
+  for (int pass = static_cast<int>(o.bytes.size()); pass < passes; ++pass) {
+    Bytes bytes(tape.backings, seed, pass);
+    std::vector<Bytes> at;
+    play(
+        tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, mover);
+    o.bytes.push_back(std::move(at));
+  }
+}
+
+Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover) {
+  Observation out;
+  out.ending = tape.ending;
+  out.events = tape.events;
+  out.checks = tape.checks;
+  observe_more(out, tape, seed, passes, mover);
+  return out;
+}
+
+// ---- what must be --------------------------------------------------------------------------------------------------
+
+const Checkpoint* Expectation::at(const std::string& check) const {
+  for (const Checkpoint& c : truth_.checks) {
+    if (c.step == check) return &c;
+  }
+  return nullptr;
+}
+
+Rendering& Expectation::rendering(int pass) {
+  while (renderings_.size() <= static_cast<std::size_t>(pass)) {
+    renderings_.push_back(std::make_unique<Rendering>(names_, arena_.backings(), seed_, static_cast<int>(renderings_.size())));
+  }
+  return *renderings_[static_cast<std::size_t>(pass)];
+}
+
+const Bytes& Expectation::fresh(int pass) {
+  while (fresh_.size() <= static_cast<std::size_t>(pass)) {
+    fresh_.push_back(std::make_unique<Bytes>(arena_.backings(), seed_, static_cast<int>(fresh_.size())));
+  }
+  return *fresh_[static_cast<std::size_t>(pass)];
+}
+
+const std::vector<std::uint8_t>& Expectation::dense(const Checkpoint& check, int backing, int pass) {
+  const auto key = std::tuple(&check, backing, pass);
+  if (const auto known = done_.find(key); known != done_.end()) return known->second;
+  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
+  std::vector<std::uint8_t> out = fresh(pass).dense(backing);
+  Rendering& names = rendering(pass);
+  for (const auto& [number, ids] : check.images[static_cast<std::size_t>(backing)].pages()) {
+    for (std::int64_t i = 0; i < Image::page; ++i) {
+      const std::int64_t at = number * Image::page + i + b.guard_below;
+      if (at < 0 || at >= static_cast<std::int64_t>(out.size())) continue;
+      const Id id = (*ids)[static_cast<std::size_t>(i)];
+      if (id != hole) out[static_cast<std::size_t>(at)] = names.byte(id);
+    }
+  }
+  return done_.emplace(key, std::move(out)).first->second;
+}
+
+std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int backing, std::int64_t number, int pass) {
+  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(Image::page));
+  const Bytes& before = fresh(pass);
+  const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
+  const auto found = pages.find(number);
+  const std::int64_t from = std::max(number * Image::page, -b.guard_below), to = std::min((number + 1) * Image::page, b.bytes + b.guard_above);
+  if (from >= to) return out;
+  before.read(backing, from, to - from, out.data() + (from - number * Image::page));
+  for (std::int64_t offset = from; offset < to && found != pages.end(); ++offset) {
+    const auto i = static_cast<std::size_t>(offset - number * Image::page);
+    if (const Id id = (*found->second)[i]; id != hole) out[i] = rendering(pass).byte(id);
+  }
+  return out;
+}
+
+Id Expectation::id(const Checkpoint& check, int backing, std::int64_t offset, Names& names) const {
+  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
+  const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
+  const std::int64_t number = offset >= 0 ? offset / Image::page : -((Image::page - 1 - offset) / Image::page);
+  const auto found = pages.find(number);
+  const Id id = found == pages.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * Image::page)];
+  if (id != hole) return id;
+  Who who;
+  if (b.zeroed && offset >= 0 && offset < b.bytes) {
+    who.kind = Who::Kind::constant;
+  } else {
+    who.kind = Who::Kind::poison;
+    who.backing = backing;
+    who.offset = offset;
+  }
+  return names.intern(who);
+}
+
+// ---- comparison ----------------------------------------------------------------------------------------------------
+
+std::vector<json> reports(const std::vector<json>& events) {
+  static const std::set<std::string> ops{"complete", "fail", "get"};
+  std::vector<json> out;
+  std::set<json> told;  // the parts of an object that one step gets are one hit or miss
+  for (const json& event : events) {
+    if (!ops.contains(event.value("op", "")) || event.contains("bytes_moved")) continue;
+    if (event["op"] == "get" && !told.insert(json::array({event.value("step", ""), event.value("key", json()), event.value("hit", json())})).second) continue;
+    json kept{{"op", event["op"]}, {"request", event.value("request", "")}};
+    for (const char* key : {"fields", "hit"}) {
+      if (event.contains(key)) kept[key] = event[key];
+    }
+    out.push_back(std::move(kept));
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+namespace {
+
+void add(std::vector<WrongRange>& ranges, std::size_t check, int backing, std::int64_t offset) {
+  if (!ranges.empty() && ranges.back().check == check && ranges.back().backing == backing && ranges.back().end == offset) {
+    ++ranges.back().end;
+  } else {
+    ranges.push_back({check, backing, offset, offset + 1});
+  }
+}
+
+bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
+  const auto of = check.any.find(backing);
+  if (of == check.any.end()) return true;
+  auto after = of->second.upper_bound(offset);
+  return after == of->second.begin() || offset >= std::prev(after)->second;
+}
+
+}  // namespace
+
+Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena, const Mismatch* decided) {
+  Mismatch out;
+  std::set<std::pair<std::size_t, int>> doubtful;
+  for (const WrongRange& range : decided ? decided->ranges : std::vector<WrongRange>{}) doubtful.emplace(range.check, range.backing);
+  const auto& backings = arena.backings();
+  std::map<std::size_t, std::int64_t> wrong_at;
+  for (std::size_t c = 0; c < o.checks.size(); ++c) {
+    const Checkpoint* check = expectation.at(o.checks[c]);
+    if (!check) continue;
+    for (const Backing& backing : backings) {
+      if (!check->memory.empty() && check->memory != backing.memory && check->memory != backing.name) continue;
+      const int b = backing.ordinal;
+      if (!backing.sparse) {
+        const std::size_t size = o.bytes[0][c].dense(b).size();
+        out.checked_bytes += static_cast<std::int64_t>(size);
+        if (decided && !doubtful.contains({c, b})) continue;
+        std::vector<bool> wrong;
+        for (std::size_t pass = 0; pass < o.bytes.size(); ++pass) {
+          const auto& seen = o.bytes[pass][c].dense(b);
+          const auto& must = expectation.dense(*check, b, static_cast<int>(pass));
+          if (seen == must) continue;
+          wrong.resize(size);
+          for (std::size_t i = 0; i < size; ++i) {
+            if (seen[i] != must[i]) wrong[i] = true;
+          }
+        }
+        for (std::size_t i = 0; i < wrong.size(); ++i) {
+          const std::int64_t offset = static_cast<std::int64_t>(i) - backing.guard_below;
+          if (!wrong[i] || !matters(*check, b, offset)) continue;
+          add(out.ranges, c, b, offset);
+          ++wrong_at[c];
+        }
+        continue;
+      }
+      std::set<std::int64_t> numbers;
+      for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b)].pages()) numbers.insert(number);
+      for (const std::int64_t begin : o.bytes[0][c].pages(b)) numbers.insert(begin >= 0 ? begin / Image::page : -((Image::page - 1 - begin) / Image::page));
+      for (const std::int64_t number : numbers) {
+        out.checked_bytes += Image::page;
+        std::vector<bool> wrong(static_cast<std::size_t>(Image::page));
+        const std::int64_t first = std::max(number * Image::page, -backing.guard_below);
+        const std::int64_t last = std::min((number + 1) * Image::page, backing.bytes + backing.guard_above);
+        std::vector<std::uint8_t> seen(static_cast<std::size_t>(last - first));
+        for (std::size_t pass = 0; pass < o.bytes.size(); ++pass) {
+          o.bytes[pass][c].read(b, first, last - first, seen.data());
+          const std::vector<std::uint8_t> must = expectation.page(*check, b, number, static_cast<int>(pass));
+          for (std::int64_t i = first; i < last; ++i) {
+            if (seen[static_cast<std::size_t>(i - first)] != must[static_cast<std::size_t>(i - number * Image::page)]) wrong[static_cast<std::size_t>(i - number * Image::page)] = true;
+          }
+        }
+        for (std::int64_t i = first; i < last; ++i) {
+          if (!wrong[static_cast<std::size_t>(i - number * Image::page)] || !matters(*check, b, i)) continue;
+          add(out.ranges, c, b, i);
+          ++wrong_at[c];
+        }
+      }
+    }
+  }
+  for (const auto& [check, bytes] : wrong_at) out.wrong_bytes = std::max(out.wrong_bytes, bytes);
+  out.ending_differs = o.ending.kind != truth.ending.kind;
+  out.reports_differ = reports(o.events) != reports(truth.events);
+  return out;
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,71 @@
+// What a run showed: the bytes at every check in every pass, how it ended and what was reported. And where that is not as it must be.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "scene/machine/tape.hpp"
+#include "scene/truth/truth.hpp"
+
+namespace kvcts::script {
+
+struct Observation {
+  Ending ending;
+  std::vector<nlohmann::json> events;
+  std::vector<std::string> checks;                  ///< names of the checks that were reached; "" = the end
+  std::vector<std::vector<Bytes>> bytes;            ///< [pass][check]
+};
+
+/// Plays a tape in passes [0, passes).
+Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
+/// Adds passes, up to `passes`.
+void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
+
+/// What every byte must be, rendered pass by pass.
+class Expectation {
+ public:
+  Expectation(const Truth& truth, const Arena& arena, const Names& names, std::uint64_t seed)
+      : truth_(truth), arena_(arena), names_(names), seed_(seed) {}
+
+  /// The truth's checkpoint for a check of the run; nullptr: the truth never gets there.
+  const Checkpoint* at(const std::string& check) const;
+  /// Bytes of a dense backing, guards included.
+  const std::vector<std::uint8_t>& dense(const Checkpoint& check, int backing, int pass);
+  /// One page of a sparse backing (`number` = offset / 4096); bytes that nobody wrote are its poison.
+  std::vector<std::uint8_t> page(const Checkpoint& check, int backing, std::int64_t number, int pass);
+  Id id(const Checkpoint& check, int backing, std::int64_t offset, Names& names) const;
+
+ private:
+  Rendering& rendering(int pass);
+  const Bytes& fresh(int pass);
+  const Truth& truth_;
+  const Arena& arena_;
+  const Names& names_;
+  std::uint64_t seed_;
+  std::vector<std::unique_ptr<Rendering>> renderings_;
+  std::vector<std::unique_ptr<Bytes>> fresh_;
+  std::map<std::tuple<const Checkpoint*, int, int>, std::vector<std::uint8_t>> done_;
+};
+
+/// Wrong bytes of one backing at one check, in any pass.
+struct WrongRange {
+  std::size_t check{0};                ///< index into Observation::checks
+  int backing{0};
+  std::int64_t begin{0}, end{0};
+};
+struct Mismatch {
+  std::vector<WrongRange> ranges;      ///< ascending
+  std::int64_t wrong_bytes{0};         ///< at the check where most are wrong
+  std::int64_t checked_bytes{0};
+  bool ending_differs{false};
+  bool reports_differ{false};          ///< completions, hits and misses
+  bool any() const { return wrong_bytes > 0 || ending_differs || reports_differ; }
+};
+/// `decided`: the comparison of the passes that decide; where it finds a backing right at a check, the others are not looked at.
+Mismatch compare(const Observation& observation, const Truth& truth, Expectation& expectation, const Arena& arena, const Mismatch* decided = nullptr);
+
+/// The events that say what was reported: completions, failures, hits and misses.
+std::vector<nlohmann::json> reports(const std::vector<nlohmann::json>& events);
+
+}  // namespace kvcts::script

@@ -1,0 +1,39 @@
+// Who every byte would be after a tape: what a hypothesis leaves, in names. The truth's names come from the painter (truth.hpp); these only
+// serve to look for what is still wrong when one hypothesis is taken for true.
+#pragma once
+
+#include "scene/machine/tape.hpp"
+#include "scene/truth/truth.hpp"
+
+namespace kvcts::script {
+
+/// Plays a tape on names, op by op.
+class NamePlayer {
+ public:
+  NamePlayer(const Tape& tape, Names& names) : tape_(tape), names_(names), images_(tape.backings.size()) {}
+  /// Ops up to `end`, which is not played.
+  void until(std::size_t end);
+  /// Of the tape's backings.
+  const std::vector<Image>& images() const { return images_; }
+
+ private:
+  Id id_at(int backing, std::int64_t offset);
+  void set(int backing, std::int64_t offset, Id id) { images_[static_cast<std::size_t>(backing)].set(offset, id); }
+  void copy(const Op& op);
+  void set_nibble(int backing, std::int64_t bit, Nibble nibble);
+  void row(const RowOp& op);
+  void pattern(const Op& op);
+  void decode(const Op& op);
+  /// Id + 1 of a code (Who::whole, scale, global_scale); 0: none. `element`: whose code it is, where it is one element's.
+  std::uint32_t reference(const DecodeOp::Code& code, Who* element);
+
+  const Tape& tape_;
+  Names& names_;
+  std::vector<Image> images_;
+  std::size_t next_{0};
+};
+
+/// The tape's checks; what need not be compared there is as it was meant (`meant`).
+Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant);
+
+}  // namespace kvcts::script

@@ -1,0 +1,215 @@
+#include "diagnose/sides/diagnose.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <regex>
+
+#include "layout/layout.hpp"
+#include "scene/oracle/oracle.hpp"
+#include "scene/oracle/tail.hpp"
+#include "scene/reader/flashinfer_decode.hpp"
+#include "case/text.hpp"
+
+namespace kvcts::diagnose {
+
+namespace {
+
+bool untouched(const Scene& scene) {
+  for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    if (std::memcmp(scene.consumer[i].data(), scene.consumer_before[i].data(), scene.consumer[i].size()) != 0) return false;
+  }
+  return !scene.consumer.empty();
+}
+
+// What a variant predicts of what was found.
+struct Fit {
+  std::int64_t explained{0};     ///< wrong bytes that it predicts
+  std::int64_t contradicted{0};  ///< right bytes that it predicts to be wrong
+  bool exact{false};             ///< it predicts every byte, and something else than the right map does
+};
+
+// The right state that is nearest to what was found: with what may come along behind the last token (oracle/tail.hpp), region by region.
+struct Right {
+  std::vector<std::vector<std::uint8_t>> consumer;
+  std::int64_t wrong{0};         ///< bytes, on both sides
+};
+
+Right right_of(const Scene& scene) {
+  Right right;
+  const bool free_tail = scene.truth.content.kind != "golden";
+  const auto targets = regions(scene.truth, Side::consumer);
+  for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    auto& file = right.consumer.emplace_back(scene.consumer_expected[i].begin(), scene.consumer_expected[i].end());
+    if (free_tail) oracle::Tail(scene.truth, targets[i]).forgive(scene.producer, scene.consumer[i], file);
+    for (std::size_t b = 0; b < file.size(); ++b) right.wrong += scene.consumer[i][b] != file[b];
+  }
+  right.wrong += scene.source_wrong;
+  return right;
+}
+
+/// Counts one file in: `predicted` as it is compared, `must` as it had to be. Returns whether every byte is predicted.
+bool count(Fit& result, ByteView seen, ByteView predicted, ByteView must) {
+  bool all = true;
+  for (std::size_t b = 0; b < seen.size(); ++b) {
+    const bool wrong = seen[b] != must[b], same = seen[b] == predicted[b];
+    result.explained += wrong && same;
+    result.contradicted += !wrong && !same;
+    all = all && same;
+  }
+  return all;
+}
+
+Fit fit_images(const Scene& scene, const Variant::Predicted& images, const Right& right) {
+  if (images.consumer.size() != scene.consumer.size()) return {};
+  Fit result{0, 0, scene.source_wrong == 0 || images.producer.size() == scene.producer.size()};
+  for (std::size_t i = 0; i < scene.consumer.size(); ++i) {
+    result.exact = count(result, scene.consumer[i], images.consumer[i], right.consumer[i]) && result.exact;
+  }
+  for (std::size_t i = 0; i < images.producer.size(); ++i) {
+    const ByteView must = scene.source_wrong == 0 ? scene.producer[i] : scene.producer_expected[i];
+    result.exact = count(result, scene.producer[i], images.producer[i], must) && result.exact;
+  }
+  return result;
+}
+
+Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
+  if (variant.images) return fit_images(scene, *variant.images, right);
+  const auto& transformed = variant.transformed;
+  const auto targets = regions(transformed, Side::consumer);
+  if (targets.size() != scene.consumer.size()) return {};
+  Fit result{0, 0, scene.source_wrong == 0};
+  bool differs = false;
+  std::vector<std::uint8_t> predicted;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto& seen = scene.consumer[i];
+    predicted.resize(seen.size());
+    if (variant.maps) predict_moved(scene, *variant.maps, i, predicted, &transformed);
+    else oracle::write_expected(transformed, targets[i], scene.pass, predicted);
+    differs = differs || std::memcmp(predicted.data(), scene.consumer_expected[i].data(), seen.size()) != 0;
+    if (!variant.maps && std::memcmp(predicted.data(), seen.data(), seen.size()) != 0) {
+      oracle::Tail(transformed, targets[i]).forgive(scene.producer, seen, predicted);
+    }
+    result.exact = count(result, seen, predicted, right.consumer[i]) && result.exact;
+  }
+  // What the right map predicts, too, is no cause: the wrong bytes would lie in what both leave open.
+  return differs ? result : Fit{};
+}
+
+Diagnosis finding(std::string fault_class, bool exact, std::string text) {
+  Diagnosis d;
+  d.what_to_do = what_to_check(fault_class);
+  d.fault_class = std::move(fault_class);
+  d.exact = exact;
+  d.text = std::move(text);
+  return d;
+}
+
+}  // namespace
+
+std::string what_to_check(const std::string& fault_class) {
+  for (const auto& c : fault_classes()) {
+    if (c.name == fault_class) return std::string(c.check);
+  }
+  return "";
+}
+
+Diagnosis from_events(const Scene& scene) {
+  static const std::regex counts(R"(expected (\d+), got (\d+))");
+  for (const auto& event : scene.events) {
+    if (!event.is_object() || !event.contains("raised")) continue;
+    const auto& raised = event["raised"];
+    const std::string text = raised.value("text", "");
+    std::smatch m;
+    if (std::regex_search(text, m, counts)) {
+      return finding("rank-mismatch", true,
+                     "expected " + m[1].str() + ", got " + m[2].str() + ": the code unpacks a shape of " + m[1].str() +
+                         " dims, the tensor it was handed has " + m[2].str() + " (" + raised.value("type", "exception") + ": " + text +
+                         ")");
+    }
+    return finding("crash", false, raised.value("type", "exception") + ": " + text);
+  }
+  return {};
+}
+
+Diagnosis from_reader(const Scene& scene) {
+  const auto& c = scene.truth;
+  if (c.reader.kind != "flashinfer-decode" || c.groups.empty()) return {};
+  const auto& group = c.groups.front();
+  const auto& rank = group.consumer.ranks.at(0);
+  for (const auto& tensor : rank.truth.tensors) {
+    const auto n = tensor.dims.size();
+    if (n < 4 || tensor.component != layout::Component::data) continue;
+    const std::string is = tensor.dims[n - 3].axes + tensor.dims[n - 2].axes + "D";  // "HND" or "NHD" by the declared axes
+    const std::string told = c.reader.options.value("label", "");
+    if (is == told || (is != "HND" && is != "NHD")) return {};
+    const auto view = reader::view_under_label(tensor, told);
+    const auto plan = reader::plan_decode(group.requests, rank.geometry.block_size, view.page_size,
+                                          c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
+    std::string text = "cache stored " + is + ", reader told " + told + ": it takes page_size " + std::to_string(view.page_size) +
+                       " and " + std::to_string(view.num_heads) + " KV heads from a tensor that has page_size " +
+                       std::to_string(rank.geometry.block_size) + " and " + std::to_string(rank.geometry.heads) + "; " + plan.text();
+    return finding("axis-permuted", true, std::move(text));
+  }
+  return {};
+}
+
+double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong) {
+  const auto bytes = [&](Side side) {
+    double out = 0;
+    for (const auto& region : regions(resolved, side)) out += static_cast<double>(oracle::file_shape(resolved, region.bytes).size);
+    return out;
+  };
+  return 4 * bytes(Side::consumer) + (source_wrong ? 3 * bytes(Side::producer) : 0);
+}
+
+Diagnosis diagnose(const Scene& scene) {
+  if (auto d = from_events(scene); !d.fault_class.empty()) return d;
+  if (auto d = from_reader(scene); !d.fault_class.empty()) return d;
+  const std::int64_t wrong = scene.wrong_bytes + scene.source_wrong;
+  if (wrong == 0) return {};
+  if (untouched(scene) && scene.source_wrong == 0) {
+    return finding("silently-skipped", true,
+                   "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
+  }
+  const bool arrived = std::equal(scene.consumer.begin(), scene.consumer.end(), scene.consumer_expected.begin(), scene.consumer_expected.end(),
+                                  [](ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); });
+  if (arrived && scene.source_wrong == 0) {
+    if (auto d = from_gathering(scene); !d.fault_class.empty()) return d;
+    return finding("", false, "unexplained: the cache is right, what the reader gathered is not");
+  }
+  const Right right = right_of(scene);
+  Diagnosis best;
+  Fit closest;
+  for (const auto& hypothesis : hypotheses()) {
+    Proposals proposals([&](const Variant& v) {
+      Fit f;
+      try {
+        f = fit(scene, v, right);
+      } catch (const std::exception&) {
+        return;
+      }
+      f.exact = f.exact && f.explained > 0;  // a prediction without a wrong byte explains none
+      if (f.exact && best.exact) {
+        best.others.push_back(v.fault_class + ": " + v.words);
+      } else if (f.exact) {
+        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
+      } else if (!best.exact && std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
+        closest = f;
+        // No class: a name without a byte-for-byte match is only a guess, and says what speaks against it.
+        best = finding("", false,
+                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " + text::thousands(right.wrong - f.explained) +
+                           " of " + text::thousands(right.wrong) + " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
+      }
+    });
+    try {
+      hypothesis(scene, proposals);
+    } catch (const std::exception&) {
+      // A hypothesis that cannot be stated for this case is no explanation of it.
+    }
+    if (best.exact) break;
+  }
+  if (best.text.empty()) best.text = "unexplained: no known transformation of the map predicts these bytes";
+  return best;
+}
+
+}  // namespace kvcts::diagnose

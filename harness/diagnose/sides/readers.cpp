@@ -1,0 +1,106 @@
+// A cache that arrived as it should and was gathered wrongly: the reader is run again, here, with one wrong belief at a time.
+#include <algorithm>
+
+#include "diagnose/sides/hypotheses.hpp"
+#include "scene/oracle/oracle.hpp"
+#include "scene/reader/flashinfer_decode.hpp"
+
+namespace kvcts::diagnose {
+
+namespace {
+
+/// What the reader gathers from the caches as they are; empty when it would not end, or not begin.
+std::vector<std::uint8_t> gathered(const Scene& scene, const ResolvedCase& believed) {
+  const auto targets = regions(scene.truth, Side::consumer);
+  std::vector<std::vector<std::uint8_t>> copies;
+  std::vector<std::span<std::uint8_t>> caches;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto shape = oracle::file_shape(scene.truth, targets[i].bytes);
+    const auto part = scene.consumer[i].subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes));
+    copies.emplace_back(part.begin(), part.end());
+  }
+  for (auto& copy : copies) caches.emplace_back(copy);
+  std::vector<std::uint8_t> out(scene.output_before.begin(), scene.output_before.end());
+  const auto shape = oracle::file_shape(scene.truth, reader::output_bytes(scene.truth));
+  const auto reader = reader::make_reader(believed.reader);
+  reader->run(believed, caches, std::span(out).subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes)), process::Progress());
+  return out;
+}
+
+const layout::TensorView* data_tensor(const ResolvedCase& c) {
+  for (const auto& tensor : c.groups.at(0).consumer.ranks.at(0).claim.tensors) {
+    if (tensor.component == layout::Component::data && tensor.dims.size() >= 4) return &tensor;
+  }
+  return nullptr;
+}
+
+reader::DecodePlan plan_under(const ResolvedCase& c, const layout::TensorView& tensor, const std::string& label) {
+  const auto& group = c.groups.at(0);
+  const auto view = reader::view_under_label(tensor, label);
+  std::vector<Request> moved;
+  for (const auto& r : group.requests) {
+    if (r.transfer) moved.push_back(r);
+  }
+  return reader::plan_decode(moved, group.consumer.ranks.at(0).geometry.block_size, view.page_size, c.reader.options.value("variant", "cuda-core"),
+                             c.reader.options.value("tile_tokens", 128u));
+}
+
+std::string other(const std::string& label) { return label == "NHD" ? "HND" : "NHD"; }
+
+}  // namespace
+
+Diagnosis from_gathering(const Scene& scene) {
+  const auto& c = scene.truth;
+  if (c.reader.kind != "flashinfer-decode" || c.groups.empty() || data_tensor(c) == nullptr) return {};
+  const std::string label = c.reader.options.value("label", "");
+  const auto plan = plan_under(c, *data_tensor(c), other(label));
+  // A reader that never ended leaves the numbers that it began with.
+  for (const auto& event : scene.events) {
+    if (!event.is_object() || !event.contains("hang")) continue;
+    const std::string note = event["hang"].value("note", "");
+    if (!plan.runaway().empty() && note.find(plan.text()) != std::string::npos) {
+      return {"axis-permuted", true, "the reader took the cache for " + other(label) + ", it is " + label + ": " + plan.text(), what_to_check("axis-permuted"), {}};
+    }
+  }
+  if (scene.output.empty() || std::equal(scene.output.begin(), scene.output.end(), scene.output_expected.begin(), scene.output_expected.end())) return {};
+  struct Belief {
+    const char* fault_class;
+    std::string words;
+    ResolvedCase believed;
+  };
+  std::vector<Belief> beliefs;
+  ResolvedCase told = c;
+  std::erase_if(told.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker is told
+  if (plan.runaway().empty()) {
+    beliefs.push_back({"axis-permuted", "the reader took the cache for " + other(label) + ", it is " + label, told});
+    beliefs.back().believed.reader.options["label"] = other(label);
+  }
+  const auto with_ids = [&](const std::string& words, auto&& change) {
+    beliefs.push_back({"wrong-block-id", words, told});
+    for (auto& r : beliefs.back().believed.groups[0].requests) change(r);
+  };
+  const std::int64_t pool = c.groups[0].consumer.ranks.at(0).geometry.blocks;
+  with_ids("the reader walked the block table from its end", [](Request& r) { std::reverse(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
+  with_ids("the reader sorted the block table", [](Request& r) { std::sort(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
+  with_ids("the reader used the producer's block table", [&](Request& r) {
+    const bool fit = std::all_of(r.producer_blocks.begin(), r.producer_blocks.end(), [&](auto id) { return id < pool; });
+    if (fit && r.producer_blocks.size() == r.consumer_blocks.size()) r.consumer_blocks = r.producer_blocks;
+  });
+  with_ids("the reader took the first block and those that follow it", [&](Request& r) {
+    for (std::size_t i = 1; i < r.consumer_blocks.size(); ++i) r.consumer_blocks[i] = (r.consumer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
+  });
+  Diagnosis found;
+  for (const auto& belief : beliefs) {
+    try {
+      const auto out = gathered(scene, belief.believed);
+      if (!std::equal(out.begin(), out.end(), scene.output.begin(), scene.output.end())) continue;
+    } catch (const std::exception&) {
+      continue;  // such a reader could not have begun
+    }
+    if (found.exact) found.others.push_back(std::string(belief.fault_class) + ": " + belief.words);
+    else found = {belief.fault_class, true, belief.words + ": explains every byte that was gathered", what_to_check(belief.fault_class), {}};
+  }
+  return found;
+}
+
+}  // namespace kvcts::diagnose

@@ -1,0 +1,200 @@
+#include "diagnose/window.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "diagnose/explain.hpp"
+
+namespace kvcts::script {
+
+using nlohmann::json;
+using layout::Axis;
+using Kind = Provenance::Kind;
+
+// ---- seats ---------------------------------------------------------------------------------------------------------
+
+Seats::Seats(const Script& script, const Arena& arena) : arena_(arena) {
+  for (const auto& [name, memory] : script.memories) {
+    if (memory.view.cache.empty() || !memory.view.of.empty()) continue;
+    Memory m{name, static_cast<int>(memory.rank), cache_of(memory.view), {}};
+    View whole;
+    whole.of = name;
+    m.begins = arena.places(whole, m.cache);
+    memories_.push_back(std::move(m));
+  }
+}
+
+std::optional<Provenance> Seats::at(Place place) const {
+  for (const Memory& m : memories_) {
+    for (std::size_t a = 0; a < m.begins.size(); ++a) {
+      const std::int64_t inside = place.offset - m.begins[a].offset;
+      if (m.begins[a].backing != place.backing || inside < 0 || inside >= m.cache.allocations[a].bytes) continue;
+      const auto elements = layout::inverse(m.cache, static_cast<int>(a), inside * 8);
+      if (elements.empty()) return std::nullopt;
+      const auto& plane = m.cache.planes[static_cast<std::size_t>(elements.front().plane)];
+      const auto& c = elements.front().coord;
+      Provenance out;
+      out.kind = Kind::element;
+      if (plane.component != layout::Component::data) out.component = plane.component == layout::Component::scale ? "scale" : "global scale";
+      out.kv = c[Axis::kv], out.layer = c[Axis::layer], out.block = c[Axis::block], out.slot = c[Axis::slot], out.head = c[Axis::head];
+      out.channel = out.last_channel = c[Axis::channel];
+      out.from = m.name, out.rank = m.rank;
+      return out;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string Seats::words_at(Place place) const {
+  const Backing& b = arena_.backings().at(static_cast<std::size_t>(place.backing));
+  if (place.offset < 0) return "guard below";
+  if (place.offset >= b.bytes) return "guard above";
+  const auto seat = at(place);
+  if (seat) {
+    const std::string kv = seat->kv == 0 ? "K" : seat->kv == 1 ? "V" : fmt::format("kv {}", seat->kv);
+    return fmt::format("{}{} layer {} block {} slot {} head {}", seat->component.empty() ? "" : seat->component + " ", kv, seat->layer, seat->block, seat->slot, seat->head);
+  }
+  const bool declared = std::any_of(memories_.begin(), memories_.end(), [&](const Memory& m) { return m.name == b.memory; });
+  return declared ? "padding" : "raw bytes";
+}
+
+// ---- who -----------------------------------------------------------------------------------------------------------
+
+Teller::Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check)
+    : arena_(arena), names_(names), seats_(script, arena), whereabouts_(check, arena, names) {}
+
+Provenance Teller::tell(const Who& who, int backing) const {
+  Provenance out;
+  switch (who.kind) {
+    case Who::Kind::unknown: return out;
+    case Who::Kind::constant: out.kind = Kind::constant, out.value = who.byte; return out;
+    case Who::Kind::poison:
+      out.kind = Kind::poison;
+      out.region = arena_.backings().at(static_cast<std::size_t>(who.backing)).name;
+      out.offset = out.last_offset = who.offset;
+      return out;
+    case Who::Kind::tag:
+    case Who::Kind::number: break;
+    default: out.kind = Kind::other, out.text = words(who, arena_.backings()); return out;
+  }
+  out.kind = Kind::element;
+  out.component = who.kind == Who::Kind::number ? "number of" : who.component == layout::Component::data ? "" : who.component == layout::Component::scale ? "scale" : "global scale";
+  out.kv = who.kv, out.layer = who.layer, out.head = who.head, out.token = who.token, out.generation = who.generation;
+  out.channel = who.channel;
+  out.last_channel = who.channel + (who.kind == Who::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
+  // Somebody has it: a producer's memory, else another one, else the one that is looked at.
+  int best = -1;
+  for (const Place& place : whereabouts_.of(who)) {
+    const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
+    const int rank = b.side == "producer" ? 2 : place.backing != backing ? 1 : 0;
+    if (rank <= best) continue;
+    const auto seat = seats_.at(place);
+    if (!seat || seat->kv != who.kv || seat->layer != who.layer || seat->head != who.head) continue;
+    best = rank;
+    out.block = seat->block, out.slot = seat->slot, out.from = seat->from, out.rank = seat->rank;
+  }
+  return out;
+}
+
+// ---- windows -------------------------------------------------------------------------------------------------------
+
+std::vector<Region> regions_of(const Script& script) {
+  const Arena arena(script);
+  std::vector<Region> out;
+  for (const Backing& b : arena.backings()) out.push_back({b.name, b.side, b.bytes, b.guard_below, b.guard_above});
+  return out;
+}
+
+namespace {
+
+// By its name, or the only one that ends in it.
+int backing_of(const Arena& arena, const std::string& region) {
+  int found = -1;
+  std::string names;
+  for (const Backing& b : arena.backings()) {
+    names += (names.empty() ? "" : ", ") + b.name;
+    if (b.name == region) return b.ordinal;
+    if (b.memory != region && !b.name.ends_with("/" + region)) continue;
+    if (found >= 0) throw std::runtime_error("region '" + region + "' is ambiguous; write it in full, e.g. " + b.name);
+    found = b.ordinal;
+  }
+  if (found < 0) throw std::runtime_error("no region is called '" + region + "'; there are " + names);
+  return found;
+}
+
+}  // namespace
+
+std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window& window) {
+  const Arena arena(script);
+  Names names;
+  const Truth truth = paint(without_faults(script), arena, names);
+  const Tape tape = record(script, arena, actual_sequence(script));
+  const Observation seen = observe(tape, seed, naming_passes);
+  Expectation expectation(truth, arena, names, seed);
+  const int backing = backing_of(arena, window.region);
+  const Backing& b = arena.backings()[static_cast<std::size_t>(backing)];
+  if (window.offset < -b.guard_below || window.offset + window.bytes > b.bytes + b.guard_above) {
+    throw std::runtime_error(fmt::format("{} has bytes {} to {} (guards included), the window is {} to {}", b.name, -b.guard_below, b.bytes + b.guard_above, window.offset,
+                                         window.offset + window.bytes));
+  }
+  if (seen.checks.empty()) throw std::runtime_error("the run reached no check");
+  std::size_t at = seen.checks.size() - 1;
+  if (!window.check.empty()) {
+    const auto found = std::find(seen.checks.begin(), seen.checks.end(), window.check);
+    if (found == seen.checks.end()) {
+      std::string reached;
+      for (const auto& name : seen.checks) reached += (reached.empty() ? "" : ", ") + (name.empty() ? "the end" : name);
+      throw std::runtime_error("no check '" + window.check + "' was reached; there are " + reached);
+    }
+    at = static_cast<std::size_t>(found - seen.checks.begin());
+  }
+  const Checkpoint* check = expectation.at(seen.checks[at]);
+  if (!check) throw std::runtime_error("what should be there is not known: the sequence as intended ends before this check");
+  const Namer namer(seen, names, arena, seed);
+  const Teller teller(script, arena, names, *check);
+  std::vector<std::unique_ptr<Rendering>> renderings;
+  for (int pass = 0; pass < naming_passes; ++pass) renderings.push_back(std::make_unique<Rendering>(names, arena.backings(), seed, pass));
+  std::vector<Stretch> out;
+  for (std::int64_t offset = window.offset; offset < window.offset + window.bytes; ++offset) {
+    const Id must = expectation.id(*check, backing, offset, names);
+    Stretch byte{offset, 1, teller.seats().words_at({backing, offset}), teller.tell(names.at(must), backing), teller.tell(namer.who(at, backing, offset), backing), false};
+    for (int pass = 0; pass < naming_passes && !byte.wrong; ++pass) {
+      byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(backing, offset) != renderings[static_cast<std::size_t>(pass)]->byte(must);
+    }
+    if (!byte.wrong) byte.found = byte.expected;  // equal content may have several names
+    append(out, std::move(byte));
+  }
+  return out;
+}
+
+// ---- drawings ------------------------------------------------------------------------------------------------------
+
+json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues) {
+  constexpr std::size_t most = 96, before = 8;
+  const auto first = std::find_if(clues.all.begin(), clues.all.end(), [](const Clue& c) { return c.wrong; });
+  if (first == clues.all.end()) return nullptr;
+  const Teller teller(script, arena, names, check);
+  std::vector<Stretch> runs;
+  std::size_t first_wrong = 0;
+  std::int64_t all = 0;
+  for (const Clue& c : clues.all) {
+    if (c.backing != first->backing) continue;
+    ++all;
+    if (runs.size() > first_wrong + most && first_wrong > 0) continue;
+    const Provenance must = teller.tell(c.must, c.backing);
+    append(runs, {c.offset, 1, "", must, c.wrong ? teller.tell(c.is, c.backing) : must, c.wrong});
+    if (c.wrong && first_wrong == 0) first_wrong = runs.size();
+  }
+  const std::size_t begin = first_wrong > before ? first_wrong - before : 0, end = std::min(runs.size(), begin + most);
+  json moves = json::array();
+  for (std::size_t i = begin; i < end; ++i) {
+    std::int64_t offset = 0;
+    const std::string region = arena.name_of({first->backing, runs[i].offset}, offset);
+    all -= runs[i].bytes;
+    moves.push_back({{"region", region}, {"offset", offset}, {"bytes", runs[i].bytes}, {"should", place_json(runs[i].expected)}, {"did", place_json(runs[i].found)}});
+  }
+  return {{"moves", moves}, {"moves_from", "bytes"}, {"bytes_left_out", all}};
+}
+
+}  // namespace kvcts::script

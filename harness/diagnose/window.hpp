@@ -1,0 +1,68 @@
+// A window of a scripted case's memory in words: what lies there by the declared layout, who should be there, and who is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/provenance.hpp"
+#include "diagnose/clues.hpp"
+#include "diagnose/observe.hpp"
+
+namespace kvcts::script {
+
+/// Where bytes of the arena lie by the layouts that their memories declare.
+class Seats {
+ public:
+  Seats(const Script& script, const Arena& arena);
+  /// The element there as a place: layer, kv, block, slot, head, channel, and the memory that it is in. nullopt: padding, guard, raw bytes.
+  std::optional<Provenance> at(Place place) const;
+  /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
+  std::string words_at(Place place) const;
+
+ private:
+  struct Memory {
+    std::string name;
+    int rank{0};
+    layout::Cache cache;
+    std::vector<Place> begins;         ///< of the allocations
+  };
+  const Arena& arena_;
+  std::vector<Memory> memories_;
+};
+
+/// Whos as people read them: the element with the block and slot of the memory that it came from (the first other memory that has it in the
+/// truth, a producer's before others).
+class Teller {
+ public:
+  Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check);
+  Provenance tell(const Who& who, int backing) const;
+  const Seats& seats() const { return seats_; }
+
+ private:
+  const Arena& arena_;
+  const Names& names_;
+  Seats seats_;
+  Whereabouts whereabouts_;
+};
+
+struct Window {
+  std::string region;                  ///< "P/kv.L0", or a memory, an allocation or an output that is the only one of that name
+  std::int64_t offset{0}, bytes{0};    ///< from the region's first byte; guards are below 0 and behind the end
+  std::string check;                   ///< name of a check; "" = the last that was reached
+};
+struct Region {
+  std::string name, side;
+  std::int64_t bytes{0}, guard_below{0}, guard_above{0};
+};
+
+/// What can be looked at.
+std::vector<Region> regions_of(const Script& script);
+/// Plays the script, as run_script() does, and looks. Throws std::runtime_error where there is no such region, check or byte.
+std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window& window);
+
+/// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty where none is wrong.
+nlohmann::json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues);
+
+}  // namespace kvcts::script

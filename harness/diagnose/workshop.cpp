@@ -1,0 +1,430 @@
+#include "diagnose/workshop.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace kvcts::script {
+
+using nlohmann::json;
+
+namespace {
+
+// How many bytes transfers moved, as their engines count them.
+std::int64_t moved(const std::vector<json>& events) {
+  std::int64_t out = 0;
+  for (const json& event : events) out += event.value("bytes_moved", std::int64_t{0});
+  return out;
+}
+
+// What must agree besides the bytes: reports, and accesses that could not be.
+json outcome_of(const Ending& ending, const std::vector<json>& events) {
+  json out{{"kind", ending.kind}, {"in", ending.kind == "hung" ? ending.in : ""}, {"reports", reports(events)}};
+  json violations = json::array();
+  for (const json& event : events) {
+    if (event.contains("violation")) violations.push_back({event["violation"], event["backing"], event["offset"], event["bytes"], event["write"], event["count"]});
+  }
+  out["violations"] = std::move(violations);
+  return out;
+}
+
+std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) { return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); }
+
+Bodies intended_bodies(const Script& script) {
+  Bodies out;
+  for (const Step& step : script.steps) out.push_back({step.intended});
+  return out;
+}
+
+// The run stopped where it was not meant to, at a step that is known: how it ended is taken as given.
+bool stopped_early(const Evidence& e) {
+  const Ending& end = e.observation.ending;
+  const auto violated = [](const json& event) { return event.contains("violation"); };
+  return end.kind != "completed" && end.kind != e.truth.ending.kind &&
+         std::any_of(e.intended.steps.begin(), e.intended.steps.end(), [&](const Step& step) { return step.name == end.step; }) &&
+         std::none_of(e.observation.events.begin(), e.observation.events.end(), violated);
+}
+
+}  // namespace
+
+Workshop::Workshop(Evidence& evidence) : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena)) {}
+
+Workshop::Workshop(Evidence& evidence, const Workshop& first) : Workshop(evidence, first.asked_, first.ending_given_, first.common_) {}
+
+Workshop::Workshop(Evidence& evidence, const Workshop& first, std::size_t only) : Workshop(evidence, evidence.intended, first.ending_given_, first.common_) { only_ = only; }
+
+Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common)
+    : evidence_(evidence), asked_(asked), ending_given_(ending_given), common_(std::move(common)), base_(intended_bodies(evidence.intended)),
+      rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "", evidence.seed, 0) {
+  const Observation& o = evidence.observation;
+  locals_.resize(base_.size());
+  outcome_ = outcome_of(o.ending, o.events);
+  moved_ = moved(o.events);
+  const auto& bytes = rehearsal_.unchanged_bytes();
+  for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
+    auto& misses = base_misses_.emplace_back();
+    for (const Backing& b : evidence.arena.backings()) misses.push_back(differing(bytes[check], 0, check, b.ordinal)), all_base_misses_ += misses.back();
+  }
+}
+
+bool Workshop::as_it_ended() {
+  bool all = false, counts = false;
+  return ending_given_ && judge(base_, all, counts) >= 1 && all;
+}
+
+bool Workshop::as_it_stands() {
+  bool all = false, counts = false;
+  judge(base_, all, counts);
+  return all;
+}
+
+const Whereabouts& Workshop::whereabouts() {
+  if (!whereabouts_) {
+    const Checkpoint* check = evidence_.expectation.at(evidence_.observation.checks[clues().check]);
+    whereabouts_.emplace(*check, evidence_.arena, evidence_.names);
+  }
+  return *whereabouts_;
+}
+
+std::optional<Request> Workshop::request_at(std::size_t step, const std::string& name) const {
+  const auto found = script().requests.find(name);
+  if (found == script().requests.end()) return std::nullopt;
+  Request out = found->second;
+  for (std::size_t i = 0; i < step; ++i) {
+    const Action& a = action(i);
+    if (a.op != "assign" || a.request != name) continue;
+    for (const auto& [memory, ids] : a.blocks) out.blocks[memory] = ids;
+    if (a.generation) out.generation = *a.generation;
+    if (a.tokens) out.tokens = *a.tokens;
+  }
+  return out;
+}
+
+std::vector<std::vector<std::int64_t>> Workshop::older_tables(std::size_t step, const std::string& name, const std::string& memory) const {
+  std::vector<std::vector<std::int64_t>> out;
+  const auto now = request_at(step, name);
+  for (std::size_t i = 0; i <= step; ++i) {
+    const auto then = request_at(i, name);
+    const auto ids = then ? then->blocks.find(memory) : std::map<std::string, std::vector<std::int64_t>>::const_iterator{};
+    if (!then || ids == then->blocks.end() || (now->blocks.contains(memory) && now->blocks.at(memory) == ids->second)) continue;
+    if (std::find(out.begin(), out.end(), ids->second) == out.end()) out.push_back(ids->second);
+  }
+  return out;
+}
+
+bool Workshop::moves(std::size_t step) const {
+  static const std::set<std::string> ops{"write", "move", "copy", "fill", "read", "put", "get"};
+  return ops.contains(action(step).op);
+}
+
+template <class F>
+void Workshop::each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const {
+  const Observation& o = evidence_.observation;
+  const Bytes& seen = o.bytes[static_cast<std::size_t>(pass)][check];
+  const Backing& b = evidence_.arena.backings()[static_cast<std::size_t>(backing)];
+  const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
+  const auto any = at ? at->any.find(backing) : decltype(at->any.find(0)){};
+  const bool all_matter = !at || any == at->any.end();
+  const auto matters = [&](std::int64_t offset) {
+    if (all_matter) return true;
+    const auto after = any->second.upper_bound(offset);
+    return after == any->second.begin() || offset >= std::prev(after)->second;
+  };
+  if (!b.sparse) {
+    const auto &p = bytes.dense(backing), &q = seen.dense(backing);
+    if (p == q) return;
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      const std::int64_t offset = static_cast<std::int64_t>(i) - b.guard_below;
+      if (p[i] != q[i] && matters(offset) && !f(offset)) return;
+    }
+    return;
+  }
+  std::vector<std::int64_t> pages = bytes.pages(backing);
+  const auto more = seen.pages(backing);
+  pages.insert(pages.end(), more.begin(), more.end());
+  std::sort(pages.begin(), pages.end());
+  pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
+  std::vector<std::uint8_t> p(Bytes::page), q(Bytes::page);
+  for (const std::int64_t page : pages) {
+    const std::int64_t begin = std::max(page, -b.guard_below), end = std::min(page + Bytes::page, b.bytes + b.guard_above);
+    bytes.read(backing, begin, end - begin, p.data());
+    seen.read(backing, begin, end - begin, q.data());
+    if (std::equal(p.begin(), p.begin() + (end - begin), q.begin())) continue;
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      if (p[static_cast<std::size_t>(i)] != q[static_cast<std::size_t>(i)] && matters(begin + i) && !f(begin + i)) return;
+    }
+  }
+}
+
+std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check, int backing) const {
+  const Observation& o = evidence_.observation;
+  const Checkpoint* at = evidence_.expectation.at(o.checks[check]);
+  std::int64_t out = 0;
+  if (evidence_.arena.backings()[static_cast<std::size_t>(backing)].sparse || (at && at->any.contains(backing))) {
+    each_difference(bytes, pass, check, backing, [&](std::int64_t) { return ++out > 0; });
+    return out;
+  }
+  const auto &p = bytes.dense(backing), &q = o.bytes[static_cast<std::size_t>(pass)][check].dense(backing);
+  if (p == q) return 0;
+  for (std::size_t i = 0; i < p.size(); ++i) out += p[i] != q[i];
+  return out;
+}
+
+const Bytes& Workshop::begin(int pass) {
+  auto& all = common_->begin;
+  while (all.size() <= static_cast<std::size_t>(pass)) all.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(all.size()));
+  return all[static_cast<std::size_t>(pass)];
+}
+
+bool Workshop::in_every_pass(const Bodies& bodies) {
+  const Tape tape = rehearsal_.tape(bodies);
+  const Observation& o = evidence_.observation;
+  bool same = true;
+  for (int pass = 1; pass < static_cast<int>(o.bytes.size()) && same; ++pass) {
+    Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
+    script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+      for (const Backing& b : evidence_.arena.backings()) {
+        if (same) each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t) { return same = false; });
+      }
+    });
+  }
+  return same;
+}
+
+const Namer& Workshop::namer() {
+  auto& namer = common_->namer;
+  if (!namer) namer.emplace(evidence_.observation, evidence_.names, evidence_.arena, evidence_.seed);
+  namer->learn();
+  return *namer;
+}
+
+std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
+  Residue out;
+  out.believed = script();
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    if (bodies[i].size() > 1) return std::nullopt;
+    out.believed.steps[i].intended = bodies[i].empty() ? Action{} : bodies[i].front();
+    if (bodies[i].empty()) out.believed.steps[i].intended.op = "nothing";
+  }
+  const Observation& o = evidence_.observation;
+  const Tape tape = rehearsal_.tape(bodies);
+  if (tape.checks != o.checks) return std::nullopt;
+  out.truth = predict(tape, evidence_.arena, evidence_.names, evidence_.truth);
+  if (ending_given_) out.truth.ending = o.ending;
+  std::map<std::pair<std::size_t, int>, std::set<std::int64_t>> wrong;
+  for (int pass = 0; pass < static_cast<int>(o.bytes.size()); ++pass) {
+    Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
+    script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
+      for (const Backing& b : evidence_.arena.backings()) {
+        each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t offset) { return wrong[{check, b.ordinal}].insert(offset), true; });
+      }
+    });
+  }
+  std::map<std::size_t, std::int64_t> wrong_at;
+  for (const auto& [where, offsets] : wrong) {
+    for (const std::int64_t offset : offsets) {
+      auto& ranges = out.mismatch.ranges;
+      if (!ranges.empty() && ranges.back().check == where.first && ranges.back().backing == where.second && ranges.back().end == offset) ++ranges.back().end;
+      else ranges.push_back({where.first, where.second, offset, offset + 1});
+    }
+    wrong_at[where.first] += static_cast<std::int64_t>(offsets.size());
+  }
+  for (const auto& [check, bytes] : wrong_at) out.mismatch.wrong_bytes = std::max(out.mismatch.wrong_bytes, bytes);
+  out.mismatch.ending_differs = out.truth.ending.kind != o.ending.kind;
+  out.mismatch.reports_differ = reports(out.truth.events) != reports(o.events);
+  return out;
+}
+
+// Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
+double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
+  all = false;
+  const Observation& o = evidence_.observation;
+  const auto& backings = evidence_.arena.backings();
+  std::int64_t misses = 0;
+  predicted_ = 0;
+  Rehearsed seen;
+  try {
+    seen = rehearsal_.play(bodies, [&](std::size_t check, const Bytes& bytes) {
+      if (check >= o.checks.size()) return false;
+      for (const Backing& b : backings) {
+        const bool as_base = check < base_misses_.size() && bytes.shares(rehearsal_.unchanged_bytes()[check], b.ordinal);
+        misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal);
+        if (!as_base && !b.sparse) predicted_ = predicted_ * 0x9fb21c651e98df25ull + hash_of(bytes.dense(b.ordinal)) + static_cast<std::uint64_t>(b.ordinal);
+      }
+      return misses == 0 || !found();
+    });
+  } catch (const std::exception&) {
+    return 0;  // what is proposed cannot be: a name or a range that does not exist
+  }
+  work_ += seen.ops / 4096;
+  for (std::size_t check = 0; check < seen.first_check && check < base_misses_.size(); ++check) {
+    for (const std::int64_t n : base_misses_[check]) misses += n;
+  }
+  if (misses > 0 && found()) return 0;  // only the exact ones are still asked for
+  if (ending_given_ && seen.ending.kind == "completed") seen.ending = o.ending;
+  // What went to a place that does not matter cannot be told from what did not go anywhere.
+  const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(), [](const Checkpoint& c) { return !c.any.empty(); });
+  counts = anywhere || seen.moved == moved_;
+  if (seen.checks != o.checks) return 0;
+  const bool same_outcome = outcome_of(seen.ending, seen.said) == outcome_;
+  if (misses == 0 && same_outcome && in_every_pass(bodies)) {
+    all = true;
+    return 1;
+  }
+  return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
+}
+
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) { return attempt(fault_class, words, std::move(bodies), 0, 0); }
+
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement) {
+  if (spent() || bodies == base_) return false;
+  for (std::size_t step = 0; only_ && step < bodies.size(); ++step) {
+    if (step != *only_ && bodies[step] != base_[step]) return false;
+  }
+  ++tried_;
+  std::int64_t bytes = 0;
+  const Bytes& seen = evidence_.observation.bytes.front().back();
+  for (const Backing& b : evidence_.arena.backings()) {
+    bytes += b.sparse ? static_cast<std::int64_t>(seen.pages(b.ordinal).size()) * Bytes::page : b.guard_below + b.bytes + b.guard_above;
+  }
+  work_ += 1 + bytes / 524288;
+  bool all = false, counts = false;
+  double share = 0;
+  try {
+    share = judge(bodies, all, counts);
+  } catch (const std::exception&) {
+    return false;  // what is proposed cannot be: coordinates that no content has
+  }
+  Hypothesis hypothesis{fault_class, words, std::move(bodies)};
+  if (all && !counts) {  // right bytes, but another number of them was moved: only if nothing better turns up
+    if (!second_) second_ = std::move(hypothesis);
+    return false;
+  }
+  if (all && involved_) {
+    if (!late_) late_ = std::move(hypothesis);
+    return false;
+  }
+  if (all) {
+    exact_.push_back(std::move(hypothesis));
+    return true;
+  }
+  constexpr std::size_t kept = 8;
+  if (agreement > 0.99 && agreement > base_agreement && agreeing_.size() < kept && std::find(agreeing_bytes_.begin(), agreeing_bytes_.end(), predicted_) == agreeing_bytes_.end()) {
+    agreeing_.push_back(hypothesis);
+    agreeing_bytes_.push_back(predicted_);
+  }
+  if (share <= 0.02) return false;
+  remember({share, share + (agreement > 0.99 ? 0.15 : 0), predicted_, std::move(hypothesis)});
+  return false;
+}
+
+// Of hypotheses that do equally well the first is kept, and few of one class: variants of one idea would crowd out the others.
+void Workshop::remember(Partial partial) {
+  constexpr std::size_t kept = 10, alike = 2;
+  if (std::any_of(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.bytes == partial.bytes; })) return;
+  const auto of_class = [&](const Partial& other) { return other.hypothesis.fault_class == partial.hypothesis.fault_class; };
+  if (std::count_if(partial_.begin(), partial_.end(), of_class) >= static_cast<std::ptrdiff_t>(alike)) {
+    const auto worst = std::find_if(partial_.rbegin(), partial_.rend(), of_class);
+    if (worst->rank >= partial.rank) return;
+    partial_.erase(std::next(worst).base());
+  }
+  partial_.insert(std::find_if(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.rank < partial.rank; }), std::move(partial));
+  if (partial_.size() > kept) partial_.pop_back();
+}
+
+// What is wrong with scales alone: they are there, but those of somebody else.
+static std::string of_scales(const std::string& fault_class) {
+  static const std::set<std::string> of_data{"wrong-block-id", "region-aliasing", "layer-misrouted", "head-shard-mapping", "kv-split-vs-interleaved", "axis-permuted"};
+  return of_data.contains(fault_class) ? "scale-misplaced" : fault_class;
+}
+
+bool Workshop::attempt(const std::string& given_class, const std::string& words, std::size_t step, const Action& body) {
+  const std::string fault_class = action(step).parts == "scales" ? of_scales(given_class) : given_class;
+  Bodies changed = base_;
+  if ((only_ && step != *only_) || (changed[step].size() == 1 && changed[step][0] == body)) return false;
+  double agrees = 0;
+  try {
+    agrees = agreement(step, body);
+  } catch (const std::exception&) {
+    return false;  // a view of what is not there
+  }
+  if (agrees == 0 && !plausible(step, body)) return false;
+  changed[step] = {body};
+  const double plain = agrees > 0.99 ? agreement(step, action(step)) : 0;
+  if (agrees > 0.99 && agrees > plain) {
+    auto& known = locals_[step];
+    if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; })) known.push_back({fault_class, words, changed});
+  }
+  return attempt(fault_class, words, std::move(changed), agrees, plain);
+}
+
+bool Workshop::plausible(std::size_t step, const Action& body) {
+  if (body.op != "move" || !body.after.empty() || !body.before.empty() || body.splits != action(step).splits) return true;
+  // What is at the source now was there when it was moved, unless somebody wrote there later.
+  const auto memories = [](const std::vector<View>& views) {
+    std::set<std::string> out;
+    for (const View& view : views) out.insert(Arena::memory_of(view));
+    return out;
+  };
+  const std::set<std::string> sources = memories(body.from);
+  for (const std::string& memory : memories(action(step).to)) {
+    if (sources.contains(memory)) return true;
+  }
+  for (std::size_t i = 0; i < script().steps.size(); ++i) {
+    if (i == step) continue;
+    const Action& other = action(i);
+    if (other.op == "assign" || other.op == "check" || other.op == "register") return true;
+    if (i < step) continue;
+    for (const std::string& memory : memories(other.to)) {
+      if (sources.contains(memory) || memories(body.to).contains(memory)) return true;
+    }
+  }
+  Action part = body;
+  const Clue *first = nullptr, *last = nullptr;
+  for (const Clue& clue : clues().all) {
+    if (!clue.wrong || clue.must.kind != Who::Kind::tag || clue.must.component != layout::Component::data) continue;
+    if (!first) first = &clue;
+    last = &clue;
+  }
+  if (!first) return true;
+  const auto narrow = [&](Picks& pick, const Picks& to, std::int64_t a, std::int64_t b) {
+    if (!pick && !to) pick = a == b ? std::vector<std::int64_t>{a} : std::vector<std::int64_t>{a, b};
+  };
+  narrow(part.pick.layers, part.pick_to.layers, first->must.layer, last->must.layer);
+  narrow(part.pick.tokens, part.pick_to.tokens, first->must.token, last->must.token);
+  narrow(part.pick.heads, part.pick_to.heads, first->must.head, last->must.head);
+  Tape tape;
+  try {
+    tape = record(script(), evidence_.arena, {Play{script().steps[step].name, part}}, common_->locators);
+  } catch (const std::exception&) {
+    return true;
+  }
+  if (tape.ending.kind != "completed") return true;
+  const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
+  const auto spot = [](int backing, std::int64_t offset) { return offset * 256 + backing; };
+  if (clue_at_.empty()) {
+    for (std::size_t i = 0; i < clues().all.size(); ++i) clue_at_.emplace(spot(clues().all[i].backing, clues().all[i].offset), i);
+  }
+  int probes = 0, agree = 0;
+  const std::size_t stride = std::max<std::size_t>(1, tape.ops.size() / 12);
+  for (std::size_t i = 0; i < tape.ops.size() && probes < 16; i += stride) {
+    const Op& op = tape.ops[i];
+    if (op.kind != Op::Kind::copy) continue;
+    if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own)) return true;  // by way of a copy
+    for (const std::int64_t at : {std::int64_t{0}, op.n - 1}) {
+      const Who source = evidence_.names.at(evidence_.expectation.id(check, op.src_backing, op.src + at, evidence_.names));
+      const auto seen = clue_at_.find(spot(op.dst_backing, op.dst + at));
+      const Who there = seen != clue_at_.end() ? clues().all[seen->second].is : evidence_.names.at(evidence_.expectation.id(check, op.dst_backing, op.dst + at, evidence_.names));
+      ++probes;
+      agree += source == there;
+    }
+  }
+  return probes < 4 || agree > 0;
+}
+
+bool Workshop::attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps) {
+  Bodies changed = base_;
+  for (const std::size_t step : steps) changed[step].clear();
+  return attempt(fault_class, words, std::move(changed));
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,106 @@
+// Plug-ins that break the ABI: one clear, typed error each, and the host lives on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+
+#include "testing/checkout.hpp"
+#include "engines/transport/session.hpp"
+
+namespace kvcts::transport {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+fs::path hostile(const std::string& kind) { return fs::path(checkout::build()) / "harness/engines/transport/hostile" / ("kvcts_hostile_" + kind + ".so"); }
+
+/// The error of `call`, which must throw one.
+template <class Call>
+TransportError error_of(Call&& call) {
+  try {
+    call();
+  } catch (const TransportError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error";
+  return {Code::invalid, ""};
+}
+
+struct Row {
+  std::string kind;
+  std::string says;
+};
+
+class HostileTable : public ::testing::TestWithParam<Row> {};
+
+TEST_P(HostileTable, IsOneClearError) {
+  const auto error = error_of([&] { Plugin::load(hostile(GetParam().kind)); });
+  EXPECT_EQ(error.code(), Code::contract);
+  EXPECT_THAT(error.what(), HasSubstr(GetParam().says));
+  EXPECT_THAT(error.what(), HasSubstr("kvcts_hostile_" + GetParam().kind)) << "the error names the file";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, HostileTable,
+    ::testing::Values(Row{"null_entry", "returned NULL"}, Row{"wrong_version", "transport ABI 4711, expected 1"},
+                      Row{"old_version", "does not speak version 1 of the transport ABI; it speaks version 0; build it against"},
+                      Row{"truncated", "lacks required calls: prepare, post, poll, release, last_error"},
+                      Row{"huge_size", "bytes; expected"}, Row{"tiny_size", "says it has 4 bytes"},
+                      Row{"missing_calls", "lacks required calls: post, poll"}, Row{"no_name", "name is NULL"},
+                      Row{"name_without_end", "longer than 255 bytes"}, Row{"no_entry", "exports no kvcts_transport_entry"}),
+    [](const auto& row) { return row.param.kind; });
+
+class HostileAgent : public ::testing::TestWithParam<Row> {};
+
+TEST_P(HostileAgent, IsOneClearErrorAtOpen) {
+  const auto plugin = Plugin::load(hostile(GetParam().kind));
+  const auto error = error_of([&] { Session(plugin, {.name = "a", .role = Role::producer, .options = {}}); });
+  EXPECT_THAT(error.what(), HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, HostileAgent,
+                         ::testing::Values(Row{"bad_status", "returned status 4711"},
+                                           Row{"no_agent", "open returned OK and no agent"},
+                                           Row{"lying_claims", "alignment is 3"},
+                                           Row{"long_claims", "claims: wrote behind the end of a structure"},
+                                           Row{"other_size", "claims: changed the size of a structure"},
+                                           Row{"null_text", "hostile: open: backend"}),
+                         [](const auto& row) { return row.param.kind; });
+
+TEST(HostileCalls, EveryNonsenseAnswerIsABrokenContract) {
+  // A table that passes the checks of load and open, and then answers nonsense to everything.
+  const auto plugin = Plugin::load(hostile("nonsense"));
+  Session session(plugin, {.name = "a", .role = Role::producer, .options = {}});
+  EXPECT_EQ(error_of([&] { session.register_region({}); }).code(), Code::contract);
+  EXPECT_EQ(error_of([&] { session.metadata({}); }).code(), Code::contract);
+  EXPECT_EQ(error_of([&] { session.add_peer("x"); }).code(), Code::contract);
+  EXPECT_EQ(error_of([&] { session.prepare(1, Op::write, {}); }).code(), Code::contract);
+  EXPECT_EQ(error_of([&] { session.poll(1); }).code(), Code::contract);
+}
+
+TEST(PluginFile, AFileThatIsNoLibraryCannotBeLoadedAndOneThatIsNotThereIsAbsent) {
+  EXPECT_EQ(error_of([] { Plugin::load("/nonexistent/plugin.so"); }).code(), Code::cannot_load);
+  const fs::path text = fs::path(::testing::TempDir()) / "kvcts_not_a_library.so";
+  std::ofstream(text) << "not a library";
+  EXPECT_EQ(error_of([&] { Plugin::load(text); }).code(), Code::cannot_load);
+  fs::remove(text);
+  const auto error = error_of([] { find_plugin("kvcts_engine_of_nobody"); });
+  EXPECT_EQ(error.code(), Code::absent);
+  EXPECT_THAT(error.what(), HasSubstr("KVCTS_ENGINE_PATH"));
+}
+
+TEST(PluginFile, ATableOfALaterMinorSizeIsAccepted) {
+  // Members may be added at the end: a longer table is read as far as this host knows it.
+  struct Longer {
+    kvcts_transport table;
+    std::array<void*, 8> later;
+  };
+  static Longer longer{Plugin::load(hostile("nonsense"))->table(), {}};
+  longer.table.size = sizeof longer;
+  EXPECT_EQ(Plugin::adopt(&longer.table, "longer")->engine(), "hostile");
+}
+
+}  // namespace
+}  // namespace kvcts::transport

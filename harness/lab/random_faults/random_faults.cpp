@@ -1,0 +1,233 @@
+// kvcts-random-faults: how much of what can go wrong would this suite catch, and name? Random cases with none, one or two
+// transformations of what was meant; judged on the map, never on one pass's bytes. Prints a table; status 1 below the
+// targets. With --engine each case is played a second time, its copies sent through that engine, and must be told the same
+// of, to the last word.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "case/resolve/resolve_script.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "lab/random_faults/generator.hpp"
+#include "lab/random_faults/symbols.hpp"
+#include "lab/random_faults/through_engine.hpp"
+#include "diagnose/run.hpp"
+
+namespace kvcts::script {
+namespace {
+
+struct Row {
+  std::int64_t cases{0}, same_map{0}, caught{0}, named{0};
+  std::int64_t preceded{0};  ///< another class explains every byte as well, and comes first by precedence
+};
+
+struct Tally {
+  std::map<std::string, Row> rows;
+  std::vector<double> ms;
+  std::vector<std::string> misses;
+  std::int64_t false_alarms{0}, passed{0}, broken{0};
+  std::int64_t compared{0}, unlike{0};  ///< with and without the engine
+  std::ofstream verdicts;    ///< a line a case, where it was asked for
+};
+
+/// What a person is told; not how long it took.
+nlohmann::json told(nlohmann::json reply) {
+  reply.erase("ns");
+  return reply;
+}
+
+/// What full_run.py sums up: counts by drawn class, and the time of each failing case.
+nlohmann::json record_of(const Tally& tally) {
+  nlohmann::json single = nlohmann::json::object(), pairs = nlohmann::json::object();
+  for (const auto& [label, row] : tally.rows) {
+    const nlohmann::json counts{{"cases", row.cases}, {"same_map", row.same_map}, {"caught", row.caught},
+                                {"named", row.named}, {"preceded", row.preceded}};
+    (label == "pairs" ? pairs : single[label]) = counts;
+  }
+  nlohmann::json ms = nlohmann::json::array();
+  for (const double one : tally.ms) ms.push_back(std::round(one));
+  return {{"single", single},
+          {"pairs", pairs},
+          {"correct", {{"passed", tally.passed}, {"false_alarms", tally.false_alarms}, {"refused", tally.broken}}},
+          {"ms", ms}};
+}
+
+void compare_with_engine(const Script& script, std::uint64_t case_seed, const nlohmann::json& reply,
+                         const std::string& label, ThroughEngine& engine, Tally& tally) {
+  const nlohmann::json other =
+      run_script(script, case_seed,
+                 [&](const Tape& tape, Bytes& bytes, std::span<const Op> copies) { engine.move(tape, bytes, copies); });
+  ++tally.compared;
+  if (told(other) == told(reply)) return;
+  ++tally.unlike;
+  tally.misses.push_back(fmt::format("{}: through the engine {} {}, without {} {}", label, other.value("outcome", ""),
+                                     other.value("message", ""), reply.value("outcome", ""), reply.value("message", "")));
+}
+
+void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalogue, Tally& tally, bool show,
+             ThroughEngine* engine) {
+  const RandomCase random = random_case(seed, faults);
+  if (static_cast<int>(random.classes.size()) != faults) return;
+  Script script;
+  std::uint64_t case_seed = 1;
+  try {
+    const auto specs = catalogue::parse_cases(random.document.dump(), "random", &catalogue);
+    script = resolve_script(specs.at(0), catalogue);
+    case_seed = specs[0].seed;
+  } catch (const std::exception& error) {
+    ++tally.broken;
+    if (tally.broken <= 3 || show) std::cerr << "seed " << seed << ", " << faults << " faults: the document is refused: " << error.what() << "\n";
+    return;
+  }
+  std::string label;
+  for (const auto& c : random.classes) label += (label.empty() ? "" : " + ") + c;
+  const Arena arena(script);
+  const bool same = same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
+  const std::clock_t begin = std::clock();
+  const nlohmann::json reply = run_script(script, case_seed);
+  const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  const bool pass = reply["outcome"] == "PASS";
+  if (engine != nullptr)
+    compare_with_engine(script, case_seed, reply, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
+                        *engine, tally);
+  if (tally.verdicts.is_open()) tally.verdicts << nlohmann::json{{"seed", seed}, {"outcome", reply["outcome"]}, {"message", reply.value("message", "")}, {"diagnosis", reply.value("diagnosis", nlohmann::json())}}.dump() << "\n";
+  if (faults == 0) {
+    pass ? ++tally.passed : ++tally.false_alarms;
+    if (!pass) tally.misses.push_back(fmt::format("seed {}: false alarm: {}", seed, reply.value("message", "")));
+    return;
+  }
+  Row& row = tally.rows[faults == 1 ? label : "pairs"];
+  ++row.cases;
+  if (same) {
+    ++row.same_map;
+    if (!pass) ++tally.false_alarms, tally.misses.push_back(fmt::format("seed {}: same map, but {}", seed, reply.value("message", "")));
+    return;
+  }
+  if (pass) {
+    tally.misses.push_back(fmt::format("seed {}: NOT CAUGHT: {}", seed, label));
+    return;
+  }
+  ++row.caught;
+  tally.ms.push_back(ms);
+  const std::string fault_class = reply.value("class", "");
+  const bool named = std::find(random.classes.begin(), random.classes.end(), fault_class) != random.classes.end();
+  row.named += named;
+  if (!named) {
+    row.preceded += reply["diagnosis"].value("exact", false);
+    std::string what;
+    for (const auto& w : random.words) what += (what.empty() ? "" : "; ") + w;
+    tally.misses.push_back(fmt::format("seed {}: {} ({}) named {}: {}", seed, label, what, fault_class.empty() ? "nothing" : fault_class, reply.value("message", "")));
+  }
+}
+
+}  // namespace
+}  // namespace kvcts::script
+
+int main(int argc, char** argv) {
+  using namespace kvcts::script;
+  CLI::App app("Random faults: caught and named?");
+  std::int64_t single = 1000, pairs = 200, correct = 1000;
+  std::uint64_t seed = 1;
+  std::string cases, only, engine_name, verdicts, record;
+  bool show = false;
+  double single_target = 98, pair_target = 85;
+  app.add_option("--single", single, "cases with one transformation");
+  app.add_option("--pairs", pairs, "cases with two");
+  app.add_option("--correct", correct, "cases with none");
+  app.add_option("--seed", seed, "of the first case; the others follow");
+  app.add_option("--cases", cases, "folder of the catalogue")->required();
+  app.add_option("--only", only, "print the document of the single case of this seed");
+  app.add_option("--named", single_target, "per cent of single faults that must be named");
+  app.add_option("--named-pairs", pair_target, "per cent of pairs of which one must be named");
+  app.add_option("--engine", engine_name, "an engine of cases/engines: each case is played through it as well");
+  app.add_option("--verdicts", verdicts, "write the verdict of every case to this file, a line of JSON each: equal before and after a change of speed");
+  app.add_option("--record", record, "write the counts to this file, as JSON");
+  app.add_flag("--show", show, "print what was not named");
+  CLI11_PARSE(app, argc, argv);
+  if (!only.empty()) {
+    const auto random = random_case(std::stoull(only), 1);
+    std::cout << random.document.dump(1) << "\n";
+    return 0;
+  }
+  const kvcts::catalogue::Catalogue catalogue{std::filesystem::path(cases)};
+  std::unique_ptr<ThroughEngine> engine;
+  if (!engine_name.empty()) {
+    try {
+      engine = std::make_unique<ThroughEngine>(catalogue.engines().at(engine_name));
+    } catch (const std::exception& error) {
+      std::cerr << "kvcts-random-faults: SKIPPED: " << error.what() << "\n";
+      return 77;
+    }
+  }
+  Tally tally;
+  if (!verdicts.empty()) tally.verdicts.open(verdicts);
+  for (std::int64_t i = 0; i < correct; ++i)
+    run_one(seed + static_cast<std::uint64_t>(i), 0, catalogue, tally, show, engine.get());
+  for (std::int64_t i = 0; i < single; ++i)
+    run_one(seed + 1'000'000 + static_cast<std::uint64_t>(i), 1, catalogue, tally, show, engine.get());
+  for (std::int64_t i = 0; i < pairs; ++i)
+    run_one(seed + 2'000'000 + static_cast<std::uint64_t>(i), 2, catalogue, tally, show, engine.get());
+
+  if (show) {
+    for (const auto& miss : tally.misses) std::cout << miss << "\n";
+  }
+  Row all;
+  fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9}{:>10}\n", "class", "cases", "same map", "caught", "named", "named %", "preceded");
+  double named_pairs = 1;
+  for (const auto& [label, row] : tally.rows) {
+    fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9.1f}{:>10}\n", label, row.cases, row.same_map, row.caught, row.named, row.caught ? 100.0 * static_cast<double>(row.named) / static_cast<double>(row.caught) : 100.0, row.preceded);
+    if (label == "pairs") {
+      named_pairs = row.caught ? static_cast<double>(row.named) / static_cast<double>(row.caught) : 1;
+      if (row.caught + row.same_map != row.cases) all.cases += row.cases - row.caught - row.same_map;
+      continue;
+    }
+    all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named, all.preceded += row.preceded;
+  }
+  if (!record.empty()) std::ofstream(record) << record_of(tally).dump() << "\n";
+  std::sort(tally.ms.begin(), tally.ms.end());
+  const double named = all.caught ? static_cast<double>(all.named) / static_cast<double>(all.caught) : 1;
+  const std::int64_t missed = all.cases - all.same_map - all.caught;
+  fmt::print("single faults: {} of {} caught where the map differs, {:.2f} % named; pairs: {:.2f} % named\n", all.caught,
+             all.cases - all.same_map, named * 100, named_pairs * 100);
+  fmt::print(
+      "targets: {} % and {} %; preceded: {} single faults more, of which another class explains every byte and comes first "
+      "by precedence\n",
+      single_target, pair_target, all.preceded);
+  fmt::print("correct cases: {} passed, {} false alarms; {} documents were refused\n", tally.passed, tally.false_alarms,
+             tally.broken);
+  if (!tally.ms.empty())
+    fmt::print("a failing case, compared and diagnosed: median {:.1f} ms of processor time, 95 % under {:.1f} ms\n",
+               tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
+  if (engine) {
+    fmt::print(
+        "{}: {} of {} cases are told the same of, to the last word; {} lists of {} copies with {} bytes went through the "
+        "engine, {} copies were left out\n",
+        engine->path(), tally.compared - tally.unlike, tally.compared, engine->lists, engine->copies, engine->moved_bytes,
+        engine->left_out);
+  }
+  const bool alike = tally.unlike == 0 && (!engine || engine->moved_bytes > 0);
+  if (tally.broken > 0)
+    std::cerr << "kvcts-random-faults: expected documents that the language accepts, found " << tally.broken
+              << " refused ones: mend random/generator.cpp or what refuses them\n";
+  const int status = alike && tally.broken == 0 && missed == 0 && tally.false_alarms == 0 && named * 100 >= single_target &&
+                             named_pairs * 100 >= pair_target
+                         ? 0
+                         : 1;
+  if (engine) {
+    // Libraries that NIXL's wheel brings (1.5.1: libnl-route) may crash in their destructors when the process exits.
+    engine.reset();
+    std::fflush(nullptr);
+    std::cout.flush();
+    std::_Exit(status);
+  }
+  return status;
+}

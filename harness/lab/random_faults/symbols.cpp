@@ -1,0 +1,106 @@
+#include "lab/random_faults/symbols.hpp"
+
+#include "layout/dtype.hpp"
+#include "diagnose/observe.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t z = a * 0x9e3779b97f4a7c15ull + b + 0x632be59bd9b4e019ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+// Halves of bytes are what is tracked, for 4-bit codes: a place is (backing, nibble).
+std::uint64_t place(int backing, std::int64_t nibble) { return (static_cast<std::uint64_t>(backing) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1)); }
+
+class Player {
+ public:
+  explicit Player(const Tape& tape) : tape_(tape) {}
+  std::vector<Symbols> run() {
+    for (const Op& op : tape_.ops) step(op);
+    return std::move(checks_);
+  }
+
+ private:
+  std::uint64_t get(int backing, std::int64_t nibble) const {
+    const auto found = now_.find(place(backing, nibble));
+    return found != now_.end() ? found->second : fresh(backing, nibble);
+  }
+  std::uint64_t fresh(int backing, std::int64_t nibble) const { return mix(mix(7, static_cast<std::uint64_t>(backing)), static_cast<std::uint64_t>(nibble)); }
+  void set(int backing, std::int64_t nibble, std::uint64_t value) {
+    if (value == fresh(backing, nibble)) now_.erase(place(backing, nibble));
+    else now_[place(backing, nibble)] = value;
+  }
+  std::uint64_t code(const DecodeOp::Code& c) const {
+    if (c.backing < 0) return 0;
+    std::uint64_t h = mix(3, static_cast<std::uint64_t>(c.dtype));
+    for (int i = 0; i < layout::bits(c.dtype) / 4; ++i) h = mix(h, get(c.backing, c.bit / 4 + i));
+    return h;
+  }
+  void step(const Op& op) {
+    switch (op.kind) {
+      case Op::Kind::copy: {
+        std::vector<std::uint64_t> taken;
+        for (std::int64_t i = 0; i < op.n * 2; ++i) taken.push_back(get(op.src_backing, op.src * 2 + i));
+        for (std::int64_t i = 0; i < op.n * 2; ++i) set(op.dst_backing, op.dst * 2 + i, taken[static_cast<std::size_t>(i)]);
+        break;
+      }
+      case Op::Kind::nibble: set(op.dst_backing, op.dst / 4, get(op.src_backing, op.src / 4)); break;
+      case Op::Kind::row: {
+        const RowOp& r = tape_.rows[op.extra];
+        const int width = layout::bits(r.dtype);
+        for (std::int64_t k = 0; k < r.count; ++k) {
+          std::int64_t bit = r.bit + k * r.stride;
+          if (width == 4 && r.high_nibble_first) bit ^= 4;
+          std::uint64_t h = mix(mix(11, static_cast<std::uint64_t>(r.component)), r.generation);
+          for (const std::int64_t v : {r.kv, r.layer, r.token, r.head, r.first + k}) h = mix(h, static_cast<std::uint64_t>(v));
+          h = mix(mix(h, static_cast<std::uint64_t>(r.dtype)), std::hash<std::string>{}(r.content));
+          for (int i = 0; i < width / 4; ++i) set(r.backing, bit / 4 + i, mix(h, static_cast<std::uint64_t>(i)));
+        }
+        break;
+      }
+      case Op::Kind::pattern: {
+        const auto& pattern = tape_.patterns[op.extra];
+        for (std::int64_t i = 0; i < op.n; ++i) {
+          for (int half = 0; half < 2; ++half) {
+            const std::int64_t at = (op.dst + i) * 2 + half;
+            set(op.dst_backing, at, pattern.empty() ? fresh(op.dst_backing, at) : mix(13, pattern[static_cast<std::size_t>(i) % pattern.size()] >> (4 * half) & 0xf));
+          }
+        }
+        break;
+      }
+      case Op::Kind::decode: {
+        const DecodeOp& d = tape_.decodes[op.extra];
+        std::uint64_t h = mix(17, code(d.code));
+        for (int i = 0; i < d.power; ++i) h = mix(mix(h, code(d.scale)), code(d.global_scale));
+        for (int i = 0; i < 8; ++i) set(op.dst_backing, op.dst * 2 + i, mix(h, static_cast<std::uint64_t>(i)));
+        break;
+      }
+      case Op::Kind::check: {
+        Symbols own;
+        for (const auto& [where, value] : now_) {
+          if ((where >> 52) < tape_.own) own.emplace(where, value);
+        }
+        checks_.push_back(std::move(own));
+        break;
+      }
+    }
+  }
+  const Tape& tape_;
+  Symbols now_;
+  std::vector<Symbols> checks_;
+};
+
+}  // namespace
+
+std::vector<Symbols> symbols_of(const Tape& tape) { return Player(tape).run(); }
+
+bool same_map(const Tape& a, const Tape& b) {
+  return a.checks == b.checks && a.ending.kind == b.ending.kind && reports(a.events) == reports(b.events) && symbols_of(a) == symbols_of(b);
+}
+
+}  // namespace kvcts::script

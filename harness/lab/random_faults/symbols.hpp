@@ -1,0 +1,20 @@
+// What a tape does to bytes, without bytes: every byte is a number that says where it came from. Two tapes make the same map exactly when
+// they leave the same numbers; no dtype and no seed can hide a difference.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "scene/machine/tape.hpp"
+
+namespace kvcts::script {
+
+/// Backing and offset -> number, after the whole tape; bytes that nobody wrote are not in it. At every check, in order.
+using Symbols = std::unordered_map<std::uint64_t, std::uint64_t>;
+std::vector<Symbols> symbols_of(const Tape& tape);
+
+/// Whether two sequences leave the same bytes at their checks, end in the same way and report the same.
+bool same_map(const Tape& a, const Tape& b);
+
+}  // namespace kvcts::script

@@ -1,0 +1,40 @@
+// The copies of a scripted case through a real engine, between two processes. Each side has a mirror of every backing: what
+// a list reads lies with its source, what it writes with its destination, at the true offsets, so that a wrong list does in
+// the engine what it says. Lists go out as writes and as reads in turn.
+#pragma once
+
+#include <memory>
+
+#include "case/catalogue/entries.hpp"
+#include "engines/testing/target.hpp"
+#include "scene/machine/tape.hpp"
+
+namespace kvcts::script {
+
+class ThroughEngine {
+ public:
+  /// Starts the other side. Throws transport::TransportError.
+  explicit ThroughEngine(const catalogue::EngineEntry& engine);
+  /// Throws std::runtime_error when a list does not end in 30 s, or when a source has changed.
+  void move(const Tape& tape, Bytes& bytes, std::span<const Op> copies);
+
+  std::int64_t lists{0}, copies{0}, moved_bytes{0};
+  std::int64_t left_out{0};  ///< copies of memories too large to be mirrored; they are made here
+  /// "nixl 1.5.1, tcp/lo"
+  std::string path();
+
+ private:
+  /// Where the mirror of each backing begins.
+  using Places = std::map<int, std::size_t>;
+  static bool mirror(const Tape& tape, const Bytes& bytes, int backing, testing::Memory& memory, Places& places,
+                     std::size_t& used);
+  void transfer(bool reads, std::vector<transport::Descriptor> list);
+
+  testing::Memory source_, destination_;
+  std::unique_ptr<testing::Target> target_;
+  std::unique_ptr<transport::Session> session_;
+  transport::RegionId own_source_{0}, own_destination_{0};
+  transport::PeerId peer_{0};
+};
+
+}  // namespace kvcts::script

@@ -1,0 +1,135 @@
+#include "python/probe/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "python/probe/describe.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::probe {
+namespace {
+
+const catalogue::Catalogue& cases() {
+  static const catalogue::Catalogue all(checkout::source() + "/cases");
+  return all;
+}
+
+struct Memory {
+  explicit Memory(const std::string& name, std::map<std::string, std::int64_t> numbers = {}, const std::string& dtype = "bf16") {
+    for (const auto& [key, value] : std::map<std::string, std::int64_t>{{"layers", 2}, {"blocks", 6}, {"block_size", 4}, {"heads", 3}, {"head_dim", 16}}) numbers.emplace(key, value);
+    subject = make_subject({name, dtype, numbers, {}}, cases());
+    for (const auto& a : subject.cache.allocations) bytes.emplace_back(static_cast<std::size_t>(a.bytes));
+  }
+  Bound bound() {
+    std::vector<Tensor> tensors;
+    for (auto& b : bytes) tensors.push_back({b.data(), "uint8", 1, {static_cast<std::int64_t>(b.size())}, {1}});
+    return attach(subject, tensors);
+  }
+  void hold(const std::vector<Request>& requests, std::optional<Side> side = Side::consumer) { fill(subject, bound(), {requests, {}, side}, 1); }
+  Report ask(const std::vector<Request>& requests) { return verify({subject, bound(), {requests, {}, Side::consumer}, true, std::nullopt, 1}); }
+
+  Subject subject;
+  std::vector<std::vector<std::uint8_t>> bytes;
+};
+
+const std::vector<Request> request{{{5, 0, 2}, 11, 1}};
+
+void expect_named(const Report& report, const std::string& fault_class) {
+  EXPECT_EQ(report.diagnosis.fault_class, fault_class) << report.diagnosis.text;
+  EXPECT_TRUE(report.diagnosis.exact) << report.diagnosis.text;
+  EXPECT_GT(report.wrong_bytes, 0);
+  EXPECT_FALSE(report.diagnosis.what_to_do.empty());
+}
+
+TEST(Probe, RightBytesNeedNoName) {
+  for (const char* dtype : {"bf16", "fp8_e4m3", "fp32", "int4", "nvfp4"}) {
+    Memory memory("L x K B N H C", {}, dtype);
+    memory.hold(request);
+    const Report report = memory.ask(request);
+    EXPECT_EQ(report.wrong_bytes, 0) << dtype;
+    EXPECT_TRUE(report.diagnosis.text.empty());
+    EXPECT_EQ(report.blocks.size(), 3u);
+  }
+}
+
+TEST(Probe, WrittenThroughAnotherMap) {
+  const std::pair<const char*, const char*> maps[] = {
+      {"L x K B H N C", "axis-permuted"}, {"L x K B H C N", "axis-permuted"}, {"L x B K N H C", "kv-split-vs-interleaved"}};
+  for (const auto& [text, fault_class] : maps) {
+    Memory right("L x K B N H C"), other(text);
+    other.hold(request);
+    right.bytes = other.bytes;
+    expect_named(right.ask(request), fault_class);
+  }
+}
+
+TEST(Probe, FourBitCodesThroughAnotherMap) {
+  Memory right("L x K B N H C", {}, "int4"), other("L x K B H N C", {}, "int4");
+  other.hold(request);
+  right.bytes = other.bytes;
+  expect_named(right.ask(request), "axis-permuted");
+}
+
+TEST(Probe, OtherTokens) {
+  const auto is = [](const Request& held) {
+    Memory memory("L x K B N H C");
+    memory.hold({held});
+    return memory.ask(request);
+  };
+  expect_named(is({{2, 0, 5}, 11, 1}), "wrong-block-id");
+  expect_named(is({{5, 0, 2}, 11, 0}), "stale-block");
+  expect_named(is({{5, 0, 2}, 6, 1}), "truncated");
+  expect_named(is({{}, 0, 1}), "silently-skipped");
+  EXPECT_NE(is({{2, 0, 5}, 12, 1}).diagnosis.text.find("[2, 0, 5] instead of [5, 0, 2] (reversed)"), std::string::npos);
+}
+
+TEST(Probe, OneLayerOnly) {
+  Memory right("L x K B N H C"), other("L x K B H N C");
+  right.hold(request), other.hold(request);
+  right.bytes[1] = other.bytes[1];
+  const Report report = right.ask(request);
+  expect_named(report, "axis-permuted");
+  EXPECT_NE(report.diagnosis.text.find("in kv.L1 only"), std::string::npos) << report.diagnosis.text;
+}
+
+TEST(Probe, EveryByteCounts) {
+  Memory memory("L x B { K N H C ; pad 32 }");
+  memory.hold(request);
+  for (const std::size_t at : {std::size_t{0}, memory.bytes[0].size() / 2, memory.bytes[0].size() - 1}) {
+    memory.bytes[0][at] ^= 0x10;
+    const Report report = memory.ask(request);
+    EXPECT_EQ(report.wrong_bytes, 1) << at;
+    ASSERT_EQ(report.first.size(), 1u);
+    EXPECT_EQ(report.first[0].offset, static_cast<std::int64_t>(at));
+    EXPECT_FALSE(report.diagnosis.exact);
+    memory.bytes[0][at] ^= 0x10;
+  }
+  EXPECT_EQ(memory.ask(request).wrong_bytes, 0);
+}
+
+TEST(Probe, TensorsAreHeldAgainstTheLayout) {
+  Memory memory("vllm-fa-nhd", {{"layers", 1}});
+  const std::vector<std::int64_t> shape{2, 6, 4, 3, 16}, strides{2304, 384, 96, 32, 2};
+  const auto with = [&](std::vector<std::int64_t> s, std::vector<std::int64_t> t, const std::string& dtype = "bf16") {
+    return attach(memory.subject, {{memory.bytes[0].data(), dtype, 2, std::move(s), std::move(t)}});
+  };
+  EXPECT_EQ(with(shape, strides).stretches[0].bytes.size(), memory.bytes[0].size());
+  EXPECT_EQ(with(shape, strides, "uint16").stretches.size(), 1u);
+  EXPECT_THROW(with(shape, strides, "fp16"), layout::Error);
+  EXPECT_THROW(with({2, 6, 3, 4, 16}, strides), layout::Error);
+  EXPECT_THROW(with(shape, {2304, 384, 32, 128, 2}), layout::Error);
+}
+
+TEST(Probe, CompareSaysWhatACopyComesTo) {
+  Memory a("L x K B N H C"), b("L x K B H N C"), c("L x K B N H C", {{"heads", 2}});
+  EXPECT_EQ(compare(a.subject, a.subject, Moves::blocks).code, 0);
+  EXPECT_EQ(compare(a.subject, b.subject, Moves::coordinates).code, 10);
+  EXPECT_EQ(compare(a.subject, c.subject, Moves::coordinates).code, 11);
+  const Compatibility silent = compare(a.subject, b.subject, Moves::blocks);
+  EXPECT_EQ(silent.code, 12);
+  EXPECT_EQ(silent.fault_class, "axis-permuted");
+}
+
+}  // namespace
+}  // namespace kvcts::probe

@@ -1,0 +1,50 @@
+// Whose row is this? Rows of tags are recognised by their first codes. Internal to verify().
+#pragma once
+
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "python/probe/verify.hpp"
+
+namespace kvcts::probe {
+
+/// A row of channels, by content.
+struct RowName {
+  std::int64_t layer{0}, kv{0}, token{0}, head{0};
+  std::uint32_t generation{0};
+  bool operator==(const RowName&) const = default;
+};
+std::string words(const RowName& row);
+
+class Rows {
+ public:
+  explicit Rows(const Question& question);
+
+  /// The row's data codes as they are in memory, by the layout; nullopt where the layout has no such row.
+  std::optional<RowName> at(const layout::Coord& row) const;
+  /// Every token of this layer, kv and head may be met from here on.
+  void know_tokens(std::int64_t layer, std::int64_t kv, std::int64_t head);
+  /// Every layer, kv and head of these tokens.
+  void know_axes(const std::set<std::int64_t>& tokens);
+
+  std::int64_t layers_begin() const { return box_.lo[layout::Axis::layer]; }
+  const layout::Box& box() const { return box_; }
+  /// Places of tokens that should hold something, by block and slot, and what that is.
+  const std::vector<kernels::BlockContent>& blocks() const { return blocks_; }
+
+ private:
+  void know(const RowName& row);
+  std::optional<std::uint64_t> fingerprint(const layout::Coord& row) const;
+
+  const Question& question_;
+  std::vector<kernels::BlockContent> blocks_;
+  layout::Dtype dtype_;
+  std::int64_t channels_{0};  ///< that a fingerprint is taken of
+  layout::Box box_;           ///< of all data planes
+  std::set<std::uint32_t> generations_;
+  std::int64_t most_tokens_{0};
+  std::unordered_map<std::uint64_t, RowName> known_;
+};
+
+}  // namespace kvcts::probe

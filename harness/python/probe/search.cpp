@@ -1,0 +1,501 @@
+#include "python/probe/search.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "case/outcome.hpp"
+#include "kernels/poison.hpp"
+#include "kernels/relayout/relayout.hpp"
+#include "python/probe/planes.hpp"
+#include "scene/faults/variants.hpp"
+#include "case/text.hpp"
+
+namespace kvcts::probe {
+
+using kernels::BlockContent;
+using layout::Axis;
+using layout::Cache;
+using layout::Component;
+using layout::Plane;
+
+namespace {
+
+// Slots of the requests' last blocks beyond their tokens, as whole bytes of one allocation.
+std::vector<layout::ByteRange> tails(const Question& q, const Cache& cache, int allocation) {
+  std::vector<layout::ByteRange> out;
+  const std::int64_t size = q.subject.geometry.block_size;
+  for (const Request& request : q.content.requests) {
+    if (request.tokens < 0) continue;
+    for (std::size_t i = 0; i < request.blocks.size(); ++i) {
+      const std::int64_t used = std::clamp<std::int64_t>(request.tokens - static_cast<std::int64_t>(i) * size, 0, size);
+      if (used == size) continue;
+      for (const Plane& plane : cache.planes) {
+        if (plane.allocation != allocation) continue;
+        layout::Box box = layout::domain(plane);
+        if (box.lo[Axis::block] > request.blocks[i] || box.hi[Axis::block] <= request.blocks[i] || box.hi[Axis::slot] <= used) continue;
+        box.lo[Axis::block] = request.blocks[i], box.hi[Axis::block] = request.blocks[i] + 1;
+        box.lo[Axis::slot] = std::max(box.lo[Axis::slot], used);
+        for (const layout::Run& run : layout::runs(plane, box)) {
+          const std::int64_t begin = (run.bit + 7) / 8, end = (run.bit + run.bits) / 8;
+          if (begin < end) out.push_back({begin, end});
+        }
+      }
+    }
+  }
+  return out;
+}
+
+std::string join(const std::vector<std::int64_t>& ids) {
+  if (ids.size() <= 12) return fmt::format("[{}]", fmt::join(ids, ", "));
+  return fmt::format("[{}, ...]", fmt::join(ids.begin(), ids.begin() + 12, ", "));
+}
+
+// K where V should be and the reverse.
+std::optional<Cache> kv_exchanged(const Cache& cache) {
+  Cache out = cache;
+  for (Plane& plane : out.planes) {
+    bool moded = false;
+    for (layout::Mode& mode : plane.modes) {
+      if (mode.axis != Axis::kv || mode.extent != 2) continue;
+      plane.offset += mode.stride;
+      mode.stride = -mode.stride;
+      moded = true;
+    }
+    if (!moded) {
+      plane.origin[Axis::kv] = 1 - plane.origin[Axis::kv];
+      if (plane.origin[Axis::kv] < 0 || plane.origin[Axis::kv] > 1) return std::nullopt;
+    }
+  }
+  bool both = false;
+  for (const Plane& plane : out.planes) both = both || layout::domain(plane).hi[Axis::kv] == 2;
+  return both ? std::optional(out) : std::nullopt;
+}
+
+std::string order_of(const Cache& cache) {
+  for (const Plane& plane : cache.planes) {
+    if (plane.component == Component::data) return script::order_words(plane);
+  }
+  return "";
+}
+
+// K and V at another place among axes that keep theirs, or axes exchanged.
+std::string class_of(std::string a, std::string b) {
+  std::erase(a, 'K'), std::erase(b, 'K'), std::erase(a, ' '), std::erase(b, ' ');
+  return a == b ? "kv-split-vs-interleaved" : "axis-permuted";
+}
+
+bool same_sizes(const Bound& a, const Bound& b) {
+  return a.stretches.size() == b.stretches.size() &&
+         std::equal(a.stretches.begin(), a.stretches.end(), b.stretches.begin(), [](const Stretch& x, const Stretch& y) { return x.bytes.size() == y.bytes.size(); });
+}
+
+// Every single change of a map that the suite knows, simplest first.
+std::vector<script::Variant> changes(const Cache& cache) {
+  std::vector<script::Variant> out;
+  const auto add = [&](std::vector<script::Variant> more) { std::move(more.begin(), more.end(), std::back_inserter(out)); };
+  add(script::permuted(cache, false));
+  if (auto swapped = kv_exchanged(cache)) out.push_back({"kv-split-vs-interleaved", "K and V exchanged", std::move(*swapped)});
+  add(script::renamed(cache));
+  add(script::restrided(cache, {}));
+  add(script::reblocked(cache));
+  add(script::resized(cache));
+  add(script::rescaled(cache));
+  add(script::permuted(cache, true));
+  return out;
+}
+
+}  // namespace
+
+Search::Search(const Question& question, std::vector<int> wrong, std::int64_t bytes)
+    : question_(question), wrong_(std::move(wrong)), bytes_(bytes), blocks_(blocks_of(question.content.requests, question.subject.geometry)) {}
+
+std::int64_t Search::wrong_bytes(const Question& q, const Cache& cache, const std::vector<BlockContent>& blocks, const std::vector<int>& allocations) {
+  std::int64_t out = 0;
+  for (const int a : allocations) {
+    const std::span<const std::uint8_t> bytes = q.bound.stretches[static_cast<std::size_t>(a)].bytes;
+    if (!q.content.poison) {
+      for (const Plane& plane : cache.planes) {
+        if (plane.allocation == a && !blocks.empty()) out += kernels::check(bytes, plane, blocks, q.content.key, unblocked_generation(q.content), 0, q.threads).wrong_bytes;
+      }
+      continue;
+    }
+    std::int64_t here = kernels::check(image_of(cache, a, static_cast<std::int64_t>(bytes.size()), blocks, q.content), bytes, 0, q.threads).wrong_bytes;
+    if (here > 0 && q.open_tails) {
+      for (const auto& tail : tails(q, cache, a)) {
+        here -= kernels::check_poison(poison_of(q.content, a), tail.begin, bytes.subspan(static_cast<std::size_t>(tail.begin), static_cast<std::size_t>(tail.end - tail.begin)), 0).wrong_bytes;
+      }
+    }
+    out += here;
+  }
+  return out;
+}
+
+// Whether the first and the last block look as they would.
+bool Search::plausible(const Cache& cache, const std::vector<BlockContent>& blocks) const {
+  if (blocks.empty()) return true;
+  for (const BlockContent* block : {&blocks.front(), &blocks.back()}) {
+    for (const Plane& plane : cache.planes) {
+      if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
+      const auto bytes = question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
+      if (kernels::check(bytes, plane, {block, 1}, question_.content.key, unblocked_generation(question_.content), 0).wrong_bytes != 0) return false;
+    }
+  }
+  return true;
+}
+
+void Search::found(const std::string& fault_class, std::string words) {
+  if (wrong_.size() < question_.bound.stretches.size()) {
+    std::vector<std::string> names;
+    for (const int a : wrong_) names.push_back(question_.subject.cache.allocations[static_cast<std::size_t>(a)].name);
+    words += fmt::format(", in {} only", fmt::join(names, ", "));
+  }
+  if (out_.exact) {
+    const std::string said = fault_class + ": " + words;
+    if (out_.others.size() < 8 && std::find(out_.others.begin(), out_.others.end(), said) == out_.others.end()) out_.others.push_back(said);
+    return;
+  }
+  out_.fault_class = fault_class;
+  out_.exact = true;
+  out_.text = words + fmt::format(": explains 100 % of {} wrong bytes", text::thousands(bytes_));
+  for (const FaultClass& known : fault_classes()) {
+    if (known.name == fault_class) out_.what_to_do = std::string(known.check);
+  }
+}
+
+bool Search::attempt(const std::string& fault_class, const std::string& words, const Cache& cache, const std::vector<BlockContent>& blocks) {
+  try {
+    if (!plausible(cache, blocks) || wrong_bytes(question_, cache, blocks, wrong_) != 0) return false;
+  } catch (const std::exception&) {
+    return false;  // no map of this memory
+  }
+  found(fault_class, words);
+  return true;
+}
+
+void Search::nothing_arrived() {
+  if (blocks_.empty()) return;
+  if (question_.content.poison && wrong_bytes(question_, question_.bound.cache, {}, wrong_) == 0) {
+    const bool everywhere = wrong_.size() == question_.bound.stretches.size();
+    return found(everywhere ? "silently-skipped" : "layer-missing", "nothing arrived: every byte is as it was before");
+  }
+  for (const int a : wrong_) {
+    const auto bytes = question_.bound.stretches[static_cast<std::size_t>(a)].bytes;
+    if (std::any_of(bytes.begin(), bytes.end(), [&](std::uint8_t b) { return b != bytes[0]; })) return;
+  }
+  const auto first = question_.bound.stretches[static_cast<std::size_t>(wrong_.front())].bytes[0];
+  found("silently-skipped", fmt::format("nothing arrived: every byte is 0x{:02x}", first));
+}
+
+// The right map, with other tokens in it: what each slot of the pool holds, read off the bytes.
+void Search::other_content() {
+  if (blocks_.empty()) return;
+  const auto& g = question_.subject.geometry;
+  Rows rows(question_);
+  const layout::Box& box = rows.box();
+  layout::Coord at;
+  at[Axis::layer] = box.lo[Axis::layer], at[Axis::kv] = box.lo[Axis::kv], at[Axis::head] = box.lo[Axis::head];
+  for (const Plane& plane : question_.bound.cache.planes) {  // of a layer in which something is wrong
+    if (plane.allocation == wrong_.front() && plane.component == Component::data) {
+      const layout::Box own = layout::domain(plane);
+      at[Axis::layer] = own.lo[Axis::layer], at[Axis::kv] = own.lo[Axis::kv], at[Axis::head] = own.lo[Axis::head];
+      break;
+    }
+  }
+  rows.know_tokens(at[Axis::layer], at[Axis::kv], at[Axis::head]);
+  using Place = std::pair<std::int64_t, std::int64_t>;
+  using Token = std::pair<std::uint32_t, std::int64_t>;
+  std::map<Place, Token> meant, held;
+  for (const BlockContent& b : blocks_) {
+    for (std::int64_t s = 0; s < b.tokens; ++s) meant[{b.block, b.first_slot + s}] = {b.generation, b.first_token + s};
+  }
+  std::set<Place> tail;
+  if (question_.open_tails) {
+    for (const Request& r : question_.content.requests) {
+      for (std::size_t i = 0; i < r.blocks.size() && r.tokens >= 0; ++i) {
+        for (std::int64_t s = std::max<std::int64_t>(0, r.tokens - static_cast<std::int64_t>(i) * g.block_size); s < g.block_size; ++s) tail.insert({r.blocks[i], s});
+      }
+    }
+  }
+  for (std::int64_t b = 0; b < g.blocks; ++b) {
+    for (std::int64_t s = 0; s < g.block_size; ++s) {
+      if (!question_.content.poison && !meant.contains({b, s})) continue;  // not looked at
+      at[Axis::block] = b, at[Axis::slot] = s;
+      if (const auto row = rows.at(at); row && !tail.contains({b, s})) held[{b, s}] = {row->generation, row->token};
+    }
+  }
+  if (held == meant) return;
+  std::vector<BlockContent> blocks;
+  for (const auto& [place, token] : held) {
+    BlockContent* last = blocks.empty() ? nullptr : &blocks.back();
+    if (last && last->block == place.first && last->first_slot + last->tokens == place.second && last->generation == token.first &&
+        last->first_token + last->tokens == token.second) {
+      ++last->tokens;
+    } else {
+      blocks.push_back({place.first, token.first, token.second, place.second, 1});
+    }
+  }
+  // Slots that should hold something and do not: what they hold must be what was there before, which wrong_bytes() looks at.
+  if (wrong_bytes(question_, question_.bound.cache, blocks, wrong_) != 0) return;
+
+  std::set<std::int64_t> stale, missing, extra, moved;
+  std::set<std::uint32_t> generations;
+  std::int64_t arrived = 0;
+  bool by_block = true;
+  for (const auto& [place, token] : meant) {
+    const auto is = held.find(place);
+    if (is == held.end()) {
+      missing.insert(place.first);
+    } else if (is->second == token) {
+      ++arrived;
+    } else if (is->second.first != token.first) {
+      stale.insert(place.first), generations.insert(is->second.first);
+    } else {
+      moved.insert(place.first);
+      by_block = by_block && (is->second.second - token.second) % g.block_size == 0;
+    }
+  }
+  for (const auto& [place, token] : held) {
+    if (!meant.contains(place)) extra.insert(place.first);
+  }
+  const auto list = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? std::to_string(*ids.begin()) : join({ids.begin(), ids.end()}); };
+  const auto block_word = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? "block" : "blocks"; };
+  if (!stale.empty()) {
+    return found("stale-block", fmt::format("{} {} hold{} generation {} instead of {}", block_word(stale), list(stale), stale.size() == 1 ? "s" : "", fmt::join(generations, ", "),
+                                            question_.content.requests.front().generation));
+  }
+  if (moved.empty() && extra.empty()) {
+    std::int64_t prefix = 0;
+    const Request& r = question_.content.requests.front();
+    for (const BlockContent& b : blocks_) {
+      if (b.generation != r.generation || b.first_token != prefix) break;
+      std::int64_t s = 0;
+      while (s < b.tokens && held.contains({b.block, b.first_slot + s})) ++s;
+      prefix += s;
+      if (s < b.tokens) break;
+    }
+    const auto all = static_cast<std::int64_t>(meant.size());
+    if (prefix == arrived) return found("truncated", fmt::format("only the first {} of {} tokens arrived", arrived, all));
+    return found("truncated", fmt::format("{} of {} tokens never arrived, in {} {}", all - arrived, all, block_word(missing), list(missing)));
+  }
+  if (moved.empty() && missing.empty()) {
+    return found("over-read", fmt::format("{} {} hold{} content that nobody asked for there", block_word(extra), list(extra), extra.size() == 1 ? "s" : ""));
+  }
+  if (!by_block) return found("wrong-block-size", "tokens are in other slots than theirs");
+  // The list of blocks that was really used.
+  for (const Request& r : question_.content.requests) {
+    std::vector<std::int64_t> used;
+    const std::int64_t tokens = r.tokens < 0 ? static_cast<std::int64_t>(r.blocks.size()) * g.block_size : r.tokens;
+    for (std::int64_t first = 0; first < tokens; first += g.block_size) {
+      const auto is = std::find_if(held.begin(), held.end(), [&](const auto& h) { return h.second == Token{r.generation, first}; });
+      used.push_back(is == held.end() ? -1 : is->first.first);
+    }
+    std::vector<std::int64_t> right(r.blocks.begin(), r.blocks.begin() + static_cast<std::ptrdiff_t>(used.size()));
+    if (used == right) continue;
+    std::string how;
+    const auto is = [&](const std::vector<std::int64_t>& candidate, const char* words) {
+      if (how.empty() && candidate == used) how = words;
+    };
+    auto other = right;
+    std::reverse(other.begin(), other.end()), is(other, " (reversed)");
+    other = right;
+    std::sort(other.begin(), other.end()), is(other, " (sorted)");
+    other = right;
+    std::rotate(other.begin(), other.begin() + 1, other.end()), is(other, " (shifted by one position)");
+    other = right;
+    std::rotate(other.begin(), other.end() - 1, other.end()), is(other, " (shifted by one position)");
+    for (const std::int64_t shift : {1, -1}) {
+      other = right;
+      for (auto& id : other) id += shift;
+      is(other, shift > 0 ? " (ids shifted by 1)" : " (ids shifted by -1)");
+    }
+    if (question_.source) {
+      for (const Request& theirs : question_.source->content.requests) {
+        if (theirs.blocks.size() >= used.size()) is({theirs.blocks.begin(), theirs.blocks.begin() + static_cast<std::ptrdiff_t>(used.size())}, " (those of the producer)");
+      }
+    }
+    return found("wrong-block-id", fmt::format("blocks {} instead of {}{}", join(used), join(right), how));
+  }
+  found("wrong-block-id", fmt::format("{} {} hold other blocks of the request", block_word(moved), list(moved)));
+}
+
+// Whole layers, K or V, or heads at the place of others, or missing.
+void Search::other_axes() {
+  if (blocks_.empty()) return;
+  Rows rows(question_);
+  const layout::Box& box = rows.box();
+  const BlockContent& first = blocks_.front();
+  rows.know_axes({first.first_token});
+  constexpr Axis axes[] = {Axis::layer, Axis::kv, Axis::head};
+  std::map<Axis, std::map<std::int64_t, std::int64_t>> to;  ///< coordinate -> the one that is there; -1 = nobody
+  std::map<Axis, bool> consistent{{Axis::layer, true}, {Axis::kv, true}, {Axis::head, true}};
+  bool any = false;
+  layout::Coord at;
+  at[Axis::block] = first.block, at[Axis::slot] = first.first_slot;
+  for (at[Axis::layer] = box.lo[Axis::layer]; at[Axis::layer] < box.hi[Axis::layer]; ++at[Axis::layer])
+    for (at[Axis::kv] = box.lo[Axis::kv]; at[Axis::kv] < box.hi[Axis::kv]; ++at[Axis::kv])
+      for (at[Axis::head] = box.lo[Axis::head]; at[Axis::head] < box.hi[Axis::head]; ++at[Axis::head]) {
+        const auto row = rows.at(at);
+        if (!row) continue;
+        const std::int64_t is[] = {row->layer, row->kv, row->head};
+        for (std::size_t i = 0; i < std::size(axes); ++i) {
+          const auto [known, fresh] = to[axes[i]].emplace(at[axes[i]], is[i]);
+          if (!fresh && known->second != is[i]) consistent[axes[i]] = false;
+          any = any || at[axes[i]] != is[i];
+        }
+      }
+  const auto rebuilt = [&](Axis axis, const std::map<std::int64_t, std::int64_t>& there) {
+    Cache out = question_.bound.cache;
+    std::vector<Plane> planes;
+    for (const Plane& plane : out.planes) {
+      for (Plane& one : apart(plane, axis)) {
+        const auto is = there.find(one.origin[axis]);
+        if (is == there.end()) continue;  // nobody
+        one.origin[axis] = is->second;
+        planes.push_back(std::move(one));
+      }
+    }
+    out.planes = std::move(planes);
+    return out;
+  };
+  for (const Axis axis : axes) {
+    if (!consistent[axis] || to[axis].empty()) continue;
+    const auto& there = to[axis];
+    const auto extent = box.hi[axis] - box.lo[axis];
+    const bool moved = std::any_of(there.begin(), there.end(), [](const auto& p) { return p.first != p.second; });
+    const bool missing = static_cast<std::int64_t>(there.size()) < extent;
+    if (!moved && !missing) continue;
+    std::vector<std::string> words;
+    for (std::int64_t v = box.lo[axis]; v < box.hi[axis] && words.size() < 6; ++v) {
+      const auto is = there.find(v);
+      const auto call = [&](std::int64_t x) { return axis == Axis::kv ? std::string(x == 0 ? "K" : "V") : fmt::format("{} {}", layout::name(axis), x); };
+      if (is == there.end()) words.push_back(call(v) + " never arrived");
+      else if (is->second != v) words.push_back(call(is->second) + " is at the place of " + call(v));
+    }
+    const std::string fault_class = axis == Axis::kv ? (moved ? "kv-split-vs-interleaved" : "layer-missing") : axis == Axis::layer ? (moved ? "layer-misrouted" : "layer-missing") : "head-shard-mapping";
+    const bool exchanged = axis == Axis::kv && there.size() == 2 && moved && there.at(0) == 1 && there.at(1) == 0;
+    attempt(fault_class, exchanged ? "K and V are exchanged" : fmt::format("{}", fmt::join(words, "; ")), rebuilt(axis, there));
+  }
+}
+
+void Search::written_otherwise() {
+  const Cache& cache = question_.bound.cache;
+  // Whole blocks as they lie in the producer.
+  if (question_.source && question_.source->subject.geometry == question_.subject.geometry && same_sizes(question_.source->bound, question_.bound) &&
+      !layout::same_map(question_.source->bound.cache, cache)) {
+    const Cache& from = question_.source->bound.cache;
+    const std::string is = order_of(from), told = order_of(cache);
+    if (attempt(class_of(is, told), fmt::format("blocks were moved as they are: written {}, read as {}", is, told), from)) return;
+  }
+  std::vector<script::Variant> variants = changes(cache);
+  for (const auto& variant : variants) {
+    attempt(variant.fault_class, "written: " + variant.words, variant.cache);
+    if (out_.others.size() == 8) return;
+  }
+}
+
+// What the requests' tokens are when they are read through `from` out of the producer's real bytes, and written right.
+bool Search::attempt_read(const std::string& fault_class, const std::string& words, const Cache& from, const std::vector<Request>& requests) {
+  const Source& source = *question_.source;
+  const std::int64_t size = question_.subject.geometry.block_size, theirs = source.subject.geometry.block_size;
+  const auto rows_agree = [&](const Request& mine, const Request& other, std::int64_t tokens) {
+    for (const Plane& plane : question_.bound.cache.planes) {
+      if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
+      const layout::Box box = layout::domain(plane);
+      for (std::int64_t layer = box.lo[Axis::layer]; layer < box.hi[Axis::layer]; ++layer)
+        for (std::int64_t kv = box.lo[Axis::kv]; kv < box.hi[Axis::kv]; ++kv) {
+          const Plane* origin = nullptr;
+          for (const Plane& candidate : from.planes) {
+            const layout::Box theirs_box = layout::domain(candidate);
+            const auto holds = [&](Axis axis, std::int64_t value) { return theirs_box.lo[axis] <= value && value < theirs_box.hi[axis]; };
+            const auto same = [&](Axis axis) { return theirs_box.lo[axis] == box.lo[axis] && theirs_box.hi[axis] == box.hi[axis]; };
+            if (candidate.component == plane.component && candidate.dtype == plane.dtype && holds(Axis::layer, layer) && holds(Axis::kv, kv) && same(Axis::head) && same(Axis::channel)) {
+              origin = &candidate;
+              break;
+            }
+          }
+          if (!origin) throw layout::Error("the producer has no such rows");
+          const auto bytes = static_cast<std::size_t>(kernels::relayout::row_bytes(plane, tokens));
+          std::vector<std::uint8_t> is(bytes), would(bytes);
+          kernels::relayout::gather(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, {layer, kv}, mine.blocks, tokens, is, question_.threads);
+          kernels::relayout::gather(source.bound.stretches[static_cast<std::size_t>(origin->allocation)].bytes, *origin, {layer, kv}, other.blocks, tokens, would, question_.threads);
+          if (is != would) return false;
+        }
+    }
+    return true;
+  };
+  try {
+    for (const bool all : {false, true}) {
+      for (std::size_t i = 0; i < question_.content.requests.size(); ++i) {
+        const Request& mine = question_.content.requests[i];
+        const std::int64_t tokens = mine.tokens < 0 ? static_cast<std::int64_t>(mine.blocks.size()) * size : mine.tokens;
+        const std::int64_t some = all ? tokens : std::min({tokens, size, theirs});
+        if (some > 0 && !rows_agree(mine, requests.at(i), some)) return false;
+      }
+    }
+  } catch (const std::exception&) {
+    return false;  // a reading that leaves the memory, or has other rows
+  }
+  if (question_.content.poison) {  // and nothing else was written
+    std::int64_t inside = 0;
+    for (const Plane& plane : question_.bound.cache.planes) {
+      if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
+      inside += kernels::check(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, blocks_, question_.content.key, unblocked_generation(question_.content), 0, question_.threads).wrong_bytes;
+    }
+    if (wrong_bytes(question_, question_.bound.cache, blocks_, wrong_) != inside) return false;
+  }
+  found(fault_class, words);
+  return true;
+}
+
+void Search::read_otherwise() {
+  if (!question_.source || blocks_.empty()) return;
+  const Source& source = *question_.source;
+  // Which of the producer's requests: by generation.
+  std::vector<Request> requests;
+  for (const Request& mine : question_.content.requests) {
+    const auto theirs = std::find_if(source.content.requests.begin(), source.content.requests.end(), [&](const Request& r) { return r.generation == mine.generation; });
+    if (theirs == source.content.requests.end()) return;
+    requests.push_back(*theirs);
+  }
+  const Cache& from = source.bound.cache;
+  for (const auto& variant : changes(from)) {
+    attempt_read(variant.fault_class, "read from the producer: " + variant.words, variant.cache, requests);
+    if (out_.others.size() == 8) return;
+  }
+  const auto with_ids = [&](const std::string& how, auto&& change) {
+    std::vector<Request> other = requests;
+    for (Request& r : other) change(r.blocks);
+    if (other != requests) attempt_read("wrong-block-id", fmt::format("blocks {} instead of {} of the producer ({})", join(other.front().blocks), join(requests.front().blocks), how), from, other);
+  };
+  with_ids("reversed", [](auto& ids) { std::reverse(ids.begin(), ids.end()); });
+  with_ids("sorted", [](auto& ids) { std::sort(ids.begin(), ids.end()); });
+  with_ids("shifted by one position", [](auto& ids) { if (!ids.empty()) std::rotate(ids.begin(), ids.begin() + 1, ids.end()); });
+  with_ids("positions taken for ids", [](auto& ids) { for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i); });
+  with_ids("ids shifted by 1", [](auto& ids) { for (auto& id : ids) ++id; });
+  with_ids("ids shifted by -1", [](auto& ids) { for (auto& id : ids) --id; });
+  std::size_t i = 0;
+  with_ids("those of the consumer", [&](auto& ids) { ids = question_.content.requests[i++].blocks; });
+}
+
+Diagnosis Search::run() {
+  using Family = void (Search::*)();
+  for (const Family family : {&Search::nothing_arrived, &Search::other_content, &Search::other_axes, &Search::written_otherwise, &Search::read_otherwise}) {
+    (this->*family)();
+    if (out_.exact) return out_;
+  }
+  const auto right = std::count_if(blocks_.begin(), blocks_.end(), [&](const BlockContent& b) {
+    return std::all_of(question_.bound.cache.planes.begin(), question_.bound.cache.planes.end(), [&](const Plane& plane) {
+      const auto bytes = question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
+      return kernels::check(bytes, plane, {&b, 1}, question_.content.key, unblocked_generation(question_.content), 0).wrong_bytes == 0;
+    });
+  });
+  out_.text = fmt::format("unexplained: no known transformation of the map predicts these bytes; {} of {} blocks are right{}", right, blocks_.size(),
+                          question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
+  return out_;
+}
+
+}  // namespace kvcts::probe

@@ -1,0 +1,44 @@
+// The search for a cause: the simplest transformation of the right map, or of what was meant to be in it, that predicts every byte.
+// Internal to verify().
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "python/probe/rows.hpp"
+#include "python/probe/verify.hpp"
+
+namespace kvcts::probe {
+
+class Search {
+ public:
+  /// `wrong`: allocations in which something is wrong; `bytes`: how many bytes that are.
+  Search(const Question& question, std::vector<int> wrong, std::int64_t bytes);
+
+  Diagnosis run();
+  /// Bytes of the allocations that differ from this content in this cache; those of open tails do not count.
+  static std::int64_t wrong_bytes(const Question& question, const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks,
+                                  const std::vector<int>& allocations);
+
+ private:
+  void nothing_arrived();
+  void other_content();
+  void other_axes();
+  void written_otherwise();
+  void read_otherwise();
+
+  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks);
+  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache) { return attempt(fault_class, words, cache, blocks_); }
+  bool attempt_read(const std::string& fault_class, const std::string& words, const layout::Cache& from, const std::vector<Request>& requests);
+  void found(const std::string& fault_class, std::string words);
+  bool plausible(const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks) const;
+
+  const Question& question_;
+  std::vector<int> wrong_;
+  std::int64_t bytes_;
+  std::vector<kernels::BlockContent> blocks_;
+  Diagnosis out_;
+};
+
+}  // namespace kvcts::probe

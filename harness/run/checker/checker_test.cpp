@@ -1,0 +1,406 @@
+// The core of the suite without its processes: fill, plan, copy by hand, compare, diagnose. And the same with faults put in.
+#include "run/checker/checker.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <functional>
+
+#include "connector/connector.hpp"
+#include "kernels/tag.hpp"
+#include "process/memory_file.hpp"
+
+namespace kvcts {
+namespace {
+
+using nlohmann::json;
+
+struct Pair {
+  std::string producer{"L x K B N H C"}, consumer{"L x K B N H C"};
+  layout::Geometry geometry{.layers = 2, .blocks = 7, .block_size = 4, .heads = 4, .head_dim = 16};
+  layout::Scheme scheme{"bf16", layout::Dtype::bf16, {}, {}};
+  int producer_tp{1}, consumer_tp{1};
+  std::int64_t consumer_block_size{4};
+  std::int64_t tokens{10};
+  std::string connector{"reference"};
+  json options = json::object();
+};
+
+SideCache side(const Pair& s, const std::string& text, int tp, std::int64_t block_size) {
+  SideCache out{"(template)", text, s.scheme, {}};
+  for (int r = 0; r < tp; ++r) {
+    RankCache rank;
+    rank.geometry = s.geometry;
+    rank.geometry.blocks = s.geometry.blocks * s.geometry.block_size / block_size + 1;
+    rank.geometry.block_size = block_size;
+    rank.geometry.heads = s.geometry.heads / tp;
+    rank.geometry.first_head = r * rank.geometry.heads;
+    rank.truth = layout::instantiate(text, rank.geometry, s.scheme);
+    rank.claim = rank.truth;
+    out.ranks.push_back(rank);
+  }
+  return out;
+}
+
+ResolvedCase make(const Pair& s) {
+  ResolvedCase c;
+  c.id = "test";
+  c.arch = "cpu";
+  c.dtype = s.scheme.name;
+  Group g;
+  g.producer = side(s, s.producer, s.producer_tp, s.geometry.block_size);
+  g.consumer = side(s, s.consumer, s.consumer_tp, s.consumer_block_size);
+  std::vector<std::int64_t> consumer_blocks;
+  for (std::int64_t i = 0; i * s.consumer_block_size < s.tokens; ++i) consumer_blocks.push_back((5 + 3 * i) % (g.consumer.ranks[0].geometry.blocks));
+  g.requests.push_back({1, s.tokens, true, {3, 0, 5}, consumer_blocks});
+  g.requests.push_back({2, 4, false, {6}, {}});
+  c.groups.push_back(g);
+  c.connector = {"c", s.connector, s.options};
+  c.engine = {"memcpy", "kvcts_engine_memcpy", 1, json::object(), json::object()};
+  return c;
+}
+
+// Memory of one case as a worker would see it.
+class Bench {
+ public:
+  explicit Bench(const Pair& setup) : case_(make(setup)) {
+    std::vector<int> fds;
+    opened_ = checker_.handle({{"op", "open"}, {"key", 1}, {"case", to_json(case_)}}, fds);
+    EXPECT_EQ(opened_.value("ok", false), true) << opened_.dump();
+    for (std::size_t i = 0; i < fds.size(); ++i) maps_.emplace_back(fds[i], 0);
+    EXPECT_TRUE(checker_.handle({{"op", "fill"}, {"key", 1}, {"pass", 0}}, fds).value("ok", false));
+  }
+  std::size_t index(bool producer, int region) const {
+    return static_cast<std::size_t>(region) + (producer ? 0 : regions(case_, Side::producer).size());
+  }
+  std::uint8_t* at(bool producer, int region, std::int64_t offset) {
+    const auto i = index(producer, region);
+    return maps_[i].data() + opened_["files"][i]["base"].get<std::int64_t>() + offset;
+  }
+  std::int64_t bytes(bool producer, int region) const { return opened_["files"][index(producer, region)]["bytes"]; }
+  connector::Plan plan() {
+    auto view = case_from_json(worker_view(case_));
+    auto c = connector::make_connector(view.connector);
+    c->register_caches(view, Side::producer);
+    c->register_caches(view, Side::consumer);
+    return c->plan(view, process::Progress());
+  }
+  void execute(const connector::Plan& plan) {
+    for (const auto& c : plan.copies) std::memcpy(at(false, c.dst, c.dst_offset), at(true, c.src, c.src_offset), static_cast<std::size_t>(c.bytes));
+  }
+  json compare(json extra = json::object()) {
+    std::vector<int> fds;
+    json request{{"op", "compare"}, {"key", 1}, {"pass", 0}, {"transferred", true}};
+    request.update(extra);
+    auto reply = checker_.handle(request, fds);
+    EXPECT_TRUE(reply.value("ok", false)) << reply.dump();
+    return reply;
+  }
+  json ask(const std::string& op) {
+    std::vector<int> fds;
+    return checker_.handle({{"op", op}, {"key", 1}}, fds);
+  }
+
+ private:
+  ResolvedCase case_;
+  checker::Checker checker_;
+  json opened_;
+  std::vector<process::Mapping> maps_;
+};
+
+std::int64_t bytes_of(const connector::Plan& plan) {
+  std::int64_t total = 0;
+  for (const auto& c : plan.copies) total += c.bytes;
+  return total;
+}
+
+void expect_pass(const Pair& setup) {
+  Bench bench(setup);
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto reply = bench.compare({{"planned", bytes_of(plan)}, {"moved", bytes_of(plan)}});
+  EXPECT_EQ(reply["outcome"], "PASS") << setup.producer << " -> " << setup.consumer << ": " << reply.dump(1);
+}
+
+const std::vector<std::string> texts{
+    "L x K B N H C", "L x K B H N C", "L x B K N H C", "B L K N H C", "L x B H N K C", "L x B N H K C",
+    "K x L x B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "B L H N K C",
+};
+
+TEST(Checker, EveryPairOfOrdersArrives) {
+  for (const auto& a : texts) {
+    for (const auto& b : texts) {
+      Pair s;
+      s.producer = a, s.consumer = b;
+      expect_pass(s);
+    }
+  }
+}
+
+TEST(Checker, ShardsAndBlockSizes) {
+  for (int p : {1, 2, 4})
+    for (int q : {1, 2, 4})
+      for (std::int64_t size : {1, 2, 4, 8}) {
+        Pair s;
+        s.consumer = "L x K B H N C";
+        s.producer_tp = p, s.consumer_tp = q, s.consumer_block_size = size;
+        expect_pass(s);
+      }
+}
+
+TEST(Checker, EveryScheme) {
+  using layout::Dtype;
+  const std::vector<layout::Scheme> schemes{
+      {"fp32", Dtype::fp32, {}, {}},
+      {"fp8", Dtype::e4m3fn, {}, {}},
+      {"int4", Dtype::int4, {}, {}},
+      {"nvfp4", Dtype::e2m1, layout::ScaleSpec{Dtype::e4m3fn, 16}, Dtype::fp32},
+      {"mxfp8", Dtype::e4m3fn, layout::ScaleSpec{Dtype::e8m0, 8}, {}},
+      {"fp8-row", Dtype::e4m3fn, layout::ScaleSpec{Dtype::fp32, 0}, {}},
+  };
+  for (const auto& scheme : schemes) {
+    Pair s;
+    s.scheme = scheme;
+    s.consumer = "L x B K H N C";
+    expect_pass(s);
+  }
+}
+
+TEST(Checker, WholeBlocksMayBringTheTail) {
+  Pair s;
+  s.options = {{"whole_blocks", true}};
+  expect_pass(s);
+  s.consumer = "L x K B H N C";
+  expect_pass(s);
+}
+
+TEST(Checker, PartOfATailIsAnOverrun) {
+  Bench bench{Pair{}};
+  auto plan = bench.plan();
+  for (auto& c : plan.copies) {
+    if (c.bytes < 4 * 4 * 16 * 2) c.bytes += 1;  // the last block of a request: one byte of its free slots
+  }
+  bench.execute(plan);
+  EXPECT_EQ(bench.compare()["outcome"], "FAIL");
+}
+
+TEST(Checker, HalfABytePerTokenMovesWithItsNeighbour) {
+  for (std::int64_t tokens : {7, 8, 9, 11}) {
+    Pair s;
+    s.scheme = {"int4", layout::Dtype::int4, {}, {}};
+    s.producer = s.consumer = "L x K B H C N";
+    s.tokens = tokens;
+    expect_pass(s);
+  }
+}
+
+TEST(Checker, RefusesWhatItCannotMove) {
+  Pair s;
+  s.options = {{"refuse", {"relayout"}}};
+  s.consumer = "L x K B H N C";
+  EXPECT_THROW(Bench(s).plan(), connector::Refusal);
+  s = Pair{};
+  s.options = {{"refuse", {"head-slice"}}};
+  s.consumer_tp = 2;
+  EXPECT_THROW(Bench(s).plan(), connector::Refusal);
+  s.producer = s.consumer = "L x K B H N C";
+  EXPECT_NO_THROW(Bench(s).plan());
+}
+
+struct Fault {
+  const char* name;
+  std::function<void(Bench&, connector::Plan&)> put;  // before execute
+  std::function<void(Bench&)> after;
+  std::string fault_class;                            // "" = any
+};
+
+TEST(Checker, FaultsAreCaught) {
+  const std::vector<Fault> faults{
+      {"nothing moved", [](Bench&, connector::Plan& p) { p.copies.clear(); }, {}, "silently-skipped"},
+      {"one copy lost", [](Bench&, connector::Plan& p) { p.copies.pop_back(); }, {}, ""},
+      {"a tail short by one byte", [](Bench&, connector::Plan& p) { p.copies.back().bytes -= 1; }, {}, ""},
+      {"one byte too many", [](Bench&, connector::Plan& p) { p.copies.back().bytes += 1; }, {}, ""},
+      {"source offset off by one element", [](Bench&, connector::Plan& p) { p.copies.front().src_offset += 2; }, {}, ""},
+      {"guard above touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, b.bytes(false, 0)) ^= 2; }, ""},
+      {"guard below touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, -1) ^= 2; }, ""},
+      {"source changed", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(true, 0, 100) ^= 4; }, ""},
+      {"one bit of the destination", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, 700) ^= 0x80; }, ""},
+  };
+  for (const auto& fault : faults) {
+    Bench bench{Pair{}};
+    auto plan = bench.plan();
+    fault.put(bench, plan);
+    bench.execute(plan);
+    if (fault.after) fault.after(bench);
+    const auto reply = bench.compare();
+    EXPECT_EQ(reply["outcome"], "FAIL") << fault.name;
+    if (!fault.fault_class.empty()) {
+      EXPECT_EQ(reply["class"], fault.fault_class) << fault.name << reply.dump(1);
+    }
+  }
+}
+
+TEST(Checker, CountsMustAgree) {
+  Bench bench{Pair{}};
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto reply = bench.compare({{"planned", bytes_of(plan)}, {"moved", bytes_of(plan) - 1}});
+  EXPECT_EQ(reply["outcome"], "FAIL");
+  EXPECT_EQ(reply["class"], "false-success");
+}
+
+TEST(Checker, NamesBlocksMovedAsTheyAre) {
+  Pair s;
+  s.consumer = "L x K B H N C";
+  s.connector = "contract";
+  s.options = {{"unpack", {"_", "num_blocks", "a", "b", "head_dim"}}, {"reading", "K B N H C"}};
+  s.tokens = 12;
+  Bench bench(s);
+  bench.execute(bench.plan());
+  const auto reply = bench.compare();
+  EXPECT_EQ(reply["outcome"], "FAIL");
+  EXPECT_EQ(reply["class"], "axis-permuted") << reply.dump(1);
+  EXPECT_TRUE(reply["diagnosis"]["exact"].get<bool>());
+}
+
+TEST(Checker, NamesWrongIds) {
+  Bench bench{Pair{}};
+  auto plan = bench.plan();
+  // Rotate the destination blocks of the request: 5, 1, 4 -> what a shifted list does.
+  Pair s;
+  auto shifted = make(s);
+  std::rotate(shifted.groups[0].requests[0].consumer_blocks.begin(), shifted.groups[0].requests[0].consumer_blocks.begin() + 1,
+              shifted.groups[0].requests[0].consumer_blocks.end());
+  auto view = case_from_json(worker_view(shifted));
+  bench.execute(connector::make_connector(view.connector)->plan(view, process::Progress()));
+  const auto reply = bench.compare();
+  EXPECT_EQ(reply["outcome"], "FAIL");
+  EXPECT_EQ(reply["class"], "wrong-block-id") << reply.dump(1);
+}
+
+TEST(Checker, UntypedExceptionIsNamedAndTheDestinationMustBeUntouched) {
+  Bench bench{Pair{}};
+  const json raised{{"raised", {{"type", "ValueError"}, {"text", "not enough values to unpack (expected 5, got 3)"}}}};
+  auto reply = bench.compare({{"transferred", false}, {"events", json::array({raised})}});
+  EXPECT_EQ(reply["outcome"], "PASS");
+  EXPECT_EQ(reply["class"], "rank-mismatch");
+  *bench.at(false, 0, 0) ^= 2;
+  reply = bench.compare({{"transferred", false}, {"events", json::array({raised})}});
+  EXPECT_EQ(reply["outcome"], "FAIL");
+}
+
+TEST(Checker, LateWritesAreSeen) {
+  Bench bench{Pair{}};
+  bench.execute(bench.plan());
+  EXPECT_EQ(bench.compare()["outcome"], "PASS");
+  EXPECT_FALSE(bench.ask("recheck")["changed"].get<bool>());
+  *bench.at(false, 0, 512) ^= 0x40;
+  const auto reply = bench.ask("recheck");
+  EXPECT_TRUE(reply["changed"].get<bool>());
+  EXPECT_EQ(reply["late_bytes"], 1);
+}
+
+TEST(Checker, BadRequestsAreErrorsNotCrashes) {
+  checker::Checker checker;
+  std::vector<int> fds;
+  for (const json& bad : {json::object(), json{{"op", "open"}}, json{{"op", "open"}, {"key", 1}, {"case", {{"x", 1}}}}, json{{"op", 7}},
+                          json{{"op", "fill"}, {"key", 99}}, json{{"op", "dance"}, {"key", 1}}}) {
+    EXPECT_TRUE(checker.handle(bad, fds).contains("error")) << bad.dump();
+  }
+}
+
+TEST(Checker, AWrongByteIsShownWithWhatShouldBeThere) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto& copy = plan.copies.front();
+  std::uint8_t* byte = bench.at(false, copy.dst, copy.dst_offset);
+  const std::uint8_t right = *byte;
+  *byte ^= 0x5a;
+  const json reply = bench.compare();
+  EXPECT_EQ(reply["wrong_bytes"], 1);
+  EXPECT_EQ(reply["source_changed"], false);
+  EXPECT_EQ(reply["expected_bytes"], bytes_of(plan));
+  EXPECT_EQ(reply["message"].get<std::string>().find("1 wrong bytes"), 0u) << reply["message"];
+  ASSERT_EQ(reply["first_wrong"].size(), 1u);
+  const json& first = reply["first_wrong"][0];
+  EXPECT_EQ(first["offset"], copy.dst_offset);
+  const std::string expected = first["expected"], observed = first["observed"];
+  ASSERT_EQ(expected.size(), 16u);  // eight bytes from the first wrong one
+  EXPECT_EQ(std::stoi(expected.substr(0, 2), nullptr, 16), right);
+  EXPECT_EQ(std::stoi(observed.substr(0, 2), nullptr, 16), right ^ 0x5a);
+  EXPECT_EQ(expected.substr(2), observed.substr(2));
+}
+
+TEST(Checker, WrongBytesOfBothSidesAddUp) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const auto& copy = plan.copies.front();
+  *bench.at(true, copy.src, copy.src_offset) ^= 1;
+  EXPECT_EQ(bench.compare()["source_changed"], true);
+  EXPECT_EQ(bench.compare()["wrong_bytes"], 1);
+  *bench.at(false, copy.dst, copy.dst_offset) ^= 1;
+  EXPECT_EQ(bench.compare()["wrong_bytes"], 2);
+}
+
+TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const std::int64_t bytes = bytes_of(plan);
+  const auto outcome = [&](std::int64_t planned, std::int64_t moved) { return bench.compare({{"planned", planned}, {"moved", moved}})["outcome"]; };
+  EXPECT_EQ(outcome(bytes, bytes), "PASS");
+  EXPECT_EQ(outcome(-1, bytes), "PASS") << "nothing was planned";
+  EXPECT_EQ(outcome(0, bytes), "FAIL");
+  EXPECT_EQ(outcome(bytes - 1, bytes - 1), "FAIL") << "less than expected";
+  EXPECT_EQ(outcome(2 * bytes, 2 * bytes), "FAIL") << "more than whole blocks";
+}
+
+TEST(Checker, AnotherPassHasOtherBytes) {
+  Bench bench(Pair{});
+  bench.execute(bench.plan());
+  EXPECT_EQ(bench.compare()["outcome"], "PASS");
+  EXPECT_EQ(bench.compare({{"pass", 1}})["outcome"], "FAIL");
+}
+
+TEST(Checker, ALateChangeIsToldOnce) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  ASSERT_EQ(bench.compare()["outcome"], "PASS");
+  EXPECT_EQ(bench.ask("recheck")["changed"], false);
+  *bench.at(false, plan.copies.front().dst, plan.copies.front().dst_offset) ^= 1;
+  EXPECT_EQ(bench.ask("recheck")["changed"], true);
+  EXPECT_EQ(bench.ask("recheck")["changed"], false);
+}
+
+TEST(Checker, TheStateOfTheDataIsTold) {
+  Bench bench(Pair{});
+  const auto state = [&] { return bench.compare({{"state", true}})["state"].get<std::string>(); };
+  EXPECT_EQ(state(), "no byte had arrived");
+  const auto plan = bench.plan();
+  const auto& copy = plan.copies.front();
+  bench.execute(plan);
+  const std::string all = state();
+  ASSERT_EQ(all.find("all "), 0u) << all;
+  const std::int64_t count = std::stoll(all.substr(4));
+  EXPECT_LE(count, bytes_of(plan));
+  EXPECT_GT(count, bytes_of(plan) / 2);
+  *bench.at(false, copy.dst, copy.dst_offset) ^= 0x80;
+  EXPECT_EQ(state(), std::to_string(count - 1) + " of " + std::to_string(count) + " bytes had arrived");
+}
+
+TEST(Checker, AnErrorMustLeaveTheDestinationAsItWas) {
+  Bench bench(Pair{});
+  EXPECT_EQ(bench.compare({{"transferred", false}})["outcome"], "PASS");
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  const json reply = bench.compare({{"transferred", false}});
+  EXPECT_EQ(reply["outcome"], "FAIL");
+  EXPECT_NE(reply["message"].get<std::string>().find("nothing may be written before the error"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvcts

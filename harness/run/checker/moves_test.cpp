@@ -1,0 +1,97 @@
+// Drawings of plain cases: NHD blocks that were taken for HND, nothing moved, bytes of nobody.
+#include "run/checker/moves.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "case/resolve/resolve.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "scene/oracle/oracle.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::checker {
+namespace {
+
+using nlohmann::json;
+using Bytes = std::vector<std::uint8_t>;
+
+struct Scene {
+  ResolvedCase c;
+  RegionRef region;
+  std::int64_t base{0};
+  std::vector<Bytes> producer;
+  Bytes before, expected, found;
+
+  Scene() {
+    static const catalogue::Catalogue catalogue(checkout::source() + "/cases");
+    const char* text = R"(
+case: my/plain
+dtype: bf16
+geometry: {layers: 1, blocks: 4, block_size: 4, heads: 2, head_dim: 16}
+producer: {template: "L x B K N H C"}
+consumer: {template: "L x B K N H C"}
+requests: [{tokens: 8, producer_blocks: [2, 0], consumer_blocks: [1, 3]}]
+)";
+    c = resolve(catalogue::parse_cases(text, "(test)", &catalogue).front(), catalogue);
+    region = regions(c, Side::consumer).front();
+    const auto shape = oracle::file_shape(c, region.bytes);
+    base = shape.base;
+    for (const auto& r : regions(c, Side::producer)) {
+      producer.emplace_back(static_cast<std::size_t>(shape.size));
+      oracle::write_initial(c, r, 0, producer.back());
+    }
+    before = expected = Bytes(static_cast<std::size_t>(shape.size));
+    oracle::write_initial(c, region, 0, before);
+    oracle::write_expected(c, region, 0, expected);
+    found = expected;
+  }
+  json moves() const { return moves_of(c, {producer.begin(), producer.end()}, {region, before, expected, found}); }
+  auto at(std::int64_t offset) { return found.begin() + base + offset; }
+};
+
+TEST(Moves, ARunIsToldByItsHome) {
+  Scene s;
+  EXPECT_TRUE(s.moves().is_null()) << "nothing is wrong";
+  // Block 1 of the consumer: slots 1 and 2 of head 0 exchanged. A row has 32 bytes, a slot 64, a block 512.
+  std::swap_ranges(s.at(512 + 64), s.at(512 + 96), s.at(512 + 128));
+  const json picture = s.moves();
+  EXPECT_EQ(picture.at("moves_from"), "bytes");
+  const json& moves = picture.at("moves");
+  const auto run = [&](std::int64_t offset) { return *std::find_if(moves.begin(), moves.end(), [&](const json& m) { return m["offset"] == offset; }); };
+  EXPECT_EQ(run(512).at("should"), json({0, 0, 0, 2, 0, 0, 0, 1}));
+  EXPECT_EQ(run(512).at("did"), run(512).at("should"));
+  EXPECT_EQ(run(576).at("should"), json({0, 0, 0, 2, 1, 0, 0, 1}));
+  EXPECT_EQ(run(576).at("did"), json({0, 0, 0, 2, 2, 0, 0, 1})) << "slot 2 came where slot 1 belongs";
+  EXPECT_EQ(run(640).at("did"), json({0, 0, 0, 2, 1, 0, 0, 1}));
+  EXPECT_EQ(std::count_if(moves.begin(), moves.end(), [](const json& m) { return m["should"] != m["did"]; }), 2);
+  EXPECT_EQ(picture.at("bytes_left_out"), 0);
+}
+
+TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
+  Scene s;
+  std::copy(s.before.begin() + s.base + 512, s.before.begin() + s.base + 544, s.at(512));      // never written
+  std::fill(s.at(544), s.at(576), std::uint8_t{7});                                            // nobody's
+  std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 544, s.at(0));    // into a free block
+  const json moves = s.moves().at("moves");
+  EXPECT_EQ(moves[0].at("offset"), 0);
+  EXPECT_EQ(moves[0].at("should"), "nothing: nobody's slot");
+  EXPECT_EQ(moves[0].at("did"), json({0, 0, 0, 2, 0, 0, 0, 1}));
+  EXPECT_EQ(moves[1].at("did"), "what was there before");
+  EXPECT_EQ(moves[2].at("did"), "unknown");
+}
+
+TEST(Moves, GuardsAreDrawnAsFarAsTheyAreWrong) {
+  Scene s;
+  std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 528, s.at(2048));  // behind the end: half a row
+  const json moves = s.moves().at("moves");
+  const json& last = moves.back();
+  SCOPED_TRACE(moves.dump());
+  EXPECT_EQ(last.at("offset"), 2048);
+  EXPECT_EQ(last.at("bytes"), 16);
+  EXPECT_EQ(last.at("should"), "nothing: no data belongs here");
+  EXPECT_EQ(last.at("did"), json({0, 0, 0, 2, 0, 0, 0, 1}));
+}
+
+}  // namespace
+}  // namespace kvcts::checker

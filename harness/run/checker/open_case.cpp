@@ -1,0 +1,434 @@
+#include "run/checker/open_case.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "run/checker/moves.hpp"
+#include "diagnose/sides/diagnose.hpp"
+#include "kernels/generate.hpp"
+#include "kernels/poison.hpp"
+#include "scene/oracle/tail.hpp"
+#include "process/snapshot.hpp"
+#include "scene/reader/reader.hpp"
+
+namespace kvcts::checker {
+
+using nlohmann::json;
+
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
+  std::string out;
+  char digits[3];
+  for (std::int64_t i = at; i < std::min<std::int64_t>(at + 8, static_cast<std::int64_t>(bytes.size())); ++i) {
+    std::snprintf(digits, sizeof digits, "%02x", bytes[static_cast<std::size_t>(i)]);
+    out += digits;
+  }
+  return out;
+}
+
+constexpr std::size_t shown = 8;  // wrong places kept for people
+
+// What this machine could give now; all there is where it does not say.
+double free_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (std::int64_t kib = 0; file >> key >> kib; file.ignore(64, '\n')) {
+    if (key == "MemAvailable:") return static_cast<double>(kib) * 1024;
+  }
+  return 1e18;
+}
+
+}  // namespace
+
+OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_(make_content(case_)) {
+  const auto add = [&](const RegionRef& region) {
+    File file;
+    file.region = region;
+    file.shape = oracle::file_shape(case_, region.bytes);
+    file.memory = process::MemoryFile("kvcts:" + region.name, static_cast<std::size_t>(file.shape.size));
+    files_.push_back(std::move(file));
+  };
+  for (const auto& region : regions(case_, Side::producer)) add(region);
+  producers_ = files_.size();
+  for (const auto& region : regions(case_, Side::consumer)) add(region);
+  consumers_ = files_.size() - producers_;
+  if (const auto bytes = reader::output_bytes(case_); bytes > 0) {
+    add({Side::consumer, -1, 0, 0, "reader/output", bytes});
+  }
+  // Both sides of a connector program report completion; of an engine, the side that posts. Memory of a provider cannot be looked at.
+  const int watchers = case_.connector.kind == "program" ? 2 : case_.engine.options.contains("memory_provider") ? 0 : 1;
+  for (int i = 0; i < watchers; ++i) snapshots_.push_back(process::create_memory_file("kvcts:snapshot", process::snapshot_file_bytes));
+}
+
+json OpenCase::describe() const {
+  json files = json::array();
+  std::int64_t total = 0;
+  int number = 0;
+  for (const auto& f : files_) {
+    const bool output = f.region.group < 0;
+    if (&f == &files_[producers_] || output) number = 0;
+    files.push_back({{"side", output ? "output" : name(f.region.side)},
+                     {"region", number++},
+                     {"name", f.region.name},
+                     {"size", f.shape.size},
+                     {"base", f.shape.base},
+                     {"bytes", f.shape.bytes}});
+    total += f.shape.size;
+  }
+  for (std::size_t i = 0; i < snapshots_.size(); ++i) files.push_back({{"side", "snapshot"}, {"region", i}});
+  return {{"files", std::move(files)}, {"total_bytes", total}};
+}
+
+std::vector<int> OpenCase::descriptors() const {
+  std::vector<int> out;
+  for (const auto& f : files_) out.push_back(f.memory.fd.get());
+  for (const auto& s : snapshots_) out.push_back(s.get());
+  return out;
+}
+
+json OpenCase::fill(int pass) {
+  const auto start = now_ns();
+  pass_ = pass;
+  std::int64_t bytes = 0;
+  for (auto& f : files_) {
+    if (f.region.group < 0) {
+      kernels::fill_poison(oracle::output_key(case_), 0, f.bytes());
+    } else {
+      content_->write_initial(f.region, pass, f.bytes());
+    }
+    bytes += f.shape.size;
+  }
+  return {{"bytes", bytes}, {"ns", now_ns() - start}};
+}
+
+std::vector<std::span<const std::uint8_t>> OpenCase::producer_views() const {
+  std::vector<std::span<const std::uint8_t>> out;
+  for (std::size_t i = 0; i < producers_; ++i) out.emplace_back(files_[i].bytes());
+  return out;
+}
+
+void OpenCase::note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const {
+  if (wrong.first.size() >= shown) return;
+  WrongByte w;
+  w.region = file.region.name;
+  w.offset = offset - file.shape.base;
+  w.expected = hex(expected, offset);
+  w.observed = hex(file.bytes(), offset);
+  w.where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, w.offset);
+  wrong.first.push_back(std::move(w));
+}
+
+void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
+  const auto& f = files_[index];
+  if (content_->holds_expected(f.region, pass_, f.bytes())) return;
+  scratch_.resize(f.bytes().size());
+  content_->write_expected(f.region, pass_, scratch_);
+  content_->forgive(f.region, f.bytes(), scratch_);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  wrong.bytes += d.wrong_bytes;
+  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+}
+
+void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong) {
+  const auto& f = files_[index];
+  if (content_->holds_expected(f.region, pass_, f.bytes())) return;
+  scratch_.resize(f.bytes().size());
+  content_->write_expected(f.region, pass_, scratch_);
+  content_->forgive(f.region, f.bytes(), scratch_);
+  if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, f.bytes(), scratch_);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  wrong.bytes += d.wrong_bytes;
+  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+}
+
+void OpenCase::compare_output(Wrong& wrong) {
+  const auto& f = files_.back();
+  scratch_.resize(f.bytes().size());
+  kernels::fill_poison(oracle::output_key(case_), 0, scratch_);
+  const auto want = oracle::expected_output(case_, pass_);
+  std::copy(want.begin(), want.end(), scratch_.begin() + f.shape.base);
+  const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  wrong.bytes += d.wrong_bytes;
+  for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
+}
+
+OpenCase::Wrong OpenCase::compare_snapshot() const {
+  // The later of two: a program's transfer is over when both sides say so.
+  std::vector<process::Mapping> maps;
+  std::optional<process::SnapshotView> last;
+  for (const auto& file : snapshots_) {
+    maps.emplace_back(file.get(), 0, false, process::Pages::as_touched);
+    auto view = process::read_snapshot(maps.back().bytes());
+    if (view && (!last || view->began_ns > last->began_ns)) last = std::move(view);
+  }
+  Wrong early;
+  if (!last) return early;
+  for (const auto& piece : last->pieces) {
+    if (piece.file >= files_.size()) continue;
+    const File& file = files_[piece.file];
+    const auto now = file.bytes();
+    if (piece.offset > now.size() || piece.bytes.size() > now.size() - piece.offset) continue;
+    if (std::memcmp(piece.bytes.data(), now.data() + piece.offset, piece.bytes.size()) == 0) continue;
+    for (std::size_t b = 0; b < piece.bytes.size(); ++b) {
+      if (piece.bytes[b] == now[piece.offset + b]) continue;
+      if (early.bytes++ > 0) continue;
+      WrongByte w;
+      w.region = file.region.name;
+      w.offset = static_cast<std::int64_t>(piece.offset + b) - file.shape.base;
+      w.expected = hex(now, static_cast<std::int64_t>(piece.offset + b));
+      w.observed = hex(piece.bytes, static_cast<std::int64_t>(b));
+      w.where = file.region.group < 0 ? "gathered row" : oracle::where(case_, file.region, w.offset);
+      early.first.push_back(std::move(w));
+    }
+  }
+  return early;
+}
+
+json OpenCase::draw(const std::string& region) {
+  if (case_.content.kind != "tags") return nullptr;  // other bytes are nobody's
+  if (!drawable(producer_views())) return nullptr;
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+    const auto& f = files_[i];
+    if (f.region.name != region) continue;
+    std::vector<std::uint8_t> before(f.bytes().size()), expected(f.bytes().size());
+    content_->write_initial(f.region, pass_, before);
+    content_->write_expected(f.region, pass_, expected);
+    oracle::Tail(case_, f.region).forgive(producer_views(), f.bytes(), expected);
+    return moves_of(case_, producer_views(), {f.region, before, expected, f.bytes()});
+  }
+  return nullptr;
+}
+
+std::string OpenCase::state_of_data() const {
+  // Of the bytes that the transfer has to change: how many are as they must be.
+  std::int64_t to_change = 0, arrived = 0, changed = 0;
+  std::vector<std::uint8_t> before, expected;
+  for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
+    const auto& f = files_[i];
+    before.resize(f.bytes().size());
+    expected.resize(f.bytes().size());
+    content_->write_initial(f.region, pass_, before);
+    content_->write_expected(f.region, pass_, expected);
+    for (std::size_t b = 0; b < before.size(); ++b) {
+      if (before[b] != expected[b]) {
+        ++to_change;
+        arrived += f.bytes()[b] == expected[b];
+      }
+      changed += f.bytes()[b] != before[b];
+    }
+  }
+  if (to_change == 0) return "";
+  if (changed == 0) return "no byte had arrived";
+  if (arrived == to_change) return "all " + std::to_string(to_change) + " bytes had arrived";
+  return std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
+}
+
+Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred) {
+  scratch_ = {};
+  // The state before and after of the consumer, and of a source that changed, lies beside what the search itself holds.
+  double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
+  for (std::size_t i = 0; i < files_.size(); ++i) needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
+  if (const double there = free_memory() / 2; needed > there) {
+    Diagnosis none;
+    none.text = fmt::format("the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; try fewer blocks, layers or heads", needed / (1 << 30), there / (1 << 30));
+    return none;
+  }
+  // The diagnoser is not told what the case is called or how it is expected to end.
+  ResolvedCase stripped = case_;
+  stripped.id.clear(), stripped.title.clear(), stripped.expected.clear();
+  stripped.facts = json::object();
+  stripped.engine = {};
+  stripped.connector.options.erase("sabotage"), stripped.reader.options.erase("sabotage");
+  diagnose::Scene scene{stripped, pass_, producer_views(), {}, {}, {}, {}, {}, {}, wrong_bytes};
+  std::vector<std::vector<std::uint8_t>> before(consumers_), expected(consumers_);
+  for (std::size_t i = 0; i < consumers_; ++i) {
+    const auto& f = files_[producers_ + i];
+    before[i].resize(f.bytes().size());
+    expected[i].resize(f.bytes().size());
+    content_->write_initial(f.region, pass_, before[i]);
+    content_->write_expected(f.region, pass_, expected[i]);
+    scene.consumer.emplace_back(f.bytes());
+    scene.consumer_before.emplace_back(before[i]);
+    scene.consumer_expected.emplace_back(expected[i]);
+  }
+  std::vector<std::vector<std::uint8_t>> source(source_wrong != 0 ? producers_ : 0);
+  scene.source_wrong = source_wrong;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    source[i].resize(files_[i].bytes().size());
+    content_->write_expected(files_[i].region, pass_, source[i]);
+    scene.producer_expected.emplace_back(source[i]);
+  }
+  if (events.is_array()) scene.events.assign(events.begin(), events.end());
+  std::vector<std::uint8_t> gathered, nothing_gathered;
+  if (files_.size() > producers_ + consumers_) {
+    const auto& f = files_.back();
+    nothing_gathered.resize(f.bytes().size());
+    kernels::fill_poison(oracle::output_key(case_), 0, nothing_gathered);
+    gathered = nothing_gathered;
+    const auto want = oracle::expected_output(case_, pass_);
+    std::copy(want.begin(), want.end(), gathered.begin() + f.shape.base);
+    scene.output = f.bytes(), scene.output_expected = gathered, scene.output_before = nothing_gathered;
+  }
+  if (transferred) return diagnose::diagnose(scene);
+  // What the data looks like after half a transfer explains nothing.
+  if (auto told = diagnose::from_events(scene); !told.fault_class.empty()) return told;
+  if (auto told = diagnose::from_reader(scene); !told.fault_class.empty()) return told;
+  return diagnose::from_gathering(scene);
+}
+
+json OpenCase::compare(const json& request) {
+  const auto start = now_ns();
+  pass_ = request.value("pass", 0);
+  // A case that ended early (refusal, exception) must have left the destination as it was.
+  const bool transferred = request.value("transferred", true);
+  const json events = request.value("events", json::array());
+  // Before the comparison: what still comes meanwhile is a change.
+  compared_ = digest_all();
+  Wrong source, target, output;
+  const auto producer_files = producer_views();
+  std::int64_t checked = 0;
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const auto& f = files_[i];
+    checked += f.shape.size;
+    if (f.region.group < 0) {
+      if (transferred) compare_output(output);
+    } else if (i < producers_) {
+      compare_producer(i, source);
+    } else if (transferred) {
+      compare_consumer(i, producer_files, target);
+    } else {
+      scratch_.resize(f.bytes().size());
+      content_->write_initial(f.region, pass_, scratch_);
+      const auto d = kernels::compare(f.bytes(), scratch_, shown);
+      target.bytes += d.wrong_bytes;
+      for (auto offset : d.first) note_wrong(f, offset, scratch_, target);
+    }
+  }
+  const std::int64_t wrong = source.bytes + target.bytes + output.bytes;
+
+  json reply{{"checked_bytes", checked}, {"wrong_bytes", wrong}, {"source_changed", source.bytes != 0}};
+  const auto amount = oracle::transfer_bytes(case_);
+  reply["expected_bytes"] = amount.least;
+  json first = json::array();
+  for (const auto* list : {&target.first, &output.first, &source.first}) {
+    for (const auto& w : *list) {
+      if (first.size() < shown) {
+        first.push_back({{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}});
+      }
+    }
+  }
+  reply["first_wrong"] = std::move(first);
+  const auto compared_at = now_ns();
+
+  std::string message, fault_class;
+  bool failed = wrong != 0;
+  Diagnosis cause;
+  const bool told_something = !events.empty();
+  if ((failed || told_something) && content_->looks_at_everything()) cause = name_the_cause(target.bytes + output.bytes, source.bytes, events, transferred);
+  if (failed) {
+    message = std::to_string(wrong) + " wrong bytes";
+    if (source.bytes) message += ", " + std::to_string(source.bytes) + " of them in the source, which must not change";
+    if (!transferred) message += " although nothing may be written before the error";
+    if (!cause.text.empty()) message += "; " + cause.text;
+  }
+  // Counting: planned == moved == expected. A connector program has no plan to count.
+  const std::int64_t planned = request.value("planned", std::int64_t{-1}), moved = request.value("moved", std::int64_t{-1});
+  if (!failed && transferred && moved >= 0 && content_->looks_at_everything()) {
+    const bool explicit_plan = case_.connector.kind == "explicit";
+    if ((planned >= 0 && planned != moved) || (!explicit_plan && (moved < amount.least || moved > amount.most))) {
+      failed = true;
+      cause = {};
+      cause.fault_class = "false-success";
+      cause.exact = true;
+      cause.text = (planned >= 0 ? "planned " + std::to_string(planned) + " bytes, moved " : "moved, by its own words, ") + std::to_string(moved) + ", expected " +
+                   std::to_string(amount.least) +
+                   (amount.most != amount.least ? " to " + std::to_string(amount.most) : std::string()) +
+                   ": the bytes are right but the counts do not agree";
+      cause.what_to_do = diagnose::what_to_check("false-success");
+      message = cause.text;
+    }
+  }
+  if (!failed && transferred) {
+    if (const Wrong early = compare_snapshot(); early.bytes > 0) {
+      failed = true;
+      cause = {};
+      cause.fault_class = "read-before-ready";
+      cause.exact = true;
+      cause.text = "completion was reported before the data had arrived: at that very moment " + std::to_string(early.bytes) +
+                   " of the bytes looked at were others than now, first at " + early.first[0].region + " offset " +
+                   std::to_string(early.first[0].offset) + " (" + early.first[0].where + ")";
+      cause.what_to_do = diagnose::what_to_check("read-before-ready");
+      message = cause.text;
+      reply["phase"] = name(Phase::complete);
+      const WrongByte& w = early.first[0];
+      reply["first_wrong"].push_back({{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}});
+    }
+  }
+  if (cause.exact) fault_class = cause.fault_class;
+  if (transferred && !target.first.empty()) {
+    if (json picture = draw(target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
+  }
+  // The state of the data is only told where something went wrong: it costs another look at every byte.
+  if (failed || told_something || request.value("state", false)) reply["state"] = state_of_data();
+  reply["outcome"] = failed ? "FAIL" : "PASS";
+  reply["class"] = fault_class;
+  reply["message"] = message;
+  reply["diagnosis"] = {{"class", cause.fault_class},
+                        {"exact", cause.exact},
+                        {"text", cause.text},
+                        {"what_to_do", cause.what_to_do},
+                        {"others", cause.others}};
+  reply["ns"] = {{"compare", compared_at - start}, {"diagnose", now_ns() - compared_at}};
+  return reply;
+}
+
+json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t bytes) const {
+  for (const auto& f : files_) {
+    if (f.region.name != region) continue;
+    const std::int64_t begin = offset + f.shape.base;
+    if (bytes < 0 || begin < 0 || begin + bytes > f.shape.size) throw std::runtime_error("look: " + region + " has no bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes));
+    static constexpr char digits[] = "0123456789abcdef";
+    std::string out;
+    for (const std::uint8_t b : f.bytes().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes))) out += digits[b >> 4], out += digits[b & 15];
+    return {{"hex", out}};
+  }
+  throw std::runtime_error("look: no region is called " + region);
+}
+
+std::uint64_t OpenCase::digest_all() const {
+  std::uint64_t all = 0;
+  for (const auto& f : files_) all = all * 0x9e3779b97f4a7c15ull + kernels::digest(f.bytes());
+  return all;
+}
+
+json OpenCase::recheck() {
+  const std::uint64_t now = digest_all();
+  const bool changed = content_->looks_at_everything() && now != compared_;
+  json reply{{"changed", changed}};
+  if (changed) {
+    Wrong late;
+    const auto producer_files = producer_views();
+    for (std::size_t i = 0; i < producers_ + consumers_; ++i) {
+      if (i < producers_) compare_producer(i, late);
+      else compare_consumer(i, producer_files, late);
+    }
+    reply["late_bytes"] = late.bytes;
+    reply["message"] = "bytes changed after completion was reported" +
+                       (late.first.empty() ? std::string() : ", first at " + late.first[0].region + " offset " +
+                                                                 std::to_string(late.first[0].offset) + " (" + late.first[0].where + ")");
+    compared_ = now;
+  }
+  return reply;
+}
+
+}  // namespace kvcts::checker

@@ -1,0 +1,70 @@
+// One case's memory and what must be in it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "case/case.hpp"
+#include "case/result.hpp"
+#include "run/checker/content.hpp"
+#include "scene/oracle/oracle.hpp"
+#include "process/memory_file.hpp"
+
+namespace kvcts::checker {
+
+class OpenCase {
+ public:
+  /// Allocates a sealed memory file for every allocation of both sides, and one for the reader's output.
+  explicit OpenCase(ResolvedCase resolved);
+
+  nlohmann::json describe() const;          ///< the `files` of the reply to open
+  std::vector<int> descriptors() const;     ///< in the same order
+
+  /// Poison and tags of the state before the transfer.
+  nlohmann::json fill(int pass);
+  /// Every byte of every file against what must be there; diagnosis on a mismatch.
+  nlohmann::json compare(const nlohmann::json& request);
+  /// Bytes of a region as they are: {"hex"}. Throws std::runtime_error where there is no such region or byte.
+  nlohmann::json look(const std::string& region, std::int64_t offset, std::int64_t bytes) const;
+  /// Whether any byte changed since the last compare.
+  nlohmann::json recheck();
+
+ private:
+  struct File {
+    RegionRef region;                       ///< output: side consumer, group -1
+    oracle::FileShape shape;
+    process::MemoryFile memory;
+    std::span<std::uint8_t> bytes() const { return memory.map.bytes(); }
+  };
+  struct Wrong {
+    std::int64_t bytes{0};
+    std::vector<WrongByte> first;
+  };
+
+  void compare_producer(std::size_t index, Wrong& wrong);
+  void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
+  void compare_output(Wrong& wrong);
+  /// What a worker saw when completion was reported against what is there now: bytes that differ had not arrived.
+  Wrong compare_snapshot() const;
+  void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
+  std::vector<std::span<const std::uint8_t>> producer_views() const;
+  /// The drawing of where bytes came from, of the region with the first wrong byte.
+  nlohmann::json draw(const std::string& region);
+  std::string state_of_data() const;
+  Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events, bool transferred);
+  std::uint64_t digest_all() const;
+
+  const ResolvedCase case_;
+  std::unique_ptr<Content> content_;
+  int pass_{0};
+  std::vector<File> files_;                 ///< producer, consumer, output
+  std::vector<process::UniqueFd> snapshots_;  ///< one for each worker that sees completion (process/snapshot.hpp)
+  std::size_t producers_{0}, consumers_{0};
+  std::vector<std::uint8_t> scratch_;
+  std::uint64_t compared_{0};
+};
+
+}  // namespace kvcts::checker

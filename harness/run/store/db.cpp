@@ -1,0 +1,190 @@
+#include "run/store/db.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace kvcts::store {
+namespace fs = std::filesystem;
+
+namespace {
+
+// "file:" URI of a path: SQLite wants %, ? and # escaped.
+std::string uri(const fs::path& path, std::string_view query) {
+  std::string out = "file:";
+  for (const char c : fs::absolute(path).string()) {
+    if (c == '%' || c == '?' || c == '#') {
+      out += fmt::format("%{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + std::string(query);
+}
+
+std::string shown(const fs::path& path) { return path.string(); }
+
+// SQLite quotes damaged schema texts at length: one line, not much of it, nothing unprintable.
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 120)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  return out + (text.size() > 120 ? "..." : "");
+}
+
+// A write-ahead-log file that may hold commits means that the main file alone is not the whole truth.
+bool has_log(const fs::path& path) {
+  std::error_code ignored;
+  const auto size = fs::file_size(path.string() + "-wal", ignored);
+  return !ignored && size > 0;
+}
+
+}  // namespace
+
+Db::Db(const fs::path& path, Mode mode) : path_(path) {
+  std::error_code ec;
+  const bool there = fs::exists(path, ec);
+  if (mode == Mode::create && there) {
+    throw Error(fmt::format("run store {}: already exists; choose another run directory, or resume that run", shown(path)));
+  }
+  if (mode != Mode::create && !there) {
+    throw Error(fmt::format("run store {}: not found; expected a run directory with a store.db in it", shown(path)));
+  }
+  if (mode != Mode::create && !fs::is_regular_file(path, ec)) {
+    throw Error(fmt::format("run store {}: not a regular file", shown(path)));
+  }
+  const auto attempt = [&](int flags, std::string_view query) {
+    sqlite3* raw = nullptr;
+    const int code = sqlite3_open_v2(uri(path, query).c_str(), &raw, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+    handle_.reset(raw);
+    if (code != SQLITE_OK) fail(code, "opening it");
+  };
+  const bool writable = ::access(path.parent_path().empty() ? "." : path.parent_path().c_str(), W_OK) == 0;
+  if (mode == Mode::create) {
+    attempt(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "");
+  } else if (mode == Mode::read && !writable && !has_log(path)) {
+    attempt(SQLITE_OPEN_READONLY, "?immutable=1");
+  } else {
+    attempt(SQLITE_OPEN_READWRITE, "");  // readers too: after a kill, reading must first recover the write-ahead log
+  }
+  sqlite3_extended_result_codes(handle_.get(), 1);
+  sqlite3_busy_timeout(handle_.get(), 5000);
+  // The file may be damaged or hostile: no code out of its schema, no direct writes to it, cells checked before use.
+  sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  run("PRAGMA cell_size_check=ON");
+  run("PRAGMA mmap_size=0");  // a truncated file must be an error, not a SIGBUS
+  if (mode == Mode::read) run("PRAGMA query_only=ON");
+}
+
+void Db::fail(int code, std::string_view doing) const {
+  const int system_error = handle_ ? sqlite3_system_errno(handle_.get()) : 0;
+  const std::string message = one_line(handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(code));
+  const int extended = handle_ ? sqlite3_extended_errcode(handle_.get()) : code;
+  const std::string why = system_error != 0 ? fmt::format("{}: {}", message, std::strerror(system_error)) : message;
+  const bool write_failed = extended == SQLITE_IOERR_WRITE || extended == SQLITE_IOERR_FSYNC ||
+                            extended == SQLITE_IOERR_DIR_FSYNC || extended == SQLITE_IOERR_TRUNCATE ||
+                            extended == SQLITE_IOERR_SHMSIZE;
+  switch (write_failed ? SQLITE_FULL : code & 0xff) {
+    case SQLITE_FULL:
+      throw DiskFull(
+          fmt::format("run store {}: no room left, or the disk refuses writes, while {} ({}); everything committed so "
+                      "far is safe: free space on this disk and resume the run",
+                      shown(path_), one_line(doing), why));
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      throw Damaged(
+          fmt::format("run store {}: damaged or not a run store, found while {} ({}); restore the file or start a new run",
+                      shown(path_), one_line(doing), message));
+    default:
+      throw Error(fmt::format("run store {}: {} failed ({})", shown(path_), one_line(doing), why));
+  }
+}
+
+void Db::run(const char* sql) {
+  const int code = sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) fail(code, fmt::format("'{}'", std::string_view(sql).substr(0, 40)));
+}
+
+std::int64_t Db::number(const char* sql) {
+  Statement statement(*this, sql);
+  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' gave no answer", shown(path_), sql));
+  return statement.number(0);
+}
+
+std::string Db::text(const char* sql) {
+  Statement statement(*this, sql);
+  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' gave no answer", shown(path_), sql));
+  return std::string(statement.text(0));
+}
+
+Statement::Statement(Db& db, std::string_view sql) : db_(&db) {
+  sqlite3_stmt* raw = nullptr;
+  const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
+  handle_.reset(raw);
+  if (code != SQLITE_OK) db.fail(code, fmt::format("preparing '{}'", sql.substr(0, 60)));
+}
+
+Statement& Statement::bind(int index, std::int64_t value) {
+  if (const int code = sqlite3_bind_int64(handle_.get(), index, value); code != SQLITE_OK)
+    db_->fail(code, "binding a number");
+  return *this;
+}
+
+Statement& Statement::bind(int index, std::string_view value) {
+  const int code = sqlite3_bind_text64(handle_.get(), index, value.data() ? value.data() : "", value.size(),
+                                       SQLITE_TRANSIENT, SQLITE_UTF8);
+  if (code != SQLITE_OK) db_->fail(code, "binding a text");
+  return *this;
+}
+
+Statement& Statement::bind_null(int index) {
+  if (const int code = sqlite3_bind_null(handle_.get(), index); code != SQLITE_OK) db_->fail(code, "binding NULL");
+  return *this;
+}
+
+bool Statement::step() {
+  const int code = sqlite3_step(handle_.get());
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) {
+    reset();
+    return false;
+  }
+  try {
+    db_->fail(code, fmt::format("'{}'", std::string_view(sqlite3_sql(handle_.get())).substr(0, 60)));
+  } catch (...) {
+    sqlite3_reset(handle_.get());
+    throw;
+  }
+}
+
+void Statement::run() {
+  while (step()) {
+  }
+}
+
+void Statement::reset() {
+  sqlite3_reset(handle_.get());
+  sqlite3_clear_bindings(handle_.get());
+}
+
+std::string_view Statement::text(int column) const {
+  const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
+  if (data == nullptr) return {};
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column))};
+}
+
+Transaction::~Transaction() {
+  if (!open_) return;
+  if (sqlite3_get_autocommit(db_.handle()) != 0) return;  // SQLite rolled back by itself
+  sqlite3_exec(db_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void Transaction::commit() {
+  db_.run("COMMIT");
+  open_ = false;
+}
+
+}  // namespace kvcts::store

@@ -1,0 +1,239 @@
+#include "run/store/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "run/store/rows.hpp"
+#include "run/store/schema.hpp"
+
+namespace kvcts::store {
+namespace {
+
+std::optional<Ending> ending_from_name(std::string_view word) {
+  for (const auto ending : {Ending::complete, Ending::interrupted, Ending::budget}) {
+    if (name(ending) == word) return ending;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void damaged(const Db& db, const std::string& where) {
+  throw Damaged(
+      fmt::format("run store {}: damaged ({} does not have the content it was stored with); restore the file or start a "
+                  "new run",
+                  db.path().string(), where));
+}
+
+bool declares_not_run(const std::vector<Expected>& expected) {
+  return std::any_of(expected.begin(), expected.end(), [](const Expected& e) { return e.outcome == Outcome::not_run; });
+}
+
+// Why an undecided case has no result.
+std::string reason_not_run(const Session* last, bool by_case) {
+  if (by_case) return "declared not to be run";
+  if (last == nullptr || !last->ending) return "planned, but the run ended before it (killed, or still at work)";
+  switch (*last->ending) {
+    case Ending::complete:
+      return "planned, but the run ended without a result for it";
+    case Ending::interrupted:
+      return "the run was interrupted" + (last->reason.empty() ? "" : ": " + last->reason);
+    case Ending::budget:
+      return "the budget was used up" + (last->reason.empty() ? "" : ": " + last->reason);
+  }
+  return "?";
+}
+
+bool run_declares(const Session* last) { return last != nullptr && last->ending && *last->ending != Ending::complete; }
+
+constexpr const char* columns =
+    "SELECT p.ordinal, p.id, p.digest, p.execution, p.expected, p.seal,"
+    " r.execution, r.verdict, r.evidence, r.waiver, r.facts, r.seal,"
+    " e.digest, e.hash, e.ran, e.first, e.outcome, e.phase, e.fault_class, e.wall_ns, e.body, e.seal, e.n,"
+    " CASE WHEN e.first <> p.ordinal THEN (SELECT id FROM planned WHERE ordinal = e.first) END"
+    " FROM planned p LEFT JOIN results r ON r.ordinal = p.ordinal LEFT JOIN executions e ON e.n = r.execution ";
+
+}  // namespace
+
+RunReader::RunReader(std::shared_ptr<Db> db, std::filesystem::path directory)
+    : db_(std::move(db)), directory_(std::move(directory)) {}
+
+RunReader RunReader::open(const std::filesystem::path& directory) {
+  auto db = std::make_shared<Db>(directory / "store.db", Mode::read);
+  check_store(*db);
+  RunReader reader(std::move(db), directory);
+  reader.info();  // checks the seals of what every report shows
+  reader.sessions();
+  reader.planned();
+  return reader;
+}
+
+RunInfo RunReader::info() const {
+  Statement get(*db_, "SELECT info, COALESCE(planned, -1), seal FROM run");
+  if (!get.step()) {
+    throw Error(fmt::format("run store {}: holds no run (it was stopped while being created); delete {} and start again",
+                            db_->path().string(), directory_.string()));
+  }
+  const std::string info(get.text(0));
+  const auto planned = get.number(1);
+  if (seal_run(info, planned) != get.number(2)) damaged(*db_, "the description of the run");
+  if (planned >= 0 && db_->number("SELECT COUNT(*) FROM planned") != planned) damaged(*db_, "the plan");
+  return info_from_text(info);
+}
+
+bool RunReader::planned() const { return db_->number("SELECT COALESCE(planned, -1) FROM run") >= 0; }
+
+std::vector<Session> RunReader::sessions() const {
+  std::vector<Session> out;
+  Statement get(*db_, "SELECT n, argv, pid, started_ms, touched_ms, ending, reason, seal FROM sessions ORDER BY n");
+  while (get.step()) {
+    Session session;
+    const auto argv = nlohmann::json::parse(get.text(1), nullptr, false);
+    if (argv.is_discarded() || !argv.is_array()) damaged(*db_, "a sitting of the run");
+    for (const auto& arg : argv) session.argv.push_back(arg.is_string() ? arg.get<std::string>() : "");
+    session.pid = get.number(2);
+    session.started_ms = get.number(3);
+    session.ended_ms = get.number(4);
+    session.ending = ending_from_name(get.text(5));
+    session.reason = get.text(6);
+    if (seal_session(get.number(0), session) != get.number(7)) damaged(*db_, "a sitting of the run");
+    out.push_back(std::move(session));
+  }
+  return out;
+}
+
+Row RunReader::read_row(Statement& from, Statement& phases, Statement& evidence) const {
+  Row row;
+  row.ordinal = from.number(0);
+  row.planned.id = from.text(1);
+  row.planned.digest = from.text(2);
+  row.planned.execution = from.text(3);
+  const auto where = [&] { return fmt::format("case {} '{}'", row.ordinal, row.planned.id); };
+  if (seal_planned(row.ordinal, from.text(1), from.text(2), from.text(3), from.text(4)) != from.number(5)) {
+    damaged(*db_, fmt::format("planned case {}", row.ordinal));
+  }
+  row.planned.expected = expected_from_text(from.text(4));
+  if (from.is_null(6)) return row;
+
+  row.decided = true;
+  const ResultRow own{std::string(from.text(7)), std::string(from.text(8)), std::string(from.text(9)),
+                      std::string(from.text(10))};
+  if (seal_result(row.ordinal, from.number(6), own) != from.number(11) || from.is_null(22))
+    damaged(*db_, "the result of " + where());
+  ExecutionRow execution;
+  execution.digest = from.text(12);
+  execution.ran = from.number(14) != 0;
+  const auto first = from.number(15);
+  execution.outcome = from.text(16);
+  execution.phase = from.text(17);
+  execution.fault_class = from.text(18);
+  execution.wall_ns = from.number(19);
+  execution.body = from.text(20);
+  phases.bind(1, from.number(22));
+  while (phases.step()) {
+    const auto phase = phase_from_name(phases.text(0));
+    if (!phase) damaged(*db_, "the phases of " + where());
+    execution.phases.push_back({*phase, phases.number(1)});
+  }
+  evidence.bind(1, from.number(22));
+  while (evidence.step()) execution.evidence.push_back({std::string(evidence.text(0)), std::string(evidence.text(1))});
+  if (hash(execution) != from.text(13) || seal_execution(from.text(13), first) != from.number(21)) {
+    damaged(*db_, "the execution of " + where());
+  }
+  row.result = join(row.planned, execution, own);
+  row.executions = execution.ran && first == row.ordinal ? 1 : 0;
+  if (first != row.ordinal) row.shared_with = from.text(23);
+  return row;
+}
+
+void RunReader::select(std::string_view where, std::string_view bound, const std::function<void(const Row&)>& visit) const {
+  const auto sittings = sessions();
+  const Session* last = sittings.empty() ? nullptr : &sittings.back();
+  Statement rows(*db_, std::string(columns) + std::string(where) + " ORDER BY p.ordinal");
+  Statement phases(*db_, "SELECT phase, ns FROM phases WHERE execution = ? ORDER BY seq");
+  Statement evidence(*db_, "SELECT kind, text FROM evidence WHERE execution = ? ORDER BY seq");
+  if (!bound.empty()) rows.bind(1, bound);
+  while (rows.step()) {
+    Row row = read_row(rows, phases, evidence);
+    if (!row.decided) {
+      const bool by_case = declares_not_run(row.planned.expected);
+      row.declared_not_run = by_case || run_declares(last);
+      row.result.id = row.planned.id;
+      row.result.case_digest = row.planned.digest;
+      row.result.execution = row.planned.execution;
+      row.result.message = reason_not_run(last, by_case);
+    }
+    visit(row);
+  }
+}
+
+void RunReader::for_each(const std::function<void(const Row&)>& visit) const { select("", "", visit); }
+
+std::vector<Row> RunReader::rows() const {
+  std::vector<Row> out;
+  for_each([&](const Row& row) { out.push_back(row); });
+  return out;
+}
+
+std::vector<CaseResult> RunReader::results() const {
+  std::vector<CaseResult> out;
+  for_each([&](const Row& row) {
+    if (row.decided) out.push_back(row.result);
+  });
+  return out;
+}
+
+std::optional<Row> RunReader::find(std::string_view id) const {
+  std::optional<Row> out;
+  select("WHERE p.id = ?", id, [&](const Row& row) { out = row; });
+  return out;
+}
+
+Counts RunReader::counts() const {
+  Counts out;
+  out.planned = db_->number("SELECT COUNT(*) FROM planned");
+  Statement decided(
+      *db_,
+      "SELECT e.outcome, r.verdict, r.evidence, e.ran, COUNT(*) FROM results r JOIN executions e ON e.n = r.execution"
+      " GROUP BY 1, 2, 3, 4");
+  while (decided.step()) {
+    const auto outcome = outcome_from_name(decided.text(0));
+    const auto verdict = verdict_from_name(decided.text(1));
+    const auto evidence = evidence_from_name(decided.text(2));
+    if (!outcome || !verdict || !evidence) damaged(*db_, "a word of a result");
+    const auto n = decided.number(4);
+    out.decided += n;
+    out.outcome[static_cast<std::size_t>(*outcome)] += n;
+    out.verdict[static_cast<std::size_t>(*verdict)] += n;
+    if (decided.number(3) != 0) out.ids[static_cast<std::size_t>(*evidence)] += n;
+  }
+  Statement unique(
+      *db_,
+      "SELECT strength, COUNT(*), SUM(wall_ns) FROM (SELECT e.wall_ns AS wall_ns,"
+      " MAX(CASE r.evidence WHEN 'executed' THEN 2 WHEN 'compiled' THEN 1 ELSE 0 END) AS strength"
+      " FROM executions e JOIN results r ON r.execution = e.n WHERE e.ran <> 0 GROUP BY e.n) GROUP BY strength");
+  while (unique.step()) {
+    out.executions[static_cast<std::size_t>(unique.number(0))] += unique.number(1);
+    out.case_ns += unique.number(2);
+  }
+  const auto sittings = sessions();
+  const Session* last = sittings.empty() ? nullptr : &sittings.back();
+  out.interrupted = last != nullptr && last->ending == Ending::interrupted;
+  out.allow_incomplete = last != nullptr && std::find(last->argv.begin(), last->argv.end(), allow_incomplete_flag) != last->argv.end();
+  if (last != nullptr && last->ending == Ending::budget) out.stopped = last->reason;
+  out.left_out = info().left_out;
+  Statement lacks(*db_,
+                  "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, '$.lack.optional'), 0) AS accepted,"
+                  " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'"
+                  " GROUP BY 1, 2 ORDER BY n DESC, name");
+  while (lacks.step()) out.lacks.push_back({std::string(lacks.text(0)), lacks.number(1) != 0, lacks.number(2)});
+  const auto undecided = out.planned - out.decided;
+  out.outcome[static_cast<std::size_t>(Outcome::not_run)] += undecided;
+  out.verdict[static_cast<std::size_t>(Verdict::not_run)] += undecided;
+  if (undecided > 0 && !run_declares(last)) {
+    Statement absent(*db_, "SELECT expected FROM planned WHERE ordinal NOT IN (SELECT ordinal FROM results)");
+    while (absent.step()) out.missing += declares_not_run(expected_from_text(absent.text(0))) ? 0 : 1;
+  }
+  return out;
+}
+
+}  // namespace kvcts::store

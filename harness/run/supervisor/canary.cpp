@@ -1,0 +1,38 @@
+// After a worker hung or died: does what its engine shares with other processes, a device say, still work?
+#include <sys/wait.h>
+
+#include "run/supervisor/evidence.hpp"
+#include "run/supervisor/lane.hpp"
+#include "run/worker/canary.hpp"
+
+namespace kvcts::supervisor {
+
+using Kind = Ended::Kind;
+
+/// Sets the engine aside for the rest of the run when its canary does not pass.
+Task<void> Lane::ask_canary(Attempt& a) {
+  const EngineSpec& engine = a.resolved.engine;
+  if (engine.plugin.empty()) co_return;  // a connector program shares nothing that could be asked for
+  if (run_.without_canary.contains(engine.plugin) || run_.set_aside.contains(engine.plugin)) co_return;
+  const nlohmann::json asked{{"plugin", engine.plugin}, {"options", engine.options}};
+  Child::Spec spec;
+  spec.argv = {run_.programs + "/kvcts-worker", "canary", asked.dump()};
+  spec.environment = engine.environment;
+  const std::int64_t begin = now_ns();
+  const Told told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms);
+  if (told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_none) {
+    run_.without_canary.insert(engine.plugin);
+    co_return;
+  }
+  const bool passes = told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_passes;
+  const std::string took = std::to_string((now_ns() - begin) / 1'000'000) + " ms";
+  std::string words = passes ? "passes after " + took : told.text;
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  if (!passes && told.ended && !WIFEXITED(*told.ended)) words += (words.empty() ? "" : "; ") + std::string("its process died of a signal");
+  add_evidence(a.result, "canary", words + "\n");
+  if (passes) co_return;
+  run_.set_aside.emplace(engine.plugin, "after " + a.result.id + " the canary of " + engine.plugin + " failed: " + words);
+  run_.say("set aside for the rest of this run: " + engine.plugin + "; " + run_.set_aside.at(engine.plugin));
+}
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,245 @@
+// One execution of one case: its phases in their order. Each call that ends something is a step between two looks at the memory.
+#include <algorithm>
+
+#include "case/evidence.hpp"
+#include "run/supervisor/evidence.hpp"
+#include "run/supervisor/lane.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+namespace {
+/// Regions are memory of a provider that only the workers reach: bytes go in before a pass and come out behind it.
+bool has_provider(const ResolvedCase& c) { return c.engine.options.contains("memory_provider"); }
+
+constexpr std::int64_t patience_ms = 20;
+
+/// What ends a case's requests, peers and registrations, in order.
+std::vector<const char*> ending_calls(const ResolvedCase& c) {
+  return is_program(c) ? std::vector<const char*>{"end"} : std::vector<const char*>{"release", "remove_peer", "deregister"};
+}
+/// As people read it.
+const char* call_words(std::string_view call) {
+  if (call == "release") return "release()";
+  if (call == "remove_peer") return "remove_peer()";
+  return call == "deregister" ? "deregister_region()" : "the program's release";
+}
+}  // namespace
+
+Child& Lane::initiator(const ResolvedCase& c) const { return c.op == "read" ? *workers_->children.back() : *workers_->children.front(); }
+
+/// Which memory files a worker is handed: its own side's, and what it needs to see the destination when completion is reported.
+nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const {
+  const bool pair = workers_->children.size() == 2;
+  const bool is_producer = &child == workers_->children.front().get();
+  const bool sees_completion = is_program(a.resolved) || &child == &initiator(a.resolved);
+  json files = json::array();
+  for (std::size_t i = 0; i < a.files.size(); ++i) {
+    const std::string side = a.files[i].value("side", "");
+    json file = a.files[i];
+    file["index"] = i;
+    if (side == "snapshot") {  // a program's two, in the order of its workers
+      if (!sees_completion || (is_program(a.resolved) && (file.value("region", 0) == 0) != is_producer)) continue;
+    } else if (pair && (side == "producer") != is_producer) {
+      if (side != "consumer" || !sees_completion || has_provider(a.resolved)) continue;
+      file["shown"] = true;
+    }
+    files.push_back(std::move(file));
+    if (i < a.fds.size()) fds.push_back(a.fds[i].get());
+  }
+  return files;
+}
+
+/// Sends the same request to every worker.
+Task<Ended> Lane::ask_all(Attempt& a, Phase phase, const char* op) {
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  for (const auto& child : workers_->children) requests.push_back({child.get(), {{"op", op}, {"key", a.key}}, {}});
+  co_return co_await ask_workers(a, phase, requests, replies);
+}
+
+Task<Ended> Lane::execute(Attempt& a) {
+  const ResolvedCase& c = a.resolved;
+  const bool pair = workers_->children.size() == 2;
+  Child& consumer = *workers_->children.back();
+  Child& initiator = this->initiator(c);
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  Ended ended;
+
+  enter(a, Phase::registration);
+  const json view = worker_view(c);
+  for (const auto& child : workers_->children) {
+    Request request{child.get(), {{"op", "prepare"}, {"key", a.key}, {"case", view}}, {}};
+    request.body["files"] = files_for(a, *child, request.fds);
+    if (is_program(c)) request.body["ports"] = run_.ports.take(c.connector.options.value("ports", std::int64_t{0}));
+    if (!workers_->to_forget.empty()) request.body["forget"] = workers_->to_forget;
+    requests.push_back(std::move(request));
+  }
+  workers_->to_forget.clear();
+  a.registered = true;
+  ended = co_await ask_workers(a, Phase::registration, requests, replies);
+  if (ended.kind != Kind::completed) co_return ended;
+  if (pair) {
+    requests.clear();
+    for (std::size_t i = 0; i < 2; ++i) {
+      json peer = {{"role", i == 0 ? "consumer" : "producer"}, {"metadata", replies[1 - i].value("metadata", "")}};
+      requests.push_back({workers_->children[i].get(), {{"op", "connect"}, {"key", a.key}, {"peer", std::move(peer)}}, {}});
+    }
+    ended = co_await ask_workers(a, Phase::registration, requests, replies);
+    if (ended.kind != Kind::completed) co_return ended;
+  }
+  spend(a, Phase::registration, now_ns() - a.since_ns);
+
+  if (!is_program(c)) {  // a program tells nobody how it goes about it
+    enter(a, Phase::plan);
+    requests.clear();
+    requests.push_back({&initiator, {{"op", "plan"}, {"key", a.key}}, {}});
+    ended = co_await ask_workers(a, Phase::plan, requests, replies);
+    if (ended.kind != Kind::completed) co_return ended;
+    a.planned = replies[0].value("bytes", std::int64_t{0});
+    a.result.copies = replies[0].value("copies", std::int64_t{0});
+    a.plan = std::move(replies[0]);
+    spend(a, Phase::plan, now_ns() - a.since_ns);
+  }
+
+  for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {
+    const bool last = a.pass + 1 >= c.passes;
+    if (a.pass > 0) {
+      enter(a, Phase::generate);
+      json fill = {{"op", "fill"}, {"key", a.key}, {"pass", a.pass}};
+      checker_->request(std::move(fill));
+      json filled = co_await checker_reply(&c);
+      if (filled.contains("error")) {
+        ended.kind = Kind::error;
+        ended.phase = Phase::generate;
+        ended.text = filled["error"].value("text", "");
+        co_return ended;
+      }
+      spend(a, Phase::generate, now_ns() - a.since_ns);
+    }
+
+    enter(a, Phase::transfer);
+    a.transferred = false;
+    if (has_provider(c)) {
+      ended = co_await ask_all(a, Phase::transfer, "upload");
+      if (ended.kind != Kind::completed) co_return ended;
+    }
+    requests.clear();
+    requests.push_back({&initiator, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+    for (const auto& child : workers_->children)
+      if (is_program(c) && child.get() != &initiator) requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+    ended = co_await ask_workers(a, Phase::transfer, requests, replies);
+    if (ended.kind != Kind::completed) co_return ended;
+    a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
+    if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
+      a.result.facts["engine_claims"] = *path;
+      a.result.evidence = evidence_of(*path, c.arch, [&] { return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{}; });
+    }
+    {
+      const std::int64_t total = now_ns() - a.since_ns;
+      const json times = replies[0].value("ns", json::object());
+      const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);
+      spend(a, Phase::transfer, total - completing);
+      spend(a, Phase::complete, completing);
+    }
+    if (has_provider(c)) {
+      ended = co_await ask_all(a, Phase::complete, "download");
+      if (ended.kind != Kind::completed) co_return ended;
+    }
+    a.transferred = true;
+
+    if (!c.reader.name.empty()) {
+      enter(a, Phase::read_back);
+      requests.clear();
+      requests.push_back({&consumer, {{"op", "read"}, {"key", a.key}, {"pass", a.pass}}, {}});
+      ended = co_await ask_workers(a, Phase::read_back, requests, replies);
+      if (ended.kind != Kind::completed) co_return ended;
+      spend(a, Phase::read_back, now_ns() - a.since_ns);
+    }
+    co_await compare(a, ended);
+    if (a.compared.value("outcome", "") == "FAIL") {  // does the rest come by itself? Then it is no work of the call that comes next
+      co_await sleep_ms(patience_ms);
+      co_await look(a, "");
+    }
+    if (last || a.compared.value("outcome", "") != "PASS") break;
+    if (!is_program(c)) ended = co_await end_call(a, "release");  // the next pass posts anew
+    if (ended.kind != Kind::completed || !a.ending.is_null()) break;
+  }
+  if (ended.kind == Kind::completed && a.registered) ended = co_await finish(a);
+  co_return ended;
+}
+
+/// All that still ends something, call by call.
+Task<Ended> Lane::finish(Attempt& a) {
+  a.registered = false;
+  Ended ended;
+  const std::vector<const char*> calls = ending_calls(a.resolved);
+  for (const char* call : calls) {
+    Ended one = co_await end_call(a, call);
+    if (one.kind != Kind::completed && ended.kind == Kind::completed) ended = std::move(one);
+    if (!workers_) break;
+  }
+  if (workers_) {
+    ++workers_->ran;
+    workers_->ran_before = a.result.id;
+  }
+  co_return ended;
+}
+
+/// One call that ends something, then a look at the memory: who reports completion must leave nothing for this call to do.
+Task<Ended> Lane::end_call(Attempt& a, const char* call) {
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  const bool posted_by_one = std::string_view(call) == "release";
+  for (const auto& child : workers_->children)
+    if (!posted_by_one || child.get() == &initiator(a.resolved)) requests.push_back({child.get(), {{"op", "end"}, {"key", a.key}, {"call", call}}, {}});
+  Ended ended = co_await ask_workers(a, Phase::complete, requests, replies);
+  if (ended.kind != Kind::completed) ended.call = call_words(call);
+  std::int64_t peak = 0;
+  for (const json& reply : replies) peak += reply.value("peak_bytes", std::int64_t{0});
+  a.result.peak_bytes = std::max(a.result.peak_bytes, peak);
+  co_await look(a, call_words(call));
+  co_return ended;
+}
+
+/// Did the memory change since it was last looked at? What changed first, and in which call, is kept.
+Task<void> Lane::look(Attempt& a, const char* call) {
+  if (a.compared.is_null() || !a.ending.is_null()) co_return;
+  json request = {{"op", "recheck"}, {"key", a.key}};
+  checker_->request(std::move(request));
+  json rechecked = co_await checker_reply(&a.resolved);
+  if (!rechecked.value("changed", false)) co_return;
+  a.ending = std::move(rechecked);
+  a.ending_call = call;
+}
+
+Task<void> Lane::compare(Attempt& a, const Ended& ended) {
+  enter(a, Phase::compare);
+  json events = a.events;
+  if (json event = event_of(ended); !event.is_null()) events.push_back(std::move(event));
+  json request = {{"op", "compare"},
+                  {"key", a.key},
+                  {"pass", std::min(a.pass, std::max(1, a.resolved.passes) - 1)},
+                  {"events", std::move(events)},
+                  {"planned", a.planned},
+                  {"moved", a.moved},
+                  {"transferred", a.transferred && ended.kind != Kind::hung && ended.kind != Kind::crashed},
+                  // A provider's memory dies with the worker: nobody knows what had arrived there.
+                  {"state", !has_provider(a.resolved) && (ended.kind == Kind::hung || ended.kind == Kind::crashed)}};
+  checker_->request(std::move(request));
+  a.compared = co_await checker_reply(&a.resolved);
+  const std::int64_t total = now_ns() - a.since_ns;
+  if (const auto error = a.compared.find("error"); error != a.compared.end()) {
+    a.compared = json{{"outcome", "ERROR"}, {"message", error->value("text", "the checker failed")}};
+  }
+  if (has_provider(a.resolved)) a.result.facts["completion_snapshot"] = "none: the destination lies in memory of a provider";
+  const json times = a.compared.value("ns", json::object());
+  const std::int64_t diagnosing = std::clamp<std::int64_t>(times.value("diagnose", std::int64_t{0}), 0, total);
+  spend(a, Phase::compare, total - diagnosing);
+  spend(a, Phase::diagnose, diagnosing);
+}
+
+}  // namespace kvcts::supervisor

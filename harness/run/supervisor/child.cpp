@@ -1,0 +1,283 @@
+#include "run/supervisor/child.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using process::Channel;
+using process::FrameError;
+using process::FrameFault;
+using process::UniqueFd;
+
+void Tail::append(const char* data, std::size_t bytes) {
+  text_.append(data, bytes);
+  if (text_.size() > 2 * capacity) {
+    dropped_ += text_.size() - capacity;
+    text_.erase(0, text_.size() - capacity);
+  }
+}
+
+std::string Tail::text() const {
+  const std::size_t kept = std::min(text_.size(), capacity);
+  const std::uint64_t missing = dropped_ + text_.size() - kept;
+  const std::string end = text_.substr(text_.size() - kept);
+  return missing == 0 ? end : "(" + std::to_string(missing) + " earlier bytes are not kept)\n" + end;
+}
+
+namespace {
+
+std::pair<UniqueFd, UniqueFd> stream_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // the reading end only: the child's end stays an ordinary blocking stream
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+}  // namespace
+
+Child::Child(Loop& loop, Link& link, Signal& wake, const Spec& spec)
+    : loop_(loop), link_(link), wake_(wake), name_(spec.name), mark_(spec.mark) {
+  auto [out, out_end] = stream_pipe();
+  auto [err, err_end] = stream_pipe();
+  std::vector<int> fds{out_end.get(), err_end.get()};
+  UniqueFd theirs;
+  if (spec.channel) {
+    auto [own, other] = process::socket_pair();
+    channel_ = Channel(std::move(own), {spec.max_frame_bytes, spec.accept_fds});
+    theirs = std::move(other);
+    fds.push_back(theirs.get());
+  }
+  if (spec.status_page) {
+    page_ = process::MemoryFile("kvcts-status", sizeof(process::StatusPage));
+    new (page_.map.data()) process::StatusPage();
+    fds.push_back(page_.fd.get());
+  }
+  out_ = std::move(out);
+  err_ = std::move(err);
+  process::SpawnRequest request;
+  request.argv = spec.argv;
+  request.environment = spec.environment;
+  request.mark = spec.mark;
+  request.memory_limit = spec.memory_limit;
+  id_ = link_.add(*this, request, fds);
+  if (spec.channel) channel_watch_ = loop_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t events) { on_channel(events); });
+  out_watch_ = loop_.add(out_.get(), EPOLLIN, [this](std::uint32_t) { on_stream(out_, out_watch_, out_tail_); });
+  err_watch_ = loop_.add(err_.get(), EPOLLIN, [this](std::uint32_t) { on_stream(err_, err_watch_, err_tail_); });
+}
+
+Child::~Child() {
+  link_.forget(id_);
+  for (const Loop::Watch watch : {channel_watch_, out_watch_, err_watch_})
+    if (watch != 0) loop_.remove(watch);
+}
+
+void Child::request(json body, std::span<const int> fds) {
+  body["seq"] = ++sent_;
+  if (fault_ || !channel_.open()) return;
+  try {
+    channel_.queue(body, fds);
+    const bool all = channel_.flush();
+    if (all == watching_output_) {
+      watching_output_ = !all;
+      loop_.modify(channel_watch_, all ? EPOLLIN : EPOLLIN | EPOLLOUT);
+    }
+  } catch (const FrameError& error) {
+    // What the peer said before it went must still be read: only a failure of our own ends the channel here.
+    if (error.fault != FrameFault::eof) broken(error);
+  }
+}
+
+std::optional<process::Message> Child::take() {
+  if (inbox_.empty()) return std::nullopt;
+  process::Message message = std::move(inbox_.front());
+  inbox_.pop_front();
+  return message;
+}
+
+void Child::broken(const FrameError& error) {
+  fault_ = error;
+  if (channel_watch_ != 0) loop_.remove(channel_watch_);
+  channel_watch_ = 0;
+  wake_.notify();
+}
+
+void Child::on_channel(std::uint32_t events) {
+  try {
+    if ((events & EPOLLOUT) != 0 && channel_.flush() && watching_output_) {
+      watching_output_ = false;
+      loop_.modify(channel_watch_, EPOLLIN);
+    }
+  } catch (const FrameError& error) {
+    if (error.fault != FrameFault::eof) return broken(error);
+  }
+  try {
+    // A few at a time: a peer that floods its channel must not starve the others.
+    for (int i = 0; i < 16; ++i) {
+      auto message = channel_.pump();
+      if (!message) break;
+      const auto sequence = message->body.find("seq");
+      if (sequence == message->body.end() || !sequence->is_number_unsigned() ||
+          sequence->get<std::uint64_t>() != answered_ + 1 || answered_ == sent_)
+        throw FrameError(FrameFault::malformed,
+                         "a reply that nobody asked for: " + process::dump(message->body).substr(0, 200));
+      ++answered_;
+      inbox_.push_back(std::move(*message));
+      wake_.notify();
+    }
+  } catch (const FrameError& error) {
+    broken(error);
+  }
+}
+
+bool Child::on_stream(UniqueFd& fd, Loop::Watch& watch, Tail& tail) {
+  char buffer[64 * 1024];
+  const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
+  if (got > 0) {
+    tail.append(buffer, static_cast<std::size_t>(got));
+    return true;
+  }
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  loop_.remove(watch);
+  watch = 0;
+  fd.reset();
+  wake_.notify();
+  return false;
+}
+
+void Child::drain() {
+  // Bounded: a stray may still be writing.
+  for (int i = 0; i < 64 && out_ && on_stream(out_, out_watch_, out_tail_); ++i) {
+  }
+  for (int i = 0; i < 64 && err_ && on_stream(err_, err_watch_, err_tail_); ++i) {
+  }
+}
+
+void Child::kill() { link_.send({{"op", "kill"}, {"id", id_}}); }
+
+void Child::on_event(const json& event) {
+  const std::string kind = event.value("event", "");
+  if (kind == "spawned") {
+    pid_ = event.at("pid").get<pid_t>();
+  } else if (kind == "spawn-failed") {
+    failed_ = event.value("text", "");
+  } else if (kind == "exit") {
+    ending_ = Ending{event.at("status").get<int>(), event.value("max_rss", std::int64_t{0}),
+                     event.value("cpu_us", std::int64_t{0})};
+    // A reply may be in the socket still: take it before the end is noticed.
+    if (channel_watch_ != 0) on_channel(EPOLLIN);
+  } else if (kind == "killed") {
+    killed_ = Killed{event.value("pids", std::vector<pid_t>{}), event.value("left", json::array()),
+                     event.value("ms", std::int64_t{0})};
+  }
+  wake_.notify();
+}
+
+Link::Link(Loop& loop, std::string program, std::string run)
+    : loop_(loop), program_(std::move(program)), run_(std::move(run)) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, its orphans come to us
+  start();
+}
+
+Link::~Link() {
+  shut_down();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+void Link::start() {
+  warden_ = process::start_warden(program_, run_);
+  channel_ = Channel(std::move(warden_.socket));
+  watch_ = loop_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t) { on_socket(); });
+  lost_ = false;
+}
+
+std::uint64_t Link::add(Child& child, const process::SpawnRequest& request, std::span<const int> fds) {
+  const std::uint64_t id = next_++;
+  process::SpawnRequest numbered = request;
+  numbered.id = id;
+  children_[id] = &child;
+  send(process::to_json(numbered), fds);
+  return id;
+}
+
+void Link::forget(std::uint64_t id) {
+  children_.erase(id);
+  std::erase_if(pids_, [&](const auto& entry) { return entry.second == id; });
+}
+
+void Link::send(const json& body, std::span<const int> fds) {
+  if (lost_) return;
+  try {
+    channel_.send(body, fds, 10'000);  // the warden is ours and always reads
+  } catch (const FrameError&) {
+    lose();
+  }
+}
+
+void Link::on_socket() {
+  try {
+    while (auto message = channel_.pump()) {
+      const json& event = message->body;
+      const auto child = children_.find(event.value("id", std::uint64_t{0}));
+      if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
+      if (child != children_.end()) child->second->on_event(event);
+    }
+  } catch (const FrameError&) {
+    lose();
+  }
+}
+
+void Link::lose() {
+  if (lost_) return;
+  lost_ = true;
+  if (watch_ != 0) loop_.remove(watch_);
+  watch_ = 0;
+  for (const auto& [id, child] : children_) {
+    child->lost_ = true;
+    child->fault_ = FrameError(FrameFault::eof, "the warden is gone");
+    child->wake_.notify();
+  }
+}
+
+void Link::restart() {
+  channel_.close();
+  // Its children died with it (PR_SET_PDEATHSIG); what they started, and strays, are ended here.
+  for (int round = 0; round < 500; ++round) {
+    bool any = false;
+    for (const process::ProcessStat& stat : process::all_processes()) {
+      if (stat.dead() || stat.pid == ::getpid()) continue;
+      if (!process::mark_matches(process::environment_of(stat.pid, process::mark_variable), run_ + "/")) continue;
+      ::kill(stat.pid, SIGKILL);
+      any = true;
+    }
+    while (::waitpid(warden_.pid, nullptr, WNOHANG) > 0) {
+    }
+    if (!any) break;
+    ::usleep(4000);
+  }
+  pids_.clear();
+  start();
+}
+
+void Link::shut_down(int patience_ms) {
+  if (watch_ != 0) loop_.remove(watch_);
+  watch_ = 0;
+  channel_.close();
+  if (warden_.pid <= 0) return;
+  for (int waited = 0; waited < patience_ms; waited += 2) {
+    if (::waitpid(warden_.pid, nullptr, WNOHANG) != 0) break;
+    ::usleep(2000);
+  }
+  warden_.pid = 0;
+}
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,166 @@
+// Processes of a run as the supervisor sees them, and its link to the warden that starts and ends them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "process/frames.hpp"
+#include "process/memory_file.hpp"
+#include "process/procfs.hpp"
+#include "process/status_view.hpp"
+#include "process/warden.hpp"
+#include "run/supervisor/loop.hpp"
+
+namespace kvcts::supervisor {
+
+/// The last bytes of a stream.
+class Tail {
+ public:
+  static constexpr std::size_t capacity = 64 * 1024;
+  void append(const char* data, std::size_t bytes);
+  void clear() { text_.clear(), dropped_ = 0; }
+  bool empty() const { return text_.empty(); }
+  /// The kept bytes, preceded by a line that says how many are missing.
+  std::string text() const;
+
+ private:
+  std::string text_;
+  std::uint64_t dropped_{0};
+};
+
+class Link;
+
+struct Ending {
+  int status{0};  ///< as wait(2) gives it
+  std::int64_t max_rss{0};
+  std::int64_t cpu_us{0};
+};
+
+/// What a kill found and left.
+struct Killed {
+  std::vector<pid_t> pids;
+  nlohmann::json left = nlohmann::json::array();
+  std::int64_t ms{0};
+};
+
+/// One process: a checker, a worker or a tool. Wakes its lane whenever something happens. Destroying it forgets it (without
+/// killing: kill first).
+class Child {
+ public:
+  struct Spec {
+    std::vector<std::string> argv;
+    nlohmann::json environment = nlohmann::json::object();
+    std::string mark;
+    std::uint64_t memory_limit{0};
+    bool channel{true};       ///< a socket on descriptor 3
+    bool status_page{false};  ///< a status page on descriptor 4
+    bool accept_fds{false};   ///< descriptors may come back (the checker's)
+    std::uint32_t max_frame_bytes{process::max_frame};
+    std::string name;  ///< for people: "lane0/worker7"
+  };
+  Child(Loop& loop, Link& link, Signal& wake, const Spec& spec);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::uint64_t id() const { return id_; }
+  pid_t pid() const { return pid_; }
+  const std::string& mark() const { return mark_; }
+  process::StatusPage* page() const { return reinterpret_cast<process::StatusPage*>(page_.map.data()); }
+
+  /// Sends a request (adds "seq") without waiting. A peer that is gone is found out by ended().
+  void request(nlohmann::json body, std::span<const int> fds = {});
+  /// The oldest reply that nobody took. Replies must come in order, each with the sequence number of its request.
+  std::optional<process::Message> take();
+  std::size_t unanswered() const { return sent_ - answered_; }
+
+  bool exited() const { return ending_.has_value(); }
+  const std::optional<Ending>& ending() const { return ending_; }
+  /// Exited, closed its channel, or broke the protocol.
+  bool ended() const { return ending_.has_value() || fault_.has_value() || failed_.has_value(); }
+  const std::optional<process::FrameError>& fault() const { return fault_; }
+  /// Its warden died, and so did it: nobody will tell how.
+  bool lost() const { return lost_; }
+  const std::optional<std::string>& start_failure() const { return failed_; }
+
+  void kill();
+  const std::optional<Killed>& killed() const { return killed_; }
+
+  /// Reads what is left in the pipes without waiting.
+  void drain();
+  Tail& out() { return out_tail_; }
+  Tail& err() { return err_tail_; }
+  bool streams_closed() const { return !out_ && !err_; }
+
+ private:
+  friend class Link;
+  void on_event(const nlohmann::json& event);
+  void on_channel(std::uint32_t events);
+  bool on_stream(process::UniqueFd& fd, Loop::Watch& watch, Tail& tail);
+  void broken(const process::FrameError& error);
+
+  Loop& loop_;
+  Link& link_;
+  Signal& wake_;
+  std::string name_, mark_;
+  std::uint64_t id_{0};
+  pid_t pid_{0};
+  process::Channel channel_;
+  process::MemoryFile page_;
+  process::UniqueFd out_, err_;
+  Loop::Watch channel_watch_{0}, out_watch_{0}, err_watch_{0};
+  bool watching_output_{false}, lost_{false};
+  Tail out_tail_, err_tail_;
+  std::deque<process::Message> inbox_;
+  std::uint64_t sent_{0}, answered_{0};
+  std::optional<Ending> ending_;
+  std::optional<process::FrameError> fault_;
+  std::optional<std::string> failed_;
+  std::optional<Killed> killed_;
+};
+
+/// The supervisor's end of the warden's socket.
+class Link {
+ public:
+  Link(Loop& loop, std::string program, std::string run);
+  ~Link();
+
+  /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
+  bool lost() const { return lost_; }
+  void restart();
+  /// Closes the socket: the warden ends everything; waits for it, at most `patience_ms`.
+  void shut_down(int patience_ms = 10'000);
+
+  pid_t warden_pid() const { return warden_.pid; }
+  const std::string& run() const { return run_; }
+  bool knows(pid_t pid) const { return pids_.count(pid) != 0 || pid == warden_.pid; }
+  std::size_t started() const { return next_ - 1; }
+
+ private:
+  friend class Child;
+  std::uint64_t add(Child& child, const process::SpawnRequest& request, std::span<const int> fds);
+  void forget(std::uint64_t id);
+  void send(const nlohmann::json& body, std::span<const int> fds = {});
+  void start();
+  void on_socket();
+  void lose();
+
+  Loop& loop_;
+  std::string program_, run_;
+  process::WardenProcess warden_;
+  process::Channel channel_;
+  Loop::Watch watch_{0};
+  std::map<std::uint64_t, Child*> children_;
+  std::map<pid_t, std::uint64_t> pids_;
+  std::uint64_t next_{1};
+  bool lost_{false};
+};
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,298 @@
+#include "run/supervisor/decide.hpp"
+
+#include <algorithm>
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+namespace {
+
+std::string sentence_join(const std::string& first, const std::string& second) {
+  if (first.empty() || second.empty()) return first + second;
+  return first + "; " + second;
+}
+
+Diagnosis diagnosis_of(const json& compared) {
+  Diagnosis diagnosis;
+  const auto found = compared.find("diagnosis");
+  if (found == compared.end() || !found->is_object()) return diagnosis;
+  diagnosis.fault_class = found->value("class", found->value("fault_class", ""));
+  diagnosis.exact = found->value("exact", false);
+  diagnosis.text = found->value("text", "");
+  diagnosis.what_to_do = found->value("what_to_do", "");
+  diagnosis.others = found->value("others", std::vector<std::string>{});
+  return diagnosis;
+}
+
+std::string what_to_check(const std::string& fault_class) {
+  for (const FaultClass& known : fault_classes())
+    if (known.name == fault_class) return std::string(known.check);
+  return {};
+}
+
+Diagnosis plain(const std::string& fault_class, std::string text) {
+  Diagnosis diagnosis;
+  diagnosis.fault_class = fault_class;
+  diagnosis.exact = true;
+  diagnosis.text = std::move(text);
+  diagnosis.what_to_do = what_to_check(fault_class);
+  return diagnosis;
+}
+
+void take_numbers(const json& compared, CaseResult& result) {
+  result.checked_bytes = compared.value("checked_bytes", std::int64_t{0});
+  result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+  result.wrong_bytes = compared.value("wrong_bytes", std::int64_t{0});
+  if (const auto wrong = compared.find("first_wrong"); wrong != compared.end())
+    for (const json& one : *wrong)
+      result.first_wrong.push_back({one.value("region", ""), one.value("offset", std::int64_t{0}), one.value("expected", ""),
+                                    one.value("observed", ""), one.value("where", "")});
+}
+
+/// "; the source was changed" and the state of the destination.
+std::string data_words(const json& compared) {
+  if (!compared.is_object()) return "the data could not be looked at";
+  std::string words = compared.value("state", "");
+  if (compared.value("source_changed", false)) words = sentence_join(words, "the source was changed");
+  return words;
+}
+
+std::string where_words(const Ended& ended) {
+  return "in " + std::string(name(ended.phase)) +
+         (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")") + (ended.call.empty() ? "" : ", in " + ended.call);
+}
+
+}  // namespace
+
+json event_of(const Ended& ended) {
+  switch (ended.kind) {
+    case Kind::completed:
+      return nullptr;
+    case Kind::refused:
+      return {{"phase", name(ended.phase)}, {"role", ended.role}, {"refused", {{"text", ended.text}, {"at", ended.at}}}};
+    case Kind::raised:
+      return {{"phase", name(ended.phase)},
+              {"role", ended.role},
+              {"raised", {{"type", ended.type}, {"text", ended.text}, {"at", ended.at}}}};
+    case Kind::hung:
+      return {{"phase", name(ended.phase)},
+              {"role", ended.role},
+              {"hang",
+               {{"kind", ended.hang ? std::string(name(*ended.hang)) : ""},
+                {"progress", ended.progress},
+                {"note", ended.note}}}};
+    case Kind::crashed:
+      return {
+          {"phase", name(ended.phase)}, {"role", ended.role}, {"crash", {{"signal", ended.signal}, {"note", ended.note}}}};
+    default:
+      return {{"phase", name(ended.phase)}, {"error", {{"text", ended.text}}}};
+  }
+}
+
+void decide(const Ended& ended, const json& compared, CaseResult& result) {
+  const bool looked = compared.is_object();
+  const Diagnosis found = looked ? diagnosis_of(compared) : Diagnosis{};
+  const bool changed = looked && compared.value("wrong_bytes", std::int64_t{0}) != 0;
+  const std::string where = where_words(ended);
+  if (ended.kind != Kind::completed) result.phase = ended.phase;
+
+  switch (ended.kind) {
+    case Kind::completed: {
+      if (!looked) break;
+      take_numbers(compared, result);
+      result.outcome = outcome_from_name(compared.value("outcome", "ERROR")).value_or(Outcome::error);
+      result.message = compared.value("message", "");
+      if (result.outcome == Outcome::pass) break;
+      result.phase = phase_from_name(compared.value("phase", "")).value_or(Phase::compare);
+      result.diagnosis = found;
+      if (const auto picture = compared.find("picture"); picture != compared.end() && picture->is_object()) result.picture = *picture;
+      if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
+      break;
+    }
+    case Kind::refused: {
+      if (looked) take_numbers(compared, result);
+      if (!ended.call.empty()) {  // too late for a refusal
+        result.outcome = Outcome::fail;
+        result.diagnosis = plain("false-success", "completion was reported, and then " + ended.call + " failed: " + ended.text);
+        result.message = sentence_join(result.diagnosis.text, changed ? compared.value("message", "") : "");
+        break;
+      }
+      const bool told = ended.moved.value_or(0) > 0;
+      if (!changed && !told) {
+        result.outcome = Outcome::refused;
+        result.message = ended.text;
+        break;
+      }
+      result.outcome = Outcome::fail;
+      result.diagnosis = found;
+      if (!changed) result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
+      result.message = "refused " + where + " (" + ended.text + ") after bytes had moved";
+      if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
+      result.message = sentence_join(result.message, changed ? compared.value("message", "") : result.diagnosis.text);
+      break;
+    }
+    case Kind::raised: {
+      if (looked) take_numbers(compared, result);
+      result.outcome = Outcome::fail;
+      result.diagnosis = found;
+      if (result.diagnosis.fault_class.empty()) {
+        result.diagnosis.fault_class = "crash";
+        result.diagnosis.text = "an exception without a type of its own left the code under test";
+        result.diagnosis.what_to_do = what_to_check("crash");
+      }
+      result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
+      if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != "crash")
+        result.message = sentence_join(result.message, result.diagnosis.text);
+      if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
+      if (changed) result.message = sentence_join(result.message, data_words(compared));
+      break;
+    }
+    case Kind::hung: {
+      if (looked)
+        result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
+        result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+      result.outcome = Outcome::hang;
+      result.hang = ended.hang;
+      // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
+      const bool reading = ended.phase == Phase::read_back;
+      result.diagnosis = reading && found.exact ? found : plain(reading ? "hang-kernel" : "hang-transfer", "");
+      std::string words = "no end " + where + " after " + std::to_string(ended.after_ms) + " ms (deadline " +
+                          std::to_string(ended.deadline_ms) + " ms): ";
+      words += ended.hang ? std::string(name(*ended.hang)) : "unknown";
+      if (!ended.progress.empty()) words += ", " + ended.progress;
+      if (!ended.text.empty()) words += ", " + ended.text;
+      if (!ended.note.empty()) words += "; " + ended.note;
+      if (!reading)
+        words = sentence_join(words, looked && data_words(compared).starts_with("all ")
+                                         ? data_words(compared) + ", the completion never did"
+                                         : data_words(compared));
+      if (reading && found.exact) words = sentence_join(words, found.text);
+      if (result.diagnosis.text.empty()) result.diagnosis.text = words;
+      result.message = words;
+      break;
+    }
+    case Kind::crashed: {
+      if (looked)
+        result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
+        result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
+      result.outcome = Outcome::crash;
+      result.signal = ended.signal;
+      std::string words = ended.signal + " " + where;
+      if (!ended.text.empty()) words += ": " + ended.text;
+      if (!ended.note.empty()) words += " (" + ended.note + ")";
+      words = sentence_join(words, data_words(compared));
+      result.diagnosis = plain("crash", words);
+      result.message = words;
+      break;
+    }
+    case Kind::skipped:
+      result.outcome = Outcome::skipped;
+      result.message = ended.text;
+      break;
+    case Kind::error:
+      result.outcome = Outcome::error;
+      result.message = ended.text;
+      break;
+  }
+  if (result.outcome == Outcome::refused || result.outcome == Outcome::skipped) result.diagnosis = {};
+}
+
+void decide_script(const json& reply, CaseResult& result) {
+  if (const auto error = reply.find("error"); error != reply.end()) {
+    result.outcome = Outcome::error;
+    result.phase = Phase::resolve;
+    result.message = error->value("text", "the checker failed");
+    return;
+  }
+  take_numbers(reply, result);
+  result.outcome = outcome_from_name(reply.value("outcome", "ERROR")).value_or(Outcome::error);
+  result.message = reply.value("message", "");
+  if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
+  if (result.outcome == Outcome::pass) return;
+  result.phase = phase_from_name(reply.value("phase", "")).value_or(Phase::compare);
+  result.diagnosis = diagnosis_of(reply);
+  if (const auto picture = reply.find("picture"); picture != reply.end() && picture->is_object()) result.picture = *picture;
+  if (result.outcome == Outcome::hang) {
+    result.hang = hang_from_name(reply.value("hang", "")).value_or(HangKind::stalled);
+    if (result.diagnosis.fault_class.empty()) result.diagnosis = plain(result.phase == Phase::read_back ? "hang-kernel" : "hang-transfer", result.message);
+  }
+  if (result.outcome == Outcome::crash) {
+    result.signal = reply.value("signal", "");
+    if (result.diagnosis.fault_class.empty()) result.diagnosis = plain("crash", result.message);
+  }
+  if (const std::string state = reply.value("state", ""); !state.empty()) result.message = sentence_join(result.message, state);
+  if (result.outcome == Outcome::refused) result.diagnosis = {};
+}
+
+void decide_path(const json& path, const json& seen, CaseResult& result) {
+  if (result.outcome != Outcome::pass) return;
+  for (const auto& [key, wanted] : path.items()) {
+    const json told = seen.is_object() ? seen.value(key, json()) : json();
+    if (told == wanted) continue;
+    result.outcome = Outcome::fail;
+    result.phase = Phase::transfer;
+    result.diagnosis = plain("false-success", "the bytes are right, but went another way than that of this engine: " + key + " was to be " + wanted.dump() +
+                                                  ", and it claims " + (told.is_null() ? "nothing of it" : told.dump()));
+    result.message = result.diagnosis.text;
+    return;
+  }
+}
+
+void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call) {
+  const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
+  const bool all_arrived = rechecked.contains("late_bytes") && late == 0;
+  std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) + (call.empty() ? "" : " in " + call + ",") +
+                      (ended == Kind::completed                            ? " after completion"
+                       : ended == Kind::refused || ended == Kind::raised ? " after the failure was reported"
+                                                                           : " afterwards");
+  const std::string detail = rechecked.value("message", "");
+  if (ended == Kind::refused) {
+    if (late == 0) words += ": by now all of the transfer has arrived";  // counted is what is not as it was meant
+    if (result.outcome == Outcome::refused) result.wrong_bytes = late;
+    result.outcome = Outcome::fail;
+    words = sentence_join(words, detail);
+    // Whoever took the blocks back may have given them to another request.
+    if (late == 0 || !result.diagnosis.exact) result.diagnosis = plain("stale-block", words);
+    result.message = sentence_join(result.message, words);
+    return;
+  }
+  if (result.outcome != Outcome::pass) {  // already wrong: a further fact, not the cause
+    result.message = sentence_join(result.message, words);
+    if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && all_arrived) {
+      // What was wrong then is right now: that is the cause.
+      result.diagnosis = plain("read-before-ready", "completion was reported before the data had arrived: " + std::to_string(result.wrong_bytes) +
+                                                        " bytes were wrong then, " +
+                                                        (call.empty() ? "all are right a while later" : "which arrived only in " + call));
+      result.message = result.diagnosis.text;
+      result.phase = Phase::complete;
+    }
+    return;
+  }
+  result.outcome = Outcome::fail;
+  result.wrong_bytes = late;
+  result.phase = Phase::complete;
+  result.diagnosis = all_arrived ? plain("read-before-ready", "completion was reported before the data had arrived: bytes changed afterwards, and now all are right")
+                                 : plain("false-success", sentence_join(words, detail));
+  result.message = result.diagnosis.text;
+}
+
+void decide_departure(const Ended& ended, CaseResult& result) {
+  const bool was_wrong = result.outcome != Outcome::pass && result.outcome != Outcome::refused;
+  CaseResult end;
+  decide(ended, json::object(), end);  // the bytes were looked at before
+  const std::string words = end.message + ", after this case, the last of its workers";
+  if (was_wrong) {  // a further fact
+    result.message = sentence_join(result.message, words);
+    return;
+  }
+  result.outcome = end.outcome;
+  result.phase = end.phase;
+  result.signal = end.signal;
+  result.hang = end.hang;
+  result.diagnosis = end.diagnosis;
+  result.diagnosis.text = result.message = words;
+}
+
+}  // namespace kvcts::supervisor

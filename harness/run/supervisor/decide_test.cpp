@@ -1,0 +1,288 @@
+// What happened to a case -> its outcome and its words.
+#include "run/supervisor/decide.hpp"
+#include "run/supervisor/supervisor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace kvcts::supervisor {
+namespace {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+json compared(const std::string& outcome, std::int64_t wrong, const std::string& fault_class = "", bool exact = true) {
+  return {{"outcome", outcome},
+          {"wrong_bytes", wrong},
+          {"checked_bytes", 1000},
+          {"expected_bytes", 600},
+          {"state", wrong == 0 ? "no byte had arrived" : "100 of 600 bytes had arrived"},
+          {"message", wrong == 0 ? "" : std::to_string(wrong) + " wrong bytes"},
+          {"first_wrong",
+           json::array(
+               {{{"region", "consumer/g0/r0/kv"}, {"offset", 7}, {"expected", "01"}, {"observed", "02"}, {"where", "K"}}})},
+          {"diagnosis",
+           {{"class", fault_class}, {"exact", exact}, {"text", "told"}, {"what_to_do", "look"}, {"others", json::array()}}}};
+}
+
+CaseResult result_of(const Ended& ended, const json& reply) {
+  CaseResult result;
+  decide(ended, reply, result);
+  return result;
+}
+
+TEST(Decide, CompletedIsWhatTheCheckerSays) {
+  const CaseResult pass = result_of({}, compared("PASS", 0));
+  EXPECT_EQ(pass.outcome, Outcome::pass);
+  EXPECT_FALSE(pass.phase);
+  EXPECT_EQ(pass.checked_bytes, 1000);
+  EXPECT_EQ(pass.expected_bytes, 600);
+  const CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  EXPECT_EQ(fail.outcome, Outcome::fail);
+  EXPECT_EQ(fail.phase, Phase::compare);
+  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(fail.wrong_bytes, 5);
+  ASSERT_EQ(fail.first_wrong.size(), 1u);
+  EXPECT_EQ(fail.first_wrong[0].offset, 7);
+  EXPECT_EQ(result_of({}, {{"outcome", "nonsense"}}).outcome, Outcome::error);
+}
+
+TEST(DecideScript, TheReplySaysHowItEnded) {
+  const auto decided = [](const json& reply) {
+    CaseResult result;
+    decide_script(reply, result);
+    return result;
+  };
+  const CaseResult pass = decided(compared("PASS", 0));
+  EXPECT_EQ(pass.outcome, Outcome::pass);
+  EXPECT_FALSE(pass.phase);
+  EXPECT_EQ(pass.checked_bytes, 1000);
+
+  json reply = compared("FAIL", 5, "stale-block");
+  reply["phase"] = "compare";
+  const CaseResult fail = decided(reply);
+  EXPECT_EQ(fail.outcome, Outcome::fail);
+  EXPECT_EQ(fail.phase, Phase::compare);
+  EXPECT_EQ(fail.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(fail.wrong_bytes, 5);
+  EXPECT_EQ(fail.first_wrong.size(), 1U);
+  EXPECT_EQ(fail.message, "5 wrong bytes; 100 of 600 bytes had arrived");
+
+  reply["outcome"] = "HANG", reply["phase"] = "read back", reply["hang"] = "stalled", reply["diagnosis"] = json::object();
+  const CaseResult hang = decided(reply);
+  EXPECT_EQ(hang.outcome, Outcome::hang);
+  EXPECT_EQ(hang.hang, HangKind::stalled);
+  EXPECT_EQ(hang.diagnosis.fault_class, "hang-kernel");
+
+  reply["outcome"] = "CRASH", reply["phase"] = "transfer", reply["signal"] = "SIGBUS";
+  const CaseResult crash = decided(reply);
+  EXPECT_EQ(crash.outcome, Outcome::crash);
+  EXPECT_EQ(crash.signal, "SIGBUS");
+  EXPECT_EQ(crash.diagnosis.fault_class, "crash");
+
+  reply["outcome"] = "REFUSED";
+  const CaseResult refused = decided(reply);
+  EXPECT_EQ(refused.outcome, Outcome::refused);
+  EXPECT_EQ(refused.diagnosis.fault_class, "");
+
+  const CaseResult error = decided({{"error", {{"text", "checker: step 'move2': too few"}}}});
+  EXPECT_EQ(error.outcome, Outcome::error);
+  EXPECT_EQ(error.message, "checker: step 'move2': too few");
+  EXPECT_EQ(decided({{"outcome", "nonsense"}}).outcome, Outcome::error);
+}
+
+TEST(Decide, ARefusalIsCleanOnlyIfNothingWasWritten) {
+  Ended ended;
+  ended.kind = Kind::refused;
+  ended.phase = Phase::plan;
+  ended.text = "head slices are not contiguous";
+  const CaseResult clean = result_of(ended, compared("PASS", 0, "wrong-stride"));
+  EXPECT_EQ(clean.outcome, Outcome::refused);
+  EXPECT_EQ(clean.phase, Phase::plan);
+  EXPECT_EQ(clean.message, "head slices are not contiguous");
+  EXPECT_EQ(clean.diagnosis.fault_class, "");
+  const CaseResult dirty = result_of(ended, compared("FAIL", 100));
+  EXPECT_EQ(dirty.outcome, Outcome::fail);
+  EXPECT_NE(dirty.message.find("after bytes had moved"), std::string::npos);
+}
+
+TEST(Decide, AnExceptionIsAFailureNamedByTheDiagnoser) {
+  Ended ended;
+  ended.kind = Kind::raised;
+  ended.phase = Phase::registration;
+  ended.type = "ValueError";
+  ended.text = "not enough values to unpack (expected 5, got 3)";
+  const CaseResult named = result_of(ended, compared("PASS", 0, "rank-mismatch"));
+  EXPECT_EQ(named.outcome, Outcome::fail);
+  EXPECT_EQ(named.phase, Phase::registration);
+  EXPECT_EQ(named.diagnosis.fault_class, "rank-mismatch");
+  EXPECT_NE(named.message.find("ValueError: not enough values to unpack (expected 5, got 3)"), std::string::npos);
+  EXPECT_EQ(result_of(ended, compared("PASS", 0)).diagnosis.fault_class, "crash");
+}
+
+TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
+  const json path{{"verbs", "am"}, {"transport", "tcp/lo"}};
+  const auto decided = [&](const json& seen, Outcome outcome = Outcome::pass) {
+    CaseResult result;
+    result.outcome = outcome;
+    decide_path(path, seen, result);
+    return result;
+  };
+  EXPECT_EQ(decided({{"verbs", "am"}, {"transport", "tcp/lo"}, {"requests", "1"}}).outcome, Outcome::pass);
+  const CaseResult other = decided({{"verbs", "rma"}, {"transport", "tcp/lo"}});
+  EXPECT_EQ(other.outcome, Outcome::fail);
+  EXPECT_EQ(other.diagnosis.fault_class, "false-success");
+  EXPECT_NE(other.message.find("verbs was to be \"am\", and it claims \"rma\""), std::string::npos) << other.message;
+  EXPECT_EQ(decided({{"verbs", "am"}}).outcome, Outcome::fail);
+  EXPECT_EQ(decided(nullptr).outcome, Outcome::fail) << "it told nothing";
+  EXPECT_EQ(decided(nullptr, Outcome::refused).outcome, Outcome::refused) << "nothing moved";
+}
+
+TEST(Decide, HangsSayWhatTheDataLookedLike) {
+  Ended ended;
+  ended.kind = Kind::hung;
+  ended.phase = Phase::complete;
+  ended.hang = HangKind::stalled;
+  json reply = compared("FAIL", 600);
+  reply["state"] = "all 600 bytes had arrived";
+  const CaseResult done = result_of(ended, reply);
+  EXPECT_EQ(done.outcome, Outcome::hang);
+  EXPECT_EQ(done.hang, HangKind::stalled);
+  EXPECT_EQ(done.diagnosis.fault_class, "hang-transfer");
+  EXPECT_NE(done.message.find("all 600 bytes had arrived, the completion never did"), std::string::npos);
+  EXPECT_EQ(done.wrong_bytes, 0);  // half a transfer is not judged byte for byte
+  ended.phase = Phase::read_back;
+  EXPECT_EQ(result_of(ended, compared("FAIL", 600, "axis-permuted")).diagnosis.fault_class, "axis-permuted");
+  EXPECT_EQ(result_of(ended, compared("FAIL", 600, "axis-permuted", false)).diagnosis.fault_class, "hang-kernel");
+  EXPECT_NE(result_of(ended, nullptr).message, "");
+}
+
+TEST(Decide, CrashesCarryTheSignal) {
+  Ended ended;
+  ended.kind = Kind::crashed;
+  ended.phase = Phase::transfer;
+  ended.role = "consumer";
+  ended.signal = "SIGBUS";
+  const CaseResult result = result_of(ended, compared("FAIL", 100));
+  EXPECT_EQ(result.outcome, Outcome::crash);
+  EXPECT_EQ(result.signal, "SIGBUS");
+  EXPECT_EQ(result.message, "SIGBUS in transfer (consumer); 100 of 600 bytes had arrived");
+  EXPECT_EQ(result.diagnosis.fault_class, "crash");
+}
+
+TEST(Decide, LateWritesTurnAPassIntoAFailure) {
+  CaseResult pass = result_of({}, compared("PASS", 0));
+  decide_late_write({{"changed", true}, {"late_bytes", 64}, {"message", "first at offset 5"}}, Ended::Kind::completed, pass);
+  EXPECT_EQ(pass.outcome, Outcome::fail);
+  EXPECT_EQ(pass.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(pass.message, "64 bytes changed after completion; first at offset 5");
+  CaseResult fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, fail);
+  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_NE(fail.message.find("64 bytes changed after completion"), std::string::npos);
+  CaseResult arrived_late = result_of({}, compared("FAIL", 5, "silently-skipped"));
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived_late);
+  EXPECT_EQ(arrived_late.diagnosis.fault_class, "read-before-ready");
+  EXPECT_EQ(arrived_late.message, "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
+  CaseResult refused;
+  refused.outcome = Outcome::refused;
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
+  EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, and wrote all the same
+  EXPECT_EQ(refused.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
+  CaseResult whole;
+  whole.outcome = Outcome::refused;
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::refused, whole);
+  EXPECT_EQ(whole.message, "bytes changed after the failure was reported: by now all of the transfer has arrived");
+  Ended half_way;
+  half_way.kind = Ended::Kind::refused;
+  half_way.phase = Phase::complete;
+  half_way.text = "the engine returned -1";
+  CaseResult half = result_of(half_way, compared("FAIL", 5));
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never said that it was complete
+  EXPECT_EQ(half.diagnosis.fault_class, "stale-block");
+  EXPECT_EQ(half.wrong_bytes, 5);
+  EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved")) << half.message;
+  EXPECT_TRUE(half.message.ends_with("after the failure was reported: by now all of the transfer has arrived")) << half.message;
+}
+
+TEST(Decide, ACallThatEndsSomethingIsNamed) {
+  CaseResult arrived = result_of({}, compared("FAIL", 5, "silently-skipped"));
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived, "release()");
+  EXPECT_EQ(arrived.diagnosis.fault_class, "read-before-ready");
+  EXPECT_EQ(arrived.phase, Phase::complete);
+  EXPECT_EQ(arrived.message, "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
+  CaseResult changed = result_of({}, compared("PASS", 0));
+  decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, changed, "close()");
+  EXPECT_EQ(changed.diagnosis.fault_class, "false-success");
+  EXPECT_EQ(changed.message, "64 bytes changed in close(), after completion");
+  Ended late_no;
+  late_no.kind = Ended::Kind::refused;
+  late_no.phase = Phase::complete;
+  late_no.call = "release()";
+  late_no.text = "busy";
+  const CaseResult refused = result_of(late_no, compared("PASS", 0));
+  EXPECT_EQ(refused.outcome, Outcome::fail) << "too late for a refusal";
+  EXPECT_EQ(refused.message, "completion was reported, and then release() failed: busy");
+}
+
+TEST(Decide, ABadEndIsToldOfTheLastCase) {
+  Ended end;
+  end.kind = Ended::Kind::crashed;
+  end.phase = Phase::complete;
+  end.role = "consumer";
+  end.call = "close()";
+  end.signal = "SIGSEGV";
+  CaseResult pass = result_of({}, compared("PASS", 0)), fail = result_of({}, compared("FAIL", 5, "axis-permuted"));
+  decide_departure(end, pass);
+  EXPECT_EQ(pass.outcome, Outcome::crash);
+  EXPECT_EQ(pass.signal, "SIGSEGV");
+  EXPECT_EQ(pass.phase, Phase::complete);
+  EXPECT_EQ(pass.message, "SIGSEGV in complete (consumer), in close(), after this case, the last of its workers");
+  decide_departure(end, fail);
+  EXPECT_EQ(fail.outcome, Outcome::fail);
+  EXPECT_EQ(fail.diagnosis.fault_class, "axis-permuted");
+  EXPECT_TRUE(fail.message.ends_with(pass.message)) << fail.message;
+}
+
+TEST(Decide, EventsNameWhatHappenedAndNeverTheExpectation) {
+  EXPECT_TRUE(event_of({}).is_null());
+  Ended ended;
+  ended.kind = Kind::raised;
+  ended.phase = Phase::registration;
+  ended.type = "ValueError";
+  EXPECT_EQ(event_of(ended)["raised"]["type"], "ValueError");
+  EXPECT_EQ(event_of(ended)["phase"], "register");
+  ended.kind = Kind::hung;
+  ended.hang = HangKind::runaway;
+  EXPECT_EQ(event_of(ended)["hang"]["kind"], "runaway");
+  ended.kind = Kind::crashed;
+  ended.signal = "SIGSEGV";
+  EXPECT_EQ(event_of(ended)["crash"]["signal"], "SIGSEGV");
+}
+
+TEST(Watch, LastsAsLongAsSomebodyCouldWrite) {
+  Options options;
+  ResolvedCase resolved;
+  resolved.engine.plugin = "kvcts_engine_memcpy";
+  EXPECT_EQ(watch_ms(resolved, options), 0);
+  resolved.settle_ms = 2'000;  // the case asks for it
+  EXPECT_EQ(watch_ms(resolved, options), 2'000);
+  resolved.settle_ms = ResolvedCase{}.settle_ms;
+  ::setenv("KVCTS_ENGINE_PATH", "/elsewhere", 1);  // another library of that name
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+  ::unsetenv("KVCTS_ENGINE_PATH");
+  resolved.connector.kind = "program";
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+  resolved.connector.kind = "reference";
+  resolved.engine.plugin = "kvcts_engine_shm";
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+  resolved.settle_ms = 0;
+  EXPECT_EQ(watch_ms(resolved, options), 0);
+  options.watch_asked = true;
+  EXPECT_EQ(watch_ms(resolved, options), options.watch_ms);
+}
+
+}  // namespace
+}  // namespace kvcts::supervisor

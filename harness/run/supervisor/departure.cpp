@@ -1,0 +1,152 @@
+// Workers that are not needed any more end by themselves, so that engines can clean up: what goes wrong then is theirs, too.
+#include <algorithm>
+
+#include "run/supervisor/evidence.hpp"
+#include "run/supervisor/lane.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+namespace {
+constexpr const char* between_cases = "no call (between two cases)";
+constexpr const char* in_close = "close()";
+constexpr const char* in_exit = "the exit of its process (destructors, exit handlers)";
+
+/// An engine's entry names the signal by which its released code is known to end each process: a fact then, and no news.
+bool is_known(const Ended& ended, const EngineSpec& engine) {
+  return ended.kind == Kind::crashed && ended.call == in_exit && ended.signal == engine.environment.value("KVCTS_KNOWN_END", "");
+}
+}  // namespace
+
+/// The case that these workers ran last, when its own time is over and nothing but they can change it.
+std::optional<Lane::Watched> Lane::take_last(std::uint64_t workers) {
+  for (auto w = watched_.begin(); w != watched_.end(); ++w) {
+    if (w->workers != workers || !w->last) continue;
+    std::optional<Watched> taken(std::move(*w));
+    watched_.erase(w);
+    return taken;
+  }
+  return std::nullopt;
+}
+
+/// Their cases become final first; then their agents are closed, then their processes exit. The memory of their last case is looked at behind
+/// each, and a crash, a hang or a change there is told of that case.
+Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
+  if (!workers) co_return;
+  // What asks and ends workers is about workers_.
+  struct InPlace {
+    InPlace(Lane& of, std::unique_ptr<Workers>& going) : lane(of), present(std::exchange(of.workers_, std::move(going))) {}
+    Lane& lane;
+    std::unique_ptr<Workers> present;
+    ~InPlace() {
+      if (lane.workers_) lane.kept_.push_back(std::move(lane.workers_));  // interrupted in the midst: later, then
+      lane.workers_ = std::move(present);
+    }
+  };
+  InPlace place(*this, workers);
+  const std::uint64_t id = workers_->id;
+  co_await settle(true, id);
+  std::optional<Watched> last = take_last(id);
+  Attempt a{};
+  if (last) {
+    a.job = last->job, a.number = last->number, a.lost = last->lost;
+    a.key = last->key;
+    a.resolved = std::move(*last->last);
+    a.result = std::move(last->result);
+    a.opened = last->open;
+  } else {
+    a.number = attempts_allowed;  // whatever happens, nothing is run again for it
+    a.result.id = workers_->ran_before.empty() ? workers_->signature.substr(0, workers_->signature.find('|')) : workers_->ran_before;
+  }
+  const auto before = running_;
+  running_ = Running{number_, a.result.id, Phase::complete, now_ns()};
+  std::optional<std::string> lost;
+  try {
+    if (last) {
+      while (now_ns() < last->due_ns) {
+        check_running();
+        co_await wake_.wait(last->due_ns);
+      }
+      if (a.opened) {
+        a.compared = json::object();
+        co_await look(a, "");
+        if (!a.ending.is_null()) decide_late_write(a.ending, last->ended, a.result);
+        a.ending = nullptr;
+      }
+    }
+    co_await part_from_workers(a);
+    if (a.opened) {
+      if (!a.ending.is_null()) decide_late_write(a.ending, last->ended, a.result, a.ending_call);
+      json close = {{"op", "close"}, {"key", a.key}};
+      checker_->request(std::move(close));
+      co_await checker_reply(nullptr);
+    }
+  } catch (const Lost& loss) {
+    lost = loss.why;
+  }
+  running_ = before;
+  if (!lost) {
+    if (last) run_.emit(a.job, std::move(a.result));
+    co_return;
+  }
+  if (last && a.number < attempts_allowed) {
+    again_.push_back({a.job, a.number + 1, a.lost});
+  } else if (last) {
+    a.result.outcome = Outcome::error;
+    a.result.message = *lost + " when the workers of the case ended; given up after " + std::to_string(a.number) + " attempts";
+    run_.emit(a.job, std::move(a.result));
+  }
+  if (!run_.link.lost()) co_await kill_workers();  // without agents they are of no use
+  if (run_.link.lost() || !checker_ || checker_->ended()) throw Lost{*lost};
+  if (a.opened) co_await drain_checker(a.key);
+}
+
+Task<void> Lane::part_from_workers(Attempt& a) {
+  Ended ended;
+  const bool gone = std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& child) { return child->ended(); });
+  std::vector<EvidenceFile> evidence = a.result.evidence_files;
+  const char* call = gone ? between_cases : in_close;
+  ended = co_await ask_all(a, Phase::complete, "close");
+  if (a.opened) co_await look(a, call);
+  if (ended.kind == Kind::completed && workers_) {
+    call = in_exit;
+    ended = co_await await_exits(a);
+    if (a.opened) co_await look(a, call);
+  }
+  ended.call = call;
+  if (is_known(ended, a.resolved.engine)) {
+    a.result.facts["known_end"] = ended.signal + " in " + in_exit;
+    a.result.evidence_files = std::move(evidence);
+  } else if (ended.kind != Kind::completed) {
+    decide_departure(ended, a.result);
+    if (a.key == 0) run_.say("after " + a.result.id + ": " + a.result.message);
+  }
+  if (!workers_) co_return;
+  const std::unique_ptr<Workers> workers = std::move(workers_);
+  co_await end(*workers);
+}
+
+/// Says goodbye, and waits until all have exited with status 0.
+Task<Ended> Lane::await_exits(Attempt& a) {
+  for (const auto& child : workers_->children)
+    if (!child->ended()) child->request({{"op", "bye"}});
+  const std::int64_t sent = now_ns();
+  const std::int64_t deadline = sent + limit_ms(a.resolved, Phase::complete) * ns_per_ms;
+  for (const auto& child : workers_->children)
+    while (!child->exited() && !child->lost() && !child->start_failure()) {
+      check_running();
+      if (now_ns() >= deadline) co_return co_await hung(a, *child, Phase::complete, sent, 0);
+      co_await wake_.wait(deadline);
+    }
+  for (const auto& child : workers_->children) {
+    if (!child->exited() || child->ending()->status == 0) continue;
+    Ended ended = co_await crashed(a, *child, Phase::complete, Phase::complete);
+    if (ended.signal.starts_with("exit")) ended.text = "expected status 0";
+    co_return ended;
+  }
+  co_return Ended{};
+}
+
+}  // namespace kvcts::supervisor

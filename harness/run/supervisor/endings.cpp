@@ -1,0 +1,286 @@
+// Workers that hang or die: what is kept of them, and what is said.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "run/supervisor/evidence.hpp"
+#include "run/supervisor/lane.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+/// A worker that ended, or broke the protocol: says how, then ends what is left of all workers.
+Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
+  if (child.lost()) throw Lost{"the warden ended"};
+  Ended ended;
+  ended.kind = Kind::crashed;
+  ended.phase = phase;
+  ended.role = role_of(child);
+  const process::StatusView status = process::view(*child.page());
+  if (status.key == a.key) {
+    ended.note = status.note;
+    ended.progress = progress_text(status);
+  }
+  if (child.start_failure()) {
+    ended.kind = Kind::error;
+    ended.text = "a worker could not be started: " + *child.start_failure();
+    workers_.reset();
+    co_return ended;
+  }
+  const bool garbage = child.fault() && child.fault()->fault != process::FrameFault::eof;
+  const std::int64_t patience = now_ns() + 2'000 * ns_per_ms;  // closed its channel: usually because it is ending
+  while (!child.exited() && !garbage && now_ns() < patience) {
+    check_running();
+    co_await wake_.wait(patience);
+  }
+  const std::optional<Ending> end = child.ending();
+  const bool over_limit = workers_->over_limit;
+  child.drain();
+  add_output(a, child);
+  add_evidence(a.result, "status", status_text(status, now_ns()) + (end ? "" : proc_text(child.pid())));
+  a.result.peak_bytes = std::max(a.result.peak_bytes, end ? end->max_rss : 0);
+
+  const std::uint64_t limit = run_.options.memory_limit;
+  const bool near_limit = limit != 0 && end && static_cast<std::uint64_t>(end->max_rss) > limit / 4 * 3;
+  const bool truncated = child.fault() && child.fault()->fault == process::FrameFault::truncated;
+  if (over_limit || (near_limit && end && WIFSIGNALED(end->status))) {
+    ended.signal = "memory limit";
+    ended.text = "the worker had more than its limit of " + std::to_string(limit >> 20) + " MiB of memory";
+    if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
+  } else if (garbage && !(truncated && end && WIFSIGNALED(end->status))) {
+    ended.signal = "protocol";
+    ended.phase = asked;  // where it was when we saw it is chance
+    ended.text = child.fault()->what();
+  } else if (!end) {
+    ended.signal = "protocol";
+    ended.text = "the worker closed its channel and went on running";
+  } else if (WIFSIGNALED(end->status)) {
+    ended.signal = process::signal_name(WTERMSIG(end->status));
+  } else {
+    ended.signal = "exit " + std::to_string(WEXITSTATUS(end->status));
+    ended.text = "the worker ended by itself in the middle of a case";
+  }
+  const bool from_outside =
+      end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
+  co_await kill_workers();
+  co_await ask_canary(a);
+  // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens
+  // again.
+  if (from_outside && a.number < attempts_allowed) throw Lost{"a worker was ended by SIGKILL from outside"};
+  if (from_outside)
+    ended.text = "ended from outside (a person, or the kernel for want of memory), " + std::to_string(a.number) + " times";
+  co_return ended;
+}
+
+/// A worker that passed a deadline: tells stalled from runaway, keeps what can be known, then ends it.
+Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
+  Ended ended;
+  ended.kind = Kind::hung;
+  ended.phase = phase;
+  ended.role = role_of(child);
+  ended.deadline_ms = limit > 0 ? limit : limit_ms(a.resolved, phase);
+  const std::int64_t window = 200;
+  // A connector program works in a process of its own.
+  const auto busy_now = [&] {
+    std::int64_t total = busy_ns(child.pid());
+    for (const pid_t pid : programs_of(child)) total += busy_ns(pid);
+    return total;
+  };
+  const std::int64_t busy_before = busy_now();
+  const process::StatusView before = process::view(*child.page());
+  co_await sleep_ms(window);
+  const process::StatusView after = process::view(*child.page());
+  const std::int64_t busy = busy_now() - busy_before;
+  const bool moving = after.done != before.done || after.phase != before.phase;
+  ended.hang = moving || busy * 2 > window * ns_per_ms ? HangKind::runaway : HangKind::stalled;
+  const std::int64_t since = after.key == a.key && after.since_ns >= sent ? after.since_ns : sent;
+  ended.after_ms = (now_ns() - since) / ns_per_ms;
+  ended.progress = progress_text(after);
+  if (after.key == a.key) ended.note = after.note;
+  if (const auto stat = process::read_stat(child.pid()); stat && (stat->state == 'T' || stat->state == 't'))
+    ended.text = "the process is stopped";
+
+  for (const auto& worker : workers_->children) co_await gather(a, *worker);
+  if (run_.options.hold) co_await hold(a, child);
+  for (const auto& worker : workers_->children) {
+    worker->drain();
+    add_output(a, *worker);
+  }
+  co_await kill_workers();
+  co_await ask_canary(a);
+  co_return ended;
+}
+
+Task<void> Lane::gather(Attempt& a, Child& child) {
+  const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
+  const process::StatusView status = process::view(*child.page());
+  add_evidence(a.result, "status" + who, status_text(status, now_ns()) + proc_text(child.pid()));
+  if (!run_.options.stacks || child.exited()) co_return;
+  // A hung kernel is in no stack: the GPU's own dump names it. Light dumps take a second or so.
+  if (const std::string dump = ask_for_gpu_dump(child.pid()); !dump.empty()) {
+    std::error_code absent;
+    std::uintmax_t bytes = 0;
+    for (int i = 0; i < 100; ++i) {
+      co_await sleep_ms(100);
+      const auto now = std::filesystem::file_size(dump, absent);
+      if (!absent && now > 0 && now == bytes) break;
+      bytes = absent ? 0 : now;
+    }
+    add_evidence(a.result, "gpu core" + who,
+                 bytes > 0 ? dump + ", " + std::to_string(bytes) + " bytes; cuda-gdb -ex 'target cudacore " + dump + "' names the kernel\n"
+                           : "the driver was asked for a GPU core dump and wrote none within 10 s\n");
+    if (child.exited()) co_return;
+  }
+  co_await take_stack(a, child.pid(), "stack" + who);
+  bool asked = false;
+  int shown = 0;
+  for (const pid_t pid : programs_of(child)) {
+    if (++shown > 4) break;
+    add_evidence(a.result, "status of the program" + who, proc_text(pid));
+    co_await take_stack(a, pid, "stack of the program" + who);
+    if (!process::catches_signal(pid, SIGUSR1)) continue;
+    asked = true;
+    ::kill(pid, SIGUSR1);  // a program that catches it writes its own stack to its standard error
+  }
+  if (asked) co_await sleep_ms(200);
+}
+
+/// Processes that a worker hosts for a connector program.
+std::vector<pid_t> Lane::programs_of(const Child& child) const {
+  std::vector<pid_t> pids;
+  if (!workers_ || !workers_->host_program) return pids;
+  for (const auto& stat : process::descendants(process::all_processes(), {child.pid()}))
+    if (!stat.dead()) pids.push_back(stat.pid);
+  return pids;
+}
+
+Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
+  const std::string pid = std::to_string(process);
+  std::string reasons;
+  const std::vector<std::vector<std::string>> tools = {
+      {"eu-stack", "-p", pid, "-n", "64"},
+      {"gdb", "-nx", "-batch", "-p", pid, "-ex", "set pagination off", "-ex", "thread apply all bt 64"}};
+  for (const std::vector<std::string>& tool : tools) {
+    std::vector<std::string> argv = tool;
+    argv[0] = find_program(tool[0]);
+    if (argv[0].empty()) {
+      reasons += tool[0] + ": not installed\n";
+      continue;
+    }
+    Child::Spec spec;
+    spec.argv = argv;
+    spec.environment = {{"DEBUGINFOD_URLS", nullptr}};  // no downloads in the middle of a run
+    const auto [how, output] = co_await run_tool(std::move(spec), tool[0] == "gdb" ? 20'000 : 10'000);
+    if (how && WIFEXITED(*how) && WEXITSTATUS(*how) == 0 && output.find('#') != std::string::npos) {
+      add_evidence(a.result, kind, reasons + output);
+      co_return;
+    }
+    reasons += tool[0] + ": " + (output.empty() ? "said nothing" : output.substr(0, 4000)) + "\n";
+  }
+  add_evidence(a.result, kind, "no stack could be taken:\n" + reasons);
+}
+
+/// Runs a program without a channel to its end, or to its time limit.
+Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
+  spec.name = spec.argv[0];
+  spec.channel = false;
+  Child tool(run_.loop, run_.link, wake_, spec);
+  const std::int64_t deadline = now_ns() + timeout_ms * ns_per_ms;
+  while (!(tool.exited() && tool.streams_closed()) && !tool.start_failure() && now_ns() < deadline) {
+    check_running();
+    co_await wake_.wait(deadline);
+  }
+  const bool late = !tool.exited() && !tool.start_failure();
+  if (late) {
+    tool.kill();
+    const std::int64_t patience = now_ns() + 6'000 * ns_per_ms;
+    while (!tool.killed() && now_ns() < patience) {
+      check_running();
+      co_await wake_.wait(patience);
+    }
+  }
+  tool.drain();
+  Told told{std::nullopt, tool.start_failure() ? *tool.start_failure() : tool.out().text() + tool.err().text()};
+  if (late) told.text += "\n(no end within " + std::to_string(timeout_ms) + " ms)";
+  if (!late && tool.exited()) told.ended = tool.ending()->status;
+  co_return told;
+}
+
+Task<void> Lane::hold(Attempt& a, Child& child) {
+  run_.say("held: " + a.result.id + " hangs in " + child.name() + ", process " + std::to_string(child.pid()));
+  for (const auto& worker : workers_->children)
+    run_.say("  " + role_of(*worker) + ": gdb -p " + std::to_string(worker->pid()));
+  run_.say("  go on: end that process, or press Ctrl-C here");
+  ++run_.holding;
+  hold_released_ = false;
+  while (!hold_released_ && !child.exited()) {
+    if (run_.stopping || run_.link.lost()) break;
+    co_await wake_.wait();
+  }
+  --run_.holding;
+}
+
+/// Processes alive now, started after `last_pid`, that belong to this lane's workers and are none of the run's own.
+std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
+  std::vector<std::string> found;
+  // A connector program is there for many cases, with whatever it starts and keeps below itself.
+  std::optional<std::vector<pid_t>> hosted;
+  const auto is_hosted = [&](pid_t id) {
+    if (!hosted) {
+      hosted.emplace();
+      for (const auto& child : workers_->children)
+        for (const pid_t pid : programs_of(*child)) hosted->push_back(pid);
+    }
+    return std::find(hosted->begin(), hosted->end(), id) != hosted->end();
+  };
+  for (const pid_t id : run_.pids.created_since(last_pid)) {
+    if (run_.link.knows(id)) continue;
+    const auto stat = process::read_stat(id);
+    if (!stat || stat->dead()) continue;
+    const std::string mark = process::environment_of(id, process::mark_variable);
+    bool ours = false;
+    for (const auto& child : workers_->children)
+      ours = ours || mark == child->mark() || stat->parent == child->pid() || stat->session == child->pid() ||
+             stat->group == child->pid();
+    ours = ours || (mark.empty() && stat->parent == run_.link.warden_pid());
+    if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
+    found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
+  }
+  return found;
+}
+
+Task<void> Lane::look_for_strays(Attempt& a) {
+  std::vector<std::string> found = strays(a.last_pid);
+  // One that is just ending, or one of the run's own of which the warden has not told us yet, is none.
+  for (int i = 0; i < 140 && !found.empty(); ++i) {  // two seconds: on a crowded machine a fork takes its time to exec
+    co_await sleep_ms(15);
+    found = strays(a.last_pid);
+  }
+  if (found.empty()) co_return;
+  a.stray = "left a process behind: ";
+  for (std::size_t i = 0; i < found.size(); ++i) a.stray += (i == 0 ? "" : ", ") + found[i];
+  for (const auto& child : workers_->children) add_output(a, *child);
+  co_await kill_workers();
+}
+
+void Lane::watch_memory() {
+  if (!workers_ || run_.options.memory_limit == 0 || workers_->over_limit) return;
+  for (const auto& child : workers_->children) {
+    if (child->pid() == 0 || child->ended()) continue;
+    if (process::private_bytes(child->pid()) <= run_.options.memory_limit) continue;
+    workers_->over_limit = true;
+    child->kill();
+  }
+}
+
+void Lane::add_output(Attempt& a, Child& child) {
+  const std::string who = role_of(child) == "both" ? "" : " (" + role_of(child) + ")";
+  add_evidence(a.result, "stdout" + who, child.out().text());
+  add_evidence(a.result, "stderr" + who, child.err().text());
+}
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,129 @@
+#include "run/supervisor/evidence.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "process/procfs.hpp"
+#include "case/text.hpp"
+
+namespace kvcts::supervisor {
+
+namespace {
+
+constexpr std::size_t evidence_cap = 64 * 1024;
+constexpr int threads_shown = 16;
+
+}  // namespace
+
+std::string proc_text(pid_t pid) {
+  std::ostringstream out;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
+  DIR* tasks = ::opendir(folder.c_str());
+  if (tasks == nullptr) return "process " + std::to_string(pid) + " is gone\n";
+  int shown = 0, all = 0;
+  while (const dirent* entry = ::readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    ++all;
+    if (shown >= threads_shown) continue;
+    ++shown;
+    const auto thread = static_cast<pid_t>(std::atoi(entry->d_name));
+    const auto stat = process::read_stat(thread);
+    out << "thread " << thread;
+    if (stat) out << " (" << stat->command << ") state " << stat->state;
+    const auto one_line = [](std::string text) {
+      while (!text.empty() && text.back() == '\n') text.pop_back();
+      return text;
+    };
+    out << "\n  wchan: " << one_line(process::read_proc_text(thread, "wchan"))
+        << "\n  syscall: " << one_line(process::read_proc_text(thread, "syscall")) << "\n  kernel stack:\n    ";
+    for (const char c : one_line(process::read_proc_text(thread, "stack"))) {
+      out << c;
+      if (c == '\n') out << "    ";
+    }
+    out << "\n";
+  }
+  ::closedir(tasks);
+  if (all > shown) out << "(" << all - shown << " more threads)\n";
+  return out.str();
+}
+
+std::string progress_text(const process::StatusView& status) {
+  if (status.total != 0) return text::thousands(status.done) + " of " + text::thousands(status.total);
+  if (status.done != 0) return text::thousands(status.done);
+  return {};
+}
+
+std::string status_text(const process::StatusView& status, std::int64_t now) {
+  std::ostringstream out;
+  if (!status.valid) return "the status page was overwritten\n";
+  out << "phase: " << (status.phase ? name(*status.phase) : "(unknown)") << "\n";
+  if (status.since_ns != 0) out << "since: " << (now - status.since_ns) / 1'000'000 << " ms\n";
+  const std::string progress = progress_text(status);
+  out << "progress: " << (progress.empty() ? "(none)" : progress) << "\n";
+  out << "note: " << (status.note.empty() ? "(none)" : status.note) << (status.torn ? " (torn)" : "") << "\n";
+  return out.str();
+}
+
+void add_evidence(CaseResult& result, const std::string& kind, const std::string& text) {
+  if (text.empty()) return;
+  if (text.size() <= evidence_cap) {
+    result.evidence_files.push_back({kind, text});
+    return;
+  }
+  const std::string cut = "\n(" + std::to_string(text.size() - evidence_cap) + " bytes left out)\n";
+  const std::size_t half = (evidence_cap - cut.size()) / 2;
+  result.evidence_files.push_back({kind, text.substr(0, half) + cut + text.substr(text.size() - half)});
+}
+
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = folder + "/" + name;
+    if (!folder.empty() && ::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+std::int64_t busy_ns(pid_t pid) {
+  std::int64_t total = 0;
+  std::error_code gone;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", gone)) {
+    std::ifstream in(task.path() / "schedstat");
+    std::int64_t ran = 0, waited = 0;
+    if (in >> ran >> waited) total += ran + waited;
+  }
+  if (total == 0) {  // a kernel without schedstat: processor time alone
+    static const std::int64_t tick = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
+    if (const auto stat = process::read_stat(pid)) total = static_cast<std::int64_t>(stat->cpu_ticks) * tick;
+  }
+  return total;
+}
+
+std::string ask_for_gpu_dump(pid_t pid) {
+  const auto place = [&](const char* variable) -> std::string {
+    std::string name = process::environment_of(pid, variable);
+    if (const auto at = name.find("%p"); at != std::string::npos) name.replace(at, 2, std::to_string(pid));
+    if (name.empty() || name.front() == '/') return name;
+    std::error_code gone;
+    return (std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/cwd", gone) / name).string();
+  };
+  const std::string pipe = place("CUDA_COREDUMP_PIPE"), file = place("CUDA_COREDUMP_FILE");
+  if (pipe.empty() || file.empty()) return {};
+  // The driver makes the pipe with its first context and reads it; without a reader this fails at once.
+  const int descriptor = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return {};
+  const bool asked = ::write(descriptor, "1", 1) == 1;
+  ::close(descriptor);
+  ::unlink(pipe.c_str());  // the driver has it open; the process that should remove it is about to be ended
+  return asked ? file : std::string();
+}
+
+}  // namespace kvcts::supervisor

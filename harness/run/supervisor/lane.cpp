@@ -1,0 +1,295 @@
+#include "run/supervisor/lane.hpp"
+
+#include <algorithm>
+
+#include "run/supervisor/evidence.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+std::optional<std::size_t> Run::next() {
+  if (stopping || next_job >= jobs.count || (handlers.stop && handlers.stop())) return std::nullopt;
+  return next_job++;
+}
+
+void Run::emit(std::size_t job, CaseResult&& result) {
+  if (finished[job]) return;
+  finished[job] = true;
+  ++(result.outcome == Outcome::not_run ? summary.not_run : summary.finished);
+  try {
+    handlers.on_result(std::move(result));
+  } catch (...) {
+    fail(std::current_exception());
+  }
+}
+
+Lane::Lane(Run& run, int number) : run_(run), number_(number), wake_(run.loop) {}
+Lane::~Lane() = default;
+
+std::optional<Running> Lane::running() const { return running_; }
+
+void Lane::check_running() const {
+  if (run_.stopping) throw Interrupted{};
+  if (run_.link.lost()) throw Lost{"the warden ended"};
+}
+
+std::int64_t Lane::limit_ms(const ResolvedCase& resolved, Phase phase) const {
+  const auto index = static_cast<std::size_t>(phase);
+  if (resolved.deadline_ms[index] > 0) return resolved.deadline_ms[index];
+  if (run_.options.deadline_ms[index] > 0) return run_.options.deadline_ms[index];
+  return 10'000;
+}
+
+void Lane::enter(Attempt& a, Phase phase) {
+  a.since_ns = now_ns();
+  running_->phase = phase;
+  running_->since_ns = a.since_ns;
+}
+
+void Lane::spend(Attempt& a, Phase phase, std::int64_t ns) {
+  for (PhaseTime& time : a.result.phases) {
+    if (time.phase != phase) continue;
+    time.ns += ns;
+    return;
+  }
+  a.result.phases.push_back({phase, ns});
+}
+
+std::string Lane::role_of(const Child& child) const {
+  if (!workers_ || workers_->children.size() == 1) return "both";
+  return workers_->children.front().get() == &child ? "producer" : "consumer";
+}
+
+Task<void> Lane::sleep_ms(std::int64_t duration) {
+  const std::int64_t until = now_ns() + duration * ns_per_ms;
+  while (now_ns() < until) {
+    if (run_.stopping) throw Interrupted{};
+    co_await wake_.wait(until);
+  }
+}
+
+// ---- the lane's life ------------------------------------------------------------------------------------------------
+
+Task<void> Lane::work() {
+  try {
+    for (;;) {
+      std::optional<std::string> lost;
+      try {
+        if (!again_.empty()) {
+          const Again again = again_.front();
+          again_.pop_front();
+          co_await run_job(again);
+        } else if (const auto job = run_.next()) {
+          co_await run_job(Again{*job});
+        } else if (next_due(0) != nullptr) {
+          co_await settle(true);
+        } else if (workers_) {
+          co_await retire(std::move(workers_));
+        } else if (!kept_.empty()) {
+          std::unique_ptr<Workers> oldest = std::move(kept_.front());
+          kept_.pop_front();
+          co_await retire(std::move(oldest));
+        } else {
+          break;
+        }
+        co_await settle(false);
+      } catch (const Lost& loss) {  // while cases were watched, or workers ended
+        lost = loss.why;
+      }
+      if (lost) recover(*lost);
+    }
+  } catch (const Interrupted&) {
+    // The warden ends all processes when the run closes its socket.
+  } catch (const Lost&) {
+  } catch (...) {  // a handler of the caller
+    run_.fail(std::current_exception());
+  }
+  running_.reset();
+}
+
+/// Something of ours ended: its cases run again, with a new one.
+void Lane::recover(const std::string& why) {
+  if (run_.link.lost()) {
+    workers_.reset();
+    kept_.clear();
+    checker_.reset();
+    run_.link.restart();
+  }
+  lose_checker(why);
+}
+
+Task<void> Lane::run_job(Again job) {
+  Attempt a;
+  a.job = job.job;
+  a.number = job.number;
+  a.lost = job.lost;
+  std::optional<std::string> lost;
+  bool own_fault = false;
+  try {
+    co_await attempt_case(a);
+  } catch (const Lost& loss) {
+    lost = loss.why;
+  } catch (const std::exception& error) {  // ours: no descriptors left, a reply that is not what the protocol says
+    lost = std::string("supervisor: ") + error.what();
+    own_fault = true;
+  }
+  if (!lost) co_return;
+
+  a.fds.clear();
+  if (run_.link.lost()) {
+    recover(*lost);
+  } else {
+    co_await kill_workers();
+    if (checker_ && (checker_->ended() || own_fault))
+      lose_checker(*lost);
+    else if (checker_)
+      co_await drain_checker(a.key);
+  }
+  if (a.number < attempts_allowed) {
+    again_.push_back({a.job, a.number + 1, a.lost});
+    co_return;
+  }
+  a.result.outcome = Outcome::error;
+  if (a.result.id.empty()) a.result.id = run_.jobs.id(a.job);
+  a.result.message = *lost + "; given up after " + std::to_string(a.number) + " attempts";
+  run_.emit(a.job, std::move(a.result));
+}
+
+Task<void> Lane::attempt_case(Attempt& a) {
+  const std::int64_t begin = now_ns();
+  CaseResult& result = a.result;
+  result.id = run_.jobs.id(a.job);
+  running_ = Running{number_, result.id, Phase::resolve, begin};
+  std::optional<std::string> broken;
+  try {
+    a.resolved = run_.jobs.resolve(a.job);
+    a.written = written(a.resolved);
+    result.case_digest = a.written.digest;
+    result.execution = a.written.execution;
+    result.seed = a.resolved.seed;
+    result.facts = a.resolved.facts;
+    result.evidence = Evidence::modelled;
+  } catch (const std::exception& error) {
+    broken = error.what();
+  }
+  spend(a, Phase::resolve, now_ns() - begin);
+  if (broken) {
+    Ended ended;
+    ended.kind = Kind::error;
+    ended.phase = Phase::resolve;
+    ended.text = *broken;
+    decide(ended, nullptr, result);
+    result.wall_ns = now_ns() - begin;
+    run_.emit(a.job, std::move(result));
+    co_return;
+  }
+
+  if (a.resolved.scripted()) {
+    co_await run_script(a);
+    result.wall_ns = now_ns() - begin;
+    run_.emit(a.job, std::move(result));
+    co_return;
+  }
+  if (const auto aside = run_.set_aside.find(a.resolved.engine.plugin); aside != run_.set_aside.end()) {
+    Ended ended;
+    ended.kind = Kind::skipped;
+    ended.phase = Phase::registration;
+    ended.text = "the engine is set aside: " + aside->second;
+    result.facts["set_aside"] = a.resolved.engine.plugin;
+    decide(ended, nullptr, result);
+    result.wall_ns = now_ns() - begin;
+    run_.emit(a.job, std::move(result));
+    co_return;
+  }
+  a.key = run_.next_key++;
+  need_checker();
+  co_await choose_workers(a.resolved);
+  enter(a, Phase::allocate);
+  a.last_pid = run_.pids.last();
+  // Both requests at once: the checker fills while the workers are looked after.
+  json open = {{"op", "open"}, {"key", a.key}, {"case", std::move(a.written.document)}};
+  json fill = {{"op", "fill"}, {"key", a.key}, {"pass", 0}};
+  checker_->request(std::move(open));
+  checker_->request(std::move(fill));
+  Ended ended = co_await set_up_workers(a);
+  enter(a, Phase::allocate);
+  json opened = co_await checker_reply(&a.resolved, &a.fds);
+  spend(a, Phase::allocate, now_ns() - a.since_ns);
+  enter(a, Phase::generate);
+  json filled = co_await checker_reply(&a.resolved);
+  spend(a, Phase::generate, now_ns() - a.since_ns);
+  if (opened.contains("error") || filled.contains("error")) {
+    const json& error = opened.contains("error") ? opened : filled;
+    ended.kind = Kind::error;
+    ended.phase = opened.contains("error") ? Phase::allocate : Phase::generate;
+    ended.text = error["error"].value("text", "");
+  } else {
+    a.opened = true;
+    a.files = std::move(opened["files"]);
+    a.memory_bytes = opened.value("total_bytes", std::int64_t{0});
+  }
+
+  if (ended.kind == Kind::completed) ended = co_await execute(a);
+  a.fds.clear();
+  // A failure is looked at as it was told; what comes after that, from workers that live on, is late (settle()).
+  bool looked = false;
+  if ((ended.kind == Kind::refused || ended.kind == Kind::raised) && a.opened && workers_) {
+    co_await compare(a, ended);
+    looked = true;
+    // Registrations stay meanwhile: taking them back would stop what the engine still has under way.
+    if (ended.phase == Phase::transfer || ended.phase == Phase::complete) co_await sleep_ms(a.resolved.settle_ms);
+    co_await look(a, "");
+  }
+  if (ended.kind != Kind::completed && a.registered && workers_) {
+    Ended cleaned = co_await finish(a);
+    if (cleaned.kind == Kind::hung || cleaned.kind == Kind::crashed) {
+      ended = std::move(cleaned);
+      looked = false;
+    }
+  }
+  if (workers_) co_await look_for_strays(a);
+  if (ended.kind != Kind::completed && ended.kind != Kind::error && ended.kind != Kind::skipped && a.opened && !looked) {
+    co_await compare(a, ended);
+  }
+  decide(ended, a.compared, result);
+  if (!a.ending.is_null()) decide_late_write(a.ending, ended.kind, result, a.ending_call);
+  decide_path(a.resolved.engine.path, result.facts.value("engine_claims", json()), result);
+  if (run_.options.look && a.opened) {
+    const Look& look = *run_.options.look;
+    json request = {{"op", "look"}, {"key", a.key}, {"region", look.region}, {"offset", look.offset}, {"bytes", look.bytes}};
+    checker_->request(std::move(request));
+    add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
+  }
+  if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass)) add_evidence(result, "plan", process::dump(a.plan));
+  if (!a.stray.empty()) {
+    if (result.outcome == Outcome::pass) {
+      result.outcome = Outcome::fail;
+      result.phase = Phase::complete;
+      result.diagnosis = {"crash", true, a.stray, "Look at what the code under test starts, and who waits for it.", {}};
+      result.message = a.stray;
+    } else {
+      result.message += (result.message.empty() ? "" : "; ") + a.stray;
+    }
+  }
+  if (a.planned > 0) result.planned_bytes = a.planned;
+  if (a.moved > 0) result.moved_bytes = a.moved;
+  result.peak_bytes += a.memory_bytes;
+  result.wall_ns = now_ns() - begin;
+
+  if (!a.opened) {
+    run_.emit(a.job, std::move(result));
+  } else if (workers_) {  // somebody could still write
+    if (result.outcome == Outcome::fail)
+      for (const auto& child : workers_->children) add_output(a, *child);
+    watch(a, ended.kind);
+  } else {
+    json close = {{"op", "close"}, {"key", a.key}};
+    checker_->request(std::move(close));
+    co_await checker_reply(nullptr);
+    run_.emit(a.job, std::move(result));
+  }
+}
+
+}  // namespace kvcts::supervisor

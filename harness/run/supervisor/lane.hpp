@@ -1,0 +1,244 @@
+// A lane: a checker, one or two workers, and the cases that they run one after another.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "case/written.hpp"
+#include "run/supervisor/child.hpp"
+#include "run/supervisor/decide.hpp"
+#include "run/supervisor/loop.hpp"
+#include "run/supervisor/ports.hpp"
+#include "run/supervisor/supervisor.hpp"
+#include "run/supervisor/task.hpp"
+
+namespace kvcts::supervisor {
+
+/// What the lanes of a run share.
+struct Run {
+  Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& warden, std::string folder)
+      : jobs(all),
+        options(how),
+        handlers(to),
+        loop(events),
+        link(warden),
+        programs(std::move(folder)),
+        finished(all.count, false) {}
+
+  const Jobs& jobs;
+  const Options& options;
+  const Handlers& handlers;
+  Loop& loop;
+  Link& link;
+  process::PidWatch pids;
+  Ports ports;
+  std::string programs;
+  std::size_t next_job{0};
+  std::uint64_t next_key{1};
+  std::int64_t worker_count{0};
+  std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and what was said
+  std::set<std::string> without_canary{};          ///< plug-ins that have none
+  std::set<std::string> watched_ways{};            ///< "ucx-shm read": ways to move bytes, of which a case was watched for long
+  bool stopping{false};  ///< interrupted: everything ends now
+  std::size_t holding{0};
+  std::vector<bool> finished;
+  Summary summary;
+  std::exception_ptr error;  ///< of a handler of the caller: ends the run, and is thrown from run_cases
+
+  std::optional<std::size_t> next();
+  void emit(std::size_t job, CaseResult&& result);
+  void fail(std::exception_ptr why) {
+    if (!error) error = why;
+    stopping = true;
+  }
+  void say(const std::string& line) const {
+    if (handlers.on_message) handlers.on_message(line);
+  }
+};
+
+/// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
+inline constexpr int attempts_allowed = 5;
+
+/// The connector is a program of its own (connector/program/): it moves the bytes itself, and both of its sides take part.
+inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
+
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp (workers that end by
+/// themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (checker).
+class Lane {
+ public:
+  Lane(Run& run, int number);
+  ~Lane();
+
+  /// Runs jobs until there are none, then waits until its last results are final.
+  Task<void> work();
+
+  void wake() { wake_.notify(); }
+  std::optional<Running> running() const;
+  /// Called now and then: ends workers that use more memory than they may.
+  void watch_memory();
+  /// A --hold is on: the user said go on.
+  void release_hold() { hold_released_ = true, wake_.notify(); }
+
+ private:
+  struct Interrupted {};
+  struct Lost {  ///< something of ours ended, or somebody killed a process from outside: the case is run again
+    std::string why;
+  };
+
+  /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not start new
+  /// ones, and a write that comes late still comes.
+  struct Workers {
+    std::uint64_t id{0};
+    std::string signature;
+    std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
+    std::vector<nlohmann::json> engines;           ///< their hello replies
+    std::int64_t ran{0};
+    std::string ran_before;
+    std::vector<std::uint64_t> to_forget;  ///< keys whose mappings they still hold
+    bool over_limit{false};
+    bool host_program{false};  ///< a connector program each, below the worker
+  };
+
+  /// A case that has to run again through no fault of its own, and how often that was so already.
+  struct Again {
+    std::size_t job;
+    int number{1};  ///< attempts that it was itself part of
+    int lost{0};    ///< times that it was lost after its end, while its memory was watched
+  };
+
+  /// One execution of one case.
+  struct Attempt {
+    std::size_t job;
+    int number;
+    int lost;
+    std::uint64_t key{0};
+    ResolvedCase resolved;
+    Written written;  ///< of `resolved`
+    CaseResult result;
+    nlohmann::json files;
+    std::vector<process::UniqueFd> fds;
+    std::int64_t memory_bytes{0};
+    nlohmann::json events = nlohmann::json::array();
+    std::int64_t planned{-1}, moved{-1};
+    int pass{0};
+    nlohmann::json plan;  ///< the reply to "plan"
+    nlohmann::json compared;
+    bool transferred{false};
+    bool opened{false};
+    bool registered{false};  ///< workers hold the case: finish() is due
+    nlohmann::json ending;    ///< the reply to recheck where the memory changed in a call that ends something
+    std::string ending_call;  ///< that call, "release()"
+    std::int64_t last_pid{-1};
+    std::string stray;  ///< processes that outlived the case, in words
+    std::int64_t since_ns{0};
+  };
+
+  /// A case whose end is known, and whose memory is still looked at.
+  struct Watched {
+    std::size_t job;
+    std::uint64_t key;
+    CaseResult result;
+    Ended::Kind ended;
+    std::int64_t memory_bytes;
+    std::int64_t due_ns;
+    int number, lost;
+    std::uint64_t workers;  ///< who ran it, and could still write
+    /// The last case of these workers: what becomes of them when they end is told of it. Null: it waits for due_ns only.
+    std::unique_ptr<ResolvedCase> last;
+    bool open{true};  ///< the checker still has its memory
+  };
+
+  struct Reply {
+    enum class Kind { message, ended, late } kind{Kind::message};
+    nlohmann::json body;
+    std::vector<process::UniqueFd> fds;
+    Child* child{nullptr};  ///< whose
+    Phase phase{};          ///< late, ended: by its status page
+  };
+
+  struct Request {
+    Child* child;
+    nlohmann::json body;
+    std::vector<int> fds;
+  };
+
+  Task<void> run_job(Again job);
+  Task<void> attempt_case(Attempt& a);
+  Task<Ended> execute(Attempt& a);
+  Task<void> compare(Attempt& a, const Ended& ended);
+  Task<void> run_script(Attempt& a);
+  Task<void> choose_workers(const ResolvedCase& resolved);
+  Task<Ended> set_up_workers(Attempt& a);
+  Task<Ended> ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<nlohmann::json>& replies);
+  Task<void> look_for_strays(Attempt& a);
+  std::vector<std::string> strays(std::int64_t last_pid) const;
+  Task<Ended> ask_all(Attempt& a, Phase phase, const char* op);
+  Task<Ended> finish(Attempt& a);
+  Task<Ended> end_call(Attempt& a, const char* call);
+  Task<void> look(Attempt& a, const char* call);
+  Child& initiator(const ResolvedCase& c) const;
+  nlohmann::json files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const;
+  Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
+  void watch(Attempt& a, Ended::Kind ended);
+  bool watched_longer(const Attempt& a);
+  void no_longer_last(std::uint64_t workers);
+  const Watched* next_due(std::uint64_t only) const;
+  std::vector<std::uint64_t> ripe() const;
+  Task<void> settle(bool all, std::uint64_t only = 0);
+  Task<void> retire(std::unique_ptr<Workers> workers);
+  Task<void> part_from_workers(Attempt& a);
+  Task<Ended> await_exits(Attempt& a);
+  std::optional<Watched> take_last(std::uint64_t workers);
+  void recover(const std::string& why);
+  Task<void> kill_workers();
+  Task<void> end(Workers& workers);
+  void name_workers(Attempt& a) const;
+  Task<void> sleep_ms(std::int64_t ms);
+
+  Task<Reply> await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent_ns, std::int64_t limit);
+  Task<nlohmann::json> checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds = nullptr);
+  Task<void> drain_checker(std::uint64_t key);
+  void lose_checker(const std::string& why);
+  Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
+  Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
+  Task<void> gather(Attempt& a, Child& child);
+  Task<void> take_stack(Attempt& a, pid_t process, std::string kind);
+  std::vector<pid_t> programs_of(const Child& child) const;
+  Task<void> hold(Attempt& a, Child& child);
+  struct Told {  ///< by a program that ended, or had to be ended
+    std::optional<int> ended;  ///< as wait() gives it; none: it did not end in time
+    std::string text;
+  };
+  Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms);
+  Task<void> ask_canary(Attempt& a);
+
+  void need_checker();
+  void enter(Attempt& a, Phase phase);
+  void add_output(Attempt& a, Child& child);
+  std::string role_of(const Child& child) const;
+  std::int64_t limit_ms(const ResolvedCase& resolved, Phase phase) const;
+  void check_running() const;
+  void spend(Attempt& a, Phase phase, std::int64_t since_ns);
+
+  Run& run_;
+  int number_;
+  Signal wake_;
+  std::unique_ptr<Child> checker_;
+  std::int64_t checker_count_{0};
+  std::unique_ptr<Workers> workers_;           ///< of the present case
+  std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, the least recently used first
+  std::uint64_t next_workers_{1};
+  std::deque<Watched> watched_;
+  std::deque<Again> again_;
+  std::optional<Running> running_;
+  Attempt* attempt_{nullptr};
+  bool hold_released_{false};
+};
+
+}  // namespace kvcts::supervisor

@@ -1,0 +1,299 @@
+// Choosing, starting, asking and ending the workers of a lane.
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "run/supervisor/lane.hpp"
+
+namespace kvcts::supervisor {
+
+using nlohmann::json;
+using Kind = Ended::Kind;
+
+namespace {
+
+constexpr std::int64_t told_start_ms = 5'000;  // a program that takes longer imports half of the world: say so
+constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
+
+/// Whether the case's engine_options come with register, to processes that serve other cases, too (connector/program/command.hpp).
+bool options_with_register(const ResolvedCase& c) { return is_program(c) && c.connector.options.value("options_with", "") == "register"; }
+
+/// Which program it is, and what it is told with hello: connectors that differ only in what comes with each job share processes.
+std::string program_of(const ResolvedCase& c) {
+  if (!c.connector.options.contains("job_options")) return c.connector.name + "|" + c.connector.options.dump();
+  json options = c.connector.options;
+  options.erase("job_options");
+  return options.dump();
+}
+
+/// What a worker is for: cases that differ in it cannot share one.
+std::string signature_of(const ResolvedCase& c) {
+  const EngineSpec& engine = c.engine;
+  return engine.plugin + "|" + std::to_string(engine.processes) + "|" + (options_with_register(c) ? "" : engine.options.dump()) + "|" +
+         engine.environment.dump() + (is_program(c) ? "|" + program_of(c) : "");
+}
+
+/// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with register.
+json program_options(const ResolvedCase& c) {
+  json options = c.connector.options;
+  if (options_with_register(c)) return options;
+  if (!options.contains("options")) options["options"] = json::object();
+  options["options"].update(c.engine.options);
+  return options;
+}
+
+}  // namespace
+
+/// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
+/// may be unanswered there.
+Task<void> Lane::choose_workers(const ResolvedCase& resolved) {
+  const std::string signature = signature_of(resolved);
+  if (workers_ && workers_->signature != signature) kept_.push_back(std::move(workers_));
+  if (!workers_) {
+    const auto same = std::find_if(kept_.begin(), kept_.end(), [&](const auto& w) { return w->signature == signature; });
+    if (same != kept_.end()) {
+      workers_ = std::move(*same);
+      kept_.erase(same);
+    }
+  }
+  if (workers_) {
+    const bool gone =
+        std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& c) { return c->ended(); });
+    if (gone || workers_->ran >= run_.options.cases_per_worker) co_await retire(std::move(workers_));
+  }
+  while (kept_.size() > run_.options.kept_engines) {
+    std::unique_ptr<Workers> oldest = std::move(kept_.front());
+    kept_.pop_front();
+    co_await retire(std::move(oldest));
+  }
+}
+
+/// Starts workers where there are none, and says hello.
+Task<Ended> Lane::set_up_workers(Attempt& a) {
+  const EngineSpec& engine = a.resolved.engine;
+  Ended ended;
+  if (!workers_) {
+    workers_ = std::make_unique<Workers>();
+    workers_->id = next_workers_++;
+    workers_->signature = signature_of(a.resolved);
+    workers_->host_program = is_program(a.resolved);
+    enter(a, Phase::registration);
+    std::vector<Request> requests;
+    std::vector<json> replies;
+    const std::vector<std::string> roles =
+        engine.processes == 1 ? std::vector<std::string>{"both"} : std::vector<std::string>{"producer", "consumer"};
+    for (const std::string& role : roles) {
+      const std::int64_t ordinal = ++run_.worker_count;
+      ++run_.summary.workers_started;
+      Child::Spec spec;
+      spec.name = "lane" + std::to_string(number_) + "/worker" + std::to_string(ordinal);
+      spec.argv = {run_.programs + "/kvcts-worker", role, spec.name};
+      spec.environment = engine.environment;
+      spec.mark = run_.link.run() + "/" + std::to_string(number_) + "/" + std::to_string(ordinal);
+      spec.memory_limit = run_.options.memory_limit;
+      spec.status_page = true;
+      spec.max_frame_bytes = worker_frame_limit;
+      workers_->children.push_back(std::make_unique<Child>(run_.loop, run_.link, wake_, spec));
+      json hello = {{"op", "hello"}, {"role", role}, {"name", spec.name}};
+      if (is_program(a.resolved))
+        hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};
+      else
+        hello["engine"] = {{"name", engine.name}, {"plugin", engine.plugin}, {"options", engine.options}};
+      requests.push_back({workers_->children.back().get(), std::move(hello), {}});
+    }
+    name_workers(a);
+    const std::int64_t begun = now_ns();
+    ended = co_await ask_workers(a, Phase::registration, requests, replies);
+    if (!workers_) co_return ended;
+    if (const std::int64_t took = (now_ns() - begun) / ns_per_ms; ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
+      run_.say("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." + std::to_string(took % 1000 / 100) + " s, once for all of its cases");
+    for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
+    if (ended.kind != Kind::completed) {  // a worker without an engine is of no use to the next case
+      co_await retire(std::move(workers_));
+      co_return ended;
+    }
+  }
+  name_workers(a);
+  if (is_program(a.resolved))
+    a.result.facts["connector_program"] = workers_->engines[0];
+  else if (workers_->engines[0].contains("version"))
+    a.result.facts["engine_version"] = workers_->engines[0]["version"];
+  if (workers_->engines[0].contains("memory")) a.result.facts["memory_provider"] = workers_->engines[0]["memory"];
+  for (const auto& child : workers_->children) {
+    child->out().clear();
+    child->err().clear();
+  }
+  co_return ended;
+}
+
+void Lane::name_workers(Attempt& a) const {
+  a.result.worker.clear();
+  for (const auto& child : workers_->children) a.result.worker += (a.result.worker.empty() ? "" : " ") + child->name();
+  a.result.worker_ordinal = workers_->ran;
+  a.result.ran_before = workers_->ran_before;
+}
+
+/// Sends one request to each, then awaits all replies. Ends early only where a worker hangs or ended: then all are dead
+/// afterwards. Where one side of a connector program has come to its end, the other is told to stop waiting for it.
+Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<json>& replies) {
+  replies.clear();
+  const std::int64_t sent = now_ns();
+  const bool hello = requests[0].body["op"] == "hello";
+  std::int64_t limit = hello ? run_.options.start_deadline_ms : 0;
+  if (hello && is_program(a.resolved))  // a program that imports half of the world is given its time
+    if (const auto start = a.resolved.connector.options.find("start_ms"); start != a.resolved.connector.options.end() && start->is_number_integer())
+      limit = std::max(limit, start->get<std::int64_t>());
+  for (Request& request : requests) request.child->request(std::move(request.body), request.fds);
+  std::vector<Child*> awaited;
+  for (const Request& request : requests) awaited.push_back(request.child);
+  std::map<const Child*, json> said;
+  std::map<const Child*, int> due;  // replies that are still to come
+  for (Child* child : awaited) due[child] = 1;
+  while (!awaited.empty()) {
+    Reply reply = co_await await_worker(a, awaited, phase, sent, limit);
+    Ended one;
+    if (reply.kind == Reply::Kind::ended) {
+      one = co_await crashed(a, *reply.child, reply.phase, phase);
+      co_return one;
+    }
+    if (reply.kind == Reply::Kind::late) {
+      one = co_await hung(a, *reply.child, reply.phase, sent, limit);
+      co_return one;
+    }
+    if (!said.contains(reply.child)) said[reply.child] = std::move(reply.body);  // what follows is the answer to cancel
+    if (--due[reply.child] == 0) std::erase(awaited, reply.child);
+    if (!is_program(a.resolved) || said[reply.child].value("ok", false)) continue;
+    for (Child* other : awaited) {
+      if (due[other] != 1 || said.contains(other)) continue;
+      other->request({{"op", "cancel"}});
+      ++due[other];
+    }
+  }
+  Ended first;
+  first.phase = phase;
+  for (Request& request : requests) {
+    json body = std::move(said[request.child]);
+    Ended one = judge(a, *request.child, phase, body);
+    if (one.kind != Kind::completed && first.kind == Kind::completed) first = std::move(one);
+    replies.push_back(std::move(body));
+  }
+  if (first.kind == Kind::crashed) {  // it said itself that it is at an end
+    for (const Request& request : requests) add_output(a, *request.child);
+    co_await kill_workers();
+  }
+  co_return first;
+}
+
+/// What a worker's reply says.
+Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
+  Ended ended;
+  ended.role = role_of(child);
+  ended.phase = phase;
+  if (const auto named = reply.find("phase"); named != reply.end() && named->is_string())
+    ended.phase = phase_from_name(named->get_ref<const std::string&>()).value_or(phase);
+  if (const auto events = reply.find("events"); events != reply.end() && events->is_array())
+    for (const json& event : *events) a.events.push_back(event);
+  const auto take = [&](const char* key, Kind kind) {
+    const auto found = reply.find(key);
+    if (found == reply.end() || !found->is_object()) return false;
+    ended.kind = kind;
+    const auto text = [&](const char* field) {
+      const auto value = found->find(field);
+      return value != found->end() && value->is_string() ? value->get<std::string>() : std::string();
+    };
+    ended.type = text("type"), ended.text = text("text"), ended.at = text("at"), ended.signal = text("signal");
+    if (const auto moved = found->find("moved"); moved != found->end() && moved->is_number_integer()) ended.moved = moved->get<std::int64_t>();
+    return true;
+  };
+  if (take("refused", Kind::refused) || take("raised", Kind::raised) || take("skipped", Kind::skipped)) return ended;
+  if (take("crash", Kind::crashed)) return ended;
+  if (take("memory", Kind::crashed)) {
+    ended.signal = "memory limit";
+    ended.text += " (limit " + std::to_string(run_.options.memory_limit >> 20) + " MiB)";
+    return ended;
+  }
+  if (take("error", Kind::error)) {
+    ended.text = "worker: " + ended.text;
+    return ended;
+  }
+  if (reply.value("ok", false)) return ended;
+  ended.kind = Kind::error;
+  ended.text = "a worker's reply says neither ok nor what went wrong: " + process::dump(reply).substr(0, 200);
+  return ended;
+}
+
+/// The first of these workers that replies, ends or is late.
+Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent, std::int64_t limit) {
+  std::int64_t longest = 0;  // a worker that keeps entering phases does not live for ever
+  for (int i = 0; i < phase_count; ++i) longest += limit_ms(a.resolved, static_cast<Phase>(i));
+  if (limit > 0) longest = limit;
+  const auto phase_of = [&](const Child& who) {
+    const process::StatusPage& page = *who.page();
+    const std::uint32_t number = page.phase.load(std::memory_order_acquire);
+    const bool told = page.key.load(std::memory_order_acquire) == a.key && page.phase_since_ns.load() >= sent &&
+                      number < static_cast<std::uint32_t>(phase_count);
+    return told ? static_cast<Phase>(number) : phase;
+  };
+  Reply reply;
+  for (;;) {
+    check_running();
+    for (Child* child : awaited) {
+      auto message = child->take();
+      if (!message) continue;
+      reply.body = std::move(message->body);
+      reply.child = child;
+      co_return reply;
+    }
+    for (const auto& other : workers_->children) {
+      if (!other->ended()) continue;
+      reply.kind = Reply::Kind::ended;
+      reply.child = other.get();
+      reply.phase = phase_of(*other);
+      co_return reply;
+    }
+    std::int64_t next = std::numeric_limits<std::int64_t>::max();
+    for (Child* child : awaited) {
+      const Phase in = phase_of(*child);
+      const std::int64_t since = in == phase ? sent : std::max(sent, child->page()->phase_since_ns.load());
+      const std::int64_t deadline = std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ns_per_ms, sent + longest * ns_per_ms);
+      next = std::min(next, deadline);
+      running_->phase = in;
+      if (now_ns() < deadline) continue;
+      reply.kind = Reply::Kind::late;
+      reply.child = child;
+      reply.phase = in;
+      co_return reply;
+    }
+    co_await wake_.wait(next);
+  }
+}
+
+/// Ends workers with everything that they started, and proves it.
+Task<void> Lane::end(Workers& workers) {
+  for (const auto& child : workers.children) child->kill();
+  const std::int64_t patience = now_ns() + 20'000 * ns_per_ms;
+  for (const auto& child : workers.children) {
+    while (!child->killed() && !child->start_failure() && now_ns() < patience) {
+      check_running();
+      co_await wake_.wait(patience);
+    }
+    if (!child->killed()) continue;
+    for (const json& left : child->killed()->left) {
+      const std::string words = "process " + std::to_string(left.value("pid", 0)) + " (" + left.value("command", "") +
+                                ") of " + child->name() + " does not end: state " + left.value("state", "") + ", in " +
+                                left.value("wchan", "");
+      run_.summary.left_behind.push_back(words);
+      run_.say(words);
+    }
+  }
+}
+
+/// The present case's workers are not to be trusted any more.
+Task<void> Lane::kill_workers() {
+  if (!workers_) co_return;
+  const std::unique_ptr<Workers> workers = std::move(workers_);
+  no_longer_last(workers->id);
+  co_await end(*workers);
+}
+
+}  // namespace kvcts::supervisor

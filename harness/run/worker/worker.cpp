@@ -1,0 +1,589 @@
+#include "run/worker/worker.hpp"
+
+#include <cxxabi.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <typeinfo>
+
+#include "process/json_words.hpp"
+#include "case/texts.hpp"
+#include "connector/misread.hpp"
+#include "process/status_view.hpp"
+#include "scene/reader/reader.hpp"
+#include "engines/transport/memory.hpp"
+#include "run/worker/base64.hpp"
+#include "run/worker/look.hpp"
+
+namespace kvcts::worker {
+
+using nlohmann::json;
+using process::now_ns;
+using process::UniqueFd;
+
+namespace {
+
+constexpr std::size_t sample_copies = 64;
+constexpr const char* provider_option = "memory_provider";  ///< of an engine: stem of a plug-in for transport/kvcts_memory.h
+
+/// A request of ours that makes no sense: the suite's own fault, never that of the code under test.
+struct Misuse : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs a piece of the suite's own code: what it throws is the suite's fault.
+template <class F>
+auto own(F&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Misuse(error.what());
+  }
+}
+
+std::string type_name(const std::exception& error) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status),
+                                              std::free);
+  return status == 0 ? text.get() : typeid(error).name();
+}
+
+/// High-water mark of resident memory since the last reset.
+std::int64_t peak_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
+void reset_peak() {
+  static const UniqueFd file(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
+  if (file) [[maybe_unused]]
+    const auto written = ::pwrite(file.get(), "5", 1, 0);
+}
+
+/// FNV-1a over the numbers of a plan: tells two plans apart in a report.
+std::string plan_digest(const std::vector<Copy>& copies) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const Copy& copy : copies)
+    for (const std::int64_t value :
+         {std::int64_t{copy.src}, copy.src_offset, std::int64_t{copy.dst}, copy.dst_offset, copy.bytes})
+      for (int byte = 0; byte < 8; ++byte)
+        hash = (hash ^ (static_cast<std::uint64_t>(value) >> (8 * byte) & 255)) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+json claims_json(const transport::Claims& claims) {
+  json out = json::object();
+  for (const auto& [key, value] : transport::claim_values(claims)) out[key] = value;
+  return out;
+}
+
+}  // namespace
+
+/// One memory file, whole, as it is mapped here.
+struct Worker::File {
+  Side side{};
+  bool output{false};
+  std::int64_t base{0}, bytes{0};
+  UniqueFd fd;
+  process::Mapping map;
+  std::optional<transport::Block> block;  ///< of the whole file, where a provider brings the memory that is registered
+  std::uint8_t* data() const { return map.data() + base; }
+  std::span<std::uint8_t> whole() const { return {map.data(), map.size()}; }
+};
+
+/// One side's endpoint of the engine.
+struct Worker::Agent {
+  Side side;
+  transport::Session session;
+  std::unique_ptr<transport::MemoryPool> pool;  ///< none: memory files are registered as they are
+};
+
+struct Worker::Hosted {
+  ResolvedCase view;
+  std::vector<File> files;
+  std::vector<process::Mapping> shown;  ///< of the other side's destination: to be looked at, and unknown to the engine
+  process::Mapping snapshot_file;
+  process::SnapshotWriter snapshot;
+  std::vector<Destination> destination;  ///< empty: no snapshot is taken
+  std::unique_ptr<connector::Connector> connector;
+  std::vector<transport::RegionId> registered[2];  ///< by side, in the order of regions()
+  std::optional<transport::PeerId> peer;           ///< of the side that posts
+  std::optional<transport::PeerId> peer_of_target;
+  connector::Plan plan;
+  std::vector<transport::RequestId> requests;  ///< of the side that posts; kept until they are released
+  bool failed{false};                          ///< the last transfer did: what the engine says about its remains is no news
+  bool finished{false};
+  Side initiator() const { return view.op == "read" ? Side::consumer : Side::producer; }
+};
+
+Worker::Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted)
+    : role_(std::move(role)), page_(page), progress_(page), interrupted_(std::move(interrupted)) {}
+Worker::~Worker() = default;
+
+Worker::Agent* Worker::agent(Side side) {
+  for (const auto& one : agents_)
+    if (one->side == side) return one.get();
+  return nullptr;
+}
+
+Worker::Hosted& Worker::hosted(const json& request) {
+  const auto key = request.at("key").get<std::uint64_t>();
+  const auto found = cases_.find(key);
+  if (found == cases_.end() || found->second->finished)
+    throw Misuse("no case with key " + std::to_string(key) + " is prepared here");
+  return *found->second;
+}
+
+bool Worker::needs_progress() const {
+  if (program_) return program_->open_case();
+  return connected_ > 0 && role_ != "both" && std::any_of(agents_.begin(), agents_.end(), [](const auto& a) {
+           return a->session.claims().needs_target_progress != 0;
+         });
+}
+
+bool Worker::progress() {
+  bool worked = false;
+  if (program_) program_->pump();
+  for (const auto& one : agents_) worked = one->session.progress() || worked;
+  return worked;
+}
+
+json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
+  std::string op = "?";
+  json reply;
+  try {
+    op = request.at("op").get<std::string>();
+    reply = dispatch(op, request, fds);
+    reply["ok"] = true;
+  } catch (const Misuse& error) {
+    reply = {{"error", {{"text", op + ": " + error.what()}}}};
+  } catch (const connector::program::Stopped& stopped) {
+    reply = stopped.reply;
+  } catch (const connector::Refusal& error) {
+    reply = {{"refused", {{"text", error.what()}, {"at", "connector"}}}};
+  } catch (const connector::Raised& error) {
+    reply = {{"raised", {{"type", error.type}, {"text", error.what()}, {"at", "connector"}}}};
+  } catch (const transport::TransportError& error) {
+    const std::string at = "engine: " + std::string(transport::name(error.code()));
+    // An engine that does not even open says what this machine lacks: a library, a version that it knows, a device.
+    if (error.code() == transport::Code::absent || (op == "hello" && error.code() == transport::Code::not_supported))
+      reply = {{"skipped", {{"text", error.what()}}}};
+    else if (error.code() == transport::Code::contract)
+      reply = {{"raised", {{"type", "ContractViolation"}, {"text", error.what()}, {"at", at}}}};
+    else if (error.code() == transport::Code::cannot_load)
+      reply = {{"raised", {{"type", "CannotLoad"}, {"text", error.what()}, {"at", at}}}};
+    else
+      reply = {{"refused", {{"text", error.what()}, {"at", at}}}};
+  } catch (const json::exception& error) {
+    reply = {{"error", {{"text", op + ": " + words_of(error)}}}};
+  } catch (const std::bad_alloc&) {
+    reply = {{"memory", {{"text", "memory ran out in " + op}}}};
+  } catch (const std::exception& error) {
+    reply = {{"raised", {{"type", type_name(error)}, {"text", error.what()}, {"at", op}}}};
+  } catch (...) {
+    reply = {{"raised", {{"type", "unknown"}, {"text", "something that is no std::exception"}, {"at", op}}}};
+  }
+  // Where it really was: a request can cover several phases.
+  if (!reply.contains("ok") && page_ != nullptr && (op == "transfer"))
+    reply["phase"] = name(static_cast<Phase>(page_->phase.load()));
+  return reply;
+}
+
+json Worker::dispatch(const std::string& op, const json& request, std::vector<UniqueFd>& fds) {
+  if (op == "hello") return hello(request);
+  if (op == "prepare") return prepare(request, fds);
+  if (op == "connect") return connect(request);
+  if (op == "upload") return upload(request);
+  if (op == "download") return download(request);
+  if (op == "plan") return plan(request);
+  if (op == "transfer") return transfer(request);
+  if (op == "read") return read(request);
+  if (op == "end") return end(request);
+  if (op == "close") return close();
+  if (op == "cancel") return json::object();  // that it came has ended the waiting
+  if (op == "forget") {
+    for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
+    return json::object();
+  }
+  throw Misuse("expected hello, prepare, connect, upload, download, plan, transfer, read, end, cancel, forget or close");
+}
+
+transport::OpenOptions open_options(const json& engine) {
+  transport::OpenOptions options;
+  options.options = texts_of(engine.value("options", json::object()));
+  options.options.erase(provider_option);
+  return options;
+}
+
+json Worker::hello(const json& request) {
+  const std::int64_t begin = now_ns();
+  if (!agents_.empty() || program_) throw Misuse("said twice: one plug-in a process, for life");
+  if (request.contains("connector")) return hello_program(request);
+  const json& engine = request.at("engine");
+  transport::OpenOptions options = open_options(engine);
+  const auto plugin = transport::Plugin::load(transport::find_plugin(engine.at("plugin").get<std::string>()));
+  const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
+  const std::string memory = engine.value("options", json::object()).value(provider_option, "");
+  for (const Side side : {Side::producer, Side::consumer}) {
+    if (role_ != "both" && role_ != name(side)) continue;
+    options.name = base + "/" + std::string(name(side));
+    options.role = side == Side::producer ? transport::Role::producer : transport::Role::consumer;
+    agents_.push_back(std::unique_ptr<Agent>(new Agent{side, {plugin, options}, nullptr}));
+    if (!memory.empty())
+      agents_.back()->pool = std::make_unique<transport::MemoryPool>(transport::MemoryProvider::load(transport::find_plugin(memory)), transport::OpenOptions{options.name, options.role, {}});
+  }
+  if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
+  json said = {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}};
+  if (const auto& pool = agents_[0]->pool) said["memory"] = pool->provider().name() + " " + pool->provider().version();
+  return {{"pid", ::getpid()}, {"engine", std::move(said)}, {"load_ns", now_ns() - begin}};
+}
+
+json Worker::hello_program(const json& request) {
+  const std::int64_t begin = now_ns();
+  if (role_ == "both") throw Misuse("a connector program has one side; expected the role producer or consumer");
+  const json& wanted = request.at("connector");
+  const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
+  program_ = std::make_unique<connector::program::Host>(wanted.at("name").get<std::string>(), wanted.at("options"),
+                                                        role_ == "producer" ? Side::producer : Side::consumer, base, interrupted_);
+  const json said = program_->start();
+  json engine = {{"name", said["name"]}, {"version", said["version"]}};
+  for (const char* key : {"capabilities", "facts"})
+    if (said.contains(key)) engine[key] = said[key];
+  return {{"pid", ::getpid()}, {"engine", std::move(engine)}, {"load_ns", now_ns() - begin}};
+}
+
+json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
+  const auto key = request.at("key").get<std::uint64_t>();
+  for (const auto old : request.value("forget", std::vector<std::uint64_t>{})) cases_.erase(old);
+  if (agents_.empty() && !program_) throw Misuse("prepare before hello");
+  if (cases_.contains(key)) throw Misuse("case " + std::to_string(key) + " is prepared already");
+  if (page_ != nullptr) process::reset(*page_, key);
+  progress_.enter(Phase::registration);
+  reset_peak();
+
+  auto made = std::make_unique<Hosted>();
+  Hosted& hosted = *made;
+  own([&] {
+    hosted.view = case_from_json(request.at("case"));
+    const json& files = request.at("files");
+    if (files.size() != fds.size())
+      throw Misuse("expected a descriptor a file (" + std::to_string(files.size()) + "), found " +
+                   std::to_string(fds.size()));
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      if (!process::is_sealed(fds[i].get())) throw Misuse("a memory file is not sealed against shrinking");
+      const auto side = files[i].at("side").get<std::string>();
+      if (side == "snapshot") {
+        hosted.snapshot_file = process::Mapping(fds[i].get(), 0, true, process::Pages::as_touched);
+        hosted.snapshot = process::SnapshotWriter(hosted.snapshot_file.bytes());
+        fds[i].reset();
+        continue;
+      }
+      File file;
+      file.output = side == "output";
+      file.side = side == "producer" ? Side::producer : Side::consumer;
+      file.base = files[i].at("base").get<std::int64_t>();
+      file.bytes = files[i].at("bytes").get<std::int64_t>();
+      file.fd = std::move(fds[i]);
+      const bool shown = files[i].value("shown", false);
+      // A request moves a part of its pool.
+      file.map = process::Mapping(file.fd.get(), 0, !shown, process::Pages::as_touched);
+      if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
+        throw Misuse("an allocation lies outside its memory file");
+      if (file.side == Side::consumer && !file.output)
+        hosted.destination.push_back({files[i].value("index", 0u), file.map.data(), file.base, file.bytes});
+      if (shown)
+        hosted.shown.push_back(std::move(file.map));
+      else
+        hosted.files.push_back(std::move(file));
+    }
+    if (!hosted.snapshot) hosted.destination.clear();
+    if (!program_) hosted.connector = connector::make_connector(hosted.view.connector);
+    return 0;
+  });
+  // Kept from here on, whatever happens: mappings stay until the case was looked at for late writes.
+  cases_.emplace(key, std::move(made));
+
+  if (program_) {
+    const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd/";
+    const auto named = regions(hosted.view, role_ == "producer" ? Side::producer : Side::consumer);
+    std::vector<connector::program::Memory> memory;
+    for (const File& file : hosted.files)
+      if (!file.output)
+        memory.push_back({named.at(memory.size()).name, folder + std::to_string(file.fd.get()), file.base, file.bytes});
+    const json metadata = program_->open(key, hosted.view, memory, request.value("ports", json::array()));
+    return {{"metadata", process::dump(metadata)}, {"regions", memory.size()}};
+  }
+  for (const auto& one : agents_) {
+    hosted.connector->register_caches(hosted.view, one->side);
+    auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
+    for (File& file : hosted.files) {
+      if (file.output || file.side != one->side) continue;
+      if (one->pool) {
+        file.block.emplace(one->pool->allocate(file.whole().size()));
+        file.block->write(0, file.whole());
+        regions.push_back(one->session.register_region(file.block->region(static_cast<std::uint64_t>(file.base), static_cast<std::uint64_t>(file.bytes))));
+        continue;
+      }
+      transport::Region region;
+      region.address = file.data();
+      region.bytes = static_cast<std::uint64_t>(file.bytes);
+      region.fd = file.fd.get();
+      region.fd_offset = static_cast<std::uint64_t>(file.base);
+      regions.push_back(one->session.register_region(region));
+    }
+  }
+  json reply = json::object();
+  reply["regions"] = hosted.registered[0].size() + hosted.registered[1].size();
+  if (role_ != "both") {
+    Agent& own_agent = *agents_.front();
+    reply["metadata"] = to_base64(own_agent.session.metadata(hosted.registered[static_cast<std::size_t>(own_agent.side)]));
+    return reply;
+  }
+  // Both sides are here: no one else has to carry the blob.
+  const Side initiator = hosted.initiator(), target = initiator == Side::producer ? Side::consumer : Side::producer;
+  const std::string blob = agent(target)->session.metadata(hosted.registered[static_cast<std::size_t>(target)]);
+  hosted.peer = agent(initiator)->session.add_peer(blob);
+  ++connected_;
+  return reply;
+}
+
+json Worker::connect(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::registration);
+  if (program_) {
+    const json peer = own([&] { return json::parse(request.at("peer").at("metadata").get<std::string>()); });
+    program_->handshake(request.at("key").get<std::uint64_t>(), peer);
+    return json::object();
+  }
+  const std::string metadata = own([&] { return from_base64(request.at("peer").at("metadata").get<std::string>()); });
+  if (hosted.peer || hosted.peer_of_target) throw Misuse("connected already");
+  Agent& here = *agents_.front();
+  auto& peer = here.side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+  peer = here.session.add_peer(metadata);
+  ++connected_;
+  return json::object();
+}
+
+/// A pass begins: what the checker has put into the files goes into the provider's memory.
+json Worker::upload(const json& request) {
+  for (File& file : hosted(request).files)
+    if (file.block) file.block->write(0, file.whole());
+  return json::object();
+}
+
+/// It is over: all of it comes back, guards and what nobody named as well.
+json Worker::download(const json& request) {
+  for (const File& file : hosted(request).files)
+    if (file.block) file.block->read(0, file.whole());
+  return json::object();
+}
+
+json Worker::plan(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::plan);
+  hosted.plan = hosted.connector->plan(hosted.view, progress_);
+  std::int64_t bytes = 0;
+  json sample = json::array();
+  for (const Copy& copy : hosted.plan.copies) {
+    bytes += copy.bytes;
+    if (sample.size() < sample_copies) sample.push_back({copy.src, copy.src_offset, copy.dst, copy.dst_offset, copy.bytes});
+  }
+  return {{"copies", hosted.plan.copies.size()}, {"bytes", bytes},
+          {"relayout", hosted.plan.relayout},    {"note", hosted.plan.note},
+          {"sample", std::move(sample)},         {"digest", plan_digest(hosted.plan.copies)}};
+}
+
+json Worker::transfer(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::transfer);
+  const std::int64_t begin = now_ns();
+  if (program_) {
+    hosted.snapshot.clear();
+    const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
+    if (!hosted.destination.empty()) look(hosted.snapshot, hosted.destination), hosted.snapshot.close();
+    json reply = {{"ns", {{"transfer", now_ns() - begin}, {"complete", 0}}}};
+    for (const char* key : {"moved", "path"})
+      if (said.contains(key)) reply[key] = said[key];
+    return reply;
+  }
+  const Side side = hosted.initiator();
+  Agent* here = agent(side);
+  if (here == nullptr || !hosted.peer) throw Misuse("the " + std::string(name(side)) + " posts, and is not connected here");
+  Agent* target = agent(side == Side::producer ? Side::consumer : Side::producer);
+  const auto& local = hosted.registered[static_cast<std::size_t>(side)];
+  const bool write = side == Side::producer;
+
+  std::vector<transport::Descriptor> all;
+  all.reserve(hosted.plan.copies.size());
+  std::uint64_t total = 0;
+  for (const Copy& copy : hosted.plan.copies) {
+    const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
+    // A region that was never registered has no handle: 0 is none, and the engine has to say so.
+    const transport::RegionId handle =
+        mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
+    all.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset),
+                   static_cast<std::uint64_t>(theirs), static_cast<std::uint64_t>(write ? copy.dst_offset : copy.src_offset),
+                   static_cast<std::uint64_t>(copy.bytes)});
+    total += static_cast<std::uint64_t>(copy.bytes);
+  }
+  progress_.set(0, total);
+
+  if (!hosted.requests.empty()) throw Misuse("the requests of the last transfer are not released yet");
+  hosted.failed = false;
+  hosted.snapshot.clear();
+  std::vector<std::uint64_t> posted;  // bytes of each request
+  std::size_t ended = 0;
+  std::uint64_t moved = 0;
+  std::int64_t posted_ns = 0;
+  try {
+    const std::uint64_t most = std::max<std::uint64_t>(1, here->session.claims().max_descriptors);
+    for (std::size_t first = 0; first < all.size() || posted.empty();) {
+      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(most, all.size() - first));
+      std::vector<transport::Descriptor> part(all.begin() + static_cast<std::ptrdiff_t>(first),
+                                              all.begin() + static_cast<std::ptrdiff_t>(first + count));
+      std::uint64_t bytes = 0;
+      for (const auto& descriptor : part) bytes += descriptor.bytes;
+      hosted.requests.push_back(here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
+      posted.push_back(bytes);
+      first += count;
+    }
+    posted_ns = now_ns();
+    progress_.enter(Phase::complete);
+    progress_.set(0, total);
+    // For whoever is called when this never ends.
+    if (target == nullptr && here->session.claims().needs_target_progress)
+      progress_.note("this engine completes only while the target's process makes progress calls: look at the state and the stack of the other worker");
+    for (; ended < posted.size(); ++ended) {
+      const transport::Status status = here->session.wait(hosted.requests[ended], [&](const transport::Status& now) {
+        progress_.set(moved + now.bytes.value_or(0), total);
+        if (target != nullptr) target->session.progress();
+      });
+      moved += status.bytes.value_or(posted[ended]);
+    }
+    const bool visible = !write || here->session.claims().completion == KVCTS_COMPLETION_REMOTE;  // else it is after flush()
+    if (visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
+    here->session.flush(*hosted.peer);
+    if (!visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
+    if (!hosted.destination.empty()) hosted.snapshot.close();
+    progress_.set(moved, total);
+  } catch (...) {
+    hosted.failed = true;
+    // What is still under way would go on writing: it is given back now, as its caller would. What has ended stays until the memory was
+    // looked at.
+    while (hosted.requests.size() > ended + 1 || (hosted.requests.size() > ended && posted_ns == 0)) {
+      const transport::RequestId request_id = hosted.requests.back();
+      hosted.requests.pop_back();
+      try {
+        here->session.release(request_id);
+      } catch (const transport::TransportError&) {
+      }
+    }
+    throw;
+  }
+  json path = json::object();
+  for (const auto& [key, value] : here->session.facts()) path[key] = value;
+  return {{"moved", moved},
+          {"copies", all.size()},
+          {"path", std::move(path)},
+          {"ns", {{"transfer", posted_ns - begin}, {"complete", now_ns() - posted_ns}}}};
+}
+
+json Worker::read(const json& request) {
+  Hosted& hosted = this->hosted(request);
+  progress_.enter(Phase::read_back);
+  std::vector<std::span<std::uint8_t>> caches;
+  std::span<std::uint8_t> output;
+  for (const File& file : hosted.files) {
+    const std::span<std::uint8_t> bytes(file.data(), static_cast<std::size_t>(file.bytes));
+    if (file.output)
+      output = bytes;
+    else if (file.side == Side::consumer)
+      caches.push_back(bytes);
+  }
+  ResolvedCase view = hosted.view;
+  const auto reader = own([&] {
+    const json& options = hosted.view.reader.options;
+    if (const auto sabotage = options.find("sabotage"); sabotage != options.end()) connector::misread(view, *sabotage);
+    return reader::make_reader(view.reader);
+  });
+  if (!reader) throw Misuse("the case has no reader");
+  const reader::ReadResult result = reader->run(view, caches, output, progress_);
+  return {{"tokens", result.tokens}, {"events", result.events}};
+}
+
+/// One of the calls that end something: what an engine does in it is looked at before the next one. Calls that have nothing to do, of a case
+/// that was refused in the middle of prepare() say, are well.
+json Worker::end(const json& request) {
+  const auto call = request.at("call").get<std::string>();
+  const auto found = cases_.find(request.at("key").get<std::uint64_t>());
+  if (found == cases_.end() || found->second->finished) return {{"peak_bytes", peak_bytes()}};
+  Hosted& hosted = *found->second;
+  if (call == "release") {
+    release(hosted);
+  } else if (call == "remove_peer") {
+    for (const auto& one : agents_) {
+      auto& peer = one->side == hosted.initiator() ? hosted.peer : hosted.peer_of_target;
+      if (!peer) continue;
+      --connected_;
+      one->session.remove_peer(*std::exchange(peer, std::nullopt));
+    }
+  } else if (call == "deregister") {
+    hosted.finished = true;
+    for (const auto& one : agents_) {
+      auto& regions = hosted.registered[static_cast<std::size_t>(one->side)];
+      while (!regions.empty()) {
+        const transport::RegionId region = regions.back();
+        regions.pop_back();
+        one->session.deregister(region);
+      }
+    }
+  } else if (call == "end" && program_) {
+    hosted.finished = true;
+    const std::int64_t resident = program_->resident_bytes();
+    program_->close(found->first);
+    for (File& file : hosted.files) file.fd.reset();
+    return {{"peak_bytes", peak_bytes() + resident}};
+  } else {
+    throw Misuse("expected the call release, remove_peer, deregister, or end of a program, found '" + call + "'");
+  }
+  for (File& file : hosted.files)
+    if (file.block) file.block->read(0, file.whole());  // what came since the last download
+  if (hosted.finished) {
+    for (File& file : hosted.files) file.block.reset(), file.fd.reset();
+    hosted.connector.reset();
+    hosted.plan = {};
+  }
+  return {{"peak_bytes", peak_bytes()}};
+}
+
+void Worker::release(Hosted& hosted) {
+  std::optional<transport::TransportError> first;
+  Agent* here = agent(hosted.initiator());
+  for (const transport::RequestId request : std::exchange(hosted.requests, {})) try {
+      here->session.release(request);
+    } catch (const transport::TransportError& error) {
+      if (!first) first = error;
+    }
+  if (first && !hosted.failed) throw *first;
+}
+
+/// The agents, or the program, come to their end. Mappings stay: what is written in the end is looked at.
+json Worker::close() {
+  for (const auto& [key, hosted] : cases_)
+    for (File& file : hosted->files) file.block.reset();
+  agents_.clear();
+  connected_ = 0;
+  if (program_) program_->shut_down();
+  return json::object();
+}
+
+}  // namespace kvcts::worker

@@ -1,0 +1,78 @@
+// The worker: hosts a connector, an engine and a reader for one side of a case, or for both.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/case.hpp"
+#include "connector/connector.hpp"
+#include "connector/program/host.hpp"
+#include "process/frames.hpp"
+#include "process/memory_file.hpp"
+#include "process/status.hpp"
+#include "engines/transport/session.hpp"
+
+namespace kvcts::worker {
+
+/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts. Without `memory_provider`, which is for the worker.
+transport::OpenOptions open_options(const nlohmann::json& engine);
+
+/// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
+///   a connector's Refusal, an engine's error code   -> {"refused": {text, at}}
+///   anything else                                   -> {"raised": {type, text, at}}
+///   an engine whose file is not here, or that opens nothing here -> {"skipped": {text}}
+///   a connector program that died or broke its protocol -> {"crash": {signal, text}}
+///   std::bad_alloc                                  -> {"memory": {text}}
+///   a request that makes no sense                   -> {"error": {text}}
+class Worker {
+ public:
+  /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has come while one is being
+  /// answered, which ends the waiting for a connector program.
+  Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted = {});
+  ~Worker();
+
+  nlohmann::json handle(const nlohmann::json& request, std::vector<process::UniqueFd> fds);
+
+  /// True while a peer may need this side's processor: call progress() until a request comes.
+  bool needs_progress() const;
+  /// One round; true: there was work.
+  bool progress();
+
+ private:
+  struct File;
+  struct Hosted;
+  struct Agent;
+
+  nlohmann::json dispatch(const std::string& op, const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
+  nlohmann::json hello(const nlohmann::json& request);
+  nlohmann::json prepare(const nlohmann::json& request, std::vector<process::UniqueFd>& fds);
+  nlohmann::json connect(const nlohmann::json& request);
+  nlohmann::json upload(const nlohmann::json& request);
+  nlohmann::json download(const nlohmann::json& request);
+  nlohmann::json plan(const nlohmann::json& request);
+  nlohmann::json transfer(const nlohmann::json& request);
+  nlohmann::json read(const nlohmann::json& request);
+  nlohmann::json end(const nlohmann::json& request);
+  nlohmann::json close();
+  void release(Hosted& hosted);
+  nlohmann::json hello_program(const nlohmann::json& request);
+  Hosted& hosted(const nlohmann::json& request);
+  Agent* agent(Side side);
+
+  std::string role_;
+  process::StatusPage* page_;
+  process::Progress progress_;
+  std::function<bool()> interrupted_;
+  std::vector<std::unique_ptr<Agent>> agents_;
+  std::unique_ptr<connector::program::Host> program_;  ///< in place of agents and connector
+  std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;
+  std::size_t connected_{0};
+};
+
+}  // namespace kvcts::worker

@@ -1,0 +1,284 @@
+#include "scene/arena.hpp"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "kernels/poison.hpp"
+#include "scene/truth/walk.hpp"
+#include "case/text.hpp"
+
+namespace kvcts::script {
+
+using text::fail;
+
+namespace {
+
+std::vector<const Action*> all_reads(const Script& script) {
+  std::vector<const Action*> out;
+  for (const Step& step : script.steps) {
+    if (step.intended.op == "read") out.push_back(&step.intended);
+    for (const Action& action : step.actual) {
+      if (action.op == "read") out.push_back(&action);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// Views are asked for again and again; their texts are few.
+layout::Cache cache_of(const View& view) {
+  if (view.cache.empty()) return {};
+  thread_local std::unordered_map<std::string, layout::Cache> known;
+  if (const auto found = known.find(view.cache); found != known.end()) return found->second;
+  if (known.size() > 4096) known.clear();
+  return known.emplace(view.cache, layout::cache_from_text(view.cache)).first->second;
+}
+
+std::string Arena::memory_of(const View& view) { return view.of.substr(0, view.of.find('/')); }
+
+Arena::Arena(const Script& script) : script_(script) {
+  // Memories with bytes of their own first; those that share them need their places.
+  for (const auto& [name, memory] : script.memories) {
+    if (memory.view.of.empty() && memory.side != "store") add(name, memory, script);
+  }
+  std::vector<std::string> waiting;
+  for (const auto& [name, memory] : script.memories) {
+    if (!memory.view.of.empty()) waiting.push_back(name);
+  }
+  while (!waiting.empty()) {
+    const std::size_t before = waiting.size();
+    std::erase_if(waiting, [&](const std::string& name) {
+      const Memory& memory = script.memories.at(name);
+      const std::string& of = memory.view.of;
+      const auto known = std::find_if(spots_.begin(), spots_.end(), [&](const Spot& s) { return s.name == of || s.name.starts_with(of + "/"); });
+      if (known == spots_.end()) return false;
+      const layout::Cache cache = cache_of(memory.view);
+      if (cache.allocations.empty()) {
+        const Place at = place(of);
+        spots_.push_back({name, {at.backing, at.offset + memory.view.offset}, memory.bytes});
+        return true;
+      }
+      View whole;
+      whole.of = of;
+      const std::vector<Place> begins = places(whole, cache);
+      for (std::size_t a = 0; a < begins.size(); ++a) {
+        const Place at{begins[a].backing, begins[a].offset + memory.view.offset};
+        if (begins.size() == 1) spots_.push_back({name, at, cache.allocations[a].bytes});
+        spots_.push_back({name + "/" + cache.allocations[a].name, at, cache.allocations[a].bytes});
+      }
+      return true;
+    });
+    if (waiting.size() == before) fail("memory '" + waiting.front() + "': 'of' leads to no memory, or back to itself");
+  }
+
+  std::map<std::string, std::int64_t> outputs;
+  for (const Action* read : all_reads(script)) {
+    std::int64_t& bytes = outputs[read->output];
+    bytes = std::max(bytes, output_shape(script, *read).bytes());
+  }
+  for (const auto& [name, bytes] : outputs) {
+    Backing backing;
+    backing.name = backing.memory = name;
+    backing.side = "output";
+    backing.ordinal = static_cast<int>(backings_.size());
+    backing.bytes = bytes;
+    backing.guard_below = backing.guard_above = 64;
+    spots_.push_back({name, {backing.ordinal, 0}, bytes});
+    backings_.push_back(std::move(backing));
+  }
+
+  double whole = 0;
+  for (const Backing& b : backings_) whole += b.sparse ? 0 : static_cast<double>(b.guard_below) + static_cast<double>(b.bytes) + static_cast<double>(b.guard_above);
+  for (Backing& b : backings_) b.sparse = b.sparse || whole > static_cast<double>(kept_whole);
+}
+
+void Arena::add(const std::string& name, const Memory& memory, const Script&) {
+  const layout::Cache cache = cache_of(memory.view);
+  const auto open = [&](const std::string& called, std::int64_t bytes) {
+    Backing backing;
+    backing.name = called;
+    backing.memory = name;
+    backing.side = memory.side;
+    backing.ordinal = static_cast<int>(backings_.size());
+    backing.bytes = bytes;
+    backing.guard_below = memory.guard_below;
+    backing.guard_above = memory.guard_above;
+    backing.base = memory.base;
+    backing.sparse = memory.sparse;
+    backing.zeroed = memory.holds == "zero";
+    backing.boundaries = memory.boundaries;
+    backings_.push_back(std::move(backing));
+    return Place{backings_.back().ordinal, 0};
+  };
+  if (cache.allocations.empty()) {
+    if (memory.bytes <= 0) fail("memory '" + name + "': expected a layout or a size in bytes, found neither");
+    spots_.push_back({name, open(name, memory.bytes), memory.bytes});
+    return;
+  }
+  if (memory.pool) {
+    std::int64_t total = 0;
+    for (const auto& a : cache.allocations) total += a.bytes + memory.gap;
+    const Place start = open(name, std::max(total - memory.gap, memory.bytes));
+    spots_.push_back({name, start, backings_.back().bytes});
+    std::int64_t at = 0;
+    for (const auto& a : cache.allocations) {
+      spots_.push_back({name + "/" + a.name, {start.backing, at}, a.bytes});
+      at += a.bytes + memory.gap;
+    }
+    return;
+  }
+  for (const auto& a : cache.allocations) {
+    const bool alone = cache.allocations.size() == 1;
+    const std::int64_t bytes = alone ? std::max(a.bytes, memory.bytes) : a.bytes;
+    const Place start = open(name + "/" + a.name, bytes);
+    if (alone) spots_.push_back({name, start, bytes});
+    spots_.push_back({name + "/" + a.name, start, bytes});
+  }
+}
+
+int Arena::output(const std::string& name) const {
+  for (const Backing& backing : backings_) {
+    if (backing.side == "output" && backing.name == name) return backing.ordinal;
+  }
+  return -1;
+}
+
+Place Arena::place(const std::string& name) const {
+  std::string known;
+  for (const Spot& spot : spots_) {
+    if (spot.name == name) return spot.place;
+    known += (known.empty() ? "" : ", ") + spot.name;
+  }
+  fail("expected a memory with one backing, or one allocation of a memory, found '" + name + "'; there are " + known);
+}
+
+std::vector<Place> Arena::places(const View& view, const layout::Cache& cache) const {
+  const std::string memory = memory_of(view);
+  std::vector<Place> own;
+  for (const Spot& spot : spots_) {
+    if (spot.name.starts_with(memory + "/")) own.push_back(spot.place);
+  }
+  const bool one_allocation = view.of.find('/') != std::string::npos;
+  if (!one_allocation && own.size() == cache.allocations.size()) return own;
+  Place at = place(view.of);
+  std::vector<Place> out;
+  for (const auto& a : cache.allocations) {
+    out.push_back(at);
+    at.offset += a.bytes;
+  }
+  return out;
+}
+
+std::string Arena::name_of(Place place, std::int64_t& offset) const {
+  const Spot* best = nullptr;
+  for (const Spot& spot : spots_) {
+    if (spot.place.backing != place.backing || place.offset < spot.place.offset || place.offset >= spot.place.offset + spot.bytes) continue;
+    if (!best || spot.place.offset > best->place.offset || (spot.place.offset == best->place.offset && spot.bytes <= best->bytes)) best = &spot;
+  }
+  if (!best) {
+    offset = place.offset;
+    return backings_.at(static_cast<std::size_t>(place.backing)).name;
+  }
+  offset = place.offset - best->place.offset;
+  return best->name;
+}
+
+std::int64_t Arena::name_end(Place place) const {
+  std::int64_t end = backings_.at(static_cast<std::size_t>(place.backing)).bytes;
+  for (const Spot& spot : spots_) {
+    if (spot.place.backing != place.backing) continue;
+    for (const std::int64_t edge : {spot.place.offset, spot.place.offset + spot.bytes}) {
+      if (edge > place.offset) end = std::min(end, edge);
+    }
+  }
+  return end;
+}
+
+// ---- outputs -------------------------------------------------------------------------------------------------------
+
+std::int64_t OutputSection::bytes() const {
+  const auto n = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+  return n(kv) * n(layers) * n(tokens) * n(heads) * (row_bits() / 8);
+}
+
+OutputShape output_shape(const Script& script, const Action& read) {
+  using layout::Axis;
+  using layout::Component;
+  const auto choose = [](const Picks& picks, const std::set<std::int64_t>& all) {
+    return picks ? *picks : std::vector<std::int64_t>(all.begin(), all.end());
+  };
+  OutputShape shape;
+  for (const Component component : {Component::data, Component::scale, Component::global_scale}) {
+    // A decoded number has its scales in it.
+    if (read.decode ? component != Component::data : !in_parts(component, read.parts)) continue;
+    OutputSection section;
+    section.component = component;
+    section.begin = shape.bytes();
+    std::map<Axis, std::set<std::int64_t>> found;
+    bool any = false, blocked = false;
+    for (const View& view : read.from) {
+      for (const auto& plane : cache_of(view).planes) {
+        if (plane.component != component) continue;
+        any = true;
+        const layout::Box box = layout::domain(plane);
+        for (const Axis axis : {Axis::kv, Axis::layer, Axis::head, Axis::channel}) {
+          for (std::int64_t i = box.lo[axis]; i < box.hi[axis]; ++i) found[axis].insert(i);
+        }
+        for (const auto& mode : plane.modes) blocked = blocked || mode.axis == Axis::block || mode.axis == Axis::slot;
+        section.width = std::max(section.width, layout::bits(plane.dtype));
+      }
+    }
+    if (!any) continue;
+    if (read.decode) section.width = 32;
+    section.kv = choose(read.pick.kv, found[Axis::kv]), section.layers = choose(read.pick.layers, found[Axis::layer]);
+    section.heads = choose(read.pick.heads, found[Axis::head]), section.channels = choose(read.pick.channels, found[Axis::channel]);
+    const auto request = script.requests.find(read.request);
+    if (!blocked) {
+      section.tokens = {0};  // of no token: once
+    } else if (read.pick.tokens) {
+      section.tokens = *read.pick.tokens;
+    } else if (request != script.requests.end()) {
+      for (std::int64_t i = 0; i < request->second.tokens; ++i) section.tokens.push_back(request->second.first_token + i);
+    }
+    shape.sections.push_back(std::move(section));
+  }
+  return shape;
+}
+
+OutputSection place_in_output(const Script& script, const std::string& step, const Action& read, const OutputSection& own) {
+  const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
+  if (meant == script.steps.end() || meant->intended.op != "read" || meant->intended.output != read.output) return own;
+  const OutputShape shape = output_shape(script, meant->intended);
+  const auto at = std::find_if(shape.sections.begin(), shape.sections.end(), [&](const OutputSection& s) { return s.component == own.component; });
+  if (at == shape.sections.end() || at->width != own.width) return own;
+  bool part = true, smaller = false;
+  for (auto axis : {&OutputSection::kv, &OutputSection::layers, &OutputSection::tokens, &OutputSection::heads, &OutputSection::channels}) {
+    const auto &mine = own.*axis, &all = (*at).*axis;
+    const std::set<std::int64_t> once(mine.begin(), mine.end()), there(all.begin(), all.end());
+    part = part && once.size() == mine.size() && std::includes(there.begin(), there.end(), once.begin(), once.end());
+    smaller = smaller || (axis != &OutputSection::channels && mine.size() < all.size());
+  }
+  if (part && smaller) return *at;
+  OutputSection out = own;  // as many in another order: what is read has its place by order
+  out.begin = at->begin;
+  return out;
+}
+
+// ---- passes --------------------------------------------------------------------------------------------------------
+
+std::uint64_t pass_seed(std::uint64_t seed, int pass) {
+  std::uint64_t z = seed + 0x9e3779b97f4a7c15ull * static_cast<std::uint64_t>(pass + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass) {
+  const std::uint32_t side = backing.side == "producer" ? 0 : backing.side == "consumer" ? 1 : 2;
+  return kernels::poison_key(pass_seed(seed, pass), side, 0, static_cast<std::uint32_t>(backing.ordinal));
+}
+
+}  // namespace kvcts::script

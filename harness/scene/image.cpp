@@ -1,0 +1,60 @@
+#include "scene/image.hpp"
+
+#include <algorithm>
+
+#include "kernels/poison.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+std::int64_t page_of(std::int64_t offset) { return offset >= 0 ? offset / Image::page : -((Image::page - 1 - offset) / Image::page); }
+
+}  // namespace
+
+Image& Image::operator=(const Image& other) {
+  pages_ = other.pages_;
+  last_ = pages_.end();
+  return *this;
+}
+
+Id Image::at(std::int64_t offset) const {
+  const std::int64_t number = page_of(offset);
+  const auto found = pages_.find(number);
+  return found == pages_.end() ? hole : (*found->second)[static_cast<std::size_t>(offset - number * page)];
+}
+
+void Image::set(std::int64_t offset, Id id) {
+  const std::int64_t number = page_of(offset);
+  if (last_ == pages_.end() || last_->first != number) last_ = pages_.try_emplace(number).first;
+  auto& ids = last_->second;
+  if (!ids) {
+    ids = std::make_shared<std::vector<Id>>(static_cast<std::size_t>(page), hole);
+  } else if (ids.use_count() > 1) {
+    ids = std::make_shared<std::vector<Id>>(*ids);
+  }
+  (*ids)[static_cast<std::size_t>(offset - number * page)] = id;
+}
+
+Id fresh_id(const Backing& backing, std::int64_t offset, Names& names) {
+  if (backing.zeroed && offset >= 0 && offset < backing.bytes) return names.intern({.kind = Who::Kind::constant});
+  return names.intern({.kind = Who::Kind::poison, .backing = backing.ordinal, .offset = offset});
+}
+
+void render(const Image& image, const Backing& backing, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out) {
+  names.poison(backing, offset, out);
+  const auto end = offset + static_cast<std::int64_t>(out.size());
+  if (backing.zeroed) {
+    const std::int64_t from = std::clamp<std::int64_t>(0, offset, end), to = std::clamp(backing.bytes, offset, end);
+    for (std::int64_t i = from; i < to; ++i) out[static_cast<std::size_t>(i - offset)] = 0;
+  }
+  for (auto p = image.pages().lower_bound(page_of(offset)); p != image.pages().end() && p->first * Image::page < end; ++p) {
+    const std::int64_t begin = p->first * Image::page;
+    for (std::int64_t i = std::max(begin, offset); i < std::min(begin + Image::page, end); ++i) {
+      const Id id = (*p->second)[static_cast<std::size_t>(i - begin)];
+      if (id != hole) out[static_cast<std::size_t>(i - offset)] = names.byte(id);
+    }
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,41 @@
+// Names of the bytes of one backing, guards included.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "scene/arena.hpp"
+#include "scene/who.hpp"
+
+namespace kvcts::script {
+
+/// Only pages that somebody wrote are stored, and a copy shares them until one side writes.
+class Image {
+ public:
+  static constexpr std::int64_t page = 4096;
+  using Pages = std::map<std::int64_t, std::shared_ptr<std::vector<Id>>>;
+
+  Image() = default;
+  Image(const Image& other) : pages_(other.pages_) {}
+  Image& operator=(const Image& other);
+
+  /// hole: nobody wrote it, so it is what fresh_id() says.
+  Id at(std::int64_t offset) const;
+  void set(std::int64_t offset, Id id);
+  /// Number of the page (offset / page, rounded down) -> its Ids.
+  const Pages& pages() const { return pages_; }
+
+ private:
+  Pages pages_;
+  Pages::iterator last_{pages_.end()};  ///< page of the last set()
+};
+
+/// What a byte is before anybody writes it: poison, or zero where the memory holds zeros.
+Id fresh_id(const Backing& backing, std::int64_t offset, Names& names);
+/// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
+void render(const Image& image, const Backing& backing, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);
+
+}  // namespace kvcts::script

@@ -1,0 +1,81 @@
+// Coordinate -> address, as code under test computes it: through a view that may be wrong, in arithmetic that may be too narrow.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "layout/layout.hpp"
+#include "scene/arena.hpp"
+
+namespace kvcts::script {
+
+/// Where a code lies: bits from the start of a backing; the nibble order of 4-bit codes is applied.
+struct Spot {
+  int backing{-1};
+  std::int64_t bit{0};
+  int width{0};
+};
+
+/// One plane of a view, ready to answer. Each axis contributes a sum of digit * stride to the address.
+class PlaneLocator {
+ public:
+  PlaneLocator(const layout::Plane& plane, Place start, const View& view);
+
+  const layout::Plane& plane() const { return plane_; }
+  const layout::Box& domain() const { return domain_; }
+  bool has(layout::Axis axis) const { return !modes_[static_cast<std::size_t>(axis)].empty(); }
+  /// Neither blocks nor slots: the same in every block.
+  bool unblocked() const { return !has(layout::Axis::block) && !has(layout::Axis::slot); }
+  /// What one axis adds, in bits; nullopt: the plane has no such coordinate.
+  std::optional<std::int64_t> part(layout::Axis axis, std::int64_t coordinate) const;
+  /// The address for a sum of parts.
+  Spot at(std::int64_t sum) const;
+  /// Codes of channels that follow each other lie side by side, in that order: a row is one stretch of bits.
+  bool contiguous() const { return contiguous_; }
+
+ private:
+  std::int64_t narrow(std::int64_t bits) const;  ///< a value in bits, cut to the view's arithmetic
+  layout::Plane plane_;
+  layout::Box domain_;
+  Place start_;
+  Arithmetic arithmetic_;
+  std::array<std::vector<layout::Mode>, layout::axis_count> modes_;  ///< largest step first
+  std::optional<std::int64_t> reckon(layout::Axis axis, std::int64_t coordinate) const;
+  /// Parts of the coordinates of the domain, worked out once; absent where there are too many of them (pools of millions of blocks).
+  std::array<std::vector<std::optional<std::int64_t>>, layout::axis_count> known_;
+  bool contiguous_{false};
+};
+
+/// A whole view.
+class ViewLocator {
+ public:
+  ViewLocator(const View& view, const Arena& arena);
+  const std::vector<PlaneLocator>& planes() const { return planes_; }
+  std::int64_t align() const { return align_; }             ///< bytes; whoever forms runs rounds their begin down
+  const std::string& memory() const { return memory_; }
+  std::int64_t block_size() const { return block_size_; }   ///< slots of a block
+  std::int64_t blocks() const { return blocks_; }
+
+ private:
+  std::vector<PlaneLocator> planes_;
+  std::string memory_;
+  std::int64_t align_{1}, block_size_{1}, blocks_{1};
+};
+
+/// Views that were asked for, kept by what they say. For one arena.
+class Locators {
+ public:
+  explicit Locators(const Arena& arena) : arena_(arena) {}
+  const ViewLocator& of(const View& view);
+
+ private:
+  const Arena& arena_;
+  std::unordered_map<std::string, std::unique_ptr<ViewLocator>> known_;
+};
+
+}  // namespace kvcts::script

@@ -1,0 +1,182 @@
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "kernels/convert/element.hpp"
+#include "kernels/poison.hpp"
+#include "kernels/tag.hpp"
+#include "scene/numbers.hpp"
+#include "scene/machine/tape.hpp"
+
+namespace kvcts::script {
+
+namespace {
+
+namespace convert = kernels::convert;
+
+std::int64_t byte_of(std::int64_t bit) { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
+
+void put_code(Bytes& bytes, int backing, std::int64_t bit, int width, std::uint32_t code) {
+  const std::int64_t at = byte_of(bit);
+  if (width == 4) {
+    const int shift = static_cast<int>(bit - at * 8);
+    const std::uint8_t old = bytes.at(backing, at);
+    bytes.set(backing, at, static_cast<std::uint8_t>((old & ~(0xf << shift)) | (code << shift)));
+    return;
+  }
+  std::uint8_t out[4];
+  for (int i = 0; i < width / 8; ++i) out[i] = static_cast<std::uint8_t>(code >> (8 * i));
+  bytes.write(backing, at, width / 8, out);
+}
+
+std::uint32_t get_code(const Bytes& bytes, const DecodeOp::Code& code) {
+  const int width = layout::bits(code.dtype);
+  const std::int64_t at = byte_of(code.bit);
+  if (width == 4) return (bytes.at(code.backing, at) >> static_cast<int>(code.bit - at * 8)) & 0xfu;
+  std::uint8_t in[4];
+  bytes.read(code.backing, at, width / 8, in);
+  std::uint32_t out = 0;
+  for (int i = 0; i < width / 8; ++i) out |= static_cast<std::uint32_t>(in[i]) << (8 * i);
+  return out;
+}
+
+// Every code of the dtype in turn, from where the row's key says; a number, rounded to the dtype.
+std::uint32_t code_of(const RowOp& op, const kernels::RowId& row, std::uint64_t key, std::int64_t channel) {
+  if (op.content == "codes") return code_in_turn(op.dtype, key + static_cast<std::uint64_t>(channel));
+  if (op.content == "values") {
+    const std::uint32_t number = kernels::tag_code(key, row, layout::Dtype::bf16, channel) << 16;
+    return convert::encode(op.dtype, number, convert::Overflow::saturate, convert::Rounding::nearest);
+  }
+  return kernels::tag_code(key, row, op.dtype, channel);
+}
+
+void write_row(const RowOp& op, Bytes& bytes, std::uint64_t seed, int pass, std::vector<std::uint8_t>& scratch) {
+  const kernels::RowId row{op.component, op.kv, op.layer, op.head, op.token, op.generation};
+  const std::uint64_t key = kernels::row_key({pass_seed(seed, pass), 0, 0}, row);
+  const int width = layout::bits(op.dtype);
+  const std::int64_t n = op.count * width / 8;
+  if (op.content == "tags" && op.stride == width && op.bit % 8 == 0 && op.first * width % 8 == 0 && op.count * width % 8 == 0 && !op.high_nibble_first) {
+    scratch.resize(static_cast<std::size_t>(n));
+    kernels::tag_row(key, row, op.dtype, op.first, op.count, scratch);
+    bytes.write(op.backing, op.bit / 8, n, scratch.data());
+    return;
+  }
+  for (std::int64_t i = 0; i < op.count; ++i) {
+    std::int64_t bit = op.bit + i * op.stride;
+    if (width == 4 && op.high_nibble_first) bit ^= 4;
+    put_code(bytes, op.backing, bit, width, code_of(op, row, key, op.first + i));
+  }
+}
+
+float number_of(const Bytes& bytes, const DecodeOp::Code& code) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(convert::decode(code.dtype, get_code(bytes, code))));
+}
+
+/// Stretches of backings.
+class Stretches {
+ public:
+  bool touch(int backing, std::int64_t begin, std::int64_t end) const {
+    const auto& known = of(backing);
+    const auto after = known.lower_bound(end);
+    return after != known.begin() && std::prev(after)->second > begin;
+  }
+  void add(int backing, std::int64_t begin, std::int64_t end) {
+    auto& known = of_[backing];
+    auto next = known.upper_bound(begin);
+    if (next != known.begin() && std::prev(next)->second >= begin) --next;
+    for (; next != known.end() && next->first <= end; next = known.erase(next))
+      begin = std::min(begin, next->first), end = std::max(end, next->second);
+    known.emplace(begin, end);
+  }
+
+ private:
+  const std::map<std::int64_t, std::int64_t>& of(int backing) const {
+    static const std::map<std::int64_t, std::int64_t> none;
+    const auto found = of_.find(backing);
+    return found == of_.end() ? none : found->second;
+  }
+  std::map<int, std::map<std::int64_t, std::int64_t>> of_;  ///< begin -> end, apart from each other
+};
+
+/// The copies from `begin` on that may be carried out in any order; at least one.
+std::span<const Op> together(const Tape& tape, std::size_t begin, std::size_t end) {
+  Stretches read, written;
+  std::size_t o = begin;
+  for (; o < end && tape.ops[o].kind == Op::Kind::copy; ++o) {
+    const Op& op = tape.ops[o];
+    const bool hurts = written.touch(op.src_backing, op.src, op.src + op.n) ||
+                       written.touch(op.dst_backing, op.dst, op.dst + op.n) ||
+                       read.touch(op.dst_backing, op.dst, op.dst + op.n);
+    if (hurts && o > begin) break;
+    read.add(op.src_backing, op.src, op.src + op.n);
+    written.add(op.dst_backing, op.dst, op.dst + op.n);
+  }
+  return std::span(tape.ops).subspan(begin, o - begin);
+}
+
+}  // namespace
+
+void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
+          const Mover& mover) {
+  play(tape, 0, tape.ops.size(), bytes, seed, pass, on_check, mover);
+}
+
+void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const Mover& mover) {
+  std::vector<std::uint8_t> scratch;
+  for (std::size_t o = begin; o < end; ++o) {
+    const Op& op = tape.ops[o];
+    if (op.kind == Op::Kind::copy && mover) {
+      const auto copies = together(tape, o, end);
+      mover(tape, bytes, copies);
+      o += copies.size() - 1;
+      continue;
+    }
+    switch (op.kind) {
+      case Op::Kind::copy:
+        scratch.resize(static_cast<std::size_t>(op.n));
+        bytes.read(op.src_backing, op.src, op.n, scratch.data());
+        bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
+        break;
+      case Op::Kind::nibble: {
+        const std::int64_t from = byte_of(op.src);
+        const std::uint32_t code = (bytes.at(op.src_backing, from) >> static_cast<int>(op.src - from * 8)) & 0xfu;
+        put_code(bytes, op.dst_backing, op.dst, 4, code);
+        break;
+      }
+      case Op::Kind::row: write_row(tape.rows[op.extra], bytes, seed, pass, scratch); break;
+      case Op::Kind::pattern: {
+        const auto& pattern = tape.patterns[op.extra];
+        scratch.resize(static_cast<std::size_t>(op.n));
+        for (std::int64_t i = 0; i < op.n; ++i) {
+          scratch[static_cast<std::size_t>(i)] =
+              pattern.empty() ? bytes.poison(op.dst_backing, op.dst + i) : pattern[static_cast<std::size_t>(i) % pattern.size()];
+        }
+        if (op.src != 0) {
+          const std::uint8_t mask = op.src == 1 ? 0x0f : 0xf0;
+          scratch[0] = static_cast<std::uint8_t>((scratch[0] & mask) | (bytes.at(op.dst_backing, op.dst) & ~mask));
+        }
+        bytes.write(op.dst_backing, op.dst, op.n, scratch.data());
+        break;
+      }
+      case Op::Kind::decode: {
+        const DecodeOp& d = tape.decodes[op.extra];
+        float value = number_of(bytes, d.code);
+        for (int i = 0; i < d.power; ++i) {
+          if (d.scale.backing >= 0) value *= number_of(bytes, d.scale);
+          if (d.global_scale.backing >= 0) value *= number_of(bytes, d.global_scale);
+        }
+        std::uint8_t out[4];
+        const auto bits = std::isnan(value) ? convert::fp32_nan : std::bit_cast<std::uint32_t>(value);
+        std::memcpy(out, &bits, 4);
+        bytes.write(op.dst_backing, op.dst, 4, out);
+        break;
+      }
+      case Op::Kind::check: on_check(op.extra); break;
+    }
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,72 @@
+#include "scene/machine/sequence.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace kvcts::script {
+
+namespace {
+
+// Where a late action ends up: right behind (before) all plays of the named step, after those that were put there earlier.
+void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play play) {
+  const auto of_anchor = [&](const Play& p) { return p.step == anchor && p.part != Play::Part::capture; };
+  if (behind) {
+    const auto last = std::find_if(sequence.rbegin(), sequence.rend(), of_anchor);
+    if (last == sequence.rend()) throw std::runtime_error("step '" + play.step + "': 'after' names no step: '" + anchor + "'");
+    sequence.insert(last.base(), std::move(play));
+  } else {
+    const auto first = std::find_if(sequence.begin(), sequence.end(), of_anchor);
+    if (first == sequence.end()) throw std::runtime_error("step '" + play.step + "': 'before' names no step: '" + anchor + "'");
+    sequence.insert(first, std::move(play));
+  }
+}
+
+}  // namespace
+
+Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>>& steps) {
+  Sequence out;
+  Sequence late;
+  for (std::size_t i = 0; i < script.steps.size(); ++i) {
+    bool anchored = false;
+    for (const Action& action : steps.at(i)) {
+      Play play{script.steps[i].name, action};
+      if (action.after.empty() && action.before.empty()) {
+        out.push_back(std::move(play));
+        anchored = true;
+        continue;
+      }
+      play.takes_bytes = action.reads == "issue", play.takes_table = action.table == "issue";
+      if (play.takes_bytes || play.takes_table) {
+        Play capture = play;
+        capture.part = Play::Part::capture;
+        out.push_back(std::move(capture));
+        play.part = Play::Part::deliver;
+      }
+      late.push_back(std::move(play));
+    }
+    // A step that is skipped, or moved, can still be an anchor.
+    if (anchored) continue;
+    out.push_back({script.steps[i].name, {}});
+    out.back().action.op = "nothing";
+  }
+  for (Play& play : late) {
+    const bool behind = !play.action.after.empty();
+    const std::string anchor = behind ? play.action.after : play.action.before;
+    insert_at(out, anchor, behind, std::move(play));
+  }
+  return out;
+}
+
+Sequence intended_sequence(const Script& script) {
+  std::vector<std::vector<Action>> steps;
+  for (const Step& step : script.steps) steps.push_back({step.intended});
+  return sequence_of(script, steps);
+}
+
+Sequence actual_sequence(const Script& script) {
+  std::vector<std::vector<Action>> steps;
+  for (const Step& step : script.steps) steps.push_back(step.as_intended ? std::vector<Action>{step.intended} : step.actual);
+  return sequence_of(script, steps);
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,118 @@
+// Scripts in a few lines, for the tests of this folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layout/template.hpp"
+#include "scene/arena.hpp"
+#include "scene/truth/truth.hpp"
+
+namespace kvcts::script::testing {
+
+inline layout::Scheme plain(layout::Dtype dtype) { return {std::string(layout::name(dtype)), dtype, {}, {}}; }
+
+inline Request request(std::int64_t tokens, std::map<std::string, std::vector<std::int64_t>> blocks, std::uint32_t generation = 1) {
+  Request out;
+  out.tokens = tokens;
+  out.generation = generation;
+  out.blocks = std::move(blocks);
+  return out;
+}
+
+/// Bytes of a memory, or of one of its allocations.
+inline View raw(const std::string& of) {
+  View view;
+  view.of = of;
+  return view;
+}
+
+/// Everything of a memory, as it declares itself.
+inline View whole(const Script& script, const std::string& memory) {
+  View view;
+  view.of = memory;
+  view.cache = script.memories.at(memory).view.cache;
+  return view;
+}
+
+/// As declared, by a template.
+inline Memory memory(const std::string& side, const std::string& text, const layout::Geometry& geometry, const layout::Scheme& scheme) {
+  Memory out;
+  out.side = side;
+  out.view.cache = layout::to_text(layout::instantiate(text, geometry, scheme));
+  out.guard_below = out.guard_above = 64;
+  return out;
+}
+
+inline Action action(const std::string& op, const std::string& request = {}) {
+  Action out;
+  out.op = op;
+  out.request = request;
+  return out;
+}
+
+inline Action write(const Script& script, const std::string& request, const std::string& to) {
+  Action out = action("write", request);
+  out.to = {whole(script, to)};
+  return out;
+}
+
+inline Action move(const Script& script, const std::string& request, const std::string& from, const std::string& to) {
+  Action out = action("move", request);
+  out.from = {whole(script, from)};
+  out.to = {whole(script, to)};
+  return out;
+}
+
+inline void add(Script& script, Action action) {
+  Step step;
+  step.name = action.op + std::to_string(script.steps.size() + 1);
+  if (action.op == "read" && action.output.empty()) action.output = step.name;
+  step.intended = std::move(action);
+  script.steps.push_back(std::move(step));
+}
+
+/// A painted script, and its bytes.
+struct Painted {
+  explicit Painted(const Script& s) : script(s), arena(script), truth(paint(script, arena, names)) {}
+  Painted(const Painted&) = delete;
+
+  int backing(const std::string& name) const {
+    for (const Backing& b : arena.backings()) {
+      if (b.name == name || (b.memory == name)) return b.ordinal;
+    }
+    throw std::runtime_error("no backing " + name);
+  }
+  /// With guards. `check`: -1 = the last.
+  std::vector<std::uint8_t> bytes(int ordinal, int pass, int check = -1) const {
+    const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
+    const Backing& b = arena.backings().at(static_cast<std::size_t>(ordinal));
+    std::vector<std::uint8_t> out(static_cast<std::size_t>(b.guard_below + b.bytes + b.guard_above));
+    Rendering rendering(names, arena.backings(), seed, pass);
+    render(at.images.at(static_cast<std::size_t>(ordinal)), b, rendering, -b.guard_below, out);
+    return out;
+  }
+  std::vector<std::uint8_t> bytes(const std::string& name, int pass = 0, int check = -1) const { return bytes(backing(name), pass, check); }
+  /// Without guards.
+  std::vector<std::uint8_t> inside(const std::string& name, int pass = 0, int check = -1) const {
+    const Backing& b = arena.backings().at(static_cast<std::size_t>(backing(name)));
+    auto all = bytes(name, pass, check);
+    return {all.begin() + b.guard_below, all.begin() + b.guard_below + b.bytes};
+  }
+  std::string words_at(const std::string& name, std::int64_t offset, int check = -1) {
+    const Checkpoint& at = check < 0 ? truth.checks.back() : truth.checks.at(static_cast<std::size_t>(check));
+    const int ordinal = backing(name);
+    Id id = at.images.at(static_cast<std::size_t>(ordinal)).at(offset);
+    if (id == hole) id = fresh_id(arena.backings()[static_cast<std::size_t>(ordinal)], offset, names);
+    return words(id, names, arena.backings());
+  }
+
+  static constexpr std::uint64_t seed = 7;
+  Script script;
+  Names names;
+  Arena arena;
+  Truth truth;
+};
+
+}  // namespace kvcts::script::testing

@@ -1,0 +1,101 @@
+// Every scripted case of the catalogue: its intended sequence, played by the machine, is what the truth paints, at each check. Where the two
+// disagree, a case would fail that does what it means to.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "case/resolve/resolve_script.hpp"
+#include "case/catalogue/case_file.hpp"
+#include "scene/machine/sequence.hpp"
+#include "scene/machine/tape.hpp"
+#include "scene/testing/scripts.hpp"
+#include "testing/checkout.hpp"
+
+namespace kvcts::script::testing {
+namespace {
+
+class CatalogueCases : public ::testing::TestWithParam<std::string> {};
+
+bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
+  const auto spans = check.any.find(backing);
+  if (spans == check.any.end()) return true;
+  const auto next = spans->second.upper_bound(offset);
+  return next == spans->second.begin() || std::prev(next)->second <= offset;
+}
+
+void expect_machine_to_do_what_is_meant(const Script& script) {
+  const Painted painted(script);
+  const Tape tape = record(script, painted.arena, intended_sequence(script));
+  EXPECT_EQ(tape.ending.kind, painted.truth.ending.kind) << tape.ending.text;
+  EXPECT_EQ(tape.ending.step, painted.truth.ending.step);
+  ASSERT_EQ(tape.checks.size(), painted.truth.checks.size());
+  for (int pass : {0, 1}) {
+    Bytes bytes(tape.backings, Painted::seed, pass);
+    play(tape, bytes, Painted::seed, pass, [&](std::size_t index) {
+      const Checkpoint& check = painted.truth.checks.at(index);
+      EXPECT_EQ(tape.checks[index], check.step);
+      Rendering rendering(painted.names, painted.arena.backings(), Painted::seed, pass);
+      for (const Backing& b : painted.arena.backings()) {
+        const Image& image = check.images[static_cast<std::size_t>(b.ordinal)];
+        const auto compare = [&](std::int64_t begin, std::int64_t end) {
+          std::vector<std::uint8_t> must(static_cast<std::size_t>(end - begin)), found(must.size());
+          render(image, b, rendering, begin, must);
+          bytes.read(b.ordinal, begin, end - begin, found.data());
+          for (std::int64_t i = begin; i < end; ++i) {
+            const auto at = static_cast<std::size_t>(i - begin);
+            if (must[at] == found[at] || !matters(check, b.ordinal, i)) continue;
+            ADD_FAILURE() << "check '" << check.step << "', " << b.name << " + " << i << " in pass " << pass << ": must be " << int(must[at]) << ", is "
+                          << int(found[at]);
+            return;
+          }
+        };
+        if (!b.sparse) {
+          compare(-b.guard_below, b.bytes + b.guard_above);
+          continue;
+        }
+        // Pages that either of them wrote.
+        std::set<std::int64_t> begins;
+        for (const auto& [number, ids] : image.pages()) begins.insert(number * Image::page);
+        for (const std::int64_t begin : bytes.pages(b.ordinal)) begins.insert(begin);
+        for (const std::int64_t begin : begins) {
+          compare(std::max(begin, -b.guard_below), std::min(begin + Image::page, b.bytes + b.guard_above));
+        }
+      }
+    });
+  }
+}
+
+TEST_P(CatalogueCases, MeanWhatTheMachineDoes) {
+  const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
+  for (const CaseSpec& spec : catalogue::read_case_file(GetParam(), "", &catalogue)) {
+    if (spec.script.empty()) continue;
+    SCOPED_TRACE(spec.id);
+    try {
+      expect_machine_to_do_what_is_meant(resolve_script(spec, catalogue));
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+}
+
+std::vector<std::string> files() {
+  std::vector<std::string> out;
+  for (const char* folder : {"cases/faults", "cases/museum"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(checkout::source()) / folder)) {
+      if (entry.path().extension() == ".yaml") out.push_back(entry.path().string());
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CatalogueCases, ::testing::ValuesIn(files()), [](const auto& file) {
+  const std::filesystem::path path(file.param);
+  std::string name = path.parent_path().filename().string() + "_" + path.stem().string();
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace kvcts::script::testing

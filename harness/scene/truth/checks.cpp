@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "scene/truth/painter.hpp"
+
+namespace kvcts::script {
+
+using nlohmann::json;
+
+namespace {
+
+using Spans = std::map<std::int64_t, std::int64_t>;
+
+/// Adds [begin, end); spans that touch become one.
+void add_span(Spans& spans, std::int64_t begin, std::int64_t end) {
+  if (begin >= end) return;
+  auto at = spans.upper_bound(begin);
+  if (at != spans.begin() && std::prev(at)->second >= begin) --at;
+  while (at != spans.end() && at->first <= end) {
+    begin = std::min(begin, at->first);
+    end = std::max(end, at->second);
+    at = spans.erase(at);
+  }
+  spans[begin] = end;
+}
+
+}  // namespace
+
+void Painter::registration() {
+  const Action& a = *action_;
+  if (a.maps && *a.maps != a.to_offset) {
+    throw std::runtime_error("a registration that begins elsewhere cannot be meant; say 'maps' under 'actually'");
+  }
+  for (const Span& span : spans(a.memory, a.to_offset, a.bytes, 1, 0)) {
+    auto& ranges = ranges_[span.backing];
+    if (a.op == "register") {
+      ranges.push_back({span.begin, span.begin + span.bytes});
+    } else {
+      if (std::erase_if(ranges, [&](const Range& r) { return r.begin == span.begin; }) == 0) {
+        throw std::runtime_error("takes back a registration of '" + a.memory + "' from byte " + std::to_string(a.to_offset) + " on: expected one that begins there, found none");
+      }
+    }
+    event({{"memory", a.memory}, {"backing", span.backing}, {"begin", span.begin}, {"bytes", span.bytes}});
+  }
+}
+
+std::optional<Painter::Access> Painter::against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const {
+  const bool splits = action_->splits;
+  for (const std::int64_t edge : arena_.backings()[static_cast<std::size_t>(backing)].boundaries) {
+    if (!splits && offset < edge && offset + bytes > edge) return Access{"straddles a mapping", backing, offset, bytes, write};
+  }
+  if (!registered_only_.contains(backing)) return std::nullopt;
+  const auto known = ranges_.find(backing);
+  std::int64_t at = offset;
+  bool first = true;
+  while (at < offset + bytes) {
+    std::int64_t reach = at;
+    if (known != ranges_.end()) {
+      for (const Range& r : known->second) {
+        if (r.begin <= at && r.end > at) reach = std::max(reach, r.end);
+      }
+    }
+    if (reach == at) return Access{"not registered", backing, at, offset + bytes - at, write};
+    if (!first && !splits) return Access{"straddles a registration", backing, offset, bytes, write};
+    at = reach;
+    first = false;
+  }
+  return std::nullopt;
+}
+
+bool Painter::stopped(const std::vector<Access>& accesses) {
+  if (accesses.empty()) return false;
+  const Access& first = accesses.front();
+  event({{"violation", first.what}, {"backing", first.backing}, {"offset", first.offset}, {"bytes", first.bytes}, {"write", first.write},
+         {"count", accesses.size()}});
+  return action_->otherwise != "go on";
+}
+
+void Painter::checkpoint(const std::string& step) { truth_.checks.push_back({step, images_, any_, {}}); }
+
+void Painter::check() {
+  const Action& a = *action_;
+  // The bytes that the step speaks of; none = everything of its memory.
+  std::map<int, Spans> named;
+  bool all = false;
+  if (!a.request.empty()) {
+    std::vector<View> views = a.to.empty() ? a.from : a.to;
+    if (views.empty()) {
+      if (a.memory.empty()) throw std::runtime_error("a check of a request names a memory");
+      const std::string memory = a.memory.substr(0, a.memory.find('/'));
+      const auto declared = script_.memories.find(memory);
+      if (declared == script_.memories.end()) throw std::runtime_error("there is no memory '" + memory + "'");
+      views.push_back(declared->second.view);
+      views.back().of = memory;
+      views.back().offset = 0;  // the arena has it
+    }
+    for (const Stop& stop : stops(views, a.to_blocks, a.pick)) add_span(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
+  } else if (a.bytes > 0 || a.to_offset > 0) {
+    for (const Span& span : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step)) {
+      add_span(named[span.backing], span.begin, span.begin + span.bytes);
+    }
+  } else {
+    all = true;
+    for (const Backing& b : arena_.backings()) {
+      // The guards never cease to matter.
+      if (a.memory.empty() || b.memory == a.memory) add_span(named[b.ordinal], 0, b.bytes);
+    }
+    if (named.empty()) {
+      for (const Span& span : spans(a.memory, 0, 0, 1, 0)) add_span(named[span.backing], span.begin, span.begin + span.bytes);
+    }
+  }
+
+  if (a.is == "any") {
+    for (const auto& [backing, spans] : named) {
+      for (const auto& [begin, end] : spans) add_span(any_[backing], begin, end);
+    }
+    checkpoint(step_->name);
+    truth_.checks.back().memory = a.memory;
+    return;
+  }
+  Checkpoint here{step_->name, images_, any_, a.memory};
+  if (a.is == "unchanged") {
+    for (const auto& [backing, spans] : named) {
+      const auto b = static_cast<std::size_t>(backing);
+      const Image before = truth_.checks.empty() ? Image{} : truth_.checks.back().images[b];
+      // Bytes in pages that neither image has are nobody's in both.
+      std::set<std::int64_t> pages;
+      for (const Image* image : {&static_cast<const Image&>(here.images[b]), &before}) {
+        for (const auto& [number, ids] : image->pages()) pages.insert(number);
+      }
+      for (const std::int64_t number : pages) {
+        for (const auto& [begin, end] : spans) {
+          for (std::int64_t i = std::max(begin, number * Image::page); i < std::min(end, (number + 1) * Image::page); ++i) {
+            if (here.images[b].at(i) != before.at(i)) here.images[b].set(i, before.at(i));
+          }
+        }
+      }
+    }
+  }
+  if (!all) {
+    // Only the named bytes are compared here.
+    for (const Backing& b : arena_.backings()) {
+      std::int64_t from = -b.guard_below;
+      auto& any = here.any[b.ordinal];
+      for (const auto& [begin, end] : named[b.ordinal]) {
+        add_span(any, from, begin);
+        from = end;
+      }
+      add_span(any, from, b.bytes + b.guard_above);
+    }
+  }
+  truth_.checks.push_back(std::move(here));
+}
+
+}  // namespace kvcts::script

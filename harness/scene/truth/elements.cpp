@@ -1,0 +1,373 @@
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "scene/truth/painter.hpp"
+#include "case/text.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+using layout::Component;
+using nlohmann::json;
+using text::fail;
+
+namespace {
+
+Coordinate coordinate_of(const Stop& stop) { return {stop.component, stop.kv, stop.layer, stop.token, stop.head, stop.channel}; }
+
+std::string words(const Coordinate& at) {
+  return fmt::format("{} kv {} layer {} token {} head {} channel {}", layout::name(at.component), at.kv, at.layer, at.token, at.head, at.channel);
+}
+
+/// The picks of a destination, and for each of them the one it comes from.
+struct Mapping {
+  Picks wanted;
+  std::map<std::int64_t, std::int64_t> from;
+  std::int64_t source(std::int64_t destination) const {
+    const auto found = from.find(destination);
+    return found == from.end() ? destination : found->second;
+  }
+};
+
+Mapping mapping_of(const Picks& pick, const Picks& pick_to, const char* axis) {
+  Mapping out{pick_to ? pick_to : pick, {}};
+  if (!pick || !pick_to) return out;
+  if (pick->size() != pick_to->size()) fail(fmt::format("takes {} {} to {}; expected as many places as picks", pick->size(), axis, pick_to->size()));
+  for (std::size_t i = 0; i < pick->size(); ++i) out.from.insert_or_assign((*pick_to)[i], (*pick)[i]);  // of two at one place, the last
+  return out;
+}
+
+}  // namespace
+
+// ---- elements by coordinate ----------------------------------------------------------------------------------------
+
+Elements::Elements(const std::vector<Stop>& stops) {
+  std::array<bool, 3> any{};
+  for (const Stop& stop : stops) {
+    const auto c = static_cast<std::size_t>(stop.component);
+    Box& box = boxes_[c];
+    const Coordinate at = coordinate_of(stop);
+    const auto widen = [&](std::int64_t Coordinate::*axis) {
+      box.lo.*axis = any[c] ? std::min(box.lo.*axis, at.*axis) : at.*axis;
+      box.hi.*axis = any[c] ? std::max(box.hi.*axis, at.*axis + 1) : at.*axis + 1;
+    };
+    for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) widen(axis);
+    box.lo.component = box.hi.component = stop.component;
+    any[c] = true;
+  }
+  constexpr double limit = 1 << 27;
+  double all = 0;
+  for (Box& box : boxes_) {
+    box.begin = static_cast<std::size_t>(all);
+    double size = 1;
+    for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) {
+      size *= static_cast<double>(box.hi.*axis - box.lo.*axis);
+    }
+    all += size;
+    if (all > limit) fail("takes more than 2^27 elements at once; pick some layers, tokens or heads");
+  }
+  codes_.resize(static_cast<std::size_t>(all));
+}
+
+std::size_t Elements::index(const Coordinate& at) const {
+  const Box& box = boxes_[static_cast<std::size_t>(at.component)];
+  std::int64_t i = at.kv - box.lo.kv;
+  i = i * (box.hi.layer - box.lo.layer) + at.layer - box.lo.layer;
+  i = i * (box.hi.token - box.lo.token) + at.token - box.lo.token;
+  i = i * (box.hi.head - box.lo.head) + at.head - box.lo.head;
+  i = i * (box.hi.channel - box.lo.channel) + at.channel - box.lo.channel;
+  return box.begin + static_cast<std::size_t>(i);
+}
+
+const Code* Elements::find(const Coordinate& at) const {
+  const Box& box = boxes_[static_cast<std::size_t>(at.component)];
+  for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) {
+    if (at.*axis < box.lo.*axis || at.*axis >= box.hi.*axis) return nullptr;
+  }
+  const Code& code = codes_[index(at)];
+  return code.width > 0 ? &code : nullptr;
+}
+
+// The first view that holds an element has it.
+Elements Painter::gather(const std::vector<Stop>& stops) {
+  Elements out(stops);
+  for (const Stop& stop : stops) {
+    Code& code = out.slot(coordinate_of(stop));
+    if (code.width == 0) code = code_at(stop);
+  }
+  return out;
+}
+
+bool Painter::place(const std::vector<Placed>& codes) {
+  const auto bytes = [](const Code& code) { return (code.width + 7) / 8; };
+  std::vector<Access> accesses;
+  std::vector<bool> good(codes.size(), true);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const Placed& p = codes[i];
+    for (const auto& access : {p.code.backing < 0 ? std::nullopt : against(p.code.backing, p.code.offset, bytes(p.code), false),
+                               p.backing < 0 ? std::nullopt : against(p.backing, p.bit / 8, bytes(p.code), true)}) {
+      if (!access) continue;
+      accesses.push_back(*access);
+      good[i] = false;
+    }
+  }
+  if (stopped(accesses)) return false;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (good[i] && codes[i].backing >= 0) put_code(codes[i].backing, codes[i].bit, codes[i].code);
+  }
+  return true;
+}
+
+void Painter::move() {
+  const Action& a = *action_;
+  const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"), layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
+  const Mapping tokens = mapping_of(a.pick.tokens, a.pick_to.tokens, "tokens"), heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
+  const Mapping channels = mapping_of(a.pick.channels, a.pick_to.channels, "channels");
+  expect_picks(a.from, a.pick);
+  Selection pick = a.pick;
+  pick.channels.reset();  // whole rows, so that alignment sees where they begin
+  const Elements from = gather(stops(a.from, a.from_blocks, pick));
+
+  std::vector<Placed> codes;
+  std::int64_t bits = 0;
+  const Selection there{layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted};
+  for (const Stop& to : stops(a.to, a.to_blocks, there)) {
+    const Coordinate at{to.component, kv.source(to.kv), layers.source(to.layer), to.whole ? to.token : tokens.source(to.token),
+                        heads.source(to.head), channels.source(to.channel)};
+    const Code* code = from.find(at);
+    if (!code) continue;
+    if (code->width != to.width) {
+      fail(fmt::format("moves codes of {} bits into codes of {} bits ({}); views of both ends need one width", code->width, to.width, words(at)));
+    }
+    codes.push_back({to.backing, to.bit, *code});
+    bits += to.width;
+  }
+  const bool moved = place(codes);
+  event({{"bytes", moved ? bits / 8 : 0}, {"moved", moved}});
+}
+
+void Painter::copy() {
+  const Action& a = *action_;
+  if (a.from.size() != 1 || a.to.size() != 1) fail("copies from one place to one place");
+  auto from = spans(a.from[0].of, a.from_offset, a.bytes, a.count, a.from_step);
+  auto to = spans(a.to[0].of, a.to_offset, a.bytes, a.count, a.to_step);
+  if (from.size() != to.size()) fail(fmt::format("copies {} allocations to {}", from.size(), to.size()));
+  std::vector<Access> accesses;
+  std::vector<bool> good(from.size(), true);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i].bytes != to[i].bytes) fail(fmt::format("copies {} bytes to {}; say how many", from[i].bytes, to[i].bytes));
+    keep_inside(from[i], to[i]);
+    for (const auto& access : {against(from[i].backing, from[i].begin, from[i].bytes, false), against(to[i].backing, to[i].begin, to[i].bytes, true)}) {
+      if (!access) continue;
+      accesses.push_back(*access);
+      good[i] = false;
+    }
+  }
+  const bool off = stopped(accesses);
+  for (std::size_t i = 0; i < from.size() && !off; ++i) {
+    if (good[i] && from[i].bytes > 0) copy_span(from[i], to[i]);
+  }
+  event({{"moved", !off}});
+}
+
+// A copy out of a log may leave its memory: what must be true afterwards is only what lies inside at both ends.
+void Painter::keep_inside(Span& from, Span& to) {
+  std::int64_t below = 0, above = 0;
+  for (const Span* end : {&from, &to}) {
+    const Backing& b = arena_.backings()[static_cast<std::size_t>(end->backing)];
+    below = std::max(below, -end->begin), above = std::max(above, end->begin + end->bytes - b.bytes);
+    if (end->begin >= 0 && end->begin + end->bytes <= b.bytes) continue;
+    event({{"leaves", fmt::format("bytes {} to {} are outside of '{}', which has {}", end->begin, end->begin + end->bytes - 1, b.name, b.bytes)},
+           {"before", end->begin < 0}});
+  }
+  below = std::min(below, from.bytes), above = std::min(above, from.bytes - below);
+  for (Span* end : {&from, &to}) end->begin += below, end->bytes -= below + above;
+}
+
+// All of it is read before any of it is written.
+void Painter::copy_span(const Span& from, const Span& to) {
+  std::vector<Id> ids;
+  ids.reserve(static_cast<std::size_t>(from.bytes));
+  for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.backing, from.begin + i));
+  for (std::int64_t i = 0; i < from.bytes; ++i) images_[static_cast<std::size_t>(to.backing)].set(to.begin + i, ids[static_cast<std::size_t>(i)]);
+}
+
+// ---- numbers -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Whether the bytes are those of one element's code, in their order.
+bool is_element(const Names& names, const Code& code) {
+  const Who who = names.at(code.bytes[0]);
+  if (who.kind != Who::Kind::tag || who.dtype != code.dtype || who.byte != 0) return false;
+  for (int i = 1; i < code.width / 8; ++i) {
+    if (code.bytes[static_cast<std::size_t>(i)] != code.bytes[0] + static_cast<Id>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Id Painter::reference(const Code& code) {
+  if (code.width >= 8 && is_element(names_, code)) return code.bytes[0] + 1;
+  Who who{.kind = Who::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}, .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
+  for (int i = 0; i < std::max(code.width / 8, 1); ++i) who.pieces[static_cast<std::size_t>(i)] = code.bytes[static_cast<std::size_t>(i)];
+  return names_.intern(who) + 1;
+}
+
+Who Painter::number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale) {
+  Who who;
+  if (is_element(names_, code)) {
+    who = names_.at(code.bytes[0]);
+    if (code.width == 4 && code.high) ++who.channel;
+  } else {
+    who = {.component = at.component, .dtype = code.dtype, .kv = at.kv, .layer = at.layer, .token = at.token, .head = at.head,
+           .channel = at.channel, .whole = reference(code)};
+  }
+  who.kind = Who::Kind::number;
+  who.high_nibble_first = false;
+  if (scale) who.scale = reference(*scale);
+  if (global_scale) who.global_scale = reference(*global_scale);
+  who.power = !scale && !global_scale ? 0 : action_->scales == "twice" ? 2 : 1;
+  return who;
+}
+
+namespace {
+
+/// How the groups of scales lie over the channels of one of K and V.
+struct Groups {
+  std::int64_t channels{0}, narrow_channels{0}, groups{0};
+};
+
+/// The scale of a coordinate. Scales that do not depend on an axis have one value there; one scale a block, or a few tokens, stands at
+/// the first of them.
+const Code* scale_at(const Elements& from, Coordinate at, std::int64_t first_token, std::int64_t block_size) {
+  const Elements::Box& box = from.box(at.component);
+  if (box.empty()) return nullptr;
+  for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head}) {
+    if (box.hi.*axis - box.lo.*axis == 1) at.*axis = box.lo.*axis;
+  }
+  if (at.component == Component::global_scale) at.channel = box.lo.channel;
+  if (const Code* code = from.find(at)) return code;
+  const std::int64_t begin = first_token + (at.token - first_token) / block_size * block_size;
+  while (--at.token >= begin) {
+    if (const Code* code = from.find(at)) return code;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Painter::read() {
+  const Action& a = *action_;
+  if (a.decode) parts_ = "all";
+  const std::int64_t first_token = request().first_token;
+  const OutputShape shape = output_shape(script_, a);
+  const int out = arena_.output(a.output);
+  if (out < 0) fail("there is no output '" + a.output + "'");
+  const auto all = stops(a.from, a.from_blocks, a.pick, a.decode);
+  const Elements from = gather(all);
+  std::int64_t block_size = 1;
+  for (const View& view : a.from) block_size = std::max(block_size, walk(view).block_size());
+  std::map<std::int64_t, Groups> by_kv;
+  for (const Stop& stop : all) {
+    Groups& g = by_kv[stop.kv];
+    if (stop.component == Component::scale) g.groups = std::max(g.groups, stop.channel + 1);
+    if (stop.component != Component::data) continue;
+    g.channels = std::max(g.channels, stop.channel + 1);
+    if (stop.width <= 8) g.narrow_channels = std::max(g.narrow_channels, stop.channel + 1);
+  }
+
+  const auto element = [&](const Coordinate& at, std::int64_t bit) {
+    const Code* code = from.find(at);
+    if (!code) return;
+    if (!a.decode) {
+      put_code(out, bit, *code);
+      return;
+    }
+    const Code *scale = nullptr, *global_scale = nullptr;
+    // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
+    const Groups& g = by_kv[at.kv];
+    if (a.scales != "ignored" && (code->width <= 8 || g.narrow_channels == 0)) {
+      Coordinate of = at;
+      of.component = Component::global_scale;
+      global_scale = scale_at(from, of, first_token, block_size);
+      of.component = Component::scale;
+      const std::int64_t groups = g.groups > 0 ? g.groups : from.box(Component::scale).hi.channel;
+      of.channel = at.channel * groups / std::max<std::int64_t>(g.narrow_channels > 0 ? g.narrow_channels : g.channels, 1);
+      scale = scale_at(from, of, first_token, block_size);
+    }
+    Who who = number_of(at, *code, scale, global_scale);
+    for (; who.byte < 4; ++who.byte) images_[static_cast<std::size_t>(out)].set(bit / 8 + who.byte, names_.intern(who));
+  };
+  for (const OutputSection& section : shape.sections) {
+    std::int64_t row = section.begin * 8;
+    for (const std::int64_t kv : section.kv) {
+      for (const std::int64_t layer : section.layers) {
+        for (const std::int64_t token : section.tokens) {
+          for (const std::int64_t head : section.heads) {
+            for (std::size_t i = 0; i < section.channels.size(); ++i) {
+              element({section.component, kv, layer, token, head, section.channels[i]}, row + static_cast<std::int64_t>(i) * section.width);
+            }
+            row += section.row_bits();
+          }
+        }
+      }
+    }
+  }
+  event({{"output", a.output}});
+}
+
+// ---- stored objects ------------------------------------------------------------------------------------------------
+
+void Painter::put() {
+  const Action& a = *action_;
+  const auto key = std::pair{a.store, a.key};
+  const bool there = stored_.contains(key);
+  event({{"store", a.store}, {"key", a.key}, {"there", there}});
+  if (there && a.on_exists == "keep") return;
+  std::vector<Placed> taken;
+  std::vector<Code> object;
+  gather(stops(a.from, a.from_blocks, a.pick)).each([&](const Coordinate&, const Code& code) {
+    taken.push_back({-1, 0, code});
+    object.push_back(code);
+  });
+  if (place(taken)) stored_[key] = std::move(object);
+}
+
+void Painter::get() {
+  const Action& a = *action_;
+  const auto found = stored_.find({a.store, a.key});
+  event({{"store", a.store}, {"key", a.key}, {"hit", found != stored_.end()}});
+  if (found == stored_.end()) return;
+  const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"), layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
+  const Mapping tokens = mapping_of(a.pick.tokens, a.pick_to.tokens, "tokens"), heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
+  const Mapping channels = mapping_of(a.pick.channels, a.pick_to.channels, "channels");
+  std::vector<Stop> to = stops(a.to, a.to_blocks, {layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted});
+  // Which code of the object goes there: objects are in the order of what was put.
+  const auto object_of = [&](const Stop& s) {
+    return Coordinate{s.component, kv.source(s.kv), layers.source(s.layer), s.whole ? s.token : tokens.source(s.token), heads.source(s.head), channels.source(s.channel)};
+  };
+  std::stable_sort(to.begin(), to.end(), [&](const Stop& x, const Stop& y) { return object_of(x) < object_of(y); });
+  const std::vector<Code>& object = found->second;
+  std::vector<Placed> codes;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    // Views that hold the same element get the same code.
+    const bool again = i > 0 && object_of(to[i]) == object_of(to[i - 1]);
+    if (!again) ++next;
+    if (next > object.size() || object[next - 1].width != to[i].width) {
+      fail(fmt::format("the object holds {} codes, which are not those that are asked for ({})", object.size(), words(coordinate_of(to[i]))));
+    }
+    Code code = object[next - 1];
+    code.backing = -1;
+    codes.push_back({to[i].backing, to[i].bit, code});
+  }
+  if (next != object.size()) fail(fmt::format("the object holds {} codes, and {} are asked for", object.size(), next));
+  place(codes);
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,419 @@
+#include "scene/truth/painter.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "case/text.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+using nlohmann::json;
+using text::fail;
+
+namespace {
+
+struct AxisPicks {
+  Axis axis;
+  const char* name;
+  const Picks* picks;
+};
+
+// Bytes in hexadecimal, as a fill repeats them.
+std::vector<std::uint8_t> bytes_of(const std::string& value) {
+  std::string digits;
+  for (char c : value.starts_with("0x") ? value.substr(2) : value) {
+    if (c != ' ') digits += c;
+  }
+  std::vector<std::uint8_t> out;
+  if (digits.empty()) digits = "?";
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    const std::string pair = digits.substr(i, 2);
+    std::size_t used = 0;
+    int byte = -1;
+    try {
+      byte = std::stoi(pair, &used, 16);
+    } catch (const std::exception&) {
+    }
+    if (used != 2) fail("expected poison, zero or bytes in hexadecimal, found '" + value + "'");
+    out.push_back(static_cast<std::uint8_t>(byte));
+  }
+  return out;
+}
+
+bool has_all(const json& fields, const json& wanted) {
+  for (const auto& [name, value] : wanted.items()) {
+    if (!fields.contains(name) || fields.at(name) != value) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Truth paint(const Script& script, const Arena& arena, Names& names) { return Painter(script, arena, names).paint(); }
+
+Painter::Painter(const Script& script, const Arena& arena, Names& names)
+    : script_(script), arena_(arena), names_(names), images_(arena.backings().size()) {
+  for (const auto& [name, request] : script.requests) {
+    RequestNow now{request.tokens, request.first_token, request.generation, {}};
+    for (const auto& [memory, ids] : request.blocks) now.tables[memory].ids = ids;
+    for (const auto& [memory, positions] : request.positions) {
+      now.tables[memory].positions = positions;
+      now.tables[memory].windows = true;
+    }
+    requests_.emplace(name, std::move(now));
+  }
+  for (const Step& step : script.steps) {
+    if (step.intended.op != "register") continue;
+    const std::string memory = step.intended.memory.substr(0, step.intended.memory.find('/'));
+    for (const Backing& backing : arena.backings()) {
+      if (backing.memory == memory) registered_only_.insert(backing.ordinal);
+    }
+  }
+}
+
+Truth Painter::paint() {
+  for (const Step& step : script_.steps) {
+    try {
+      if (!act(step)) break;
+    } catch (const std::exception& e) {
+      fail("step '" + step.name + "': " + e.what());
+    }
+  }
+  checkpoint("");
+  return std::move(truth_);
+}
+
+bool Painter::act(const Step& step) {
+  step_ = &step;
+  action_ = &step.intended;
+  parts_ = action_->parts;
+  const Action& a = *action_;
+  if (a.op == "nothing") {
+  } else if (a.op == "write") {
+    write();
+  } else if (a.op == "fill") {
+    fill();
+  } else if (a.op == "move") {
+    move();
+  } else if (a.op == "copy") {
+    copy();
+  } else if (a.op == "read") {
+    read();
+  } else if (a.op == "put") {
+    put();
+  } else if (a.op == "get") {
+    get();
+  } else if (a.op == "register" || a.op == "unregister") {
+    registration();
+  } else if (a.op == "assign") {
+    assign();
+  } else if (a.op == "signal") {
+    signals_.emplace_back(a.event, a.fields);
+    event({{"event", a.event}, {"fields", a.fields}});
+  } else if (a.op == "wait") {
+    const bool there =
+        std::any_of(signals_.begin(), signals_.end(), [&](const auto& s) { return s.first == a.event && has_all(s.second, a.fields); });
+    event({{"event", a.event}, {"fields", a.fields}, {"there", there}});
+    if (!there) end("hung", "waits for '" + a.event + "', which never comes");
+  } else if (a.op == "complete") {
+    event({{"fields", a.fields}});
+  } else if (a.op == "fail") {
+    event({{"text", a.text}});
+  } else if (a.op == "require" || a.op == "unpack") {
+    demand();
+  } else if (a.op == "refuse") {
+    end("refused", a.text);
+  } else if (a.op == "raise") {
+    end("raised", a.text);
+  } else if (a.op == "crash") {
+    end("crashed", a.text);
+  } else if (a.op == "hang") {
+    end("hung", a.text);
+  } else if (a.op == "check") {
+    check();
+  } else {
+    fail("unknown operation '" + a.op + "'");
+  }
+  return truth_.ending.kind == "completed";
+}
+
+void Painter::event(json fields) {
+  fields["step"] = step_->name;
+  fields["op"] = action_->op;
+  if (!action_->request.empty()) fields["request"] = action_->request;
+  truth_.events.push_back(std::move(fields));
+}
+
+void Painter::end(const std::string& kind, const std::string& text) {
+  const Action& a = *action_;
+  truth_.ending = {kind, step_->name, a.in, text, a.op == "unpack" ? "dims" : a.about, a.signal, a.expects, a.found};
+}
+
+// A requirement is met when what is expected is found, and every fact that is needed is there in at least that measure.
+void Painter::demand() {
+  const Action& a = *action_;
+  std::string text = a.text;
+  bool met = true;
+  const auto miss = [&](const std::string& why) {
+    if (met && a.text.empty()) text = why;
+    met = false;
+  };
+  if (a.op == "unpack") {
+    if (a.expects.size() != a.found.size()) miss(fmt::format("expected {}, got {}", a.expects.size(), a.found.size()));
+  } else {
+    if (a.expects != a.found) miss(fmt::format("expected {}, found {}", a.expects.dump(), a.found.dump()));
+    for (const auto& [fact, least] : a.needs.items()) {
+      const json has = a.has.contains(fact) ? a.has.at(fact) : json();
+      const bool enough = least.is_number() && has.is_number() ? has.get<double>() >= least.get<double>() : !has.is_null() && has == least;
+      if (!enough) miss(fmt::format("needs {} {}, has {}", fact, least.dump(), has.is_null() ? "none" : has.dump()));
+    }
+  }
+  event({{"about", a.op == "unpack" ? "dims" : a.about}, {"expects", a.expects}, {"found", a.found}, {"needs", a.needs}, {"has", a.has},
+         {"good", met}});
+  if (met || a.otherwise == "go on") return;
+  end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", text);
+}
+
+void Painter::assign() {
+  RequestNow& now = request();
+  for (const auto& [memory, ids] : action_->blocks) now.tables[memory].ids = ids;
+  if (action_->generation) now.generation = *action_->generation;
+  if (action_->tokens) now.tokens = *action_->tokens;
+  event(json::object());
+}
+
+// ---- what a step takes ---------------------------------------------------------------------------------------------
+
+const Walk& Painter::walk(const View& view) {
+  // Everything that a walk depends on; the other fields of a view went into its cache text.
+  const std::string key = fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
+                                      view.arithmetic.bits, view.arithmetic.is_signed, view.arithmetic.unit, view.arithmetic.of);
+  auto& slot = walks_[key];
+  if (!slot) slot = std::make_unique<Walk>(view, arena_);
+  return *slot;
+}
+
+Painter::RequestNow& Painter::request() {
+  const auto found = requests_.find(action_->request);
+  if (found == requests_.end()) fail("there is no request '" + action_->request + "'");
+  return found->second;
+}
+
+Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick) {
+  const RequestNow& now = request();
+  Wanted out{{}, now.first_token, now.first_token + now.tokens, pick, parts_};
+  if (pick.tokens) {
+    for (const std::int64_t token : *pick.tokens) {
+      if (token < out.begin || token >= out.end) {
+        fail(fmt::format("picks token {}, but request '{}' has tokens {} to {} (what the code did with a wrong one belongs under 'actually')", token, action_->request, out.begin, out.end - 1));
+      }
+    }
+  }
+  if (!view.blocked()) return out;
+  const auto found = now.tables.find(view.memory());
+  if (found == now.tables.end() && !instead) {
+    fail("request '" + action_->request + "' has no blocks in memory '" + view.memory() + "'; name them, or give the step its own list");
+  }
+  Table table = found == now.tables.end() ? Table{} : found->second;
+  if (instead) table.ids = *instead;
+  const std::int64_t n = view.block_size();
+  std::int64_t position = 0;
+  for (std::size_t i = 0; i < table.ids.size(); ++i) {
+    position = i < table.positions.size() ? table.positions[i] : i == 0 ? 0 : position + 1;
+    if (table.ids[i] == -1) continue;
+    if (!view.holds(Axis::block, table.ids[i], "all")) fail(fmt::format("memory '{}' has no block {}", view.memory(), table.ids[i]));
+    out.blocks.push_back({table.ids[i], now.first_token + position * n});
+  }
+  const auto reach = static_cast<std::int64_t>(table.ids.size()) * n;
+  const std::int64_t needed = pick.tokens && !pick.tokens->empty() ? *std::max_element(pick.tokens->begin(), pick.tokens->end()) + 1 - out.begin
+                                                                   : now.tokens;
+  if (!instead && !table.windows && needed > reach) {
+    fail(fmt::format("request '{}' has {} blocks of {} in memory '{}', which is too few for {} tokens", action_->request, table.ids.size(), n,
+                     view.memory(), needed));
+  }
+  return out;
+}
+
+void Painter::expect_picks(const std::vector<View>& views, const Selection& pick) {
+  for (const AxisPicks& p : {AxisPicks{Axis::layer, "layer", &pick.layers}, {Axis::kv, "kv", &pick.kv}, {Axis::head, "head", &pick.heads},
+                             {Axis::channel, "channel", &pick.channels}}) {
+    if (!*p.picks) continue;
+    for (const std::int64_t coordinate : **p.picks) {
+      const bool held =
+          std::any_of(views.begin(), views.end(), [&](const View& v) { return walk(v).holds(p.axis, coordinate, parts_); });
+      if (held) continue;
+      std::optional<std::int64_t> lo, hi;
+      for (const View& view : views) {
+        for (const layout::Plane& plane : walk(view).cache().planes) {
+          if (!in_parts(plane.component, parts_)) continue;
+          const layout::Box box = layout::domain(plane);
+          lo = std::min(lo.value_or(box.lo[p.axis]), box.lo[p.axis]), hi = std::max(hi.value_or(box.hi[p.axis]), box.hi[p.axis]);
+        }
+      }
+      const std::string expected = lo ? fmt::format(": expected {}..{}", *lo, *hi - 1) : "";
+      fail(fmt::format("picks {} {}, which '{}' does not hold{} (what the code did with a wrong one belongs under 'actually')", p.name, coordinate, views.empty() ? "" : views.front().of, expected));
+    }
+  }
+}
+
+std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick,
+                                 bool unpicked) {
+  expect_picks(views, pick);
+  std::vector<Stop> out;
+  for (const View& view : views) {
+    const Walk& at = walk(view);
+    Wanted take = wanted(at, instead, pick);
+    if (unpicked) take.pick = {};
+    at.each(take, [&](const Stop& stop) {
+      if (stop.width >= 8 && stop.bit % 8 != 0) fail("a code of " + std::to_string(stop.width) + " bits lies across bytes of '" + view.of + "'");
+      expect_inside(stop.backing, stop.byte(), stop.bytes());
+      out.push_back(stop);
+    });
+  }
+  return out;
+}
+
+void Painter::expect_inside(int backing, std::int64_t offset, std::int64_t bytes) const {
+  const Backing& b = arena_.backings()[static_cast<std::size_t>(backing)];
+  if (offset >= 0 && offset + bytes <= b.bytes) return;
+  fail(fmt::format("bytes {} to {} are outside of '{}', which has {}", offset, offset + bytes - 1, b.name, b.bytes));
+}
+
+std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t offset, std::int64_t bytes, std::int64_t count,
+                                          std::int64_t step) const {
+  std::vector<Span> out;
+  if (bytes == 0 && name.find('/') == std::string::npos) {
+    for (const Backing& b : arena_.backings()) {
+      if (b.memory == name) out.push_back({b.ordinal, offset, b.bytes - offset});
+    }
+    if (!out.empty()) return out;
+  }
+  const Place place = arena_.place(name);
+  if (bytes == 0) {
+    // As far as the place goes by name.
+    const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
+    std::int64_t end = place.offset + offset, inside = 0;
+    while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name) end = arena_.name_end({place.backing, end});
+    return {{place.backing, place.offset + offset, end - place.offset - offset}};
+  }
+  for (std::int64_t i = 0; i < count; ++i) out.push_back({place.backing, place.offset + offset + i * step, bytes});
+  return out;
+}
+
+// ---- codes and bytes -----------------------------------------------------------------------------------------------
+
+Id Painter::id_at(int backing, std::int64_t offset) {
+  const Id id = images_[static_cast<std::size_t>(backing)].at(offset);
+  return id != hole ? id : fresh_id(arena_.backings()[static_cast<std::size_t>(backing)], offset, names_);
+}
+
+Code Painter::code_at(const Stop& stop) {
+  Code code{.width = stop.width, .dtype = stop.dtype, .backing = stop.backing, .offset = stop.bit / 8};
+  if (stop.width == 4) {
+    const Nibble half = names_.nibble(id_at(stop.backing, stop.bit / 8), stop.bit % 8 != 0);
+    code.bytes[0] = half.byte;
+    code.high = half.high;
+    return code;
+  }
+  for (int i = 0; i < stop.width / 8; ++i) code.bytes[static_cast<std::size_t>(i)] = id_at(stop.backing, stop.bit / 8 + i);
+  return code;
+}
+
+Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
+  Who who{.kind = Who::Kind::tag, .component = stop.component, .dtype = stop.dtype, .codes = action_->content == "codes",
+          .values = action_->content == "values", .generation = generation, .kv = stop.kv, .layer = stop.layer, .token = stop.token,
+          .head = stop.head, .channel = stop.channel};
+  Code code{.width = stop.width, .dtype = stop.dtype};
+  if (stop.width == 4) {
+    const Nibble half = names_.nibble(who);
+    code.bytes[0] = half.byte;
+    code.high = half.high;
+    return code;
+  }
+  for (; who.byte < stop.width / 8; ++who.byte) code.bytes[who.byte] = names_.intern(who);
+  return code;
+}
+
+void Painter::put_code(int backing, std::int64_t bit, const Code& code) {
+  Image& image = images_[static_cast<std::size_t>(backing)];
+  if (code.width == 4) {
+    const bool high = bit % 8 != 0;
+    const Nibble other = names_.nibble(id_at(backing, bit / 8), !high), half{code.bytes[0], code.high};
+    image.set(bit / 8, high ? names_.join(other, half) : names_.join(half, other));
+    return;
+  }
+  for (int i = 0; i < code.width / 8; ++i) image.set(bit / 8 + i, code.bytes[static_cast<std::size_t>(i)]);
+}
+
+void Painter::write() {
+  const std::uint32_t generation = action_->generation.value_or(request().generation);
+  for (const Stop& stop : stops(action_->to, action_->to_blocks, action_->pick)) put_code(stop.backing, stop.bit, content_of(stop, generation));
+  event({{"generation", generation}});
+}
+
+// Patterns begin anew with each range, and with each row of channels.
+void Painter::fill() {
+  const Action& a = *action_;
+  const std::vector<std::uint8_t> pattern = a.value == "zero" ? std::vector<std::uint8_t>{0}
+                                            : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{} : bytes_of(a.value);
+  const auto constant = [&](std::uint8_t byte) { return names_.intern({.kind = Who::Kind::constant, .byte = byte}); };
+  const auto name_of = [&](int backing, std::int64_t offset, std::size_t index) {
+    if (!pattern.empty()) return constant(pattern[index % pattern.size()]);
+    return names_.intern({.kind = Who::Kind::poison, .backing = backing, .offset = offset});
+  };
+  if (a.request.empty() && !a.to_blocks) {
+    for (const View& view : a.to) {
+      for (const Span& span : spans(view.of, a.to_offset, a.bytes, a.count, a.to_step)) {
+        expect_inside(span.backing, span.begin, span.bytes);
+        for (std::int64_t i = 0; i < span.bytes; ++i) {
+          images_[static_cast<std::size_t>(span.backing)].set(span.begin + i, name_of(span.backing, span.begin + i, static_cast<std::size_t>(i)));
+        }
+      }
+    }
+    event(json::object());
+    return;
+  }
+  const auto one = [&](const Stop& stop, std::int64_t first_channel) {
+    const std::int64_t at = (stop.channel - first_channel) * stop.width;
+    if (stop.width == 4) {
+      const bool high = stop.bit % 8 != 0;
+      const Nibble half = names_.nibble(name_of(stop.backing, stop.bit / 8, static_cast<std::size_t>(at / 8)), high);
+      put_code(stop.backing, stop.bit, {.width = 4, .dtype = stop.dtype, .bytes = {half.byte, 0, 0, 0}, .high = half.high});
+      return;
+    }
+    for (int i = 0; i < stop.width / 8; ++i) {
+      images_[static_cast<std::size_t>(stop.backing)].set(stop.bit / 8 + i,
+                                                          name_of(stop.backing, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
+    }
+  };
+  for (const View& view : a.to) {
+    const Walk& at = walk(view);
+    Wanted take;
+    if (!a.request.empty()) {
+      take = wanted(at, a.to_blocks, a.pick);
+    } else {
+      // Whole blocks, whoever they belong to.
+      take = {{}, 0, static_cast<std::int64_t>(a.to_blocks->size()) * at.block_size(), a.pick, parts_};
+      for (const std::int64_t id : *a.to_blocks) {
+        take.blocks.push_back({id, static_cast<std::int64_t>(take.blocks.size()) * at.block_size()});
+        if (id != -1 && !at.holds(Axis::block, id, "all")) fail(fmt::format("memory '{}' has no block {}", at.memory(), id));
+      }
+    }
+    std::map<std::pair<int, int>, std::int64_t> first;  // channel of a row's begin, by what the planes of a view differ in
+    const auto key = [](const Stop& s) { return std::pair{static_cast<int>(s.component), s.width}; };
+    at.each(take, [&](const Stop& stop) {
+      auto& least = first.try_emplace(key(stop), stop.channel).first->second;
+      least = std::min(least, stop.channel);
+    });
+    at.each(take, [&](const Stop& stop) {
+      expect_inside(stop.backing, stop.byte(), stop.bytes());
+      one(stop, first.at(key(stop)));
+    });
+  }
+  event(json::object());
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,173 @@
+// The state of the truth while it is painted; one object a script. Parts: painter.cpp (the sequence, writes and fills, how it ends),
+// elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scene/truth/truth.hpp"
+#include "scene/truth/walk.hpp"
+
+namespace kvcts::script {
+
+/// A code, by the names of its bytes. Four bits: half of `bytes[0]`.
+struct Code {
+  int width{0};                        ///< bits; 0 = there is none
+  layout::Dtype dtype{};               ///< of the plane that it was found in
+  std::array<Id, 4> bytes{};
+  bool high{false};
+  int backing{-1};                     ///< where it was found
+  std::int64_t offset{0};
+};
+
+/// Who a code belongs to, in dense order.
+struct Coordinate {
+  layout::Component component{};
+  std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
+  auto operator<=>(const Coordinate&) const = default;
+};
+
+/// Codes by coordinate, over the smallest box that holds them.
+class Elements {
+ public:
+  /// Room for the elements that `stops` has.
+  explicit Elements(const std::vector<Stop>& stops);
+  Code& slot(const Coordinate& at) { return codes_[index(at)]; }
+  /// nullptr: there is none.
+  const Code* find(const Coordinate& at) const;
+  /// Calls f(coordinate, code) in dense order.
+  template <class F>
+  void each(F&& f) const;
+  struct Box {
+    Coordinate lo, hi;                 ///< hi is not in it
+    std::size_t begin{0};
+    bool empty() const { return hi.kv == lo.kv; }
+  };
+  const Box& box(layout::Component component) const { return boxes_[static_cast<std::size_t>(component)]; }
+
+ private:
+  std::size_t index(const Coordinate& at) const;
+  std::array<Box, 3> boxes_;
+  std::vector<Code> codes_;
+};
+
+class Painter {
+ public:
+  Painter(const Script& script, const Arena& arena, Names& names);
+  Truth paint();
+
+ private:
+  struct Table {
+    std::vector<std::int64_t> ids, positions;
+    bool windows{false};               ///< the script says which positions: the others lie elsewhere
+  };
+  struct RequestNow {
+    std::int64_t tokens{0}, first_token{0};
+    std::uint32_t generation{1};
+    std::map<std::string, Table> tables;
+  };
+  struct Range {
+    std::int64_t begin{0}, end{0};
+  };
+  /// A code and where it goes.
+  struct Placed {
+    int backing{-1};
+    std::int64_t bit{0};
+    Code code;
+  };
+  struct Access {
+    std::string what;
+    int backing{-1};
+    std::int64_t offset{0}, bytes{0};
+    bool write{false};
+  };
+
+  // painter.cpp
+  bool act(const Step& step);          ///< false: the sequence ends here
+  void event(nlohmann::json fields);
+  void end(const std::string& kind, const std::string& text);
+  void demand();                       ///< require, unpack
+  void write();
+  void fill();
+  void assign();
+  const Walk& walk(const View& view);
+  RequestNow& request();
+  /// What the step takes of a view; throws where the request's blocks do not reach, or the view has no such block.
+  Wanted wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick);
+  void expect_picks(const std::vector<View>& views, const Selection& pick);
+  /// Elements that the views hold of the request, each inside of its backing. `unpicked`: picks are checked, and then not applied.
+  std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick,
+                          bool unpicked = false);
+  Id id_at(int backing, std::int64_t offset);
+  Code code_at(const Stop& stop);
+  Code content_of(const Stop& stop, std::uint32_t generation);
+  void put_code(int backing, std::int64_t bit, const Code& code);
+  void expect_inside(int backing, std::int64_t offset, std::int64_t bytes) const;
+  /// Byte ranges that a raw step names: "P", all of it, or `bytes` from an offset on, `count` times.
+  struct Span {
+    int backing{-1};
+    std::int64_t begin{0}, bytes{0};
+  };
+  std::vector<Span> spans(const std::string& name, std::int64_t offset, std::int64_t bytes, std::int64_t count, std::int64_t step) const;
+
+  // elements.cpp
+  void move();
+  void copy();
+  void read();
+  void put();
+  void get();
+  void keep_inside(Span& from, Span& to);
+  void copy_span(const Span& from, const Span& to);
+  Elements gather(const std::vector<Stop>& stops);
+  Id reference(const Code& code);      ///< Id + 1 for Who::whole, scale, global_scale
+  Who number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
+  /// Writes them unless something stands against it; returns whether the step took place.
+  bool place(const std::vector<Placed>& codes);
+
+  // checks.cpp
+  void registration();
+  void check();
+  void checkpoint(const std::string& step);
+  /// What stands against touching these bytes.
+  std::optional<Access> against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const;
+  /// Records the first of several. Returns whether the step is off.
+  bool stopped(const std::vector<Access>& accesses);
+
+  const Script& script_;
+  const Arena& arena_;
+  Names& names_;
+  Truth truth_;
+  std::vector<Image> images_;
+  std::map<std::string, RequestNow> requests_;
+  std::map<std::string, std::unique_ptr<Walk>> walks_;
+  std::set<int> registered_only_;      ///< backings whose memory the script registers
+  std::map<int, std::vector<Range>> ranges_;
+  std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<Code>> stored_;
+  std::vector<std::pair<std::string, nlohmann::json>> signals_;
+  std::map<int, std::map<std::int64_t, std::int64_t>> any_;
+  const Step* step_{nullptr};
+  const Action* action_{nullptr};
+  std::string parts_;                  ///< that the step takes
+};
+
+template <class F>
+void Elements::each(F&& f) const {
+  for (const Box& box : boxes_) {
+    std::size_t i = box.begin;
+    Coordinate at = box.lo;
+    if (box.empty()) continue;
+    for (at.kv = box.lo.kv; at.kv < box.hi.kv; ++at.kv)
+      for (at.layer = box.lo.layer; at.layer < box.hi.layer; ++at.layer)
+        for (at.token = box.lo.token; at.token < box.hi.token; ++at.token)
+          for (at.head = box.lo.head; at.head < box.hi.head; ++at.head)
+            for (at.channel = box.lo.channel; at.channel < box.hi.channel; ++at.channel, ++i)
+              if (codes_[i].width > 0) f(static_cast<const Coordinate&>(at), codes_[i]);
+  }
+}
+
+}  // namespace kvcts::script

@@ -1,0 +1,344 @@
+"""The compatibility pages, made from results: reports/compatibility.md and reports/compatibility.html.
+
+    pages.py [--check] [--run RUN] [--open RUN] [--real RUN]
+
+Runs suite compatibility (or reads a run of it) and writes both pages. --check writes nothing and ends with 1 where the pages that are there differ from what it would write.
+--open RUN adds the answers of a run of suite open-cells, which needs vLLM, to those kept in reports/open-cells.json: of a case that ran twice both
+count, so that one that passes now and then is no PASS. Remove the file to begin anew.
+--real RUN adds the answers of a run of suites vllm and lmcache to those kept in reports/real-connectors.json, in the same way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import html
+import json
+import re
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError:
+    print("skipped: PyYAML is not installed (./run_suite.sh install)")
+    sys.exit(77)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
+from kvtest import ROOT, kvcts, need_program  # noqa: E402
+
+PAGE, HTML, OPEN, REAL = (ROOT / "reports" / name for name in ("compatibility.md", "compatibility.html", "open-cells.json", "real-connectors.json"))
+LEGEND = [  # the first five are those of vLLM's own table
+    ("✅", "every byte arrives"),
+    ("🟠", "partial: with some of the numbers that were tried; the note says what becomes of the others"),
+    ("❌", "not supported, and nobody takes it for success: refused or excluded before any byte moves, or without an end"),
+    ("❔", "unknown: nothing ran"),
+    ("🚧", "known to fail, with a waiver that has a last day"),
+    ("⚠️", "silently wrong, with all or some of the numbers that were tried: no error, and what arrives is not what was sent. vLLM's legend has no sign for it"),
+]
+EVIDENCE = {"executed": "e", "compiled": "c", "modelled": "m"}
+COLUMNS = ["basic-pd", "spec-decode", "hetero-tp", "cross-layer-blocks", "swa", "host-buffer", "hetero-block-size"]
+NOT_RUN = {
+    ("multimodal", "host-buffer"): "the copy between a device and its host buffer needs a device",
+    ("hybrid-ssm", "spec-decode"): "the host drives attention caches: no state of a Mamba layer",
+}
+
+
+@dataclass
+class Cell:
+    """What became of the cases of one place of a table."""
+
+    results: list[dict] = field(default_factory=list)
+
+    def sign(self) -> str:
+        ended = {kind(result) for result in self.results}
+        for one in ("⚠️", "🚧"):
+            if one in ended:
+                return one
+        known = ended - {"❔"}
+        return "❔" if not known else known.pop() if len(known) == 1 else "🟠"
+
+    def evidence(self) -> str:
+        return "".join(sorted({EVIDENCE[result["evidence"]] for result in self.results if result["ran"]}))
+
+
+def kind(result: dict) -> str:
+    if result["verdict"] == "XFAIL":
+        return "🚧"
+    if result["outcome"] == "PASS":
+        return "✅"
+    if result["outcome"] in ("REFUSED", "UNSUPPORTED", "HANG", "CRASH"):
+        return "❌"
+    if result["outcome"] in ("SKIPPED", "NOT_RUN"):
+        return "❔"
+    # An exception out of the connector is no clean refusal, but it is said, and before any byte moved.
+    return "❌" if result["raised"] else "⚠️"
+
+
+def short(result: dict) -> dict:
+    """What the pages need of a result."""
+    raised = result["outcome"] == "FAIL" and result.get("phase") != "compare" and not result.get("wrong_bytes")
+    return {"id": result["id"], "outcome": result["outcome"], "verdict": result["verdict"], "evidence": result["evidence"], "raised": raised, "ran": bool(result["phases"]),
+            "why": why(result), "axes": result["facts"].get("axes", {})}
+
+
+def why(result: dict) -> str:
+    """A result's message without the numbers that belong to one of many."""
+    text = re.sub(r"\b[0-9a-f]{64}\b", "...", re.sub(r", after [\d.]+ s;", ";", result["message"].removesuffix(" (at connector)")))
+    if result["outcome"] == "FAIL" and "; " in text and "wrong bytes" in text:
+        said = result.get("diagnosis") or {}
+        name = said.get("fault_class") if said.get("exact") else ""
+        text = (f"{name}: " if name else "wrong bytes, ") + (text.split("; ", 1)[1] if name else "unexplained")
+        text = re.sub(r": explains 100 % of .*", "", text)
+    text = re.sub(r" after \d+ ms \(deadline \d+ ms\)|all \d+ (?=bytes)", "", text)
+    return re.sub(r"descriptor \d+: the local range of \d+ bytes at offset \d+ is outside of its region of \d+ bytes", "a descriptor is outside of its region", text)
+
+
+class Notes:
+    """Numbered remarks of one table, each once, with the first case that it was seen in."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[int, str]] = {}
+
+    def number(self, result: dict) -> int:
+        text = f"{result['outcome']}: {result['why']}"
+        return self.seen.setdefault(text, (len(self.seen) + 1, result["id"]))[0]
+
+
+@dataclass
+class Table:
+    title: str
+    lead: str
+    head: list[str]
+    rows: list[tuple[list[str], list[str]]] = field(default_factory=list)  # names, cells
+    notes: Notes = field(default_factory=Notes)
+
+    def words(self, cell: Cell, prefix: str = "") -> str:
+        marks = [self.notes.number(result) for result in cell.results if kind(result) != "✅"]
+        marks = "".join(f"[{n}]" for n in dict.fromkeys(marks))
+        return f"{cell.sign()}{marks} {cell.evidence()}{prefix}".strip()
+
+
+def documents(folder: str) -> dict[str, dict]:
+    found = {}
+    for path in sorted((ROOT / "cases" / folder).glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            found[document.get("backend") or document.get("connector") or document.get("layout")] = document
+    return found
+
+
+def over_archs(table: Table, cells: dict[str, Cell], archs: list[str]) -> str:
+    """Archs that end alike are one entry; without names where all do."""
+    alike: dict[str, list[str]] = {}
+    for arch in archs:
+        alike.setdefault(table.words(cells[arch]) if arch in cells else "❔", []).append(arch)
+    return "; ".join(words if len(alike) == 1 else f"{words} {' '.join(names)}" for words, names in alike.items())
+
+
+def named(axes: dict, side: str) -> str:
+    """A cache of K and V is another one when it holds latents."""
+    latent = axes["geometry"].startswith("mla-") and "mla" not in axes[side]
+    return axes[side] + (" (latents)" if latent else "")
+
+
+def matrix_tables(results: list[dict]) -> list[Table]:
+    """One table a connector: pairs of caches by dtype, archs inside the cells."""
+    titles = documents("connectors")
+    found: dict[str, dict] = {}
+    archs, dtypes = [], []
+    for result in results:
+        axes = result["axes"]
+        pair = named(axes, "producer"), named(axes, "consumer")
+        cell = found.setdefault(axes["connector"], {}).setdefault(pair, {}).setdefault(axes["dtype"], {}).setdefault(axes["arch"], Cell())
+        cell.results.append(result)
+        archs += [axes["arch"]] if axes["arch"] not in archs else []
+        dtypes += [axes["dtype"]] if axes["dtype"] not in dtypes else []
+    tables = []
+    for connector, pairs in found.items():
+        table = Table(connector, titles[connector]["title"], ["producer", "consumer", *dtypes])
+        for (producer, consumer), by_dtype in pairs.items():
+            table.rows.append(([producer, consumer], [over_archs(table, by_dtype.get(dtype, {}), archs) for dtype in dtypes]))
+        tables.append(table)
+    return tables
+
+
+def open_table(kept: dict) -> Table:
+    """Cells that vLLM's table leaves open, by what its own connector did."""
+    table = Table("Cells that vLLM leaves open", "", ["model type", *COLUMNS])
+    for row in ("multimodal", "hybrid-ssm"):
+        cells = []
+        for column in COLUMNS:
+            place = f"open-cells/{row}/{column}"
+            cell = Cell([result for result in kept["results"] if result["id"].split("#")[0] == place])
+            if row == "hybrid-ssm" and (row, column) not in NOT_RUN:
+                cells.append("")  # vLLM answers it
+            else:
+                cells.append(table.words(cell) if cell.results else "❔")
+        table.rows.append(([row], cells))
+    return table
+
+
+def backend_lines(results: list[dict]) -> list[str]:
+    known = documents("backends") | documents("layouts")
+    names = list(dict.fromkeys(result["axes"][side] for result in results for side in ("producer", "consumer")))
+    lines = []
+    for name in names:
+        one = known[name]
+        versions = f"{one.get('system', '')} {one.get('versions', '')}".strip() or ", ".join(dict.fromkeys(f"{s['project']} {s['version']}" for s in one["source"]))
+        dtypes = ", ".join(one.get("dtypes", [])) or "any"
+        lines.append((name, one["title"], versions, dtypes, one.get("min_arch") or ", ".join(one.get("archs", [])) or "any"))
+    return lines
+
+
+LEAD = ("Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every byte of both sides compared: suite `compatibility`, {count} cases. "
+        "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
+        "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else was asked of it). Latents (MLA) are rows of their own. "
+        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; why it once met no end is not known. "
+        "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md)).")
+SIGNS = "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on the CPU; none: excluded without a run. [n] is a note below the table."
+
+
+def open_lead(kept: dict) -> list[str]:
+    return [
+        f"vLLM's page on its NixlConnector (docs/features/nixl_connector_compatibility.md) has ❔ in the row Multimodal, and in one cell of Hybrid SSM. What can run without a GPU is answered here by {kept['connector']} itself "
+        f"(suite `open-cells`, on CPU tensors): a cache with the numbers of a multimodal model's decoder, 4 KV heads of 128. What is asked is what a connector sees: tensors, groups, ranks and blocks. "
+        "Images, their encoder and its cache are no part of it, and no model runs. "
+        "Where a case ran more than once and ended in two ways, both are told: the machine was crowded (a load of 15 to 20 on two cores), and time-outs struck.",
+        *(f"{row}, {column} stays ❔: {reason}." for (row, column), reason in NOT_RUN.items()),
+    ]
+
+
+def outcomes(kept: dict) -> list[tuple[str, str]]:
+    """(case, its outcomes in all runs)."""
+    found: dict[str, list[str]] = {}
+    for result in kept["results"]:
+        found.setdefault(result["id"], []).append(f"{kind(result)} {result['outcome']}")
+    return [(case, ", ".join(f"{words} {ended.count(words)} of {len(ended)}" if len(ended) > 1 else words for words in dict.fromkeys(ended))) for case, ended in found.items()]
+
+
+def repro(case: str) -> str:
+    return f"kvcts repro '{case}'"
+
+
+def markdown(tables: list[Table], backends, count: int, kept: dict) -> str:
+    def row(cells):
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    out = ["<!-- written by harness/tools/compat/pages.py: edit that -->", "# Compatibility", "", LEAD.format(count=f"{count:,}"), "", "    harness/python/python harness/tools/compat/pages.py     # makes this page and its HTML anew", ""]
+    out += [f"- {sign} {words}" for sign, words in LEGEND] + ["", SIGNS, "", "## Caches", "", row(["cache", "what it is", "versions", "dtypes", "archs"]), row(["---"] * 5)]
+    out += [row(line) for line in backends]
+    for table in tables:
+        out += ["", f"## {table.title}", ""]
+        out += [line for part in (open_lead(kept) if not table.lead else [table.lead + "."]) for line in (part, "")]
+        out += [row(table.head), row(["---"] * len(table.head))] + [row(names + cells) for names, cells in table.rows]
+        if not table.lead:
+            out += ["", "Each cell is these cases:", ""] + [f"- {ended} `{repro(case)}`" for case, ended in outcomes(kept)]
+        if table.notes.seen:
+            out += ["", "Notes:", ""] + [f"{number}. {text}: `{repro(case)}`" for text, (number, case) in table.notes.seen.items()]
+    return "\n".join(out) + "\n"
+
+
+def page(tables: list[Table], backends, count: int, kept: dict) -> str:
+    text = html.escape
+
+    def code(words):
+        return re.sub(r"`([^`]*)`", r"<code>\1</code>", text(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words)))
+
+    def grid(name, head, rows):
+        cells = "".join("<tr>" + "".join(f'<th scope="row">{text(n)}</th>' for n in names) + "".join(f"<td>{text(c)}</td>" for c in cells) + "</tr>\n" for names, cells in rows)
+        return (f'<div class="wide" tabindex="0" role="region" aria-label="{text(name)}"><table class="compat"><thead><tr>' + "".join(f'<th scope="col">{text(h)}</th>' for h in head) +
+                f"</tr></thead><tbody>\n{cells}</tbody></table></div>")
+
+    parts = []
+    for number, table in enumerate(tables):
+        lead = open_lead(kept) if not table.lead else [table.lead + "."]
+        body = "".join(f"<p>{code(part)}</p>" for part in lead) + grid(table.title, table.head, table.rows)
+        if not table.lead:
+            body += "<p>Each cell is these cases:</p><ul>" + "".join(f"<li>{ended} <code>{text(repro(case))}</code></li>\n" for case, ended in outcomes(kept)) + "</ul>"
+        body += "<ol>" + "".join(f"<li>{text(words)}: <code>{text(repro(case))}</code></li>\n" for words, (_, case) in table.notes.seen.items()) + "</ol>"
+        parts.append((f"part-{number}", table.title, body))
+    nav = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title, _ in parts)
+    legend = "".join(f"<li>{sign} {text(words)}</li>" for sign, words in LEGEND)
+    caches = grid("caches", ["cache", "what it is", "versions", "dtypes", "archs"], [([line[0]], list(line[1:])) for line in backends])
+    sections = "".join(f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{text(title)}</h2>{body}</section>\n' for anchor, title, body in parts)
+    style = (ROOT / "reports" / "templates" / "report.css").read_text()
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Compatibility - KV-CTS</title>\n<style>\n{style}</style></head>\n<body>\n'
+            f'<header class="verdict open"><p class="kicker">KV-CTS</p><h1>Compatibility</h1><p class="meta">{code(LEAD.format(count=f"{count:,}"))}</p></header>\n<nav aria-label="Connectors"><ul>{nav}</ul></nav>\n'
+            f'<main><ul>{legend}</ul><p>{text(SIGNS)}</p>\n<section aria-label="Caches"><h2>Caches</h2>{caches}</section>\n{sections}</main></body></html>\n')
+
+
+def of_a_pair(result: dict) -> bool:
+    """A case of the matrix or the like, not one whose engine was told something untrue."""
+    return result["axes"].get("connector", "").startswith("real-") and (result["id"].startswith("kv/") or result["id"].endswith("#mla"))
+
+
+def keep_real(folder: Path) -> None:
+    """One entry for all cases of a place that ended alike, with their number; the first one's id."""
+    alike = {json.dumps(ending(result)): result for result in (json.loads(REAL.read_text())["results"] if REAL.exists() else [])}
+    for result in filter(of_a_pair, read_run(folder)):
+        if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR"):
+            raise SystemExit(f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install")
+        axes = {key: result["axes"][key] for key in ("connector", "producer", "consumer", "dtype", "arch", "geometry")}
+        axes["geometry"] = "mla-*" if axes["geometry"].startswith("mla-") else "*"
+        result |= {"axes": axes, "cases": 0}
+        alike.setdefault(json.dumps(ending(result)), result)["cases"] += 1
+    REAL.write_text(json.dumps({"results": sorted(alike.values(), key=ending)}, indent=1, sort_keys=True) + "\n")
+
+
+def ending(result: dict) -> list[str]:
+    """Where a case belongs, and how it ended."""
+    return [*(result["axes"][key] for key in ("connector", "producer", "consumer", "geometry", "dtype")), result["outcome"], result["verdict"], result["why"]]
+
+
+def read_run(folder: Path) -> list[dict]:
+    return [short(result) for result in json.loads((folder / "results.json").read_text())["results"]]
+
+
+def run_suite() -> list[dict]:
+    with tempfile.TemporaryDirectory(prefix="kvcts-pages-") as folder:
+        ended = kvcts("run", "--suite", "compatibility", "--out", f"{folder}/run", timeout=900)
+        if ended.status not in (0, 1):
+            raise SystemExit(f"kvcts run ended with {ended.status}: {ended.err}")
+        return read_run(Path(folder) / "run")
+
+
+def keep_open(folder: Path) -> None:
+    kept = json.loads(OPEN.read_text())["results"] if OPEN.exists() else []
+    results = sorted(kept + read_run(folder), key=lambda result: result["id"])
+    if any(result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR") for result in results):
+        raise SystemExit(f"{folder}: some of suite open-cells did not run; it needs vLLM (./run_suite.sh --with vllm install)")
+    OPEN.write_text(json.dumps({"connector": "NixlConnector of vLLM 0.33.0", "results": results}, indent=1, sort_keys=True) + "\n")
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--check", action="store_true")
+    options.add_argument("--run", type=Path, metavar="RUN")
+    options.add_argument("--open", type=Path, metavar="RUN")
+    options.add_argument("--real", type=Path, metavar="RUN")
+    asked = options.parse_args()
+    need_program()
+    if asked.open:
+        keep_open(asked.open)
+    if asked.real:
+        keep_real(asked.real)
+    kept = json.loads(OPEN.read_text())
+    results = read_run(asked.run) if asked.run else run_suite()
+    real = json.loads(REAL.read_text())["results"]
+    tables = [*matrix_tables(results), *matrix_tables(real), open_table(kept)]
+    backends = backend_lines([*results, *real])
+    wanted = {PAGE: markdown(tables, backends, len(results), kept), HTML: page(tables, backends, len(results), kept)}
+    differ = 0
+    for path, text in wanted.items():
+        if not asked.check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            differ = 1
+            print("".join(list(difflib.unified_diff(path.read_text().splitlines(True) if path.exists() else [], text.splitlines(True), path.name, "made now", n=0))[:40]))
+    return differ
+
+
+if __name__ == "__main__":
+    sys.exit(main())

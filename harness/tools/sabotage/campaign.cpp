@@ -1,0 +1,215 @@
+#include "tools/sabotage/campaign.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "case/resolve/resolve.hpp"
+#include "matrix/expr.hpp"
+#include "run/supervisor/supervisor.hpp"
+
+namespace kvcts::sabotage {
+
+namespace {
+
+using catalogue::Catalogue;
+using matrix::Selection;
+
+/// A case of the selection that some saboteur may be put into.
+struct Candidate {
+  std::size_t index{0};
+  nlohmann::json axes;
+};
+
+constexpr std::size_t first_round = 4, control_cases = 48;
+
+/// What noticed, from a result that is not the expected one.
+std::vector<std::string> checks_of(const CaseResult& r) {
+  if (r.outcome != Outcome::fail) return {"outcome"};
+  if (r.phase == Phase::complete) return {r.diagnosis.fault_class == "read-before-ready" ? "completion" : "late write"};
+  std::set<std::string> found;
+  for (const auto& wrong : r.first_wrong) {
+    if (wrong.region.starts_with("producer/")) found.insert("source");
+    else if (wrong.region.starts_with("reader/")) found.insert("reader");
+    else if (wrong.where.starts_with("guard")) found.insert("guard");
+    else if (wrong.where.starts_with("padding")) found.insert("padding");
+    else found.insert("bytes");
+  }
+  if (r.wrong_bytes == 0) found.insert(r.diagnosis.fault_class == "false-success" ? "count" : "outcome");
+  return {found.begin(), found.end()};
+}
+
+/// Machine conditions say nothing about a saboteur.
+bool says_nothing(Outcome outcome) {
+  return outcome == Outcome::skipped || outcome == Outcome::not_run || outcome == Outcome::unsupported || outcome == Outcome::error;
+}
+
+/// The cases in which one saboteur has a place, found as they are asked for: a suite has thousands, most saboteurs need one.
+struct Queue {
+  std::vector<const Candidate*> ahead;   ///< likely ones first, each part in the suite's order
+  std::size_t looked_at{0};
+  std::vector<const Candidate*> places;
+};
+
+class Campaign {
+ public:
+  Campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs, const CampaignOptions& options)
+      : catalogue_(catalogue), selection_(selection), options_(options), space_(catalogue) {
+    for (std::size_t i = 0; i < selection_.size(); ++i) {
+      if (selection_.declared(i)) continue;
+      nlohmann::json axes = selection_.facts(i).value("axes", nlohmann::json::object());
+      const std::string engine = axes.value("engine", "memcpy");
+      if (engine == "memcpy" || engine == "shm") candidates_.push_back({i, std::move(axes)});
+    }
+    for (const auto& s : saboteurs) {
+      rows_.emplace_back().saboteur = s;
+      queues_.push_back({in_order(s), 0, {}});
+    }
+  }
+
+  std::vector<Row> run() {
+    // In rounds, so that most saboteurs cost a handful of cases: results come when memory was watched for late writes, not at once.
+    for (std::size_t part = first_round;; part *= 4) {
+      std::vector<Job> jobs;
+      for (std::size_t s = 0; s < rows_.size(); ++s) {
+        if (rows_[s].skipped() || (rows_[s].caught && options_.stop)) continue;
+        const std::size_t limit = rows_[s].saboteur.harmless ? std::min(control_cases, options_.most) : options_.most;
+        const std::size_t begin = rows_[s].tried + skipped(s), end = std::min(limit, rows_[s].tried + part) + skipped(s);
+        for (std::size_t i = begin; i < end && place(s, i) != nullptr; ++i) jobs.push_back({s, i});
+      }
+      if (jobs.empty()) break;
+      execute(jobs);
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  struct Job {
+    std::size_t saboteur{0}, place{0};
+  };
+
+  std::size_t skipped(std::size_t saboteur) const {
+    const auto found = options_.skip.find(rows_[saboteur].saboteur.id);
+    return found == options_.skip.end() ? 0 : found->second;
+  }
+
+  bool holds(const std::string& expression, const Candidate& candidate) {
+    auto found = expressions_.find(expression);
+    if (found == expressions_.end()) found = expressions_.emplace(expression, matrix::Expression(expression, space_)).first;
+    return found->second.evaluate(matrix::lookup_of(space_, candidate.axes), selection_.id(candidate.index));
+  }
+
+  std::vector<const Candidate*> in_order(const Saboteur& saboteur) {
+    std::vector<const Candidate*> likely, rest;
+    for (const auto& candidate : candidates_) {
+      if (!saboteur.only.empty() && !holds(saboteur.only, candidate)) continue;
+      (!saboteur.likely.empty() && holds(saboteur.likely, candidate) ? likely : rest).push_back(&candidate);
+    }
+    likely.insert(likely.end(), rest.begin(), rest.end());
+    return likely;
+  }
+
+  /// The i-th case that has a place for the saboteur; nullptr: there are not that many.
+  const Candidate* place(std::size_t saboteur, std::size_t i) {
+    Queue& queue = queues_[saboteur];
+    while (queue.places.size() <= i && queue.looked_at < queue.ahead.size()) {
+      const Candidate* candidate = queue.ahead[queue.looked_at++];
+      try {
+        if (!options_.harness.empty() && rows_[saboteur].saboteur.kind == "reader") return nullptr;  // others have none
+        if (fits(rows_[saboteur].saboteur, resolve(selection_.spec(candidate->index), catalogue_)))
+          queue.places.push_back(candidate);
+      } catch (const std::exception&) {  // the suite's own run reports it
+      }
+    }
+    return i < queue.places.size() ? queue.places[i] : nullptr;
+  }
+
+  ResolvedCase sabotaged(const Job& job) const {
+    CaseSpec spec = selection_.spec(queues_[job.saboteur].places[job.place]->index);
+    if (!options_.behind.empty()) spec.engine = options_.behind;
+    ResolvedCase resolved = resolve(spec, catalogue_);
+    (options_.behind.empty() ? put_into : put_in_front)(rows_[job.saboteur].saboteur, resolved);
+    if (!options_.harness.empty()) {
+      resolved.content = {};
+      resolved.content.kind = "emulated", resolved.content.producer = options_.harness;
+    }
+    return resolved;
+  }
+
+  void execute(const std::vector<Job>& jobs) {
+    const auto id_of = [&](std::size_t i) {
+      return rows_[jobs[i].saboteur].saboteur.id + " @ " + selection_.id(queues_[jobs[i].saboteur].places[jobs[i].place]->index);
+    };
+    std::map<std::string, std::size_t> by_id;
+    for (std::size_t i = 0; i < jobs.size(); ++i) by_id.emplace(id_of(i), i);
+    std::map<std::size_t, std::pair<std::size_t, CaseResult>> first;  // saboteur -> place and result of its first catch
+    supervisor::Options how;
+    how.jobs = options_.jobs;
+    supervisor::Handlers handlers;
+    handlers.on_result = [&](CaseResult&& result) {
+      const Job& job = jobs[by_id.at(result.id)];
+      auto& row = rows_[job.saboteur];
+      ++row.tried;
+      if (says_nothing(result.outcome)) {
+        if (options_.say && result.outcome != Outcome::not_run) options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
+        if (row.silent++ == 0) row.why_silent = result.message;
+        return;
+      }
+      if (result.outcome == Outcome::pass) return;  // what right code makes of it, see fits()
+      ++row.noticed;
+      const auto known = first.find(job.saboteur);
+      if (known == first.end() || job.place < known->second.first) first.insert_or_assign(job.saboteur, std::make_pair(job.place, std::move(result)));
+    };
+    const supervisor::Summary summary = supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return sabotaged(jobs[i]); }}, how, handlers);
+    if (summary.interrupted) throw supervisor::Interrupted();  // what did not run was not missed
+    for (auto& [s, found] : first) {
+      auto& row = rows_[s];
+      const std::size_t index = queues_[s].places[found.first]->index;
+      Catch one{selection_.id(index), selection_.suite(index), checks_of(found.second), std::move(found.second), false};
+      one.named = one.result.diagnosis.exact && one.result.diagnosis.fault_class == row.saboteur.fault_class;
+      if (options_.stop) row.tried = found.first + 1 - skipped(s);  // what stands before it in the queue, and itself
+      if (!row.caught) row.caught = std::move(one);
+    }
+  }
+
+  const Catalogue& catalogue_;
+  const Selection& selection_;
+  const CampaignOptions& options_;
+  matrix::Space space_;
+  std::vector<Row> rows_;
+  std::vector<Candidate> candidates_;
+  std::vector<Queue> queues_;
+  std::map<std::string, matrix::Expression> expressions_;
+};
+
+}  // namespace
+
+std::vector<Row> run_campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs,
+                              const CampaignOptions& options) {
+  return Campaign(catalogue, selection, saboteurs, options).run();
+}
+
+std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows) {
+  std::map<std::string, std::size_t> out;
+  for (const auto& row : rows) {
+    if (row.caught) out[row.saboteur.id] = row.tried - 1;
+  }
+  return out;
+}
+
+Totals totals_of(const std::vector<Row>& rows) {
+  Totals totals;
+  for (const auto& row : rows) {
+    if (row.saboteur.harmless) {
+      totals.false_alarms += row.caught.has_value();
+      continue;
+    }
+    ++totals.saboteurs;
+    totals.skipped += row.skipped();
+    totals.caught += row.caught.has_value();
+    totals.named += row.caught && row.caught->named;
+  }
+  return totals;
+}
+
+}  // namespace kvcts::sabotage

@@ -1,0 +1,65 @@
+// Suite x saboteurs: every saboteur takes the place of real code in cases of the suite, until one of them notices.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/result.hpp"
+#include "matrix/select.hpp"
+#include "tools/sabotage/saboteurs.hpp"
+
+namespace kvcts::sabotage {
+
+/// How a case noticed.
+struct Catch {
+  std::string id;                      ///< of the case
+  std::string suite;                   ///< smallest suite that has the case
+  std::vector<std::string> checks;     ///< bytes, guard, padding, source, count, late write, reader, outcome
+  CaseResult result;
+  bool named{false};                   ///< the diagnosis explains every byte and has the right class
+};
+
+struct Row {
+  Saboteur saboteur;
+  std::optional<Catch> caught;
+  std::size_t tried{0};                ///< cases that were run against it; 0: no case of the suite has a place for it
+  std::size_t noticed{0};              ///< of those, cases that did not end in PASS
+  std::size_t silent{0};               ///< of those, cases that could not be run
+  std::string why_silent;              ///< of the first of them
+  bool skipped() const { return tried > 0 && silent == tried; }
+};
+
+struct CampaignOptions {
+  int jobs{1};
+  std::size_t most{256};  ///< cases against one saboteur
+  std::string behind;     ///< "" = the case's engine; else this one in its place, and saboteurs of engines in front of it
+  std::string harness;    ///< "" = ours; else another one's fill and checks (checker/emulated.cpp), which name nothing
+  bool stop{true};        ///< at the first catch; else all of `most` are run
+  std::map<std::string, std::size_t> skip;  ///< by saboteur: places that are left out
+  std::function<void(const std::string&)> say;
+};
+
+/// Runs the cases of the selection in its order, those first that a saboteur names as likely. Cases that do not end in PASS
+/// with right code are left out. Throws catalogue::Error on an expression that cannot be read.
+std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
+                              const std::vector<Saboteur>& saboteurs, const CampaignOptions& options);
+
+/// Where each saboteur was caught, to begin another campaign there.
+std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows);
+
+struct Totals {
+  std::size_t saboteurs{0}, caught{0}, named{0};  ///< without the controls
+  std::size_t skipped{0};                         ///< of the saboteurs: what they are cannot be had here
+  std::size_t false_alarms{0};                    ///< controls that were caught
+  bool good() const {
+    const std::size_t ran = saboteurs - skipped;
+    return ran > 0 && caught == ran && named * 100 >= ran * 95 && false_alarms == 0;
+  }
+};
+Totals totals_of(const std::vector<Row>& rows);
+
+}  // namespace kvcts::sabotage
