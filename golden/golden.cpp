@@ -14,9 +14,9 @@
 #include <span>
 #include <tuple>
 
-#include "process/json_words.hpp"
 #include "golden/child.hpp"
 #include "golden/sha256.hpp"
+#include "process/json_words.hpp"
 #include "process/unique_fd.hpp"
 
 namespace kvcts::golden {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "case/catalogue/case_file.hpp"
 #include "case/resolve/resolve.hpp"
 #include "case/written.hpp"
-#include "case/catalogue/case_file.hpp"
 #include "kernels/tag.hpp"
 #include "testing/checkout.hpp"
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "process/phase.hpp"
+
 namespace kvcts {
 
 enum class Outcome : std::uint8_t {
@@ -24,10 +26,6 @@ inline constexpr int outcome_count = 9;
 std::string_view name(Outcome outcome);  ///< "PASS", "FAIL", "REFUSED", ...
 std::optional<Outcome> outcome_from_name(std::string_view name);
 
-enum class Phase : std::uint8_t {
-  resolve, allocate, generate, registration, plan, transfer, complete, read_back, compare, diagnose,
-};
-inline constexpr int phase_count = 10;
 std::string_view name(Phase phase);  ///< "resolve", ..., "register", ..., "read back", ...
 std::optional<Phase> phase_from_name(std::string_view name);
 

@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "case/outcome.hpp"
 #include "case/catalogue/script_table.hpp"
+#include "case/outcome.hpp"
 #include "cli/child.hpp"
 #include "cli/drawing.hpp"
 #include "cli/exit.hpp"

@@ -6,8 +6,8 @@
 
 #include "case/catalogue/case_text.hpp"
 #include "case/catalogue/script_table.hpp"
-#include "layout/layout.hpp"
 #include "cli/report/text.hpp"
+#include "layout/layout.hpp"
 
 namespace kvcts::cli {
 

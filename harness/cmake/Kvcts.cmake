@@ -2,7 +2,6 @@
 find_package(Threads REQUIRED)
 
 add_library(kvcts_flags INTERFACE)
-target_include_directories(kvcts_flags INTERFACE ${CMAKE_SOURCE_DIR}/harness ${CMAKE_SOURCE_DIR})
 target_compile_options(kvcts_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
 # GCC 12 sees overlapping copies in std::string where there are none (its bug 105651).
 target_compile_options(kvcts_flags INTERFACE -Wno-restrict)

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "case/resolve/resolve_script.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
 #include "diagnose/run.hpp"
 #include "testing/checkout.hpp"
 

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
+#include "case/catalogue/case_file.hpp"
 #include "case/footprint.hpp"
 #include "case/resolve/resolve_script.hpp"
-#include "case/catalogue/case_file.hpp"
 #include "diagnose/run.hpp"
 #include "testing/checkout.hpp"
 #include "testing/peak.hpp"

@@ -4,11 +4,11 @@
 
 #include <filesystem>
 
-#include "case/resolve/resolve_script.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
 #include "diagnose/explain.hpp"
-#include "scene/machine/recorder.hpp"
 #include "diagnose/run.hpp"
+#include "scene/machine/recorder.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::script {

@@ -7,10 +7,10 @@
 #include <cmath>
 
 #include "case/outcome.hpp"
-#include "kernels/tag.hpp"
+#include "case/text.hpp"
 #include "diagnose/explain.hpp"
 #include "diagnose/window.hpp"
-#include "case/text.hpp"
+#include "kernels/tag.hpp"
 
 namespace kvcts::script {
 

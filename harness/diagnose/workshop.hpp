@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "diagnose/explain.hpp"
-#include "scene/machine/locator.hpp"
 #include "diagnose/predict.hpp"
 #include "diagnose/rehearsal.hpp"
 #include "diagnose/sighting.hpp"
 #include "scene/faults/variants.hpp"
+#include "scene/machine/locator.hpp"
 
 namespace kvcts::script {
 

@@ -12,8 +12,8 @@
 #include <random>
 
 #include "engines/testing/isolated.hpp"
-#include "testing/checkout.hpp"
 #include "engines/transport/packages.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::testing {
 namespace {

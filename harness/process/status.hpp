@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "case/outcome.hpp"
+#include "process/phase.hpp"
 
 namespace kvcts::process {
 

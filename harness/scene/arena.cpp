@@ -5,9 +5,9 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "case/text.hpp"
 #include "kernels/poison.hpp"
 #include "scene/truth/walk.hpp"
-#include "case/text.hpp"
 
 namespace kvcts::script {
 

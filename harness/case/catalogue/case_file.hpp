@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "case/spec.hpp"
 #include "case/catalogue/catalogue.hpp"
 #include "case/catalogue/fields.hpp"
+#include "case/spec.hpp"
 
 namespace kvcts::catalogue {
 

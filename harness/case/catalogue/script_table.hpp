@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "case/script.hpp"
 #include "case/catalogue/fields.hpp"
+#include "case/script.hpp"
 
 namespace kvcts::catalogue {
 

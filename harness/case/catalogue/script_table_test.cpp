@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "case/script_walk.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/script_walk.hpp"
 
 namespace kvcts::catalogue {
 namespace {

@@ -8,12 +8,12 @@
 #include <set>
 #include <stdexcept>
 
-#include "case/resolve/model.hpp"
 #include "case/passes.hpp"
+#include "case/resolve/model.hpp"
 #include "case/resolve/resolve_script.hpp"
+#include "case/text.hpp"
 #include "golden/golden.hpp"
 #include "layout/checked.hpp"
-#include "case/text.hpp"
 
 namespace kvcts {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "case/case.hpp"
-#include "case/spec.hpp"
 #include "case/catalogue/catalogue.hpp"
+#include "case/spec.hpp"
 
 namespace kvcts {
 

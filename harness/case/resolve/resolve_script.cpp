@@ -5,11 +5,11 @@
 #include <set>
 #include <stdexcept>
 
+#include "case/catalogue/tables.hpp"
 #include "case/resolve/model.hpp"
 #include "case/script_walk.hpp"
-#include "case/catalogue/tables.hpp"
-#include "layout/checked.hpp"
 #include "case/text.hpp"
+#include "layout/checked.hpp"
 
 namespace kvcts {
 

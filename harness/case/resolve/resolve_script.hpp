@@ -1,9 +1,9 @@
 // The script of a case with every view's planes worked out, and checked for what can be said without running it.
 #pragma once
 
+#include "case/catalogue/catalogue.hpp"
 #include "case/script.hpp"
 #include "case/spec.hpp"
-#include "case/catalogue/catalogue.hpp"
 
 namespace kvcts {
 

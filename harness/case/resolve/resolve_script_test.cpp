@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts {

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "matrix/space.hpp"
 #include "cli/report/view.hpp"
+#include "matrix/space.hpp"
 
 namespace kvcts::report {
 

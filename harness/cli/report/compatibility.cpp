@@ -5,10 +5,10 @@
 #include <set>
 #include <vector>
 
-#include "matrix/ids.hpp"
 #include "cli/report/template.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/view.hpp"
+#include "matrix/ids.hpp"
 
 namespace kvcts::report {
 namespace {

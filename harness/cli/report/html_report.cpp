@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "cli/report/case_data.hpp"
+#include "cli/report/map_drawing.hpp"
 #include "cli/report/sink.hpp"
 #include "cli/report/template.hpp"
-#include "cli/report/map_drawing.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/vocabulary.hpp"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "case/resolve/resolve.hpp"
-#include "matrix/ids.hpp"
 #include "cli/report/columns.hpp"
+#include "matrix/ids.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::report {

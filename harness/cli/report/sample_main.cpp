@@ -10,10 +10,10 @@
 #include <iostream>
 
 #include "case/resolve/resolve.hpp"
-#include "matrix/ids.hpp"
-#include "matrix/select.hpp"
 #include "cli/report/picture.hpp"
 #include "cli/report/vocabulary.hpp"
+#include "matrix/ids.hpp"
+#include "matrix/select.hpp"
 #include "run/store/sample.hpp"
 #include "testing/checkout.hpp"
 

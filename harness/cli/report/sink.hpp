@@ -5,8 +5,8 @@
 #include <memory>
 #include <ostream>
 
-#include "matrix/space.hpp"
 #include "cli/report/view.hpp"
+#include "matrix/space.hpp"
 
 namespace kvcts::report {
 

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "matrix/space.hpp"
 #include "cli/report/view.hpp"
+#include "matrix/space.hpp"
 
 namespace kvcts::report {
 

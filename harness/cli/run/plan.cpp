@@ -7,8 +7,8 @@
 
 #include "case/written.hpp"
 #include "cli/exit.hpp"
-#include "matrix/ids.hpp"
 #include "diagnose/run.hpp"
+#include "matrix/ids.hpp"
 
 namespace kvcts::cli {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "case/case.hpp"
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/catalogue.hpp"
+#include "case/resolve/resolve.hpp"
 #include "cli/availability.hpp"
 #include "matrix/select.hpp"
 #include "matrix/waivers.hpp"

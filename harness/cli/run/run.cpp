@@ -14,8 +14,6 @@
 #include "cli/devices.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
-#include "cli/run/plan.hpp"
-#include "cli/stored.hpp"
 #include "cli/report/console.hpp"
 #include "cli/report/phases.hpp"
 #include "cli/report/picture.hpp"
@@ -23,6 +21,8 @@
 #include "cli/report/summary.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/write.hpp"
+#include "cli/run/plan.hpp"
+#include "cli/stored.hpp"
 #include "run/store/store.hpp"
 #include "run/supervisor/supervisor.hpp"
 

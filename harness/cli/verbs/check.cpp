@@ -10,11 +10,11 @@
 
 #include "case/resolve/resolve.hpp"
 #include "cli/drawing.hpp"
-#include "cli/verbs/verbs.hpp"
-#include "tools/compat/answer.hpp"
-#include "layout/template.hpp"
 #include "cli/report/repro.hpp"
 #include "cli/report/text.hpp"
+#include "cli/verbs/verbs.hpp"
+#include "layout/template.hpp"
+#include "tools/compat/answer.hpp"
 
 namespace kvcts::cli::check_verb {
 namespace {

@@ -11,13 +11,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "case/texts.hpp"
 #include "case/catalogue/catalogue.hpp"
 #include "case/catalogue/nearest.hpp"
+#include "case/texts.hpp"
 #include "cli/child.hpp"
 #include "cli/names.hpp"
-#include "cli/verbs/verbs.hpp"
 #include "cli/report/text.hpp"
+#include "cli/verbs/verbs.hpp"
 #include "tools/rules/claims.hpp"
 #include "tools/rules/provider.hpp"
 

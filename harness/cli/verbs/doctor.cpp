@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "case/texts.hpp"
 #include "case/catalogue/catalogue.hpp"
+#include "case/texts.hpp"
 #include "cli/availability.hpp"
 #include "cli/doctor/doctor.hpp"
-#include "cli/verbs/verbs.hpp"
 #include "cli/report/text.hpp"
+#include "cli/verbs/verbs.hpp"
 #include "engines/transport/packages.hpp"
 
 namespace kvcts::cli::doctor_verb {

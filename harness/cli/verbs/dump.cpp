@@ -7,9 +7,9 @@
 
 #include "case/catalogue/nearest.hpp"
 #include "cli/one_case.hpp"
+#include "cli/report/text.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "cli/report/text.hpp"
 #include "diagnose/window.hpp"
 
 namespace kvcts::cli::dump_verb {

@@ -8,8 +8,8 @@
 #include "case/catalogue/nearest.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "cli/words.hpp"
-#include "matrix/select.hpp"
 #include "diagnose/precedence.hpp"
+#include "matrix/select.hpp"
 
 namespace kvcts::cli::explain_verb {
 namespace {

@@ -9,8 +9,8 @@
 #include "case/catalogue/catalogue.hpp"
 #include "cli/drawing.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "tools/compat/side.hpp"
 #include "layout/template.hpp"
+#include "tools/compat/side.hpp"
 
 namespace kvcts::cli::layouts_verb {
 namespace {

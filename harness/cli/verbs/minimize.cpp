@@ -9,11 +9,11 @@
 
 #include "case/catalogue/case_text.hpp"
 #include "cli/one_case.hpp"
+#include "cli/report/repro.hpp"
+#include "cli/report/text.hpp"
 #include "cli/stored.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "cli/report/repro.hpp"
-#include "cli/report/text.hpp"
 
 namespace kvcts::cli::minimize_verb {
 namespace {

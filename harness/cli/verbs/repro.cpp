@@ -7,11 +7,11 @@
 #include <set>
 
 #include "cli/devices.hpp"
+#include "cli/report/text.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/script_words.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
-#include "cli/report/text.hpp"
 #include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli::repro_verb {

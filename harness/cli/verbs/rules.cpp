@@ -12,8 +12,8 @@
 #include "case/catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "cli/names.hpp"
-#include "cli/verbs/verbs.hpp"
 #include "cli/report/text.hpp"
+#include "cli/verbs/verbs.hpp"
 
 namespace kvcts::cli::rules_verb {
 namespace {

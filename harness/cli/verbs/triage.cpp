@@ -7,13 +7,13 @@
 #include <map>
 #include <memory>
 
+#include "cli/report/text.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/stored.hpp"
 #include "cli/trials.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "matrix/ids.hpp"
 #include "matrix/select.hpp"
-#include "cli/report/text.hpp"
 
 namespace kvcts::cli::triage_verb {
 namespace {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "case/testing/small_case.hpp"
 #include "connector/program/host.hpp"
 #include "process/memory_file.hpp"
-#include "case/testing/small_case.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::connector::program {

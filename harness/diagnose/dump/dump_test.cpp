@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve.hpp"
+#include "diagnose/window.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/oracle/tail.hpp"
-#include "diagnose/window.hpp"
 #include "testing/checkout.hpp"
 
 namespace kvcts::dump {

@@ -7,11 +7,11 @@
 #include <functional>
 #include <optional>
 
-#include "case/resolve/resolve_script.hpp"
 #include "case/catalogue/case_file.hpp"
-#include "scene/arena.hpp"
+#include "case/resolve/resolve_script.hpp"
 #include "diagnose/precedence.hpp"
 #include "diagnose/run.hpp"
+#include "scene/arena.hpp"
 #include "scene/faults/variants.hpp"
 #include "testing/checkout.hpp"
 

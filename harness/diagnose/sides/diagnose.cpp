@@ -4,11 +4,11 @@
 #include <cstring>
 #include <regex>
 
+#include "case/text.hpp"
 #include "layout/layout.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "scene/oracle/tail.hpp"
 #include "scene/reader/flashinfer_decode.hpp"
-#include "case/text.hpp"
 
 namespace kvcts::diagnose {
 

@@ -11,8 +11,8 @@
 #include "case/catalogue/catalogue.hpp"
 #include "engines/testing/isolated.hpp"
 #include "engines/testing/placement.hpp"
-#include "testing/checkout.hpp"
 #include "engines/transport/packages.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::testing {
 namespace {

@@ -1,8 +1,8 @@
 // How an entry of cases/engines is started, for programs that talk to the ABI alone.
 #pragma once
 
-#include "case/texts.hpp"
 #include "case/catalogue/entries.hpp"
+#include "case/texts.hpp"
 #include "engines/testing/target.hpp"
 
 namespace kvcts::testing {

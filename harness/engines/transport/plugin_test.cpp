@@ -5,8 +5,8 @@
 #include <array>
 #include <fstream>
 
-#include "testing/checkout.hpp"
 #include "engines/transport/session.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::transport {
 namespace {

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "kernels/parallel.hpp"
 #include "lab/bench/bench.hpp"
 #include "lab/bench/machine.hpp"
 #include "lab/bench/tensor.hpp"
-#include "kernels/parallel.hpp"
 
 namespace kvcts::bench {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <random>
 
-#include "lab/bench/bench.hpp"
 #include "kernels/convert/convert.hpp"
+#include "lab/bench/bench.hpp"
 #include "layout/layout.hpp"
 
 namespace kvcts::bench {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "lab/bench/bench.hpp"
 #include "kernels/parallel.hpp"
+#include "lab/bench/bench.hpp"
 
 namespace kvcts::bench {
 namespace {

@@ -1,8 +1,8 @@
 // Relayout, scatter and gather beside memcpy of as many bytes: the pairs of layouts that engines really meet.
 #include <numeric>
 
-#include "lab/bench/bench.hpp"
 #include "kernels/relayout/relayout.hpp"
+#include "lab/bench/bench.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts::bench {

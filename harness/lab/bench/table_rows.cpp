@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "case/catalogue/catalogue.hpp"
-#include "lab/bench/bench.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/image.hpp"
 #include "kernels/plane_shape.hpp"
 #include "kernels/poison.hpp"
+#include "lab/bench/bench.hpp"
 #include "layout/template.hpp"
 
 namespace kvcts::bench {

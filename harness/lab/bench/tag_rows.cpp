@@ -4,9 +4,9 @@
 #include <memory>
 #include <stdexcept>
 
-#include "lab/bench/bench.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
+#include "lab/bench/bench.hpp"
 #include "layout/dtype.hpp"
 
 namespace kvcts::bench {

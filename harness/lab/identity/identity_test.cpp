@@ -14,11 +14,11 @@
 
 #include <fmt/format.h>
 
-#include "kernels/tag.hpp"
 #include "diagnose/clues.hpp"
-#include "scene/numbers.hpp"
+#include "kernels/tag.hpp"
 #include "scene/machine/sequence.hpp"
 #include "scene/machine/tape.hpp"
+#include "scene/numbers.hpp"
 #include "scene/testing/scripts.hpp"
 #include "testing/checkout.hpp"
 

@@ -15,12 +15,12 @@
 #include <iostream>
 #include <map>
 
-#include "case/resolve/resolve_script.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
+#include "diagnose/run.hpp"
 #include "lab/random_faults/generator.hpp"
 #include "lab/random_faults/symbols.hpp"
 #include "lab/random_faults/through_engine.hpp"
-#include "diagnose/run.hpp"
 
 namespace kvcts::script {
 namespace {

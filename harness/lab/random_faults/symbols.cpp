@@ -1,7 +1,7 @@
 #include "lab/random_faults/symbols.hpp"
 
-#include "layout/dtype.hpp"
 #include "diagnose/observe.hpp"
+#include "layout/dtype.hpp"
 
 namespace kvcts::script {
 

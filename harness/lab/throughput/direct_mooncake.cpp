@@ -4,8 +4,8 @@
 
 #include "engines/mooncake/library.hpp"
 #include "engines/support/blob.hpp"
-#include "lab/throughput/direct.hpp"
 #include "engines/transport/packages.hpp"
+#include "lab/throughput/direct.hpp"
 
 namespace kvcts::throughput {
 namespace {

@@ -8,11 +8,11 @@
 #include <map>
 
 #include "case/outcome.hpp"
+#include "case/text.hpp"
 #include "kernels/poison.hpp"
 #include "kernels/relayout/relayout.hpp"
 #include "python/probe/planes.hpp"
 #include "scene/faults/variants.hpp"
-#include "case/text.hpp"
 
 namespace kvcts::probe {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "case/text.hpp"
 #include "kernels/poison.hpp"
 #include "python/probe/search.hpp"
-#include "case/text.hpp"
 
 namespace kvcts::probe {
 

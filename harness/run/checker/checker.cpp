@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
-#include "run/checker/open_case.hpp"
 #include "diagnose/run.hpp"
+#include "run/checker/open_case.hpp"
 
 namespace kvcts::checker {
 

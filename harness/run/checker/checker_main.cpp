@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "run/checker/checker.hpp"
 #include "process/frames.hpp"
 #include "process/standard_files.hpp"
+#include "run/checker/checker.hpp"
 
 int main() {
   using namespace kvcts;

@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/catalogue.hpp"
+#include "case/resolve/resolve.hpp"
 #include "run/checker/elements.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "testing/checkout.hpp"

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve.hpp"
 #include "run/checker/open_case.hpp"
 #include "testing/checkout.hpp"
 #include "testing/peak.hpp"

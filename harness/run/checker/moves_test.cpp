@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve.hpp"
 #include "scene/oracle/oracle.hpp"
 #include "testing/checkout.hpp"
 

@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "run/checker/moves.hpp"
 #include "diagnose/sides/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
-#include "scene/oracle/tail.hpp"
 #include "process/snapshot.hpp"
+#include "run/checker/moves.hpp"
+#include "scene/oracle/tail.hpp"
 #include "scene/reader/reader.hpp"
 
 namespace kvcts::checker {

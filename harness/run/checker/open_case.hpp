@@ -9,9 +9,9 @@
 
 #include "case/case.hpp"
 #include "case/result.hpp"
+#include "process/memory_file.hpp"
 #include "run/checker/content.hpp"
 #include "scene/oracle/oracle.hpp"
-#include "process/memory_file.hpp"
 
 namespace kvcts::checker {
 

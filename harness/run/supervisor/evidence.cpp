@@ -10,8 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "process/procfs.hpp"
 #include "case/text.hpp"
+#include "process/procfs.hpp"
 
 namespace kvcts::supervisor {
 

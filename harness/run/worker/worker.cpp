@@ -10,14 +10,14 @@
 #include <stdexcept>
 #include <typeinfo>
 
-#include "process/json_words.hpp"
 #include "case/texts.hpp"
 #include "connector/misread.hpp"
-#include "process/status_view.hpp"
-#include "scene/reader/reader.hpp"
 #include "engines/transport/memory.hpp"
+#include "process/json_words.hpp"
+#include "process/status_view.hpp"
 #include "run/worker/base64.hpp"
 #include "run/worker/look.hpp"
+#include "scene/reader/reader.hpp"
 
 namespace kvcts::worker {
 

@@ -13,10 +13,10 @@
 #include "case/case.hpp"
 #include "connector/connector.hpp"
 #include "connector/program/host.hpp"
+#include "engines/transport/session.hpp"
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
 #include "process/status.hpp"
-#include "engines/transport/session.hpp"
 
 namespace kvcts::worker {
 

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <string>
 
+#include "engines/transport/patience.hpp"
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
 #include "process/standard_files.hpp"
-#include "engines/transport/patience.hpp"
 #include "run/worker/canary.hpp"
 #include "run/worker/worker.hpp"
 

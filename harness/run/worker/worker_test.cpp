@@ -1,6 +1,6 @@
 // The worker without its process: every request, and every way in which code under test can say no.
-#include "testing/checkout.hpp"
 #include "run/worker/worker.hpp"
+#include "testing/checkout.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,15 +12,14 @@
 #include <fstream>
 #include <random>
 
-#include "process/status_view.hpp"
 #include "case/testing/small_case.hpp"
+#include "process/status_view.hpp"
 #include "run/worker/base64.hpp"
 
 namespace kvcts::worker {
 namespace {
 
 using nlohmann::json;
-using small_case;
 
 TEST(Base64, RoundTripAndRefusals) {
   EXPECT_EQ(to_base64(""), "");

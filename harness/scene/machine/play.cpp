@@ -7,8 +7,8 @@
 #include "kernels/convert/element.hpp"
 #include "kernels/poison.hpp"
 #include "kernels/tag.hpp"
-#include "scene/numbers.hpp"
 #include "scene/machine/tape.hpp"
+#include "scene/numbers.hpp"
 
 namespace kvcts::script {
 

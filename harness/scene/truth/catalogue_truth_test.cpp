@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <set>
 
-#include "case/resolve/resolve_script.hpp"
 #include "case/catalogue/case_file.hpp"
+#include "case/resolve/resolve_script.hpp"
 #include "scene/machine/sequence.hpp"
 #include "scene/machine/tape.hpp"
 #include "scene/testing/scripts.hpp"

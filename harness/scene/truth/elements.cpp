@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "scene/truth/painter.hpp"
 #include "case/text.hpp"
+#include "scene/truth/painter.hpp"
 
 namespace kvcts::script {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <map>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
 #include "case/catalogue/case_text.hpp"
 #include "case/catalogue/nearest.hpp"
-#include "tools/compat/carry_out.hpp"
+#include "case/resolve/resolve.hpp"
 #include "matrix/constraints.hpp"
 #include "matrix/ids.hpp"
+#include "tools/compat/carry_out.hpp"
 
 namespace kvcts::compat {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "run/checker/open_case.hpp"
 #include "connector/connector.hpp"
 #include "process/memory_file.hpp"
+#include "run/checker/open_case.hpp"
 
 namespace kvcts::compat {
 

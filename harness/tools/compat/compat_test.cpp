@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tools/compat/answer.hpp"
 #include "testing/checkout.hpp"
+#include "tools/compat/answer.hpp"
 
 namespace kvcts::compat {
 namespace {

@@ -6,10 +6,10 @@
 #include <random>
 
 #include "case/resolve/resolve.hpp"
-#include "tools/compat/answer.hpp"
 #include "matrix/ids.hpp"
 #include "run/supervisor/testing/runs.hpp"
 #include "testing/checkout.hpp"
+#include "tools/compat/answer.hpp"
 
 namespace kvcts::compat {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "process/json_words.hpp"
 #include "case/catalogue/nearest.hpp"
+#include "process/json_words.hpp"
 
 namespace kvcts::compat {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "case/resolve/model.hpp"
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
 #include "case/catalogue/case_text.hpp"
 #include "case/catalogue/yaml.hpp"
+#include "case/resolve/model.hpp"
+#include "case/resolve/resolve.hpp"
 #include "tools/minimize/reductions.hpp"
 
 namespace kvcts::minimize {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "case/case.hpp"
+#include "case/catalogue/catalogue.hpp"
 #include "case/result.hpp"
 #include "case/spec.hpp"
-#include "case/catalogue/catalogue.hpp"
 
 namespace kvcts::minimize {
 

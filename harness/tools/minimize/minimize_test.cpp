@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/case_file.hpp"
-#include "tools/minimize/reductions.hpp"
+#include "case/resolve/resolve.hpp"
 #include "diagnose/run.hpp"
 #include "testing/checkout.hpp"
+#include "tools/minimize/reductions.hpp"
 
 namespace kvcts::minimize {
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "case/spec.hpp"
 #include "case/catalogue/catalogue.hpp"
+#include "case/spec.hpp"
 
 namespace kvcts::museum {
 

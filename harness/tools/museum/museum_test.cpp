@@ -1,5 +1,5 @@
-#include "tools/museum/museum.hpp"
 #include "testing/checkout.hpp"
+#include "tools/museum/museum.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "case/resolve/resolve_script.hpp"
-#include "tools/museum/museum.hpp"
 #include "diagnose/run.hpp"
+#include "tools/museum/museum.hpp"
 
 namespace kvcts::museum {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/rules/rules.hpp"
 #include "engines/transport/session.hpp"
+#include "tools/rules/rules.hpp"
 
 namespace kvcts::rules {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "tools/rules/rules.hpp"
 #include "engines/transport/packages.hpp"
+#include "tools/rules/rules.hpp"
 
 namespace kvcts::rules {
 namespace {

@@ -17,9 +17,9 @@
 #include <thread>
 
 #include "case/texts.hpp"
+#include "engines/transport/patience.hpp"
 #include "tools/rules/actor.hpp"
 #include "tools/rules/rules.hpp"
-#include "engines/transport/patience.hpp"
 
 namespace kvcts::rules {
 

@@ -5,12 +5,12 @@
 #include <functional>
 #include <set>
 
-#include "case/resolve/resolve.hpp"
 #include "case/catalogue/catalogue.hpp"
+#include "case/resolve/resolve.hpp"
 #include "connector/misread.hpp"
+#include "testing/checkout.hpp"
 #include "tools/sabotage/campaign.hpp"
 #include "tools/sabotage/page.hpp"
-#include "testing/checkout.hpp"
 
 namespace kvcts::sabotage {
 namespace {

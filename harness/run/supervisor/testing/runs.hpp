@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "case/testing/small_case.hpp"
 #include "process/procfs.hpp"
 #include "run/supervisor/supervisor.hpp"
-#include "case/testing/small_case.hpp"
 
 namespace kvcts::supervisor::testing {
 
