@@ -72,7 +72,8 @@ TEST(Lifetimes, BytesThatArriveInACallThatEndsSomething) {
               {"honest", json::object(), Outcome::pass, "", ""}});
 }
 
-// The worker looks within microseconds, unless the system takes its processor away at that very moment: so most of several have to be caught.
+// The worker looks within microseconds, unless the system takes its processor away at that very moment: so most of all have to be caught, and
+// of each way one.
 TEST(Lifetimes, CompletionThatComesTooEarly) {
   constexpr int times = 5;
   std::vector<ResolvedCase> cases;
@@ -98,7 +99,12 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
     EXPECT_EQ(result.diagnosis.fault_class, "read-before-ready");
     EXPECT_TRUE(result.message.starts_with("completion was reported before the data had arrived")) << result.message;
   }
-  for (const auto& [way, count] : caught) EXPECT_GT(count, times / 2) << way;
+  int all = 0;
+  for (const auto& [way, count] : caught) {
+    EXPECT_GT(count, 0) << way;
+    all += count;
+  }
+  EXPECT_GT(all, std::ssize(cases) / 2);
 }
 
 // A run of a few cases is watched as a whole, and so is the first case of an engine in a longer one.
