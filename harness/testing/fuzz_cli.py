@@ -220,6 +220,8 @@ def judge(attempt: Attempt) -> tuple[int | None, str | None]:
 
 def fault_of(attempt: Attempt, ended: Ended) -> str | None:
     lines = ended.err.splitlines()
+    if named := next((words for words in ("basic_string", "std::", "map::at", "vector::") if words in ended.err), None):
+        return f"says {named}; {ended.err[-300:]!r}"
     if ended.status < 0:
         return f"ended by signal {-ended.status}; standard error: {ended.err[-300:]}"
     if attempt.statuses:
