@@ -12,9 +12,10 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               all and again under ASan and UBSan; print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
        ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
-                                              packages were never installed is not planned, which is said), then ask what the
-                                              suite itself would miss (kvcts museum, kvcts sabotage), and run the tests that the
-                                              self-test has no time for
+                                              packages were never installed is not planned, which is said), then run the tests
+                                              that the self-test has no time for; what the suite itself would miss is one of them
+       ./run_suite.sh [OPTION...] pages [NAME...]
+                                              build with the laboratory and write what the suite says of itself into build/pages
        ./run_suite.sh [OPTION...] install     only install
        ./run_suite.sh [OPTION...] build       only install and build
        ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
@@ -301,18 +302,6 @@ run_suites() {
   return 0
 }
 
-# What the suite itself would miss: published faults, and code that is wrong on purpose.
-run_checks_of_the_suite() {
-  local rc check
-  for check in museum "sabotage --suite nightly"; do
-    say "kvcts $check"
-    rc=0
-    # shellcheck disable=SC2086
-    "$root/build/bin/kvcts" $check || rc=$?
-    note_status "${check%% *}" "$rc"
-  done
-}
-
 while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
@@ -339,7 +328,7 @@ if [[ $verb =~ ^(nightly|install|build)$ && $# -gt 0 ]]; then status=2 die "'$ve
 
 if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is installed
   for room in "$@"; do
-    [[ -f $root/harness/$room/CMakeLists.txt || $room =~ ^(kernels|golden|python)$ ]] || {
+    [[ -f $root/harness/$room/CMakeLists.txt || $room =~ ^(kernels|golden)(/|$) && -f $root/$room/CMakeLists.txt ]] || {
       status=2 die "self-test expects rooms (folders of harness/, kernels, golden), --changed or --sanitized, found '$room'"
     }
   done
@@ -365,12 +354,18 @@ case $verb in
     for suite in engines engine-faults; do plan_suite "$suite" "--no-engines leaves out the engine packages that it is about" test "$engines" = 1; done
     for suite in vllm lmcache; do plan_suite "$suite" "./run_suite.sh --with $suite install makes the environment that it needs" has_environment "$suite"; done
     run_suites "${planned[@]}"
-    run_checks_of_the_suite
     rc=0
     python3 "$root/harness/python/selftest.py" --nightly --jobs "$jobs" --limit 14400 || rc=$?
     note_status "tests of the night" "$rc"
     print_verdict nightly
     exit "$worst"
+    ;;
+  pages)
+    build default kvcts_programs
+    (cd "$root" && cmake --preset default -DKVCTS_LAB=ON) > /dev/null
+    build default all
+    (cd "$root" && cmake --preset default -DKVCTS_LAB=OFF) > /dev/null
+    exec "$root/harness/python/python" "$root/harness/lab/pages/pages.py" "$@"
     ;;
   gpu-bundle)
     [[ $# -le 1 ]] || { status=2 die "gpu-bundle takes one folder, found $# arguments"; }

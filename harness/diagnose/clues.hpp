@@ -28,7 +28,7 @@ struct Clues {
 
 /// Bytes over which a signature is taken: enough for the narrowest codes.
 inline constexpr int naming_passes = 24;
-/// One more pass of a signature, which begins at 0. Names are told apart by it: reports/identity.md.
+/// One more pass of a signature, which begins at 0. Names are told apart by it (lab/identity counts).
 std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
 
 /// Turns the bytes of all passes into names. `observation` must have naming_passes passes.

@@ -1,4 +1,4 @@
-// The committed order of precedence, for people: `kvcts explain --precedence` prints it, reports/precedence.md has it in words.
+// The committed order of precedence, for people: `kvcts explain --precedence` prints it.
 #pragma once
 
 #include <string>

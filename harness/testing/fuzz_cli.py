@@ -135,7 +135,7 @@ class Fuzzer:
 
     def catalogue_yaml(self) -> Attempt:
         folder = self.place()
-        shutil.copytree(self.cases, folder, copy_function=lambda s, d: Path(d).symlink_to(s), ignore=shutil.ignore_patterns("oracles", "schema"))
+        shutil.copytree(self.cases, folder, copy_function=lambda s, d: Path(d).symlink_to(s), ignore=shutil.ignore_patterns("oracles"))
         original = self.rng.choice(self.catalogue_files)
         broken = folder / original.relative_to(self.cases)
         broken.unlink()

@@ -17,7 +17,7 @@ def printing(folder: Path) -> list[list[str]]:
     return [["--help"], ["--version"], ["list"], ["list", "--suite", "seeds"], ["list", "--suite", "seeds", "--json"], ["explain", "HANG"], ["explain", "HANG", "--json"],
             ["doctor", "--json"], ["schema", "case"], ["schema", "case", "--reference"], ["layouts"], ["layouts", "vllm-fa-nhd"], ["golden", "list"],
             ["golden", "show", "vllm-fa-nhd", "fp16"], ["describe", "7,2,16,4,64", "--dtype", "fp16"], ["report", run], ["report", run, "--json"], ["report", run, "--phases"],
-            ["report", run, "--compat"], ["museum", "--class", "truncated"], ["rules", "--list"], ["rules", "--page"], ["sabotage", "--list"], ["conformance", "memcpy"], ["triage", run],
+            ["report", run, "--compat"], ["museum", "--class", "truncated"], ["rules", "--list"], ["sabotage", "--list"], ["conformance", "memcpy"], ["triage", run],
             ["check", "--producer", "vllm-fa-nhd", "--consumer", "vllm-fa-hnd"], ["repro", "kv/producer=vllm-fa-nhd"], ["repro", "kv/producer=vllm-fa-nhd", "--json"], ["dump", "kv/producer=vllm-fa-nhd"],
             ["run", "--id", "kv/producer=vllm-fa-nhd", "--out", str(folder / "console")]]
 

@@ -100,15 +100,6 @@ TEST(Catalogue, IsFoundByGivenPathOrNamed) {
   EXPECT_NE(error_of([] { find_cases("/nonexistent"); }).find("check --cases"), std::string::npos);
 }
 
-// cases/schema/ is what the field tables say; `kvcts schema KIND > cases/schema/KIND.schema.json` writes it anew.
-TEST(Schema, CommittedFilesAreGenerated) {
-  for (const auto& kind : kinds()) {
-    const fs::path path = cases / "schema" / (kind.name + ".schema.json");
-    ASSERT_TRUE(fs::exists(path)) << path;
-    EXPECT_EQ(read_text_file(path, path.string()), schema_text(kind)) << "kvcts schema " << kind.name << " > " << path;
-  }
-}
-
 TEST(Schema, ReferenceHasARowForEveryKey) {
   for (const auto& kind : kinds()) {
     const json properties = kind.schema().at("properties");

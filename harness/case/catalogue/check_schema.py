@@ -1,4 +1,4 @@
-"""The committed JSON Schemas take what the program takes: every YAML file of cases/ is valid by the schema of its kind, and a document with a
+"""The JSON Schemas that the build makes take what the program takes: every YAML file of cases/ is valid by the schema of its kind, and a document with a
 wrong key is not. Editors and other programs go by the schemas; the program itself goes by the tables that they are written from.
 
     check_schema.py
@@ -20,7 +20,9 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-CASES = Path(os.environ.get("KVCTS_SOURCE_DIR", Path(__file__).resolve().parents[3])) / "cases"
+ROOT = Path(__file__).resolve().parents[3]
+CASES = ROOT / "cases"
+SCHEMAS = Path(os.environ.get("KVCTS_BINARY_DIR", ROOT / "build")) / "share" / "kvcts" / "schema"
 FOLDERS = {"case": ["seeds", "readers", "crash", "faults", "field", "museum", "engine-faults", "vllm", "lmcache", "history"], "layout": ["layouts"], "dtype": ["dtypes"], "geometry": ["geometries"], "backend": ["backends"],
            "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"], "rule": ["rules"], "claim": ["claims"],
            "collection": ["museum/index"], "saboteur": ["saboteurs"]}
@@ -47,7 +49,7 @@ def mappings(value, schema: dict):
 def main() -> int:
     problems, documents, refused = [], 0, 0
     for kind, folders in FOLDERS.items():
-        schema = json.loads((CASES / "schema" / f"{kind}.schema.json").read_text())
+        schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text())
         jsonschema.Draft202012Validator.check_schema(schema)
         validator = jsonschema.Draft202012Validator(schema)
         for path in (p for folder in folders for p in sorted((CASES / folder).glob("*.yaml"))):

@@ -18,7 +18,6 @@ using namespace museum;
 struct Options {
   std::string run;                     ///< folder of a run; "" = run them now
   std::vector<std::string> systems, classes;
-  bool page{false};
 };
 
 Endings endings_of(const std::string& run) {
@@ -45,8 +44,8 @@ nlohmann::json as_json(const Exhibit& e, const Endings& endings) {
   }
   nlohmann::json out{{"id", e.entry.id},     {"report", e.entry.report}, {"link", e.link()},          {"system", e.entry.system}, {"class", e.entry.fault_class},
                      {"data", e.entry.data}, {"date", e.entry.date},     {"version", e.entry.version}, {"expressed", e.expressed()}, {"cases", cases}};
-  if (e.expressed()) out.update({{"ran", s.ran}, {"caught", s.caught}, {"named", s.named}, {"controls", s.controls}, {"controls_good", s.controls_good}});
-  else out["reason"] = e.not_expressed;
+  if (e.expressed()) out.update({{"ran", s.ran}, {"caught", s.caught}, {"named", s.named}, {"ending", s.ending}, {"controls", s.controls}, {"controls_good", s.controls_good}});
+  else out.update({{"ending", s.ending}, {"reason", e.not_expressed}});
   return out;
 }
 
@@ -85,7 +84,6 @@ int show(const Options& options, const Globals& globals) {
          [](const Exhibit& e) { return e.entry.fault_class; });
   if (exhibits.empty()) throw NothingSelected("no entry has that system and that class");
   const bool whole = exhibits.size() == all.size();
-  if (options.page && !whole) throw UsageError("--page is about all of the museum; leave out --system and --class");
   const Endings endings = options.run.empty() ? museum::run(exhibits, cat) : endings_of(options.run);
   const Tally sums = tally(exhibits, endings);
   const std::vector<std::string> lacks = missed(sums, whole);
@@ -93,8 +91,6 @@ int show(const Options& options, const Globals& globals) {
     nlohmann::json entries = nlohmann::json::array();
     for (const Exhibit& e : exhibits) entries.push_back(as_json(e, endings));
     fmt::print("{}\n", nlohmann::json{{"entries", entries}, {"totals", as_json(sums)}, {"missed", lacks}}.dump(2));
-  } else if (options.page) {
-    fmt::print("{}", page(exhibits, endings));
   } else {
     print_list(exhibits, endings);
     fmt::print("{}targets    {}\n", summary(sums), lacks.empty() ? "met" : fmt::format("missed: {}", fmt::join(lacks, "; ")));
@@ -113,7 +109,6 @@ Action declare(Command& command, const Globals& globals) {
   command.add_option("--class", options->classes, "Only entries of this fault class; may be repeated")
       .type_name("CLASS")
       .repeatable();
-  command.add_flag("--page", options->page, "Print reports/museum.md");
   return [options, &globals] { return show(*options, globals); };
 }
 

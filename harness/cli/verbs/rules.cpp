@@ -24,7 +24,7 @@ using rules::RuleEntry;
 struct Options {
   std::vector<std::string> rules, engines;
   int runs{1};
-  bool page{false}, list{false};
+  bool list{false};
 };
 
 struct Played {
@@ -91,11 +91,6 @@ int show(const Options& options, const Globals& globals) {
       }
     };
     known(rule.expect, "expects"), known(rule.promised_ms, "has a promise of");
-  }
-  if (options.page) {
-    if (!options.rules.empty() || !options.engines.empty()) throw UsageError("--page is about all rules and engines; name none");
-    fmt::print("{}", rules::page(chosen, engines));
-    return exit_as_expected;
   }
   if (options.list) return list(chosen, globals);
   narrow(chosen, chosen, options.rules, "expected a rule", [](const RuleEntry& rule) { return rule.id; });
@@ -169,7 +164,6 @@ Action declare(Command& command, const Globals& globals) {
       .repeatable();
   command.add_option("--runs", options->runs, "How often each is played").type_name("N").range(1, 1000);
   command.add_flag("--list", options->list, "Only say which there are");
-  command.add_flag("--page", options->page, "Print reports/rules.md");
   return [options, &globals] { return show(*options, globals); };
 }
 

@@ -1,14 +1,13 @@
 // kvcts sabotage: how much would this suite catch?
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 
 #include "cli/names.hpp"
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "tools/sabotage/campaign.hpp"
-#include "tools/sabotage/page.hpp"
+#include "tools/sabotage/matrix.hpp"
 
 namespace kvcts::cli::sabotage_verb {
 namespace {
@@ -20,15 +19,13 @@ struct SabotageOptions {
   std::vector<std::string> globs;
   std::vector<std::string> behind;
   int jobs{1};
-  bool list{false}, harnesses{false}, page{false};
+  bool list{false}, harnesses{false};
 };
 
 /// What the emulated fills are called, and how a table calls them.
 constexpr std::pair<const char*, const char*> other_harnesses[] = {
     {"benchdnn", "benchdnn"}, {"ucx-pattern", "UCX pattern"}, {"ucx-random", "UCX random"}, {"nvbandwidth", "nvbandwidth"}, {"nccl-tests", "nccl-tests"}};
 constexpr std::size_t cases_of_others = 8;
-/// Engines of the page's table.
-const std::vector<std::string> engines_of_page{"nixl-tcp", "nixl-cma", "ucx-tcp", "ucx-1.22-tcp", "mooncake"};
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
   std::vector<Saboteur> chosen;
@@ -62,44 +59,28 @@ int run(SabotageOptions options, const Globals& globals) {
   }
   auto& select = options.select;
   const bool selected = !(select.suites.empty() && select.ids.empty() && select.files.empty() && select.where.empty());
-  if (options.page && selected) throw UsageError("--page is about suites smoke and nightly; leave out the selection");
   const auto campaign = [&](const SelectOptions& of, const sabotage::CampaignOptions& how) {
     const matrix::Selection selection = matrix::select(catalogue, query_of(of));
     if (selection.empty()) throw NothingSelected(selection.why_empty());
-    const auto begin = std::chrono::steady_clock::now();
-    sabotage::Campaigned done{how.behind.empty() ? short_name(of) : how.behind, sabotage::run_campaign(catalogue, selection, chosen, how)};
-    if (options.page) {  // it takes minutes: say how far it is
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-      fmt::print(stderr, "{:.0f} s, {}", taken.count(), sabotage::totals_text(done));
-    }
-    return done;
+    return sabotage::Campaigned{how.behind.empty() ? short_name(of) : how.behind, sabotage::run_campaign(catalogue, selection, chosen, how)};
   };
   sabotage::CampaignOptions how;
   how.jobs = options.jobs;
   how.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   if (!selected) select.suites = {"smoke"};
   expect_known("--behind expects an engine of cases/engines", options.behind, catalogue.engines().ids());
-  const auto behind = [&](const std::vector<std::string>& engines) {
+  if (!options.behind.empty()) {
     std::vector<sabotage::Campaigned> all;
-    for (const std::string& engine : engines) {
+    for (const std::string& engine : options.behind) {
       sabotage::CampaignOptions through = how;
       through.behind = engine;
       all.push_back(campaign(select, through));
     }
-    return all;
-  };
-  if (!options.behind.empty() && !options.page) return print_behind(behind(options.behind), globals.json);
+    return print_behind(all, globals.json);
+  }
   const sabotage::Campaigned ours = campaign(select, how);
   const int status = sabotage::totals_of(ours.rows).good() ? exit_as_expected : exit_unexpected;
-  if (options.page && !options.behind.empty()) {
-    fmt::print("{}", sabotage::behind_section(ours, behind(options.behind)));
-    return status;
-  }
-  if (options.page && !options.globs.empty()) {
-    fmt::print("{}", sabotage::page_rows(ours));
-    return status;
-  }
-  if (!options.harnesses && !options.page) {
+  if (!options.harnesses) {
     if (globals.json) fmt::print("{}\n", sabotage::matrix_json(ours).dump(2));
     else fmt::print("{}", sabotage::matrix_text(ours));
     return status;
@@ -112,16 +93,9 @@ int run(SabotageOptions options, const Globals& globals) {
     all.push_back(campaign(select, other));
     all.back().name = shown;
   }
-  if (!options.page) {
-    if (globals.json) fmt::print("{}\n", sabotage::harnesses_json(all).dump(2));
-    else fmt::print("{}", sabotage::harnesses_text(all));
-    return status;
-  }
-  SelectOptions nightly;
-  nightly.suites = {"nightly"};
-  const sabotage::Campaigned every = campaign(nightly, how);
-  fmt::print("{}", sabotage::page({ours, every}, all, behind(engines_of_page)));
-  return sabotage::totals_of(every.rows).good() ? status : exit_unexpected;
+  if (globals.json) fmt::print("{}\n", sabotage::harnesses_json(all).dump(2));
+  else fmt::print("{}", sabotage::harnesses_text(all));
+  return status;
 }
 
 }  // namespace
@@ -137,9 +111,6 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--list", options->list, "Only say which saboteurs there are");
   command.add_flag("--harnesses", options->harnesses,
                "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
-  command.add_flag("--page", options->page,
-               "reports/sabotage.md: suites smoke and nightly, and those harnesses; with --saboteur only rows of its first "
-               "table, with --behind its section about these engines");
   return [=, &globals] { return run(*options, globals); };
 }
 

@@ -1,8 +1,8 @@
 """Would our own tests notice if the oracle, the comparison or the algebra of layouts were wrong? Applies mutants to them, runs the tests that are
 about them, and says which survive.
 
-    mutation.py --build build [--sample 160] [--seed 1] [--results results.json] [--page reports/mutation.md]
-    mutation.py --page reports/mutation.md --results results.json     only writes the page
+    mutation.py --build build [--sample 160] [--seed 1] [--results results.json] [--page build/pages/mutation.md]
+    mutation.py --page build/pages/mutation.md --results results.json     only writes the page
 
 Every mutant of a sample is compiled in at once behind a switch (mutant.hpp), so a file is compiled once. A mutant is killed when a test fails, dies
 or does not end. survivors.txt argues survivors; one without an argument is a gap in the tests.
@@ -231,7 +231,7 @@ def page(results: dict) -> str:
            f"killed     {killed} ({100 * killed / max(1, len(mutants)):.1f} %)",
            f"survived   {len(survivors)}, of them {len(accepted)} argued, {len(survivors) - len(accepted)} not",
            "```", "",
-           "`harness/lab/mutation/mutation.py --build build --results mutation.json --page reports/mutation.md` does it again; `--sample 0` takes every place.", "",
+           "`harness/lab/mutation/mutation.py --build build --results mutation.json --page build/pages/mutation.md` does it again; `--sample 0` takes every place.", "",
            "| file | mutants | killed | survived |", "| --- | --- | --- | --- |"]
     for path in dict.fromkeys(m["path"] for m in mutants):
         of = [m for m in mutants if m["path"] == path]

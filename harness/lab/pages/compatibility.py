@@ -1,18 +1,14 @@
-"""The compatibility pages, made from results: reports/compatibility.md and reports/compatibility.html.
+"""reports/compatibility.md, from results of runs: suite compatibility, which it runs, and what the real connectors did.
 
-    pages.py [--check] [--run RUN] [--open RUN] [--real RUN]
+    compatibility.py [--open RUN]... [--real RUN]...
 
-Runs suite compatibility (or reads a run of it) and writes both pages. --check writes nothing and ends with 1 where the pages that are there differ from what it would write.
---open RUN adds the answers of a run of suite open-cells, which needs vLLM, to those kept in reports/open-cells.json: of a case that ran twice both
-count, so that one that passes now and then is no PASS. Remove the file to begin anew.
---real RUN adds the answers of a run of suites vllm and lmcache to those kept in reports/real-connectors.json, in the same way.
+--open: runs of suite open-cells, which needs vLLM. Of a case that ran twice both count, so that one that passes now and then is no PASS.
+--real: runs of suites vllm and lmcache. Without such a run its sections are those of the committed page. Prints the page.
 """
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import html
 import json
 import re
 import sys
@@ -29,7 +25,7 @@ except ImportError:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import ROOT, kvcts, need_program  # noqa: E402
 
-PAGE, HTML, OPEN, REAL = (ROOT / "reports" / name for name in ("compatibility.md", "compatibility.html", "open-cells.json", "real-connectors.json"))
+PAGE = ROOT / "reports" / "compatibility.md"
 LEGEND = [  # the first five are those of vLLM's own table
     ("✅", "every byte arrives"),
     ("🟠", "partial: with some of the numbers that were tried; the note says what becomes of the others"),
@@ -222,11 +218,11 @@ def repro(case: str) -> str:
     return f"kvcts repro '{case}'"
 
 
-def markdown(tables: list[Table], backends, count: int, kept: dict) -> str:
+def markdown(tables: list[Table], backends, count: int, kept: dict | None) -> str:
     def row(cells):
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    out = ["<!-- written by harness/tools/compat/pages.py: edit that -->", "# Compatibility", "", LEAD.format(count=f"{count:,}"), "", "    harness/python/python harness/tools/compat/pages.py     # makes this page and its HTML anew", ""]
+    out = ["<!-- written by harness/lab/pages/compatibility.py: edit that -->", "# Compatibility", "", LEAD.format(count=f"{count:,}"), "", "    ./run_suite.sh pages compatibility     # makes this page anew", ""]
     out += [f"- {sign} {words}" for sign, words in LEGEND] + ["", SIGNS, "", "## Caches", "", row(["cache", "what it is", "versions", "dtypes", "archs"]), row(["---"] * 5)]
     out += [row(line) for line in backends]
     for table in tables:
@@ -240,51 +236,23 @@ def markdown(tables: list[Table], backends, count: int, kept: dict) -> str:
     return "\n".join(out) + "\n"
 
 
-def page(tables: list[Table], backends, count: int, kept: dict) -> str:
-    text = html.escape
-
-    def code(words):
-        return re.sub(r"`([^`]*)`", r"<code>\1</code>", text(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", words)))
-
-    def grid(name, head, rows):
-        cells = "".join("<tr>" + "".join(f'<th scope="row">{text(n)}</th>' for n in names) + "".join(f"<td>{text(c)}</td>" for c in cells) + "</tr>\n" for names, cells in rows)
-        return (f'<div class="wide" tabindex="0" role="region" aria-label="{text(name)}"><table class="compat"><thead><tr>' + "".join(f'<th scope="col">{text(h)}</th>' for h in head) +
-                f"</tr></thead><tbody>\n{cells}</tbody></table></div>")
-
-    parts = []
-    for number, table in enumerate(tables):
-        lead = open_lead(kept) if not table.lead else [table.lead + "."]
-        body = "".join(f"<p>{code(part)}</p>" for part in lead) + grid(table.title, table.head, table.rows)
-        if not table.lead:
-            body += "<p>Each cell is these cases:</p><ul>" + "".join(f"<li>{ended} <code>{text(repro(case))}</code></li>\n" for case, ended in outcomes(kept)) + "</ul>"
-        body += "<ol>" + "".join(f"<li>{text(words)}: <code>{text(repro(case))}</code></li>\n" for words, (_, case) in table.notes.seen.items()) + "</ol>"
-        parts.append((f"part-{number}", table.title, body))
-    nav = "".join(f'<li><a href="#{anchor}">{text(title)}</a></li>' for anchor, title, _ in parts)
-    legend = "".join(f"<li>{sign} {text(words)}</li>" for sign, words in LEGEND)
-    caches = grid("caches", ["cache", "what it is", "versions", "dtypes", "archs"], [([line[0]], list(line[1:])) for line in backends])
-    sections = "".join(f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{text(title)}</h2>{body}</section>\n' for anchor, title, body in parts)
-    style = (ROOT / "reports" / "templates" / "report.css").read_text()
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Compatibility - KV-CTS</title>\n<style>\n{style}</style></head>\n<body>\n'
-            f'<header class="verdict open"><p class="kicker">KV-CTS</p><h1>Compatibility</h1><p class="meta">{code(LEAD.format(count=f"{count:,}"))}</p></header>\n<nav aria-label="Connectors"><ul>{nav}</ul></nav>\n'
-            f'<main><ul>{legend}</ul><p>{text(SIGNS)}</p>\n<section aria-label="Caches"><h2>Caches</h2>{caches}</section>\n{sections}</main></body></html>\n')
-
-
 def of_a_pair(result: dict) -> bool:
     """A case of the matrix or the like, not one whose engine was told something untrue."""
     return result["axes"].get("connector", "").startswith("real-") and (result["id"].startswith("kv/") or result["id"].endswith("#mla"))
 
 
-def keep_real(folder: Path) -> None:
-    """One entry for all cases of a place that ended alike, with their number; the first one's id."""
-    alike = {json.dumps(ending(result)): result for result in (json.loads(REAL.read_text())["results"] if REAL.exists() else [])}
-    for result in filter(of_a_pair, read_run(folder)):
-        if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR"):
-            raise SystemExit(f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install")
-        axes = {key: result["axes"][key] for key in ("connector", "producer", "consumer", "dtype", "arch", "geometry")}
-        axes["geometry"] = "mla-*" if axes["geometry"].startswith("mla-") else "*"
-        result |= {"axes": axes, "cases": 0}
-        alike.setdefault(json.dumps(ending(result)), result)["cases"] += 1
-    REAL.write_text(json.dumps({"results": sorted(alike.values(), key=ending)}, indent=1, sort_keys=True) + "\n")
+def real_results(folders: list[Path]) -> list[dict]:
+    """One entry for all cases of a place that ended alike; the first one's id."""
+    alike: dict[str, dict] = {}
+    for folder in folders:
+        for result in filter(of_a_pair, read_run(folder)):
+            if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR"):
+                raise SystemExit(f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install")
+            axes = {key: result["axes"][key] for key in ("connector", "producer", "consumer", "dtype", "arch", "geometry")}
+            axes["geometry"] = "mla-*" if axes["geometry"].startswith("mla-") else "*"
+            result |= {"axes": axes}
+            alike.setdefault(json.dumps(ending(result)), result)
+    return sorted(alike.values(), key=ending)
 
 
 def ending(result: dict) -> list[str]:
@@ -304,40 +272,45 @@ def run_suite() -> list[dict]:
         return read_run(Path(folder) / "run")
 
 
-def keep_open(folder: Path) -> None:
-    kept = json.loads(OPEN.read_text())["results"] if OPEN.exists() else []
-    results = sorted(kept + read_run(folder), key=lambda result: result["id"])
-    if any(result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR") for result in results):
-        raise SystemExit(f"{folder}: some of suite open-cells did not run; it needs vLLM (./run_suite.sh --with vllm install)")
-    OPEN.write_text(json.dumps({"connector": "NixlConnector of vLLM 0.33.0", "results": results}, indent=1, sort_keys=True) + "\n")
+def open_results(folders: list[Path]) -> dict:
+    results = sorted((result for folder in folders for result in read_run(folder)), key=lambda result: result["id"])
+    if wrong := [result["id"] for result in results if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR")]:
+        raise SystemExit(f"of suite open-cells {wrong[0]} did not run; it needs vLLM (./run_suite.sh --with vllm install)")
+    return {"connector": "NixlConnector of vLLM 0.33.0", "results": results}
+
+
+def sections(page: str) -> dict[str, str]:
+    """Title -> section, with its heading."""
+    return {part.split("\n", 1)[0]: "## " + part.rstrip("\n") + "\n" for part in page.split("\n## ")[1:]}
+
+
+def with_kept(made: str, committed: str, kept: list[str]) -> str:
+    """The page with sections of the committed one whose titles begin so, and with the rows of its caches that the made one lacks."""
+    old, new = sections(committed), sections(made)
+    rows = [line for line in old.get("Caches", "").splitlines() if line.startswith("| ") and line not in new["Caches"]]
+    known = {line.split(" | ")[0] for line in new["Caches"].splitlines()}
+    made = made.replace(new["Caches"], new["Caches"] + "".join(row + "\n" for row in rows if kept and row.split(" | ")[0] not in known))
+    return made + "".join("\n" + text for title, text in old.items() if title.startswith(tuple(kept)) and title not in new)
+
+
+def page(figures: dict, opened: list[Path] | None = None, real: list[Path] | None = None) -> str:
+    results = run_suite()
+    others = real_results(real) if real else []
+    kept = open_results(opened) if opened else None
+    tables = [*matrix_tables(results), *matrix_tables(others), *([open_table(kept)] if kept else [])]
+    figures |= {"compatibility.cases": len(results), "compatibility.pass": sum(result["outcome"] == "PASS" for result in results)}
+    made = markdown(tables, backend_lines([*results, *others]), len(results), kept)
+    return with_kept(made, PAGE.read_text(), [*([] if real else ["real-"]), *([] if opened else ["Cells that"])])
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--check", action="store_true")
-    options.add_argument("--run", type=Path, metavar="RUN")
-    options.add_argument("--open", type=Path, metavar="RUN")
-    options.add_argument("--real", type=Path, metavar="RUN")
+    options.add_argument("--open", type=Path, action="append", metavar="RUN")
+    options.add_argument("--real", type=Path, action="append", metavar="RUN")
     asked = options.parse_args()
     need_program()
-    if asked.open:
-        keep_open(asked.open)
-    if asked.real:
-        keep_real(asked.real)
-    kept = json.loads(OPEN.read_text())
-    results = read_run(asked.run) if asked.run else run_suite()
-    real = json.loads(REAL.read_text())["results"]
-    tables = [*matrix_tables(results), *matrix_tables(real), open_table(kept)]
-    backends = backend_lines([*results, *real])
-    wanted = {PAGE: markdown(tables, backends, len(results), kept), HTML: page(tables, backends, len(results), kept)}
-    differ = 0
-    for path, text in wanted.items():
-        if not asked.check:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            differ = 1
-            print("".join(list(difflib.unified_diff(path.read_text().splitlines(True) if path.exists() else [], text.splitlines(True), path.name, "made now", n=0))[:40]))
-    return differ
+    print(page({}, asked.open, asked.real), end="")
+    return 0
 
 
 if __name__ == "__main__":

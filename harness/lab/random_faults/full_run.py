@@ -1,11 +1,11 @@
 """The whole measurement of random faults, in slices that survive an interruption, and its page.
 
     full_run.py [--correct 50000] [--single 10000] [--pairs 2000] [--slices 100] [--jobs N] [--records FILE]
-    full_run.py --page [--records FILE]
+    full_run.py --page | --figures [--records FILE]
 
 Runs kvcts-random-faults once a slice of a kind, each with seeds of its own, and appends what it counted to the records, a line of JSON a slice.
 Slices that the records have already are not run again; Ctrl-C loses those under way only. --page runs nothing and prints the page that the
-records make (reports/random-faults.md). Exit status 1: a fault was missed, a right case was called wrong, or a share is short of its target.
+records make; --figures the numbers of it as JSON. Exit status 1: a fault was missed, a right case was called wrong, or a share is short of its target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import BUILD, ROOT  # noqa: E402
 
-RECORDS = ROOT / "reports" / "random-faults.jsonl"
+RECORDS = ROOT / "build" / "pages" / "random-faults.jsonl"
 WANTED = {"correct": 50_000, "single": 10_000, "pairs": 2_000}
 KINDS = tuple(WANTED)
 TARGETS = {"single": 98.0, "pairs": 85.0}  # per cent of the caught ones that must be named
@@ -99,6 +99,10 @@ class Sum:
         return {"correct": self.correct["passed"] + self.correct["false_alarms"] + self.correct["refused"], "single": self.single["cases"],
                 "pairs": self.pairs["cases"]}[kind]
 
+    def figures(self) -> dict[str, float]:
+        return {"random_faults.single.missed": self.missed(self.single), "random_faults.single.named": round(self.share(self.single), 2),
+                "random_faults.pairs.named": round(self.share(self.pairs), 2), "random_faults.false_alarms": self.correct["false_alarms"] + self.correct["refused"]}
+
     def whole(self) -> bool:
         return all(self.cases(kind) >= self.wanted[kind] for kind in KINDS)
 
@@ -123,13 +127,13 @@ def page(total: Sum) -> str:
     measured = ", ".join(f"{name} ({count})" for name, count in sorted(total.commits.items()))
     lines = [
         "# Random faults", "",
-        "Written by `harness/lab/random_faults/full_run.py --page` from `reports/random-faults.jsonl`; do not edit. Each case is a small random one with "
+        "Written by `harness/lab/random_faults/full_run.py --page` from its records. Each case is a small random one with "
         "transformations out of the library of the diagnosis, drawn with random parameters: one (single), two (pairs), none (correct).", "",
         f"Slices, the whole in {total.of} and more where seeds were passed over: " + ", ".join(f"{total.slices[kind]} of {kind}" for kind in KINDS) + f"; measured at {measured}. A seed whose case has no place for what was drawn is passed over.", "",
         f"- {total.single['cases']:,} single faults: {total.single['same_map']:,} do not change the map and pass; of the other "
         f"{total.single['cases'] - total.single['same_map']:,}, {total.single['caught']:,} are caught and {total.share(total.single):.2f} % of these named "
         f"(target {TARGETS['single']:.0f} %): {total.single['named']:,} as the class that was drawn, {total.single['preceded']:,} as another one that explains "
-        "every wrong byte as well and comes first by [precedence](precedence.md).",
+        "every wrong byte as well and comes first by precedence (`kvcts explain --precedence`).",
         f"- {total.pairs['cases']:,} pairs: {total.pairs['same_map']:,} do not change the map; {total.pairs['caught']:,} caught, "
         f"{total.share(total.pairs):.2f} % named with one of the two classes (target {TARGETS['pairs']:.0f} %)." if total.pairs["cases"] else "- No pairs so far.",
         f"- {total.correct['passed'] + total.correct['false_alarms']:,} correct cases: {total.correct['false_alarms']:,} false alarms (target 0).",
@@ -151,19 +155,21 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--figures", action="store_true")
     args = parser.parse_args()
     records = read_records(args.records)
-    if args.page:
+    if args.page or args.figures:
         if not records:
             print(f"full_run.py: there are no records in {args.records}; run it without --page first", file=sys.stderr)
             return 2
-        print(page(Sum(records)), end="")
+        print(page(Sum(records)) if args.page else json.dumps(Sum(records).figures()), end="")
         return 0
     measured = commit()
     wanted = [(kind, index) for kind in KINDS for index in range(args.slices) if (kind, index) not in records]
     wanted = wanted or short_of(records, {kind: getattr(args, kind) for kind in KINDS}, args.slices)
     # After a line that was cut off, a new one.
     text = args.records.read_text() if args.records.exists() else ""
+    args.records.parent.mkdir(parents=True, exist_ok=True)
     with args.records.open("a") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         out.write("" if text == "" or text.endswith("\n") else "\n")
         try:

@@ -1,5 +1,5 @@
 // kvcts_layout_ranking: which layout of the catalogue is fastest for which use, on this machine's CPU. write_page.py makes
-// reports/layout-ranking.md of its JSON.
+// the page of its JSON.
 #include <fmt/format.h>
 #include <fnmatch.h>
 

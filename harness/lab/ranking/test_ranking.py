@@ -68,14 +68,6 @@ def test_a_glob_that_matches_nothing_is_an_error():
     assert ended.returncode == 2 and "no layout matches 'nosuch*'" in ended.stderr
 
 
-def test_the_committed_page_is_of_this_form(measured):
-    page = (ROOT / "reports" / "layout-ranking.md").read_text()
-    for title, _ in write_page.USES.values():
-        assert f"## {title}" in page
-    for contender in measured["contenders"]:
-        assert contender["layouts"][0] in page, "a new layout: run kvcts_layout_ranking and write_page.py again"
-
-
 def test_usage(tmp_path):
     ended = subprocess.run([sys.executable, Path(write_page.__file__)], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "expected two arguments" in ended.stderr

@@ -1,4 +1,4 @@
-"""Writes reports/layout-ranking.md of what kvcts_layout_ranking --json measured.
+"""Writes the page of what kvcts_layout_ranking --json measured.
 
     write_page.py NUMBERS.json PAGE.md
 """

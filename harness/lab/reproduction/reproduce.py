@@ -1,4 +1,4 @@
-"""How often does a rule, or a fixture of the suite engine-faults, end as it is stated? Plays each many times and writes reports/reproduction.md.
+"""How often does a rule, or a fixture of the suite engine-faults, end as it is stated? Plays each many times and makes the page of it.
 
     reproduce.py [--runs 20] [--rule GLOB]... [--fixture GLOB]... [--record FILE]   plays what the record lacks; it may be stopped and called again
     reproduce.py --page [--record FILE]                                             prints the page from the record
@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import KVCTS, ROOT, results  # noqa: E402
 
-RECORD = ROOT / "reports" / "reproduction.json"
+RECORD = ROOT / "build" / "pages" / "reproduction.json"
 SUITE = "engine-faults"
 ONCE = "#at-the-defaults"
 OFTEN = 20  # runs that are wanted of each
@@ -37,7 +37,7 @@ times with the released engine, limits of 1 to 3 s where they are 30 s by defaul
 ended as stated* of *runs*. *Racy*: the case states several answers, and here is how often each came. Play them on a quiet machine: on one that does not
 get round to its work within the limits (load 20 on two processors), whatever waits for NIXL to begin or for a list of 100,000 ends as a hang.
 
-    harness/lab/reproduction/reproduce.py             # plays what reports/reproduction.json lacks
+    harness/lab/reproduction/reproduce.py             # plays what build/pages/reproduction.json lacks
     harness/lab/reproduction/reproduce.py --page      # this page
 
 """

@@ -1,6 +1,6 @@
-"""Measures what the transport ABI costs, each engine in a process of its own, and writes reports/engine-throughput.md. For a quiet machine.
+"""Measures what the transport ABI costs, each engine in a process of its own, and writes the page of it. For a quiet machine.
 
-    write_page.py [--build build] [--page reports/engine-throughput.md] [--turns 31] [--seconds 0.1] [--engine NAME]...
+    write_page.py [--build build] [--page build/pages/engine-throughput.md] [--turns 31] [--seconds 0.1] [--engine NAME]...
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def amount(size: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
-    parser.add_argument("--page", type=Path, default=ROOT / "reports" / "engine-throughput.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "build" / "pages" / "engine-throughput.md")
     parser.add_argument("--turns", type=int, default=31)
     parser.add_argument("--seconds", type=float, default=0.1, help="that a turn lasts at least")
     parser.add_argument("--engine", action="append", choices=ENGINES)

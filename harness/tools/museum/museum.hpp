@@ -77,7 +77,4 @@ std::vector<std::string> missed(const Tally& tally, bool whole);
 /// "expressed   183 of 183 confirmed, ...": four lines.
 std::string summary(const Tally& tally);
 
-/// reports/museum.md.
-std::string page(const std::vector<Exhibit>& exhibits, const Endings& endings);
-
 }  // namespace kvcts::museum

@@ -29,7 +29,6 @@ def filters() -> None:
     assert all(e["reason"] for e in silent["entries"] if not e["expressed"]), silent
     expect(2, "museum", "--system", "UCKS", err="did you mean 'UCX'?")
     expect(2, "museum", "--class", "axis-permutet", err="did you mean 'axis-permuted'?")
-    expect(2, *UCX, "--page", err="--page is about all of the museum")
     expect(4, *UCX, "--class", "crash", err="nothing selected")
 
 

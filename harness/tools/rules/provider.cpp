@@ -26,7 +26,7 @@ Bytes pattern(std::size_t bytes, unsigned seed) {
   }
   return out;
 }
-Bytes read(const Block& block, std::size_t offset, std::size_t bytes) {
+Bytes bytes_of(const Block& block, std::size_t offset, std::size_t bytes) {
   Bytes out(bytes);
   block.read(offset, out);
   return out;
@@ -49,12 +49,12 @@ std::string round_trip(MemoryPool& pool) {
   Block block = pool.allocate(some);
   const Bytes all = pattern(some, 1), part = pattern(777, 2);
   block.write(0, all);
-  if (read(block, 0, some) != all) return "copy_out differs from copy_in";
+  if (bytes_of(block, 0, some) != all) return "copy_out differs from copy_in";
   block.write(4321, part);
   Bytes expected = all;
   std::copy(part.begin(), part.end(), expected.begin() + 4321);
-  if (read(block, 0, some) != expected) return "a copy_in of 777 bytes at 4321 changed other bytes, or not those";
-  return read(block, some - 1, 1)[0] == expected.back() ? "" : "the last byte is not the last byte";
+  if (bytes_of(block, 0, some) != expected) return "a copy_in of 777 bytes at 4321 changed other bytes, or not those";
+  return bytes_of(block, some - 1, 1)[0] == expected.back() ? "" : "the last byte is not the last byte";
 }
 
 std::string apart(MemoryPool& pool) {
@@ -64,7 +64,7 @@ std::string apart(MemoryPool& pool) {
     blocks.back().write(0, pattern(some, i));
   }
   for (unsigned i = 0; i < 16; ++i) {
-    if (read(blocks[i], 0, some) != pattern(some, i)) return "allocation " + std::to_string(i) + " of 16 has the bytes of another";
+    if (bytes_of(blocks[i], 0, some) != pattern(some, i)) return "allocation " + std::to_string(i) + " of 16 has the bytes of another";
     for (unsigned j = 0; j < i; ++j) {
       if (blocks[i].allocation().address == blocks[j].allocation().address) return "two allocations have one address";
     }
@@ -104,7 +104,7 @@ std::string host_access(MemoryPool& pool) {
   auto* at = static_cast<std::uint8_t*>(block.allocation().address);
   if (!std::equal(at, at + some, pattern(some, 3).begin())) return "the bytes at the address are not those of copy_in";
   at[99] ^= 0xff;
-  return read(block, 99, 1)[0] == (pattern(some, 3)[99] ^ 0xff) ? "" : "copy_out does not see what was written at the address";
+  return bytes_of(block, 99, 1)[0] == (pattern(some, 3)[99] ^ 0xff) ? "" : "copy_out does not see what was written at the address";
 }
 
 /// Another process writes; this one reads.
@@ -120,7 +120,7 @@ std::string exported(MemoryPool& pool) {
     try {
       MemoryPool other(provider, {});
       Block seen = other.import_fd(allocation.fd, allocation.fd_offset, some);
-      if (read(seen, 0, some) == pattern(some, 4)) {
+      if (bytes_of(seen, 0, some) == pattern(some, 4)) {
         seen.write(0, pattern(some, 5));
         status = 0;
       }
@@ -133,7 +133,7 @@ std::string exported(MemoryPool& pool) {
   waitpid(child, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) == 2) return "another process cannot import it";
   if (WEXITSTATUS(status) != 0) return "another process that imported it sees other bytes";
-  return read(block, 0, some) == pattern(some, 5) ? "" : "what another process has written there does not arrive";
+  return bytes_of(block, 0, some) == pattern(some, 5) ? "" : "what another process has written there does not arrive";
 }
 
 }  // namespace

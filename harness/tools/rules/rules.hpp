@@ -45,7 +45,4 @@ bool as_expected(const RuleEntry& rule, const std::string& engine, const std::st
 /// The step whose time counts took no longer than the engine promises; true where nothing is promised.
 bool in_time(const RuleEntry& rule, const std::string& engine, const Observation& seen);
 
-/// reports/rules.md: rule x engine, with what differs, from what is stated.
-std::string page(const std::vector<RuleEntry>& rules, const std::vector<EngineEntry>& engines);
-
 }  // namespace kvcts::rules

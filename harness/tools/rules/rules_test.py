@@ -1,8 +1,7 @@
-"""kvcts rules: a sample is played as stated, a rule that an engine answers otherwise is called changed, and reports/rules.md is what is stated."""
+"""kvcts rules: a sample is played as stated, a rule that an engine answers otherwise is called changed."""
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import sys
 import tempfile
@@ -65,12 +64,6 @@ def main() -> int:
             ended = kvcts("--cases", str(cases), "rules")
             assert ended.status in (2, 3) and says in ended.err and "Traceback" not in ended.err, (text, ended)
 
-    page = (ROOT / "reports" / "rules.md").read_text()
-    ended = kvcts("rules", "--page")
-    if ended.status != 0 or ended.out != page:
-        print("\n".join(difflib.unified_diff(page.splitlines(), ended.out.splitlines(), "reports/rules.md", "kvcts rules --page", lineterm="", n=0)))
-        print("write it again: build/bin/kvcts rules --page > reports/rules.md")
-        return 1
     return 0
 
 

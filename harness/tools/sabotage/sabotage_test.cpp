@@ -10,7 +10,7 @@
 #include "connector/misread.hpp"
 #include "testing/checkout.hpp"
 #include "tools/sabotage/campaign.hpp"
-#include "tools/sabotage/page.hpp"
+#include "tools/sabotage/matrix.hpp"
 
 namespace kvcts::sabotage {
 namespace {
@@ -177,30 +177,9 @@ TEST(Totals, WhatIsSkippedIsSaidAndNeitherCaughtNorMissed) {
   EXPECT_NE(matrix_text({"writes-only", rows}).find("SKIPPED"), std::string::npos);
   EXPECT_NE(matrix_text({"writes-only", rows}).find("it does not read"), std::string::npos);
   EXPECT_EQ(matrix_json({"writes-only", rows})["saboteurs"][1]["skipped"], "it does not read");
-  EXPECT_NE(behind_section({"smoke", rows}, {{"writes-only", rows}}).find("| SKIPPED: it does not read |"), std::string::npos);
   rows[1].tried = 2;  // one case ran, and did not notice
   EXPECT_FALSE(totals_of(rows).good());
   EXPECT_FALSE(totals_of({rows[2]}).good());
-}
-
-TEST(Behind, TheSameMeansToldOfInTheSameWords) {
-  Row plain;
-  plain.saboteur.id = "shifts";
-  plain.caught.emplace();
-  plain.caught->id = "a", plain.caught->checks = {"bytes"}, plain.caught->result.message = "7 bytes", plain.caught->result.wrong_bytes = 7;
-  plain.caught->result.diagnosis = {"wrong-offset", true, "shifted by 7", "", {}};
-  const auto same = [&](const Row& row) { return behind_row({"memcpy", {plain}}, {"nixl-tcp", {row}}) == "| `nixl-tcp` | 1 | 1 | 0 | 1 | 0 | 0 |\n"; };
-  EXPECT_TRUE(same(plain));
-  const std::vector<std::function<void(Row&)>> differences{
-      [](Row& row) { row.saboteur.id = "swaps"; },          [](Row& row) { row.caught->id = "b"; },
-      [](Row& row) { row.caught->checks = {"guard"}; },     [](Row& row) { row.caught->result.message = "8 bytes"; },
-      [](Row& row) { row.caught->result.wrong_bytes = 8; }, [](Row& row) { row.caught->result.diagnosis.fault_class = "ids-shifted"; },
-      [](Row& row) { row.caught->result.diagnosis.text = "shifted by 8"; }};
-  for (std::size_t k = 0; k < differences.size(); ++k) {
-    Row row = plain;
-    differences[k](row);
-    EXPECT_FALSE(same(row)) << k;
-  }
 }
 
 }  // namespace
