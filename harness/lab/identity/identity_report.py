@@ -83,7 +83,7 @@ def rows(program: pathlib.Path, tests: str) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    program = pathlib.Path(sys.argv[1]) / "bin" / "kvcts_test_scene"
+    program = pathlib.Path(sys.argv[1]) / "bin" / "kvcts_test_lab"
     if not program.exists():
         sys.exit(f"expected the test {program}, found none; build that target first")
     print(PAGE.format(**{name: rows(program, tests) for name, tests in TESTS.items()}), end="")

@@ -63,7 +63,7 @@ class Maker:
         return page.read_text()
 
     def identity(self, figures: dict) -> str:
-        self.program("kvcts_test_scene")
+        self.program("kvcts_test_lab")
         return self.call(LAB / "identity" / "identity_report.py", self.build)
 
     def ranking(self, figures: dict) -> str:
