@@ -60,111 +60,122 @@ Task<Ended> Lane::ask_all(Attempt& a, Phase phase, const char* op) {
   co_return co_await ask_workers(a, phase, requests, replies);
 }
 
-Task<Ended> Lane::execute(Attempt& a) {
-  const ResolvedCase& c = a.resolved;
-  const bool pair = workers_->children.size() == 2;
-  Child& consumer = *workers_->children.back();
-  Child& initiator = this->initiator(c);
+/// The workers take the memory, and pairs of them each other's metadata.
+Task<Ended> Lane::register_case(Attempt& a) {
+  enter(a, Phase::registration);
   std::vector<Request> requests;
   std::vector<json> replies;
-  Ended ended;
-
-  enter(a, Phase::registration);
-  const json view = worker_view(c);
+  const json view = worker_view(a.resolved);
   for (const auto& child : workers_->children) {
     Request request{child.get(), {{"op", "prepare"}, {"key", a.key}, {"case", view}}, {}};
     request.body["files"] = files_for(a, *child, request.fds);
-    if (is_program(c)) request.body["ports"] = run_.ports.take(c.connector.options.value("ports", std::int64_t{0}));
+    if (is_program(a.resolved)) request.body["ports"] = run_.ports.take(a.resolved.connector.options.value("ports", std::int64_t{0}));
     if (!workers_->to_forget.empty()) request.body["forget"] = workers_->to_forget;
     requests.push_back(std::move(request));
   }
   workers_->to_forget.clear();
   a.registered = true;
-  ended = co_await ask_workers(a, Phase::registration, requests, replies);
-  if (ended.kind != Kind::completed) co_return ended;
-  if (pair) {
+  Ended ended = co_await ask_workers(a, Phase::registration, requests, replies);
+  if (ended.kind == Kind::completed && workers_->children.size() == 2) {
     requests.clear();
     for (std::size_t i = 0; i < 2; ++i) {
       json peer = {{"role", i == 0 ? "consumer" : "producer"}, {"metadata", replies[1 - i].value("metadata", "")}};
       requests.push_back({workers_->children[i].get(), {{"op", "connect"}, {"key", a.key}, {"peer", std::move(peer)}}, {}});
     }
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
-    if (ended.kind != Kind::completed) co_return ended;
   }
-  spend(a, Phase::registration, now_ns() - a.since_ns);
+  if (ended.kind == Kind::completed) spend(a, Phase::registration, now_ns() - a.since_ns);
+  co_return ended;
+}
 
-  if (!is_program(c)) {  // a program tells nobody how it goes about it
-    enter(a, Phase::plan);
-    requests.clear();
-    requests.push_back({&initiator, {{"op", "plan"}, {"key", a.key}}, {}});
-    ended = co_await ask_workers(a, Phase::plan, requests, replies);
-    if (ended.kind != Kind::completed) co_return ended;
-    a.planned = replies[0].value("bytes", std::int64_t{0});
-    a.result.copies = replies[0].value("copies", std::int64_t{0});
-    a.plan = std::move(replies[0]);
-    spend(a, Phase::plan, now_ns() - a.since_ns);
+Task<Ended> Lane::plan(Attempt& a) {
+  enter(a, Phase::plan);
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  requests.push_back({&initiator(a.resolved), {{"op", "plan"}, {"key", a.key}}, {}});
+  Ended ended = co_await ask_workers(a, Phase::plan, requests, replies);
+  if (ended.kind != Kind::completed) co_return ended;
+  a.planned = replies[0].value("bytes", std::int64_t{0});
+  a.result.copies = replies[0].value("copies", std::int64_t{0});
+  a.plan = std::move(replies[0]);
+  spend(a, Phase::plan, now_ns() - a.since_ns);
+  co_return ended;
+}
+
+/// New content for a further pass.
+Task<Ended> Lane::fill(Attempt& a) {
+  enter(a, Phase::generate);
+  json fill = {{"op", "fill"}, {"key", a.key}, {"pass", a.pass}};
+  checker_->request(std::move(fill));
+  json filled = co_await checker_reply(&a.resolved);
+  Ended ended;
+  if (filled.contains("error")) {
+    ended.kind = Kind::error;
+    ended.phase = Phase::generate;
+    ended.text = filled["error"].value("text", "");
+  } else {
+    spend(a, Phase::generate, now_ns() - a.since_ns);
   }
+  co_return ended;
+}
 
+Task<Ended> Lane::transfer(Attempt& a) {
+  const ResolvedCase& c = a.resolved;
+  enter(a, Phase::transfer);
+  a.transferred = false;
+  Ended ended;
+  if (has_provider(c)) ended = co_await ask_all(a, Phase::transfer, "upload");
+  if (ended.kind != Kind::completed) co_return ended;
+  Child& first = initiator(c);
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  requests.push_back({&first, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+  for (const auto& child : workers_->children)
+    if (is_program(c) && child.get() != &first) requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+  ended = co_await ask_workers(a, Phase::transfer, requests, replies);
+  if (ended.kind != Kind::completed) co_return ended;
+  a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
+  if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
+    a.result.facts["engine_claims"] = *path;
+    a.result.evidence = evidence_of(*path, c.arch, [&] { return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{}; });
+  }
+  const std::int64_t total = now_ns() - a.since_ns;
+  const json times = replies[0].value("ns", json::object());
+  const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);
+  spend(a, Phase::transfer, total - completing);
+  spend(a, Phase::complete, completing);
+  if (has_provider(c)) ended = co_await ask_all(a, Phase::complete, "download");
+  a.transferred = ended.kind == Kind::completed;
+  co_return ended;
+}
+
+/// The consumer's worker gathers what arrived, as an attention kernel does.
+Task<Ended> Lane::read_back(Attempt& a) {
+  enter(a, Phase::read_back);
+  std::vector<Request> requests;
+  std::vector<json> replies;
+  requests.push_back({workers_->children.back().get(), {{"op", "read"}, {"key", a.key}, {"pass", a.pass}}, {}});
+  Ended ended = co_await ask_workers(a, Phase::read_back, requests, replies);
+  if (ended.kind == Kind::completed) spend(a, Phase::read_back, now_ns() - a.since_ns);
+  co_return ended;
+}
+
+Task<Ended> Lane::execute(Attempt& a) {
+  const ResolvedCase& c = a.resolved;
+  Ended ended = co_await register_case(a);
+  if (ended.kind == Kind::completed && !is_program(c)) ended = co_await plan(a);  // a program tells nobody how it goes about it
+  if (ended.kind != Kind::completed) co_return ended;
   for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {
-    const bool last = a.pass + 1 >= c.passes;
-    if (a.pass > 0) {
-      enter(a, Phase::generate);
-      json fill = {{"op", "fill"}, {"key", a.key}, {"pass", a.pass}};
-      checker_->request(std::move(fill));
-      json filled = co_await checker_reply(&c);
-      if (filled.contains("error")) {
-        ended.kind = Kind::error;
-        ended.phase = Phase::generate;
-        ended.text = filled["error"].value("text", "");
-        co_return ended;
-      }
-      spend(a, Phase::generate, now_ns() - a.since_ns);
-    }
-
-    enter(a, Phase::transfer);
-    a.transferred = false;
-    if (has_provider(c)) {
-      ended = co_await ask_all(a, Phase::transfer, "upload");
-      if (ended.kind != Kind::completed) co_return ended;
-    }
-    requests.clear();
-    requests.push_back({&initiator, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
-    for (const auto& child : workers_->children)
-      if (is_program(c) && child.get() != &initiator) requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
-    ended = co_await ask_workers(a, Phase::transfer, requests, replies);
+    if (a.pass > 0) ended = co_await fill(a);
+    if (ended.kind == Kind::completed) ended = co_await transfer(a);
+    if (ended.kind == Kind::completed && !c.reader.name.empty()) ended = co_await read_back(a);
     if (ended.kind != Kind::completed) co_return ended;
-    a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
-    if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
-      a.result.facts["engine_claims"] = *path;
-      a.result.evidence = evidence_of(*path, c.arch, [&] { return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{}; });
-    }
-    {
-      const std::int64_t total = now_ns() - a.since_ns;
-      const json times = replies[0].value("ns", json::object());
-      const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);
-      spend(a, Phase::transfer, total - completing);
-      spend(a, Phase::complete, completing);
-    }
-    if (has_provider(c)) {
-      ended = co_await ask_all(a, Phase::complete, "download");
-      if (ended.kind != Kind::completed) co_return ended;
-    }
-    a.transferred = true;
-
-    if (!c.reader.name.empty()) {
-      enter(a, Phase::read_back);
-      requests.clear();
-      requests.push_back({&consumer, {{"op", "read"}, {"key", a.key}, {"pass", a.pass}}, {}});
-      ended = co_await ask_workers(a, Phase::read_back, requests, replies);
-      if (ended.kind != Kind::completed) co_return ended;
-      spend(a, Phase::read_back, now_ns() - a.since_ns);
-    }
     co_await compare(a, ended);
     if (a.compared.value("outcome", "") == "FAIL") {  // does the rest come by itself? Then it is no work of the call that comes next
       co_await sleep_ms(patience_ms);
       co_await look(a, "");
     }
-    if (last || a.compared.value("outcome", "") != "PASS") break;
+    if (a.pass + 1 >= c.passes || a.compared.value("outcome", "") != "PASS") break;
     if (!is_program(c)) ended = co_await end_call(a, "release");  // the next pass posts anew
     if (ended.kind != Kind::completed || !a.ending.is_null()) break;
   }

@@ -91,112 +91,140 @@ json event_of(const Ended& ended) {
   }
 }
 
-void decide(const Ended& ended, const json& compared, CaseResult& result) {
-  const bool looked = compared.is_object();
-  const Diagnosis found = looked ? diagnosis_of(compared) : Diagnosis{};
-  const bool changed = looked && compared.value("wrong_bytes", std::int64_t{0}) != 0;
-  const std::string where = where_words(ended);
-  if (ended.kind != Kind::completed) result.phase = ended.phase;
+namespace {
 
+/// How it ended, and what the checker saw of the memory, if it looked.
+struct Account {
+  const Ended& ended;
+  const json& compared;
+  bool looked{compared.is_object()};
+  Diagnosis found{looked ? diagnosis_of(compared) : Diagnosis{}};
+  bool changed{looked && compared.value("wrong_bytes", std::int64_t{0}) != 0};
+  std::string where{where_words(ended)};
+};
+
+void decide_completed(const Account& it, CaseResult& result) {
+  if (!it.looked) return;
+  take_numbers(it.compared, result);
+  result.outcome = outcome_from_name(it.compared.value("outcome", "ERROR")).value_or(Outcome::error);
+  result.message = it.compared.value("message", "");
+  if (result.outcome == Outcome::pass) return;
+  result.phase = phase_from_name(it.compared.value("phase", "")).value_or(Phase::compare);
+  result.diagnosis = it.found;
+  if (const auto picture = it.compared.find("picture"); picture != it.compared.end() && picture->is_object()) result.picture = *picture;
+  if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
+}
+
+void decide_refused(const Account& it, CaseResult& result) {
+  const Ended& ended = it.ended;
+  if (it.looked) take_numbers(it.compared, result);
+  if (!ended.call.empty()) {  // too late for a refusal
+    result.outcome = Outcome::fail;
+    result.diagnosis = plain("false-success", "completion was reported, and then " + ended.call + " failed: " + ended.text);
+    result.message = sentence_join(result.diagnosis.text, it.changed ? it.compared.value("message", "") : "");
+    return;
+  }
+  if (!it.changed && ended.moved.value_or(0) <= 0) {
+    result.outcome = Outcome::refused;
+    result.message = ended.text;
+    return;
+  }
+  result.outcome = Outcome::fail;
+  result.diagnosis = it.found;
+  if (!it.changed) result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
+  result.message = "refused " + it.where + " (" + ended.text + ") after bytes had moved";
+  if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
+  result.message = sentence_join(result.message, it.changed ? it.compared.value("message", "") : result.diagnosis.text);
+}
+
+void decide_raised(const Account& it, CaseResult& result) {
+  const Ended& ended = it.ended;
+  if (it.looked) take_numbers(it.compared, result);
+  result.outcome = Outcome::fail;
+  result.diagnosis = it.found;
+  if (result.diagnosis.fault_class.empty()) {
+    result.diagnosis.fault_class = "crash";
+    result.diagnosis.text = "an exception without a type of its own left the code under test";
+    result.diagnosis.what_to_do = what_to_check("crash");
+  }
+  result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
+  if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != "crash")
+    result.message = sentence_join(result.message, result.diagnosis.text);
+  if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
+  if (it.changed) result.message = sentence_join(result.message, data_words(it.compared));
+}
+
+/// What was compared of a case that did not end well; wrong bytes are not counted.
+void take_extent(const Account& it, CaseResult& result) {
+  if (!it.looked) return;
+  result.checked_bytes = it.compared.value("checked_bytes", std::int64_t{0});
+  result.expected_bytes = it.compared.value("expected_bytes", std::int64_t{0});
+}
+
+void decide_hung(const Account& it, CaseResult& result) {
+  const Ended& ended = it.ended;
+  take_extent(it, result);
+  result.outcome = Outcome::hang;
+  result.hang = ended.hang;
+  // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
+  const bool reading = ended.phase == Phase::read_back;
+  result.diagnosis = reading && it.found.exact ? it.found : plain(reading ? "hang-kernel" : "hang-transfer", "");
+  std::string words = "no end " + it.where + " after " + std::to_string(ended.after_ms) + " ms (deadline " + std::to_string(ended.deadline_ms) + " ms): ";
+  words += ended.hang ? std::string(name(*ended.hang)) : "unknown";
+  if (!ended.progress.empty()) words += ", " + ended.progress;
+  if (!ended.text.empty()) words += ", " + ended.text;
+  if (!ended.note.empty()) words += "; " + ended.note;
+  if (!reading) {
+    const std::string data = data_words(it.compared);
+    words = sentence_join(words, it.looked && data.starts_with("all ") ? data + ", the completion never did" : data);
+  } else if (it.found.exact) {
+    words = sentence_join(words, it.found.text);
+  }
+  if (result.diagnosis.text.empty()) result.diagnosis.text = words;
+  result.message = words;
+}
+
+void decide_crashed(const Account& it, CaseResult& result) {
+  take_extent(it, result);
+  result.outcome = Outcome::crash;
+  result.signal = it.ended.signal;
+  std::string words = it.ended.signal + " " + it.where;
+  if (!it.ended.text.empty()) words += ": " + it.ended.text;
+  if (!it.ended.note.empty()) words += " (" + it.ended.note + ")";
+  words = sentence_join(words, data_words(it.compared));
+  result.diagnosis = plain("crash", words);
+  result.message = words;
+}
+
+}  // namespace
+
+void decide(const Ended& ended, const json& compared, CaseResult& result) {
+  const Account it{ended, compared};
+  if (ended.kind != Kind::completed) result.phase = ended.phase;
   switch (ended.kind) {
-    case Kind::completed: {
-      if (!looked) break;
-      take_numbers(compared, result);
-      result.outcome = outcome_from_name(compared.value("outcome", "ERROR")).value_or(Outcome::error);
-      result.message = compared.value("message", "");
-      if (result.outcome == Outcome::pass) break;
-      result.phase = phase_from_name(compared.value("phase", "")).value_or(Phase::compare);
-      result.diagnosis = found;
-      if (const auto picture = compared.find("picture"); picture != compared.end() && picture->is_object()) result.picture = *picture;
-      if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
-      break;
-    }
-    case Kind::refused: {
-      if (looked) take_numbers(compared, result);
-      if (!ended.call.empty()) {  // too late for a refusal
-        result.outcome = Outcome::fail;
-        result.diagnosis = plain("false-success", "completion was reported, and then " + ended.call + " failed: " + ended.text);
-        result.message = sentence_join(result.diagnosis.text, changed ? compared.value("message", "") : "");
-        break;
-      }
-      const bool told = ended.moved.value_or(0) > 0;
-      if (!changed && !told) {
-        result.outcome = Outcome::refused;
-        result.message = ended.text;
-        break;
-      }
-      result.outcome = Outcome::fail;
-      result.diagnosis = found;
-      if (!changed) result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
-      result.message = "refused " + where + " (" + ended.text + ") after bytes had moved";
-      if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
-      result.message = sentence_join(result.message, changed ? compared.value("message", "") : result.diagnosis.text);
-      break;
-    }
-    case Kind::raised: {
-      if (looked) take_numbers(compared, result);
-      result.outcome = Outcome::fail;
-      result.diagnosis = found;
-      if (result.diagnosis.fault_class.empty()) {
-        result.diagnosis.fault_class = "crash";
-        result.diagnosis.text = "an exception without a type of its own left the code under test";
-        result.diagnosis.what_to_do = what_to_check("crash");
-      }
-      result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
-      if (result.diagnosis.text != ended.text && result.diagnosis.fault_class != "crash")
-        result.message = sentence_join(result.message, result.diagnosis.text);
-      if (ended.moved) result.message += "; by its own words " + std::to_string(*ended.moved) + " bytes had moved";
-      if (changed) result.message = sentence_join(result.message, data_words(compared));
-      break;
-    }
-    case Kind::hung: {
-      if (looked)
-        result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
-        result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
-      result.outcome = Outcome::hang;
-      result.hang = ended.hang;
-      // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
-      const bool reading = ended.phase == Phase::read_back;
-      result.diagnosis = reading && found.exact ? found : plain(reading ? "hang-kernel" : "hang-transfer", "");
-      std::string words = "no end " + where + " after " + std::to_string(ended.after_ms) + " ms (deadline " +
-                          std::to_string(ended.deadline_ms) + " ms): ";
-      words += ended.hang ? std::string(name(*ended.hang)) : "unknown";
-      if (!ended.progress.empty()) words += ", " + ended.progress;
-      if (!ended.text.empty()) words += ", " + ended.text;
-      if (!ended.note.empty()) words += "; " + ended.note;
-      if (!reading)
-        words = sentence_join(words, looked && data_words(compared).starts_with("all ")
-                                         ? data_words(compared) + ", the completion never did"
-                                         : data_words(compared));
-      if (reading && found.exact) words = sentence_join(words, found.text);
-      if (result.diagnosis.text.empty()) result.diagnosis.text = words;
-      result.message = words;
-      break;
-    }
-    case Kind::crashed: {
-      if (looked)
-        result.checked_bytes = compared.value("checked_bytes", std::int64_t{0}),
-        result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
-      result.outcome = Outcome::crash;
-      result.signal = ended.signal;
-      std::string words = ended.signal + " " + where;
-      if (!ended.text.empty()) words += ": " + ended.text;
-      if (!ended.note.empty()) words += " (" + ended.note + ")";
-      words = sentence_join(words, data_words(compared));
-      result.diagnosis = plain("crash", words);
-      result.message = words;
-      break;
-    }
+    case Kind::completed: decide_completed(it, result); break;
+    case Kind::refused: decide_refused(it, result); break;
+    case Kind::raised: decide_raised(it, result); break;
+    case Kind::hung: decide_hung(it, result); break;
+    case Kind::crashed: decide_crashed(it, result); break;
     case Kind::skipped:
-      result.outcome = Outcome::skipped;
-      result.message = ended.text;
-      break;
     case Kind::error:
-      result.outcome = Outcome::error;
+      result.outcome = ended.kind == Kind::skipped ? Outcome::skipped : Outcome::error;
       result.message = ended.text;
       break;
   }
   if (result.outcome == Outcome::refused || result.outcome == Outcome::skipped) result.diagnosis = {};
+}
+
+void decide_stray(const std::string& stray, CaseResult& result) {
+  if (result.outcome != Outcome::pass) {
+    result.message = sentence_join(result.message, stray);
+    return;
+  }
+  result.outcome = Outcome::fail;
+  result.phase = Phase::complete;
+  result.diagnosis = {"crash", true, stray, "Look at what the code under test starts, and who waits for it.", {}};
+  result.message = stray;
 }
 
 void decide_script(const json& reply, CaseResult& result) {

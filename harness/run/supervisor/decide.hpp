@@ -45,6 +45,9 @@ void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseRes
 /// ends something; "" = by itself, a while later.
 void decide_late_write(const nlohmann::json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call = "");
 
+/// Processes outlived the case. `stray`: which, in words.
+void decide_stray(const std::string& stray, CaseResult& result);
+
 /// The workers came to a bad end after the case, which was their last.
 void decide_departure(const Ended& ended, CaseResult& result);
 

@@ -159,10 +159,26 @@ Task<void> Lane::run_job(Again job) {
 
 Task<void> Lane::attempt_case(Attempt& a) {
   const std::int64_t begin = now_ns();
+  a.result.id = run_.jobs.id(a.job);
+  running_ = Running{number_, a.result.id, Phase::resolve, begin};
+  Ended ended = resolve(a);
+  spend(a, Phase::resolve, now_ns() - begin);
+  if (ended.kind != Kind::completed) {
+    decide(ended, nullptr, a.result);
+  } else if (a.resolved.scripted()) {
+    co_await run_script(a);
+  } else {
+    ended = co_await host(a);
+    co_await conclude(a, ended);
+  }
+  a.result.wall_ns = now_ns() - begin;
+  co_await hand_over(a, ended.kind);
+}
+
+/// Completed: the case can be run.
+Ended Lane::resolve(Attempt& a) {
   CaseResult& result = a.result;
-  result.id = run_.jobs.id(a.job);
-  running_ = Running{number_, result.id, Phase::resolve, begin};
-  std::optional<std::string> broken;
+  Ended ended;
   try {
     a.resolved = run_.jobs.resolve(a.job);
     a.written = written(a.resolved);
@@ -172,43 +188,28 @@ Task<void> Lane::attempt_case(Attempt& a) {
     result.facts = a.resolved.facts;
     result.evidence = Evidence::modelled;
   } catch (const std::exception& error) {
-    broken = error.what();
-  }
-  spend(a, Phase::resolve, now_ns() - begin);
-  if (broken) {
-    Ended ended;
     ended.kind = Kind::error;
     ended.phase = Phase::resolve;
-    ended.text = *broken;
-    decide(ended, nullptr, result);
-    result.wall_ns = now_ns() - begin;
-    run_.emit(a.job, std::move(result));
-    co_return;
+    ended.text = error.what();
+    return ended;
   }
-
-  if (a.resolved.scripted()) {
-    co_await run_script(a);
-    result.wall_ns = now_ns() - begin;
-    run_.emit(a.job, std::move(result));
-    co_return;
-  }
-  if (const auto aside = run_.set_aside.find(a.resolved.engine.plugin); aside != run_.set_aside.end()) {
-    Ended ended;
+  const auto aside = a.resolved.scripted() ? run_.set_aside.end() : run_.set_aside.find(a.resolved.engine.plugin);
+  if (aside != run_.set_aside.end()) {
     ended.kind = Kind::skipped;
     ended.phase = Phase::registration;
     ended.text = "the engine is set aside: " + aside->second;
     result.facts["set_aside"] = a.resolved.engine.plugin;
-    decide(ended, nullptr, result);
-    result.wall_ns = now_ns() - begin;
-    run_.emit(a.job, std::move(result));
-    co_return;
   }
+  return ended;
+}
+
+/// The checker makes and fills the memory while the workers are looked after.
+Task<Ended> Lane::open_case(Attempt& a) {
   a.key = run_.next_key++;
   need_checker();
   co_await choose_workers(a.resolved);
   enter(a, Phase::allocate);
   a.last_pid = run_.pids.last();
-  // Both requests at once: the checker fills while the workers are looked after.
   json open = {{"op", "open"}, {"key", a.key}, {"case", std::move(a.written.document)}};
   json fill = {{"op", "fill"}, {"key", a.key}, {"pass", 0}};
   checker_->request(std::move(open));
@@ -230,10 +231,14 @@ Task<void> Lane::attempt_case(Attempt& a) {
     a.files = std::move(opened["files"]);
     a.memory_bytes = opened.value("total_bytes", std::int64_t{0});
   }
+  co_return ended;
+}
 
+/// How the case ended. A failure is looked at as it was told; what comes after that, from workers that live on, is late (settle()).
+Task<Ended> Lane::host(Attempt& a) {
+  Ended ended = co_await open_case(a);
   if (ended.kind == Kind::completed) ended = co_await execute(a);
   a.fds.clear();
-  // A failure is looked at as it was told; what comes after that, from workers that live on, is late (settle()).
   bool looked = false;
   if ((ended.kind == Kind::refused || ended.kind == Kind::raised) && a.opened && workers_) {
     co_await compare(a, ended);
@@ -253,6 +258,12 @@ Task<void> Lane::attempt_case(Attempt& a) {
   if (ended.kind != Kind::completed && ended.kind != Kind::error && ended.kind != Kind::skipped && a.opened && !looked) {
     co_await compare(a, ended);
   }
+  co_return ended;
+}
+
+/// The result, as far as it is known before the memory was watched.
+Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
+  CaseResult& result = a.result;
   decide(ended, a.compared, result);
   if (!a.ending.is_null()) decide_late_write(a.ending, ended.kind, result, a.ending_call);
   decide_path(a.resolved.engine.path, result.facts.value("engine_claims", json()), result);
@@ -263,32 +274,25 @@ Task<void> Lane::attempt_case(Attempt& a) {
     add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
   }
   if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass)) add_evidence(result, "plan", process::dump(a.plan));
-  if (!a.stray.empty()) {
-    if (result.outcome == Outcome::pass) {
-      result.outcome = Outcome::fail;
-      result.phase = Phase::complete;
-      result.diagnosis = {"crash", true, a.stray, "Look at what the code under test starts, and who waits for it.", {}};
-      result.message = a.stray;
-    } else {
-      result.message += (result.message.empty() ? "" : "; ") + a.stray;
-    }
-  }
+  if (!a.stray.empty()) decide_stray(a.stray, result);
   if (a.planned > 0) result.planned_bytes = a.planned;
   if (a.moved > 0) result.moved_bytes = a.moved;
   result.peak_bytes += a.memory_bytes;
-  result.wall_ns = now_ns() - begin;
+}
 
+/// Final where nobody can write any more; otherwise the memory is watched first.
+Task<void> Lane::hand_over(Attempt& a, Kind ended) {
   if (!a.opened) {
-    run_.emit(a.job, std::move(result));
+    run_.emit(a.job, std::move(a.result));
   } else if (workers_) {  // somebody could still write
-    if (result.outcome == Outcome::fail)
+    if (a.result.outcome == Outcome::fail)
       for (const auto& child : workers_->children) add_output(a, *child);
-    watch(a, ended.kind);
+    watch(a, ended);
   } else {
     json close = {{"op", "close"}, {"key", a.key}};
     checker_->request(std::move(close));
     co_await checker_reply(nullptr);
-    run_.emit(a.job, std::move(result));
+    run_.emit(a.job, std::move(a.result));
   }
 }
 

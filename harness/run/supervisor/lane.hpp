@@ -170,7 +170,17 @@ class Lane {
 
   Task<void> run_job(Again job);
   Task<void> attempt_case(Attempt& a);
+  Ended resolve(Attempt& a);
+  Task<Ended> open_case(Attempt& a);
+  Task<Ended> host(Attempt& a);
+  Task<void> conclude(Attempt& a, const Ended& ended);
+  Task<void> hand_over(Attempt& a, Ended::Kind ended);
   Task<Ended> execute(Attempt& a);
+  Task<Ended> register_case(Attempt& a);
+  Task<Ended> plan(Attempt& a);
+  Task<Ended> fill(Attempt& a);
+  Task<Ended> transfer(Attempt& a);
+  Task<Ended> read_back(Attempt& a);
   Task<void> compare(Attempt& a, const Ended& ended);
   Task<void> run_script(Attempt& a);
   Task<void> choose_workers(const ResolvedCase& resolved);
