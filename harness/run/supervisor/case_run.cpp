@@ -106,7 +106,7 @@ Task<Ended> Lane::plan(Attempt& a) {
 Task<Ended> Lane::fill(Attempt& a) {
   enter(a, Phase::generate);
   json fill = {{"op", "fill"}, {"key", a.key}, {"pass", a.pass}};
-  checker_->request(std::move(fill));
+  checker_.request(std::move(fill));
   json filled = co_await checker_reply(&a.resolved);
   Ended ended;
   if (filled.contains("error")) {
@@ -220,7 +220,7 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
 Task<void> Lane::look(Attempt& a, const char* call) {
   if (a.compared.is_null() || !a.ending.is_null()) co_return;
   json request = {{"op", "recheck"}, {"key", a.key}};
-  checker_->request(std::move(request));
+  checker_.request(std::move(request));
   json rechecked = co_await checker_reply(&a.resolved);
   if (!rechecked.value("changed", false)) co_return;
   a.ending = std::move(rechecked);
@@ -240,7 +240,7 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
                   {"transferred", a.transferred && ended.kind != Kind::hung && ended.kind != Kind::crashed},
                   // A provider's memory dies with the worker: nobody knows what had arrived there.
                   {"state", !has_provider(a.resolved) && (ended.kind == Kind::hung || ended.kind == Kind::crashed)}};
-  checker_->request(std::move(request));
+  checker_.request(std::move(request));
   a.compared = co_await checker_reply(&a.resolved);
   const std::int64_t total = now_ns() - a.since_ns;
   if (const auto error = a.compared.find("error"); error != a.compared.end()) {

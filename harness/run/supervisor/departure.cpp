@@ -20,17 +20,6 @@ bool is_known(const Ended& ended, const EngineSpec& engine) {
 }
 }  // namespace
 
-/// The case that these workers ran last, when its own time is over and nothing but they can change it.
-std::optional<Lane::Watched> Lane::take_last(std::uint64_t workers) {
-  for (auto w = watched_.begin(); w != watched_.end(); ++w) {
-    if (w->workers != workers || !w->last) continue;
-    std::optional<Watched> taken(std::move(*w));
-    watched_.erase(w);
-    return taken;
-  }
-  return std::nullopt;
-}
-
 /// Their cases become final first; then their agents are closed, then their processes exit. The memory of their last case is looked at behind
 /// each, and a crash, a hang or a change there is told of that case.
 Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
@@ -48,7 +37,7 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
   InPlace place(*this, workers);
   const std::uint64_t id = workers_->id;
   co_await settle(true, id);
-  std::optional<Watched> last = take_last(id);
+  std::optional<Watched> last = watched_.take_last(id);
   Attempt a{};
   if (last) {
     a.job = last->job, a.number = last->number, a.lost = last->lost;
@@ -80,7 +69,7 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     if (a.opened) {
       if (!a.ending.is_null()) decide_late_write(a.ending, last->ended, a.result, a.ending_call);
       json close = {{"op", "close"}, {"key", a.key}};
-      checker_->request(std::move(close));
+      checker_.request(std::move(close));
       co_await checker_reply(nullptr);
     }
   } catch (const Lost& loss) {
@@ -99,8 +88,8 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     run_.emit(a.job, std::move(a.result));
   }
   if (!run_.link.lost()) co_await kill_workers();  // without agents they are of no use
-  if (run_.link.lost() || !checker_ || checker_->ended()) throw Lost{*lost};
-  if (a.opened) co_await drain_checker(a.key);
+  if (run_.link.lost() || !checker_.there() || checker_.ended()) throw Lost{*lost};
+  if (a.opened) co_await checker_.drain(a.key);
 }
 
 Task<void> Lane::part_from_workers(Attempt& a) {

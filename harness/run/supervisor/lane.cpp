@@ -9,23 +9,7 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-std::optional<std::size_t> Run::next() {
-  if (stopping || next_job >= jobs.count || (handlers.stop && handlers.stop())) return std::nullopt;
-  return next_job++;
-}
-
-void Run::emit(std::size_t job, CaseResult&& result) {
-  if (finished[job]) return;
-  finished[job] = true;
-  ++(result.outcome == Outcome::not_run ? summary.not_run : summary.finished);
-  try {
-    handlers.on_result(std::move(result));
-  } catch (...) {
-    fail(std::current_exception());
-  }
-}
-
-Lane::Lane(Run& run, int number) : run_(run), number_(number), wake_(run.loop) {}
+Lane::Lane(Run& run, int number) : run_(run), number_(number), wake_(run.loop), checker_(run, number, wake_, [this] { check_running(); }) {}
 Lane::~Lane() = default;
 
 std::optional<Running> Lane::running() const { return running_; }
@@ -83,7 +67,7 @@ Task<void> Lane::work() {
           co_await run_job(again);
         } else if (const auto job = run_.next()) {
           co_await run_job(Again{*job});
-        } else if (next_due(0) != nullptr) {
+        } else if (watched_.next_due(0) != nullptr) {
           co_await settle(true);
         } else if (workers_) {
           co_await retire(std::move(workers_));
@@ -114,7 +98,7 @@ void Lane::recover(const std::string& why) {
   if (run_.link.lost()) {
     workers_.reset();
     kept_.clear();
-    checker_.reset();
+    checker_.forget();
     run_.link.restart();
   }
   lose_checker(why);
@@ -142,10 +126,10 @@ Task<void> Lane::run_job(Again job) {
     recover(*lost);
   } else {
     co_await kill_workers();
-    if (checker_ && (checker_->ended() || own_fault))
+    if (checker_.there() && (checker_.ended() || own_fault))
       lose_checker(*lost);
-    else if (checker_)
-      co_await drain_checker(a.key);
+    else if (checker_.there())
+      co_await checker_.drain(a.key);
   }
   if (a.number < attempts_allowed) {
     again_.push_back({a.job, a.number + 1, a.lost});
@@ -206,14 +190,14 @@ Ended Lane::resolve(Attempt& a) {
 /// The checker makes and fills the memory while the workers are looked after.
 Task<Ended> Lane::open_case(Attempt& a) {
   a.key = run_.next_key++;
-  need_checker();
+  checker_.need();
   co_await choose_workers(a.resolved);
   enter(a, Phase::allocate);
   a.last_pid = run_.pids.last();
   json open = {{"op", "open"}, {"key", a.key}, {"case", std::move(a.written.document)}};
   json fill = {{"op", "fill"}, {"key", a.key}, {"pass", 0}};
-  checker_->request(std::move(open));
-  checker_->request(std::move(fill));
+  checker_.request(std::move(open));
+  checker_.request(std::move(fill));
   Ended ended = co_await set_up_workers(a);
   enter(a, Phase::allocate);
   json opened = co_await checker_reply(&a.resolved, &a.fds);
@@ -270,7 +254,7 @@ Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
   if (run_.options.look && a.opened) {
     const Look& look = *run_.options.look;
     json request = {{"op", "look"}, {"key", a.key}, {"region", look.region}, {"offset", look.offset}, {"bytes", look.bytes}};
-    checker_->request(std::move(request));
+    checker_.request(std::move(request));
     add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
   }
   if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass)) add_evidence(result, "plan", process::dump(a.plan));
@@ -290,7 +274,7 @@ Task<void> Lane::hand_over(Attempt& a, Kind ended) {
     watch(a, ended);
   } else {
     json close = {{"op", "close"}, {"key", a.key}};
-    checker_->request(std::move(close));
+    checker_.request(std::move(close));
     co_await checker_reply(nullptr);
     run_.emit(a.job, std::move(a.result));
   }

@@ -11,65 +11,22 @@
 #include <vector>
 
 #include "case/written.hpp"
+#include "run/supervisor/checker_link.hpp"
 #include "run/supervisor/child.hpp"
 #include "run/supervisor/decide.hpp"
 #include "run/supervisor/loop.hpp"
-#include "run/supervisor/ports.hpp"
+#include "run/supervisor/run.hpp"
 #include "run/supervisor/supervisor.hpp"
 #include "run/supervisor/task.hpp"
+#include "run/supervisor/watch_list.hpp"
 
 namespace kvcts::supervisor {
-
-/// What the lanes of a run share.
-struct Run {
-  Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& warden, std::string folder)
-      : jobs(all),
-        options(how),
-        handlers(to),
-        loop(events),
-        link(warden),
-        programs(std::move(folder)),
-        finished(all.count, false) {}
-
-  const Jobs& jobs;
-  const Options& options;
-  const Handlers& handlers;
-  Loop& loop;
-  Link& link;
-  process::PidWatch pids;
-  Ports ports;
-  std::string programs;
-  std::size_t next_job{0};
-  std::uint64_t next_key{1};
-  std::int64_t worker_count{0};
-  std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and what was said
-  std::set<std::string> without_canary{};          ///< plug-ins that have none
-  std::set<std::string> watched_ways{};            ///< "ucx-shm read": ways to move bytes, of which a case was watched for long
-  bool stopping{false};  ///< interrupted: everything ends now
-  std::size_t holding{0};
-  std::vector<bool> finished;
-  Summary summary;
-  std::exception_ptr error;  ///< of a handler of the caller: ends the run, and is thrown from run_cases
-
-  std::optional<std::size_t> next();
-  void emit(std::size_t job, CaseResult&& result);
-  void fail(std::exception_ptr why) {
-    if (!error) error = why;
-    stopping = true;
-  }
-  void say(const std::string& line) const {
-    if (handlers.on_message) handlers.on_message(line);
-  }
-};
-
-/// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
-inline constexpr int attempts_allowed = 5;
 
 /// The connector is a program of its own (connector/program/): it moves the bytes itself, and both of its sides take part.
 inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
 
 /// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp (workers that end by
-/// themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (checker).
+/// themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle). Beside it: its checker (checker_link.hpp) and the cases that are watched (watch_list.hpp).
 class Lane {
  public:
   Lane(Run& run, int number);
@@ -87,9 +44,6 @@ class Lane {
 
  private:
   struct Interrupted {};
-  struct Lost {  ///< something of ours ended, or somebody killed a process from outside: the case is run again
-    std::string why;
-  };
 
   /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not start new
   /// ones, and a write that comes late still comes.
@@ -139,21 +93,6 @@ class Lane {
     std::int64_t since_ns{0};
   };
 
-  /// A case whose end is known, and whose memory is still looked at.
-  struct Watched {
-    std::size_t job;
-    std::uint64_t key;
-    CaseResult result;
-    Ended::Kind ended;
-    std::int64_t memory_bytes;
-    std::int64_t due_ns;
-    int number, lost;
-    std::uint64_t workers;  ///< who ran it, and could still write
-    /// The last case of these workers: what becomes of them when they end is told of it. Null: it waits for due_ns only.
-    std::unique_ptr<ResolvedCase> last;
-    bool open{true};  ///< the checker still has its memory
-  };
-
   struct Reply {
     enum class Kind { message, ended, late } kind{Kind::message};
     nlohmann::json body;
@@ -197,14 +136,10 @@ class Lane {
   Ended judge(Attempt& a, Child& child, Phase phase, const nlohmann::json& reply);
   void watch(Attempt& a, Ended::Kind ended);
   bool watched_longer(const Attempt& a);
-  void no_longer_last(std::uint64_t workers);
-  const Watched* next_due(std::uint64_t only) const;
-  std::vector<std::uint64_t> ripe() const;
   Task<void> settle(bool all, std::uint64_t only = 0);
   Task<void> retire(std::unique_ptr<Workers> workers);
   Task<void> part_from_workers(Attempt& a);
   Task<Ended> await_exits(Attempt& a);
-  std::optional<Watched> take_last(std::uint64_t workers);
   void recover(const std::string& why);
   Task<void> kill_workers();
   Task<void> end(Workers& workers);
@@ -213,7 +148,6 @@ class Lane {
 
   Task<Reply> await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent_ns, std::int64_t limit);
   Task<nlohmann::json> checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds = nullptr);
-  Task<void> drain_checker(std::uint64_t key);
   void lose_checker(const std::string& why);
   Task<Ended> crashed(Attempt& a, Child& child, Phase phase, Phase asked);
   Task<Ended> hung(Attempt& a, Child& child, Phase phase, std::int64_t sent_ns, std::int64_t limit);
@@ -228,7 +162,6 @@ class Lane {
   Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms);
   Task<void> ask_canary(Attempt& a);
 
-  void need_checker();
   void enter(Attempt& a, Phase phase);
   void add_output(Attempt& a, Child& child);
   std::string role_of(const Child& child) const;
@@ -239,12 +172,11 @@ class Lane {
   Run& run_;
   int number_;
   Signal wake_;
-  std::unique_ptr<Child> checker_;
-  std::int64_t checker_count_{0};
+  CheckerLink checker_;
   std::unique_ptr<Workers> workers_;           ///< of the present case
   std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, the least recently used first
   std::uint64_t next_workers_{1};
-  std::deque<Watched> watched_;
+  WatchList watched_;
   std::deque<Again> again_;
   std::optional<Running> running_;
   Attempt* attempt_{nullptr};

@@ -27,10 +27,10 @@ std::string events_text(const json& events) {
 }  // namespace
 
 Task<void> Lane::run_script(Attempt& a) {
-  need_checker();
+  checker_.need();
   enter(a, Phase::compare);
   json request = {{"op", "script"}, {"case", std::move(a.written.document)}};
-  checker_->request(std::move(request));
+  checker_.request(std::move(request));
   const json reply = co_await checker_reply(&a.resolved);
   const std::int64_t total = now_ns() - a.since_ns;
   const json times = reply.value("ns", json::object());

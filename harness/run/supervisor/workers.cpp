@@ -292,7 +292,7 @@ Task<void> Lane::end(Workers& workers) {
 Task<void> Lane::kill_workers() {
   if (!workers_) co_return;
   const std::unique_ptr<Workers> workers = std::move(workers_);
-  no_longer_last(workers->id);
+  watched_.no_longer_last(workers->id);
   co_await end(*workers);
 }
 

@@ -1,0 +1,45 @@
+// A lane's checker: started when it is needed, asked, and lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "run/supervisor/child.hpp"
+#include "run/supervisor/run.hpp"
+#include "run/supervisor/task.hpp"
+
+namespace kvcts::supervisor {
+
+class CheckerLink {
+ public:
+  /// `check_running` throws where the run is over.
+  CheckerLink(Run& run, int lane, Signal& wake, std::function<void()> check_running)
+      : run_(run), lane_(lane), wake_(wake), check_running_(std::move(check_running)) {}
+
+  /// Starts it where there is none. Throws Lost where it ended.
+  void need();
+  void request(nlohmann::json body) { child_->request(std::move(body)); }
+  /// Its next reply, with the descriptors that came along. Throws Lost where it ends, or does not answer within `limit_ms`.
+  Task<nlohmann::json> reply(std::int64_t limit_ms, std::vector<process::UniqueFd>* fds = nullptr);
+  /// Takes the replies that an attempt which was given up left behind, and closes its case.
+  Task<void> drain(std::uint64_t key);
+  bool there() const { return child_ != nullptr; }
+  bool ended() const { return child_ && child_->ended(); }
+  void forget() { child_.reset(); }
+  void kill() {
+    if (child_ && !child_->exited()) child_->kill();
+    child_.reset();
+  }
+
+ private:
+  Run& run_;
+  int lane_;
+  Signal& wake_;
+  std::function<void()> check_running_;
+  std::unique_ptr<Child> child_;
+  std::int64_t count_{0};
+};
+
+}  // namespace kvcts::supervisor
