@@ -12,6 +12,10 @@ std::string list_words(const Ids& list) {
   return out + (list.size() > 12 ? ", ...]" : "]");
 }
 
+bool through_views(const Action& a) {
+  return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" || (a.op == "fill" && !a.request.empty());
+}
+
 std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
 
 std::int64_t slots_of(const View& view) {

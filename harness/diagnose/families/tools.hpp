@@ -21,6 +21,8 @@ std::string name_of(const Workshop& w, std::size_t step);
 /// A list in words; of a long one the begin.
 std::string list_words(const Ids& list);
 
+/// Elements go through its views: move, read, write, put, get, and a fill of a request.
+bool through_views(const Action& a);
 /// The memory at an end of a step; of several the first one, "" where there is none.
 std::string memory_of(const std::vector<View>& views);
 /// Slots of a block.
