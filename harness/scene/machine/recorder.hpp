@@ -1,5 +1,5 @@
-// The machine's state while it records a tape; one object a sequence. Parts: recorder.cpp (sequence, tables, ends), rows.cpp (rows of
-// views), transfer.cpp (runs, registrations, bounds).
+// The machine's state while it records a tape; one object a sequence. Parts: recorder.cpp (sequence, tables, ends), reading.cpp, stores.cpp
+// (put, get), rows.cpp (rows of views), transfer.cpp (runs, registrations, bounds).
 #pragma once
 
 #include <array>
@@ -108,6 +108,7 @@ class Recorder {
   using Range = Progress::Range;
   using Blob = Progress::Blob;
   using Captured = Progress::Captured;
+  struct Reading;
 
   // recorder.cpp
   void end(const std::string& kind, const Play& play, const std::string& text);
@@ -118,12 +119,16 @@ class Recorder {
   bool require(const Play& play);
   void write(const Play& play);
   void fill(const Play& play);
-  void read(const Play& play);
-  void put(const Play& play);
-  void get(const Play& play);
   void registration(const Play& play);
   void move(const Play& play);
   int temporary(std::int64_t bytes);
+
+  // reading.cpp
+  void read(const Play& play);
+
+  // stores.cpp
+  void put(const Play& play);
+  void get(const Play& play);
   /// What a put or a get takes of its views, in the order of the object (component, K/V, layer, token, head, channel).
   std::vector<Stored> stored(const Action& action);
   /// The same; a part of what the step was meant to take has its place in that object. `bits`: of the whole object.

@@ -1,0 +1,168 @@
+// A read: elements of a request gathered into an output of its own, as they are or decoded.
+#include <algorithm>
+
+#include "layout/checked.hpp"
+#include "scene/machine/recorder.hpp"
+
+namespace kvcts::script {
+
+using layout::Axis;
+using layout::Component;
+using layout::checked::floor_div;
+
+namespace {
+
+std::int64_t size(const std::vector<std::int64_t>& list) { return static_cast<std::int64_t>(list.size()); }
+
+// By coordinate in an output of more; by order where it has as many: one coordinate may be there twice.
+std::vector<std::int64_t> places(const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& all) {
+  std::vector<std::int64_t> at;
+  for (const std::int64_t value : own) at.push_back(own == all ? size(at) : std::find(all.begin(), all.end(), value) - all.begin());
+  return at;
+}
+
+bool is_narrow(const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; }
+
+// A section of what is read, and where it lies in the output.
+struct Placed {
+  Placed(const OutputSection& own, const OutputSection& in)
+      : part(own), whole(in), kv(places(own.kv, in.kv)), layers(places(own.layers, in.layers)), tokens(places(own.tokens, in.tokens)), heads(places(own.heads, in.heads)),
+        channels(places(own.channels, in.channels)),
+        in_order(!own.channels.empty() && std::adjacent_find(own.channels.begin(), own.channels.end(), [](auto c, auto next) { return next != c + 1; }) == own.channels.end()) {}
+  /// Bit in the output at which a row begins, by the positions of its coordinates in the part's lists.
+  std::int64_t row(std::size_t k, std::size_t l, std::size_t t, std::size_t h) const {
+    return whole.begin * 8 + (((kv[k] * size(whole.layers) + layers[l]) * size(whole.tokens) + tokens[t]) * size(whole.heads) + heads[h]) * whole.row_bits();
+  }
+
+  const OutputSection& part;
+  const OutputSection& whole;
+  std::vector<std::int64_t> kv, layers, tokens, heads, channels;
+  bool in_order;  ///< channels follow each other
+};
+
+}  // namespace
+
+struct Recorder::Reading {
+  Reading(Recorder& recorder, const Action& action) : on(recorder), a(action), now(recorder.request(action.request)), out(recorder.arena_.output(action.output)) {
+    for (const View& view : a.from) {
+      const ViewLocator& at = on.locator(view);
+      sources.emplace_back(&at, on.table_of(now, at, a.from_blocks));
+    }
+  }
+
+  void row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head, std::int64_t begin);
+  bool as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin);
+  void decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales, const std::vector<Row>& globals, std::int64_t begin);
+  DecodeOp::Code code(const std::vector<Row>& rows, std::int64_t channel);
+
+  Recorder& on;
+  const Action& a;
+  const RequestNow& now;
+  int out;
+  std::vector<std::pair<const ViewLocator*, Table>> sources;
+  std::vector<Run> runs;
+  std::vector<std::pair<DecodeOp, std::int64_t>> decodes;  ///< and the byte in the output
+  std::vector<Violation> against;
+};
+
+DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_t channel) {
+  for (const Row& row : rows) {
+    if (const auto at = on.spot(row, channel)) {
+      const std::int64_t offset = floor_div(at->bit, 8);
+      if (!on.inside(at->backing, offset, (at->width + 7) / 8)) against.push_back({"outside", at->backing, offset, (at->width + 7) / 8, false});
+      else return DecodeOp::Code{at->backing, at->bit, row.plane->plane().dtype};
+    }
+  }
+  return DecodeOp::Code{};
+}
+
+/// All channels of the row in one run, where they lie side by side at both ends.
+bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin) {
+  const OutputSection& part = at.part;
+  const auto whole = found.empty() || !at.in_order ? std::nullopt : on.stretch(found.front());
+  if (!whole || whole->width != size(part.channels) * part.width) return false;
+  const layout::Box& box = found.front().plane->domain();
+  if (box.lo[Axis::channel] != part.channels.front() || box.hi[Axis::channel] != part.channels.back() + 1) return false;
+  on.add_bits(runs, *whole, {out, begin + at.channels.front() * part.width, whole->width}, false);
+  return true;
+}
+
+void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales, const std::vector<Row>& globals, std::int64_t begin) {
+  // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
+  const bool any_narrow = std::any_of(found.begin(), found.end(), is_narrow);
+  std::int64_t groups = 0, width = 0;
+  for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
+  for (const Row& row : found) {
+    if (is_narrow(row) == any_narrow) width = std::max(width, row.plane->domain().hi[Axis::channel]);
+  }
+  for (std::size_t i = 0; i < at.part.channels.size(); ++i) {
+    const std::int64_t channel = at.part.channels[i];
+    DecodeOp op;
+    op.code = code(found, channel);
+    if (op.code.backing < 0) continue;
+    const bool scaled = !any_narrow || layout::bits(op.code.dtype) <= 8;
+    if (scaled && groups > 0) op.scale = code(scales, channel * groups / width);
+    if (scaled && !globals.empty()) op.global_scale = code(globals, globals.front().plane->domain().lo[Axis::channel]);
+    op.power = a.scales == "twice" ? 2 : a.scales == "ignored" ? 0 : 1;
+    decodes.emplace_back(op, (begin + at.channels[i] * at.part.width) / 8);
+  }
+}
+
+void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head, std::int64_t begin) {
+  std::vector<Row> found, scales, globals;
+  for (const auto& [source, table] : sources) {
+    found = on.find_rows(*source, now, table, at.part.component, kv, layer, token, head);
+    if (found.empty()) continue;
+    if (a.decode && a.scales != "ignored") {
+      scales = on.find_scales(*source, now, table, Component::scale, kv, layer, token, head);
+      globals = on.find_scales(*source, now, table, Component::global_scale, kv, layer, token, head);
+    }
+    break;
+  }
+  if (a.decode && !found.empty()) return decode(at, found, scales, globals, begin);
+  if (as_one(at, found, begin)) return;
+  for (std::size_t i = 0; i < at.part.channels.size(); ++i) {
+    for (const Row& row : found) {
+      const auto from = on.spot(row, at.part.channels[i]);
+      if (!from) continue;
+      on.add_bits(runs, *from, {out, begin + at.channels[i] * at.part.width, from->width}, false);
+      break;
+    }
+  }
+}
+
+void Recorder::read(const Play& play) {
+  const Action& a = play.action;
+  Reading reading(*this, a);
+  for (const OutputSection& part : output_shape(script_, a).sections) {
+    // A read of a part leaves the rest of the output alone.
+    const OutputSection whole = place_in_output(script_, play.step, a, part);
+    const Placed at(part, whole);
+    for (std::size_t k = 0; k < part.kv.size(); ++k) {
+      for (std::size_t l = 0; l < part.layers.size(); ++l) {
+        for (std::size_t t = 0; t < part.tokens.size(); ++t) {
+          for (std::size_t h = 0; h < part.heads.size(); ++h) reading.row(at, part.kv[k], part.layers[l], part.tokens[t], part.heads[h], at.row(k, l, t, h));
+        }
+      }
+    }
+  }
+  for (const Run& run : reading.runs) {
+    const std::int64_t offset = floor_div(run.src, 8), bytes = (run.n + 7) / 8;
+    if (!inside(run.src_backing, offset, bytes)) reading.against.push_back({"outside", run.src_backing, offset, bytes, false});
+  }
+  event(play, {{"output", a.output}});
+  if (stopped_by(play, reading.against, false)) return;
+  // A hypothesis may read more than there was room for.
+  std::erase_if(reading.runs, [&](const Run& run) {
+    const std::int64_t bytes = (run.n + 7) / 8;
+    return !inside(run.src_backing, floor_div(run.src, 8), bytes) || !inside(run.dst_backing, floor_div(run.dst, 8), bytes);
+  });
+  emit(reading.runs);
+  for (const auto& [op, to] : reading.decodes) {
+    if (!inside(reading.out, to, 4)) continue;
+    tape_.ops.push_back({Op::Kind::decode, -1, reading.out, 0, to, 4, tape_.decodes.size()});
+    tape_.decodes.push_back(op);
+  }
+}
+
+}  // namespace kvcts::script
