@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 
 #include <fmt/format.h>
 
+#include "case/text.hpp"
 #include "diagnose/sides/diagnose.hpp"
 #include "kernels/generate.hpp"
 #include "kernels/poison.hpp"
@@ -26,14 +26,18 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// Up to 8 bytes from `at` on.
 std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
-  std::string out;
-  char digits[3];
-  for (std::int64_t i = at; i < std::min<std::int64_t>(at + 8, static_cast<std::int64_t>(bytes.size())); ++i) {
-    std::snprintf(digits, sizeof digits, "%02x", bytes[static_cast<std::size_t>(i)]);
-    out += digits;
-  }
-  return out;
+  const auto from = static_cast<std::size_t>(at);
+  return from < bytes.size() ? text::hex(bytes.subspan(from, std::min<std::size_t>(8, bytes.size() - from))) : "";
+}
+
+json as_json(const WrongByte& w) {
+  return {{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}};
+}
+
+Diagnosis certain(const std::string& fault_class, std::string words) {
+  return {fault_class, true, std::move(words), std::string(diagnose::what_to_check(fault_class)), {}};
 }
 
 constexpr std::size_t shown = 8;  // wrong places kept for people
@@ -286,6 +290,39 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
   return diagnose::from_gathering(scene);
 }
 
+OpenCase::Differences OpenCase::differences(bool transferred) {
+  Differences out;
+  const auto producer_files = producer_views();
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const auto& f = files_[i];
+    out.checked += f.shape.size;
+    if (f.region.group < 0) {
+      if (transferred) compare_output(out.output);
+    } else if (i < producers_) {
+      compare_producer(i, out.source);
+    } else if (transferred) {
+      compare_consumer(i, producer_files, out.target);
+    } else {
+      scratch_.resize(f.bytes().size());
+      content_->write_initial(f.region, pass_, scratch_);
+      const auto d = kernels::compare(f.bytes(), scratch_, shown);
+      out.target.bytes += d.wrong_bytes;
+      for (auto offset : d.first) note_wrong(f, offset, scratch_, out.target);
+    }
+  }
+  return out;
+}
+
+std::optional<Diagnosis> OpenCase::miscounted(std::int64_t planned, std::int64_t moved) const {
+  if (moved < 0 || !content_->looks_at_everything()) return std::nullopt;
+  const auto amount = oracle::transfer_bytes(case_);
+  const bool explicit_plan = case_.connector.kind == "explicit";
+  if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most))) return std::nullopt;
+  const std::string said = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
+  const std::string most = amount.most != amount.least ? fmt::format(" to {}", amount.most) : "";
+  return certain("false-success", fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said, moved, amount.least, most));
+}
+
 json OpenCase::compare(const json& request) {
   const auto start = now_ns();
   pass_ = request.value("pass", 0);
@@ -294,100 +331,53 @@ json OpenCase::compare(const json& request) {
   const json events = request.value("events", json::array());
   // Before the comparison: what still comes meanwhile is a change.
   compared_ = digest_all();
-  Wrong source, target, output;
-  const auto producer_files = producer_views();
-  std::int64_t checked = 0;
-  for (std::size_t i = 0; i < files_.size(); ++i) {
-    const auto& f = files_[i];
-    checked += f.shape.size;
-    if (f.region.group < 0) {
-      if (transferred) compare_output(output);
-    } else if (i < producers_) {
-      compare_producer(i, source);
-    } else if (transferred) {
-      compare_consumer(i, producer_files, target);
-    } else {
-      scratch_.resize(f.bytes().size());
-      content_->write_initial(f.region, pass_, scratch_);
-      const auto d = kernels::compare(f.bytes(), scratch_, shown);
-      target.bytes += d.wrong_bytes;
-      for (auto offset : d.first) note_wrong(f, offset, scratch_, target);
-    }
-  }
-  const std::int64_t wrong = source.bytes + target.bytes + output.bytes;
-
-  json reply{{"checked_bytes", checked}, {"wrong_bytes", wrong}, {"source_changed", source.bytes != 0}};
-  const auto amount = oracle::transfer_bytes(case_);
-  reply["expected_bytes"] = amount.least;
-  json first = json::array();
-  for (const auto* list : {&target.first, &output.first, &source.first}) {
+  const Differences found = differences(transferred);
+  const std::int64_t wrong = found.source.bytes + found.target.bytes + found.output.bytes;
+  json reply{{"checked_bytes", found.checked}, {"wrong_bytes", wrong}, {"source_changed", found.source.bytes != 0},
+             {"expected_bytes", oracle::transfer_bytes(case_).least}, {"first_wrong", json::array()}};
+  for (const auto* list : {&found.target.first, &found.output.first, &found.source.first}) {
     for (const auto& w : *list) {
-      if (first.size() < shown) {
-        first.push_back({{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}});
-      }
+      if (reply["first_wrong"].size() < shown) reply["first_wrong"].push_back(as_json(w));
     }
   }
-  reply["first_wrong"] = std::move(first);
   const auto compared_at = now_ns();
 
-  std::string message, fault_class;
   bool failed = wrong != 0;
+  std::string message;
   Diagnosis cause;
-  const bool told_something = !events.empty();
-  if ((failed || told_something) && content_->looks_at_everything()) cause = name_the_cause(target.bytes + output.bytes, source.bytes, events, transferred);
+  if ((failed || !events.empty()) && content_->looks_at_everything()) cause = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
   if (failed) {
     message = std::to_string(wrong) + " wrong bytes";
-    if (source.bytes) message += ", " + std::to_string(source.bytes) + " of them in the source, which must not change";
+    if (found.source.bytes) message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
     if (!transferred) message += " although nothing may be written before the error";
     if (!cause.text.empty()) message += "; " + cause.text;
-  }
-  // Counting: planned == moved == expected. A connector program has no plan to count.
-  const std::int64_t planned = request.value("planned", std::int64_t{-1}), moved = request.value("moved", std::int64_t{-1});
-  if (!failed && transferred && moved >= 0 && content_->looks_at_everything()) {
-    const bool explicit_plan = case_.connector.kind == "explicit";
-    if ((planned >= 0 && planned != moved) || (!explicit_plan && (moved < amount.least || moved > amount.most))) {
+  } else if (transferred) {
+    // A connector program has no plan to count.
+    std::optional<Diagnosis> other = miscounted(request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
+    if (!other) {
+      if (const Wrong early = compare_snapshot(); early.bytes > 0) {
+        const WrongByte& w = early.first[0];
+        other = certain("read-before-ready", fmt::format("completion was reported before the data had arrived: at that very moment {} of the bytes looked at were others than now, "
+                                                         "first at {} offset {} ({})", early.bytes, w.region, w.offset, w.where));
+        reply["phase"] = name(Phase::complete);
+        reply["first_wrong"].push_back(as_json(w));
+      }
+    }
+    if (other) {
       failed = true;
-      cause = {};
-      cause.fault_class = "false-success";
-      cause.exact = true;
-      cause.text = (planned >= 0 ? "planned " + std::to_string(planned) + " bytes, moved " : "moved, by its own words, ") + std::to_string(moved) + ", expected " +
-                   std::to_string(amount.least) +
-                   (amount.most != amount.least ? " to " + std::to_string(amount.most) : std::string()) +
-                   ": the bytes are right but the counts do not agree";
-      cause.what_to_do = diagnose::what_to_check("false-success");
+      cause = std::move(*other);
       message = cause.text;
     }
   }
-  if (!failed && transferred) {
-    if (const Wrong early = compare_snapshot(); early.bytes > 0) {
-      failed = true;
-      cause = {};
-      cause.fault_class = "read-before-ready";
-      cause.exact = true;
-      cause.text = "completion was reported before the data had arrived: at that very moment " + std::to_string(early.bytes) +
-                   " of the bytes looked at were others than now, first at " + early.first[0].region + " offset " +
-                   std::to_string(early.first[0].offset) + " (" + early.first[0].where + ")";
-      cause.what_to_do = diagnose::what_to_check("read-before-ready");
-      message = cause.text;
-      reply["phase"] = name(Phase::complete);
-      const WrongByte& w = early.first[0];
-      reply["first_wrong"].push_back({{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}});
-    }
-  }
-  if (cause.exact) fault_class = cause.fault_class;
-  if (transferred && !target.first.empty()) {
-    if (json picture = draw(target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
+  if (transferred && !found.target.first.empty()) {
+    if (json picture = draw(found.target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
   }
   // The state of the data is only told where something went wrong: it costs another look at every byte.
-  if (failed || told_something || request.value("state", false)) reply["state"] = state_of_data();
+  if (failed || !events.empty() || request.value("state", false)) reply["state"] = state_of_data();
   reply["outcome"] = failed ? "FAIL" : "PASS";
-  reply["class"] = fault_class;
+  reply["class"] = cause.exact ? cause.fault_class : "";
   reply["message"] = message;
-  reply["diagnosis"] = {{"class", cause.fault_class},
-                        {"exact", cause.exact},
-                        {"text", cause.text},
-                        {"what_to_do", cause.what_to_do},
-                        {"others", cause.others}};
+  reply["diagnosis"] = {{"class", cause.fault_class}, {"exact", cause.exact}, {"text", cause.text}, {"what_to_do", cause.what_to_do}, {"others", cause.others}};
   reply["ns"] = {{"compare", compared_at - start}, {"diagnose", now_ns() - compared_at}};
   return reply;
 }
@@ -397,10 +387,7 @@ json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t
     if (f.region.name != region) continue;
     const std::int64_t begin = offset + f.shape.base;
     if (bytes < 0 || begin < 0 || begin + bytes > f.shape.size) throw std::runtime_error("look: " + region + " has no bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes));
-    static constexpr char digits[] = "0123456789abcdef";
-    std::string out;
-    for (const std::uint8_t b : f.bytes().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes))) out += digits[b >> 4], out += digits[b & 15];
-    return {{"hex", out}};
+    return {{"hex", text::hex(f.bytes().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes)))}};
   }
   throw std::runtime_error("look: no region is called " + region);
 }

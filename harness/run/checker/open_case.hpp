@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,15 @@ class OpenCase {
     std::vector<WrongByte> first;
   };
 
+  struct Differences {
+    Wrong source, target, output;
+    std::int64_t checked{0};                ///< bytes
+  };
+
+  /// Every byte of every file; a case that did not transfer must have left its destination as it was.
+  Differences differences(bool transferred);
+  /// Planned, moved and expected bytes have to agree (-1: not told).
+  std::optional<Diagnosis> miscounted(std::int64_t planned, std::int64_t moved) const;
   void compare_producer(std::size_t index, Wrong& wrong);
   void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
   void compare_output(Wrong& wrong);
