@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
 
 #include "case/catalogue/script_table.hpp"
@@ -10,11 +13,13 @@
 #include "cli/child.hpp"
 #include "cli/drawing.hpp"
 #include "cli/exit.hpp"
+#include "cli/provenance.hpp"
 #include "cli/script_words.hpp"
 #include "cli/selection.hpp"
 #include "cli/verb.hpp"
 #include "cli/words.hpp"
 #include "layout/template.hpp"
+#include "testing/checkout.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -146,6 +151,52 @@ TEST(Child, SaysHowItFailed) {
               for (;;) pause();
             }),
             "no answer within 500 ms");
+}
+
+TEST(Provenance, CiJobsAreKnownByTheirVariables) {
+  using Variables = std::map<std::string, std::string>;
+  const auto job = [](const Variables& variables) {
+    return ci_job([&](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  EXPECT_TRUE(job({}).is_null());
+  EXPECT_TRUE(job({{"CI", "false"}}).is_null());
+  EXPECT_EQ(job({{"CI", "true"}}), (nlohmann::json{{"system", "unknown"}}));
+  EXPECT_EQ(job({{"CI", "true"}, {"GITHUB_ACTIONS", "true"}, {"GITHUB_SERVER_URL", "https://h"}, {"GITHUB_REPOSITORY", "o/r"}, {"GITHUB_RUN_ID", "7"},
+                 {"GITHUB_WORKFLOW", "nightly"}, {"GITHUB_JOB", "kv"}, {"GITHUB_SHA", "abc"}}),
+            (nlohmann::json{{"system", "GitHub Actions"}, {"job", "nightly/kv"}, {"url", "https://h/o/r/actions/runs/7"}, {"commit", "abc"}}));
+  EXPECT_EQ(job({{"GITLAB_CI", "true"}, {"CI_JOB_NAME", "kv"}, {"CI_JOB_URL", "https://g/1"}, {"CI_COMMIT_SHA", "d"}}),
+            (nlohmann::json{{"system", "GitLab CI"}, {"job", "kv"}, {"url", "https://g/1"}, {"commit", "d"}}));
+  EXPECT_EQ(job({{"JENKINS_URL", "https://j"}, {"JOB_NAME", "kv"}, {"BUILD_URL", "https://j/kv/3"}}),
+            (nlohmann::json{{"system", "Jenkins"}, {"job", "kv"}, {"url", "https://j/kv/3"}}));
+  EXPECT_EQ(job({{"BUILDKITE", "true"}, {"BUILDKITE_BUILD_URL", "https://b/1"}})["url"], "https://b/1");
+  EXPECT_EQ(job({{"TF_BUILD", "True"}, {"BUILD_BUILDID", "4"}, {"SYSTEM_TEAMFOUNDATIONCOLLECTIONURI", "https://a/"}, {"SYSTEM_TEAMPROJECT", "p"}})["url"],
+            "https://a/p/_build/results?buildId=4");
+}
+
+TEST(Provenance, ADigestIsOfNamesAndContents) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "kvcts provenance";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "a");
+  std::ofstream(folder / "a" / "x.yaml") << "one";
+  const std::string one = digest_of_folder(folder);
+  EXPECT_EQ(one.size(), 32u);
+  EXPECT_EQ(digest_of_folder(folder), one);
+  std::ofstream(folder / "a" / "x.yaml") << "two";
+  const std::string two = digest_of_folder(folder);
+  EXPECT_NE(two, one);
+  std::filesystem::rename(folder / "a" / "x.yaml", folder / "a" / "y.yaml");
+  EXPECT_NE(digest_of_folder(folder), two);
+  EXPECT_EQ(digest_of_folder(folder / "nothing"), "");
+}
+
+TEST(Provenance, SaysWhatTheProgramWasBuiltOf) {
+  const nlohmann::json found = provenance(checkout::source() + "/cases", checkout::source() + "/golden");
+  EXPECT_FALSE(found.at("commit").get<std::string>().empty());
+  for (const char* key : {"cases", "golden"}) EXPECT_EQ(found.at(key).get<std::string>().size(), 32u) << key;
+  EXPECT_FALSE(found.at("host").get<std::string>().empty());
 }
 
 }  // namespace

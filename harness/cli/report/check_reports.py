@@ -8,10 +8,42 @@ or the first errors).
 import html.parser
 import json
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ET
 
 OPTIONAL_END = {"meta", "input", "br"}
+# What Jenkins accepts: junit-10.xsd of its xUnit plug-in (read 2026-11-25). Element -> attributes (those with * must be there), children.
+JENKINS = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": ({"name*", "tests*", "failures*", "errors*", "group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"},
+                  {"testsuite", "properties", "testcase", "system-out", "system-err"}),
+    "properties": (set(), {"property"}),
+    "property": ({"name*", "value*"}, set()),
+    "testcase": ({"name*", "time", "classname", "group"},
+                 {"skipped", "error", "failure", "rerunFailure", "rerunError", "flakyFailure", "flakyError", "system-out", "system-err"}),
+    "failure": ({"type", "message"}, set()), "error": ({"type", "message"}, set()), "skipped": ({"type", "message"}, set()),
+    "system-out": (set(), set()), "system-err": (set(), set()),
+}
+SECONDS = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+
+
+def refused_by_jenkins(element):
+    """The first thing that is not in the schema, or None."""
+    attributes, children = JENKINS[element.tag]
+    known = {name.rstrip("*") for name in attributes}
+    if extra := sorted(set(element.attrib) - known):
+        return f"<{element.tag}> has an attribute {extra[0]}"
+    if lacking := [name for name in sorted(attributes) if name.endswith("*") and name[:-1] not in element.attrib]:
+        return f"<{element.tag}> has no attribute {lacking[0][:-1]}"
+    if element.tag != "testcase" and not SECONDS.fullmatch(element.get("time", "")):
+        return f"<{element.tag}> has time {element.get('time')}"
+    for child in element:
+        if child.tag not in children:
+            return f"<{element.tag}> has a child <{child.tag}>"
+        if problem := refused_by_jenkins(child):
+            return problem
+    return None
 
 
 def junit(path):
@@ -19,14 +51,16 @@ def junit(path):
     suite = root.find("testsuite")
     cases = {}
     for case in suite.findall("testcase"):
-        inside = [child.tag for child in case if child.tag not in ("properties", "system-out")]
-        properties = {p.get("name"): p.get("value") for p in case.find("properties")}
+        inside = [child.tag for child in case if child.tag != "system-out"]
+        known = case.findtext("system-out").split("\n---- ")[0]
+        properties = dict(line.split(": ", 1) for line in known.splitlines())
         message = next((child.get("message") for child in case if child.tag in ("failure", "error", "skipped")), "")
         cases.setdefault(case.get("name"), []).append(
             {"kind": inside[0] if inside else "passed", "children": len(inside), "properties": properties, "message": message}
         )
     figures = {k: int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped")}
-    return {"figures": figures, "cases": cases}
+    of_suite = {p.get("name"): p.get("value") for p in suite.find("properties")}
+    return {"figures": figures, "cases": cases, "properties": of_suite, "refused": refused_by_jenkins(root)}
 
 
 class Page(html.parser.HTMLParser):

@@ -298,6 +298,7 @@ class HtmlReport : public Sink {
     }
     out += pair("Time in cases", duration(view_.counts.case_ns));
     out += pair("kvcts", escaped(view_.info.version)) + "</dl>";
+    if (!view_.info.provenance.empty()) out += "<h3>Where it comes from</h3>" + facts(view_.info.provenance);
     if (!view_.slowest.empty()) {
       out += "<div class=\"wide\"><table><caption>Slowest executions</caption><tbody>";
       for (const auto& s : view_.slowest)

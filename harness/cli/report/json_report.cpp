@@ -47,6 +47,7 @@ json run_json(const RunView& view) {
           {"selection", view.info.selection},
           {"seed", view.info.seed},
           {"version", view.info.version},
+          {"provenance", view.info.provenance},
           {"started", store::utc(view.info.started_ms)},
           {"busy_ms", view.busy_ms},
           {"machine", view.info.machine},
@@ -75,7 +76,7 @@ json causes_json(const RunView& view) {
 class JsonReport : public Sink {
  public:
   JsonReport(std::ostream& out, const RunView& view) : out_(out), repro_(view.repro) {
-    out_ << "{\n\"format\": \"kvcts-results\",\n\"version\": 2,\n\"headline\": " << dump(view.headline)
+    out_ << "{\n\"format\": \"kvcts-results\",\n\"version\": 3,\n\"headline\": " << dump(view.headline)
          << ",\n\"exit_status\": " << view.exit_status << ",\n\"run\": " << dump(run_json(view))
          << ",\n\"counts\": " << dump(counts_json(view.counts)) << ",\n\"causes\": " << dump(causes_json(view))
          << ",\n\"results\": [";

@@ -1,4 +1,4 @@
-// JUnit XML as Jenkins, GitLab and GitHub actions read it. A case is one <testcase>: a failure if its verdict is one,
+// JUnit XML as Jenkins (by its xUnit plug-in's junit-10.xsd), GitLab and GitHub actions read it. A case is one <testcase>: a failure if its verdict is one,
 // <error> if the suite is at fault, <skipped> with the reason for everything that did not run or is waived, and nothing else
 // inside if all is well.
 #include <fmt/format.h>
@@ -49,16 +49,23 @@ class JunitReport : public Sink {
     const auto failures = total(view.of(Section::failed)), errors = total(view.of(Section::suite_error));
     const auto skipped = total(view.of(Section::skipped)) + total(view.of(Section::not_run)) +
                          total(view.of(Section::unsupported)) + total(view.of(Section::waived));
-    const std::string figures = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{}\"",
-                                            view.counts.planned, failures, errors, skipped, seconds(view.counts.case_ns));
+    const std::string figures = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{}\"", view.counts.planned, failures, errors,
+                                            seconds(view.counts.case_ns));
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
     out_ << fmt::format("<testsuites name=\"kvcts\" {}>\n", figures);
-    out_ << fmt::format("<testsuite name=\"{}\" timestamp=\"{}\" {}>\n", escaped("kvcts." + suite_),
-                        store::utc(view.info.started_ms).substr(0, 19), figures);
+    const auto host = view.info.provenance.value("host", "");
+    out_ << fmt::format("<testsuite name=\"{}\" timestamp=\"{}\" skipped=\"{}\"{} {}>\n", escaped("kvcts." + suite_),
+                        store::utc(view.info.started_ms).substr(0, 19), skipped, host.empty() ? "" : fmt::format(" hostname=\"{}\"", escaped(host)), figures);
     out_ << "<properties>" << property("headline", view.headline)
          << property("exit_status", fmt::to_string(view.exit_status)) << property("selection", view.info.selection)
-         << property("seed", fmt::to_string(view.info.seed)) << property("kvcts_version", view.info.version)
-         << "</properties>\n";
+         << property("seed", fmt::to_string(view.info.seed)) << property("kvcts_version", view.info.version);
+    for (const auto& [key, value] : view.info.provenance.items()) {
+      if (value.is_string()) out_ << property(key, value.get<std::string>());
+    }
+    if (const auto ci = view.info.provenance.find("ci"); ci != view.info.provenance.end()) {
+      for (const auto& [key, value] : ci->items()) out_ << property("ci_" + key, value.get<std::string>());
+    }
+    out_ << "</properties>\n";
   }
 
   void row(const store::Row& row) override {
@@ -68,16 +75,6 @@ class JunitReport : public Sink {
     const std::string group = slash == std::string::npos ? "" : "." + r.id.substr(0, slash);
     out_ << fmt::format("<testcase name=\"{}\" classname=\"{}\" time=\"{}\">", escaped(r.id),
                         escaped("kvcts." + suite_ + group), seconds(row.executions > 0 ? r.wall_ns : 0));
-    out_ << "<properties>" << property("outcome", name(r.outcome)) << property("verdict", name(r.verdict))
-         << property("evidence", row.decided ? name(r.evidence) : "none");
-    if (section == Section::failed) out_ << property("failure_type", lower(name(r.outcome)));
-    if (r.phase) out_ << property("phase", name(*r.phase));
-    if (r.hang) out_ << property("hang", name(*r.hang));
-    if (!r.signal.empty()) out_ << property("signal", r.signal);
-    if (!r.diagnosis.fault_class.empty()) out_ << property("fault_class", r.diagnosis.fault_class);
-    if (!r.waiver.empty()) out_ << property("waiver", r.waiver);
-    if (!row.shared_with.empty()) out_ << property("shares_execution_of", row.shared_with);
-    out_ << "</properties>";
     switch (section) {
       case Section::failed: {
         const bool expired = r.verdict == Verdict::expired_waiver;
@@ -86,13 +83,11 @@ class JunitReport : public Sink {
             (expired ? "waiver " + r.waiver + " has expired; " : "") + ending_words(r) + ": " + r.message;
         out_ << fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>", type, escaped(cut(message, 500)),
                             escaped(body(row, view_.repro), true));
-        evidence(r);
         break;
       }
       case Section::suite_error:
         out_ << fmt::format("<error type=\"ERROR\" message=\"{}\">{}</error>", escaped(cut(r.message, 500)),
                             escaped(body(row, view_.repro), true));
-        evidence(r);
         break;
       case Section::skipped:
         skipped("skipped: " + r.message);
@@ -110,7 +105,7 @@ class JunitReport : public Sink {
       case Section::fine:
         break;
     }
-    out_ << "</testcase>\n";
+    out_ << "<system-out>" << escaped(what_is_known(row) + evidence(row), true) << "</system-out></testcase>\n";
   }
 
   void end() override { out_ << "</testsuite>\n</testsuites>\n"; }
@@ -120,14 +115,32 @@ class JunitReport : public Sink {
     return fmt::format("<property name=\"{}\" value=\"{}\"/>", key, escaped(value));
   }
   void skipped(const std::string& reason) { out_ << fmt::format("<skipped message=\"{}\"/>", escaped(cut(reason, 1000))); }
-  void evidence(const CaseResult& r) {
+  /// What else is known of the case, a line each: a test case has no properties in Jenkins' schema.
+  static std::string what_is_known(const store::Row& row) {
+    const auto& r = row.result;
+    std::string out = fmt::format("outcome: {}\nverdict: {}\nevidence: {}\n", name(r.outcome), name(r.verdict), row.decided ? name(r.evidence) : "none");
+    const auto add = [&](const char* key, std::string_view value) {
+      if (!value.empty()) out += fmt::format("{}: {}\n", key, value);
+    };
+    if (section_of(row) == Section::failed) add("failure_type", lower(name(r.outcome)));
+    if (r.phase) add("phase", name(*r.phase));
+    if (r.hang) add("hang", name(*r.hang));
+    add("signal", r.signal);
+    add("fault_class", r.diagnosis.fault_class);
+    add("waiver", r.waiver);
+    add("shares_execution_of", row.shared_with);
+    return out;
+  }
+  static std::string evidence(const store::Row& row) {
+    const auto section = section_of(row);
     std::string text;
-    for (const auto& file : r.evidence_files) {
+    if (section != Section::failed && section != Section::suite_error) return text;
+    for (const auto& file : row.result.evidence_files) {
       text += "---- " + file.kind + "\n" + file.text.substr(0, evidence_shown) + "\n";
       if (file.text.size() > evidence_shown)
         text += fmt::format("[{} of {} bytes shown; the store has them]\n", evidence_shown, file.text.size());
     }
-    if (!text.empty()) out_ << "<system-out>" << escaped(text, true) << "</system-out>";
+    return text;
   }
 
   std::ostream& out_;

@@ -84,6 +84,14 @@ std::unique_ptr<RunView> EveryKind::view_;
 Files EveryKind::files_;
 json EveryKind::checked_;
 
+TEST_F(EveryKind, JunitIsWhatJenkinsAccepts) { EXPECT_TRUE(checked_["junit"]["refused"].is_null()) << checked_["junit"]["refused"]; }
+
+TEST_F(EveryKind, JunitSaysWhereTheRunComesFrom) {
+  const json& found = checked_["junit"]["properties"];
+  for (const char* key : {"commit", "cases", "golden", "host"}) EXPECT_EQ(found[key], sample::info().provenance[key]) << key;
+  EXPECT_EQ(found["ci_system"], "GitLab CI");
+}
+
 TEST_F(EveryKind, JunitSaysWhatHappened) {
   const auto kind = [&](const std::string& id) { return junit_case(id)["kind"].get<std::string>(); };
   EXPECT_EQ(kind("every/pass"), "passed");

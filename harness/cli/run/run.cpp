@@ -14,6 +14,8 @@
 #include "cli/devices.hpp"
 #include "cli/doctor/doctor.hpp"
 #include "cli/exit.hpp"
+#include "cli/paths.hpp"
+#include "cli/provenance.hpp"
 #include "cli/report/console.hpp"
 #include "cli/report/phases.hpp"
 #include "cli/report/picture.hpp"
@@ -225,6 +227,7 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   info.version = KVCTS_VERSION;
   info.left_out = plan.selection().left_out();
   info.machine = doctor::machine();
+  info.provenance = provenance(catalogue::find_cases(options.cases), golden_folder());
   info.repro = report::to_json(repro_of(options));
   std::string folder_name = info.suite;
   for (char& c : folder_name) {

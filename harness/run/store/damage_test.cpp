@@ -267,7 +267,7 @@ void put(const fs::path& file, std::string_view bytes) {
 nlohmann::json everything(const RunReader& reader) {
   nlohmann::json out;
   const auto info = reader.info();
-  out["run"] = {info.suite, info.selection, info.seed, info.version, info.machine, info.started_ms};
+  out["run"] = {info.suite, info.selection, info.seed, info.version, info.machine, info.provenance, info.started_ms};
   for (const auto& s : reader.sessions())
     out["sittings"].push_back({s.argv, s.pid, s.ended_ms, s.reason, s.ending.has_value()});
   reader.for_each([&](const Row& row) {

@@ -125,6 +125,7 @@ std::string info_text(const RunInfo& info) {
                {"seed", info.seed},
                {"version", info.version},
                {"machine", info.machine},
+               {"provenance", info.provenance},
                {"started_ms", info.started_ms},
                {"left_out", info.left_out},
                {"repro", info.repro}});
@@ -139,6 +140,7 @@ RunInfo info_from_text(std::string_view text) {
     out.seed = in.at("seed");
     out.version = in.at("version");
     out.machine = in.at("machine");
+    out.provenance = in.value("provenance", json::object());  // runs of earlier versions have none
     out.started_ms = in.at("started_ms");
     out.left_out = in.value("left_out", std::int64_t{0});
     out.repro = in.value("repro", json::object());  // runs of earlier versions have none

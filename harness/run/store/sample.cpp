@@ -27,6 +27,7 @@ RunInfo info() {
   out.seed = 0xFFFFFFFFFFFFFFF0ULL;
   out.version = "0.1.0";
   out.machine = {{"cpu", "a CPU of 4 cores"}, {"memory_bytes", 34359738368}, {"gpus", nlohmann::json::array()}};
+  out.provenance = {{"commit", "ef559fb+"}, {"cases", "00ff"}, {"golden", "ff00"}, {"host", "builder"}, {"ci", {{"system", "GitLab CI"}, {"job", "nightly"}}}};
   return out;
 }
 

@@ -42,6 +42,7 @@ TEST(Store, GivesBackWhatItGot) {
   for (std::size_t i = 0; i < results.size(); ++i) EXPECT_EQ(to_json(back[i]), to_json(results[i]));
   EXPECT_EQ(reader.info().seed, sample::info().seed);
   EXPECT_EQ(reader.info().machine, sample::info().machine);
+  EXPECT_EQ(reader.info().provenance, sample::info().provenance);
   ASSERT_EQ(reader.sessions().size(), 1u);
   EXPECT_EQ(reader.sessions()[0].argv.at(3), "sample");
   EXPECT_EQ(reader.sessions()[0].ending, Ending::complete);
