@@ -1,10 +1,13 @@
 // Runs that the user names by their folder.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "case/catalogue/catalogue.hpp"
 #include "cli/exit.hpp"
+#include "cli/verb.hpp"
 #include "run/store/reader.hpp"
 
 namespace kvcts::cli {
@@ -22,5 +25,9 @@ auto opening(Function&& function) {
 /// The case `id` as the run in `directory` has it; nothing where `directory` is "". Throws UsageError where the run lacks
 /// it.
 std::optional<store::Row> stored_case(const std::string& directory, const std::string& id);
+
+/// The case data; a report is also wanted on a machine without it, and says less then. Null, and `verb` says so, where it is not there and was
+/// not asked for.
+std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals, const char* verb);
 
 }  // namespace kvcts::cli

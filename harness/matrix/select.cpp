@@ -35,6 +35,8 @@ struct Selection::State {
   CoverReport cover;
   std::vector<std::pair<std::string, CoverReport>> suite_covers;
   std::int64_t considered{0}, left_out{0};
+  std::int64_t whole{0};                 ///< before the shard step; 0 = none
+  std::vector<std::int64_t> places;      ///< of the items, among those
   std::string why_empty;
 
   std::string id(const Item& item) const { return item.written ? specs[item.index].id : id_of(space, points[item.index]); }
@@ -250,9 +252,12 @@ Keep by_expression(State& state, std::shared_ptr<const Expression> where) {
   };
 }
 
+/// Cases that differ only in arch share one execution, and so are in one shard.
 Keep by_shard(const State& state, int shard, int shards) {
   return [&state, shard, shards](const Item& item) {
-    return id_hash(state.id(item)) % static_cast<std::uint64_t>(shards) == static_cast<std::uint64_t>(shard - 1);
+    std::string id = state.id(item);
+    if (const auto arch = id.find("/arch="); arch != std::string::npos) id.erase(arch, id.find('/', arch + 1) - arch);
+    return id_hash(id) % static_cast<std::uint64_t>(shards) == static_cast<std::uint64_t>(shard - 1);
   };
 }
 
@@ -371,14 +376,19 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   if (where) narrow(*state, by_expression(*state, where), "the expression '" + query.where + "'");
   if (query.cover > 0) cover_items(*state, query.cover);
   if (query.shards > 1) {
-    narrow(*state, by_shard(*state, query.shard, query.shards),
-           "shard " + std::to_string(query.shard) + "/" + std::to_string(query.shards));
+    const Keep keep = by_shard(*state, query.shard, query.shards);
+    state->whole = std::ssize(state->items);
+    for (std::int64_t place = 0; place < state->whole; ++place) {
+      if (keep(state->items[static_cast<std::size_t>(place)])) state->places.push_back(place);
+    }
+    narrow(*state, keep, "shard " + std::to_string(query.shard) + "/" + std::to_string(query.shards));
   }
   if (query.budget_s > 0) {
     double spent = 0;
     const auto first_out = std::find_if(state->items.begin(), state->items.end(), [&](const Item& item) { return (spent += estimate(*state, item)) > query.budget_s; });
     state->left_out = state->items.end() - first_out;
     state->items.erase(first_out, state->items.end());
+    state->places.resize(std::min(state->places.size(), state->items.size()));
     if (state->items.empty() && state->left_out > 0) {
       state->why_empty = "the first of " + std::to_string(state->left_out) + " cases takes longer than the budget";
     }
@@ -390,6 +400,8 @@ Selection select(const Catalogue& catalogue, const Query& query) {
 
 std::size_t Selection::size() const { return state_->items.size(); }
 const std::string& Selection::why_empty() const { return state_->why_empty; }
+const std::vector<std::int64_t>& Selection::places() const { return state_->places; }
+std::int64_t Selection::whole() const { return state_->whole; }
 std::int64_t Selection::left_out() const { return state_->left_out; }
 std::int64_t Selection::considered() const { return state_->considered; }
 const CoverReport& Selection::cover() const { return state_->cover; }

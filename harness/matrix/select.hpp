@@ -21,7 +21,7 @@ struct Query {
                                               ///< products that `where` keeps and that no constraint stops
   std::uint64_t draw_seed{1};                 ///< the first n points of a seed are the same for every larger draw
   int cover{0};                               ///< t: keep a cover of strength t (and every hand-written case)
-  int shard{1}, shards{1};                    ///< i of n, 1-based, by the hash of the id
+  int shard{1}, shards{1};                    ///< i of n, 1-based, by the hash of the id without its arch
   double budget_s{0};                         ///< > 0: only the first cases, as many as fit into that many estimated seconds
   std::vector<std::filesystem::path> files;   ///< case files beside (or instead of) suites
 };
@@ -41,6 +41,10 @@ class Selection {
 
   std::string id(std::size_t i) const;
   const std::string& suite(std::size_t i) const;   ///< first suite that holds it; "" = none
+  /// Of a shard: where each of its cases is among those of all shards; else empty.
+  const std::vector<std::int64_t>& places() const;
+  /// Cases of all shards together; 0 where there are none.
+  std::int64_t whole() const;
   /// Cases that the budget left out.
   std::int64_t left_out() const;
   /// Does the suite that declares the case accept that the machine lacks one of these?

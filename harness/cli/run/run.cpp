@@ -29,10 +29,8 @@
 #include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
-namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 std::vector<std::string> command_line() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
@@ -40,6 +38,10 @@ std::vector<std::string> command_line() {
   for (std::string word; std::getline(in, word, '\0');) argv.push_back(word);
   return argv;
 }
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// The cases that go to the supervisor. Those that share an execution (they differ only in arch) are run once.
 struct Queue {
@@ -226,6 +228,12 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   info.seed = options.seed.value_or(0);
   info.version = KVCTS_VERSION;
   info.left_out = plan.selection().left_out();
+  if (plan.selection().whole() > 0) {
+    SelectOptions whole = options.select;
+    whole.shard.clear();
+    const matrix::Query query = query_of(options.select);
+    info.part = {{"shard", query.shard}, {"shards", query.shards}, {"whole", plan.selection().whole()}, {"selection", to_text(whole)}, {"places", plan.selection().places()}};
+  }
   info.machine = doctor::machine();
   info.provenance = provenance(catalogue::find_cases(options.cases), golden_folder());
   info.repro = report::to_json(repro_of(options));

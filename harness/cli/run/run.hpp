@@ -27,6 +27,9 @@ struct RunOptions {
 /// given others (`cases`: its --cases), so that all results of a run come from the same code.
 std::string take_up(const std::filesystem::path& directory, const std::string& cases);
 
+/// The words of this program's call.
+std::vector<std::string> command_line();
+
 /// Runs and reports. Returns an Exit.
 int run_suite(const catalogue::Catalogue& catalogue, RunOptions options);
 

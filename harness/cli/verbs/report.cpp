@@ -1,26 +1,11 @@
 // kvcts report: the reports of a run, from its store.
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "cli/run/run.hpp"
+#include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
 
 namespace kvcts::cli::report_verb {
-namespace {
-
-/// A report is also wanted on a machine without the case data; it says less then.
-std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals) {
-  try {
-    return std::make_unique<catalogue::Catalogue>(catalogue::find_cases(globals.cases));
-  } catch (const catalogue::Error& e) {
-    if (!globals.cases.empty()) throw;
-    fmt::print(stderr, "kvcts report: without the case data the page's filter knows axes, but no facts like dtype.family ({})\n", e.what());
-    return nullptr;
-  }
-}
-
-}  // namespace
 
 Action declare(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
@@ -36,7 +21,7 @@ Action declare(Command& command, const Globals& globals) {
   return [=, &globals] {
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
     if (*phases) return print_phases(*directory, globals.json);
-    const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals);
+    const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals, "report");
     return print_run(cat.get(), *directory, *out, *compatibility, globals.json);
   };
 }

@@ -126,6 +126,7 @@ std::string info_text(const RunInfo& info) {
                {"version", info.version},
                {"machine", info.machine},
                {"provenance", info.provenance},
+               {"part", info.part},
                {"started_ms", info.started_ms},
                {"left_out", info.left_out},
                {"repro", info.repro}});
@@ -140,6 +141,7 @@ RunInfo info_from_text(std::string_view text) {
     out.seed = in.at("seed");
     out.version = in.at("version");
     out.machine = in.at("machine");
+    out.part = in.value("part", json::object());
     out.provenance = in.value("provenance", json::object());  // runs of earlier versions have none
     out.started_ms = in.at("started_ms");
     out.left_out = in.value("left_out", std::int64_t{0});

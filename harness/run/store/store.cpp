@@ -369,6 +369,19 @@ void RunStore::finish(Ending ending, std::string_view reason) {
   state_->lock.reset();
 }
 
+void RunStore::adopt(const std::vector<Session>& sessions) {
+  flush();
+  state_->writing();
+  Transaction transaction(*state_->db);
+  for (auto session = sessions.rbegin(); session != sessions.rend(); ++session) {
+    const auto n = state_->db->number("SELECT MIN(n) - 1 FROM sessions");
+    Statement insert(*state_->db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+    insert.bind(1, n).bind(2, argv_text(session->argv)).bind(3, session->pid).bind(4, session->started_ms).bind(5, session->ended_ms);
+    insert.bind(6, session->ending ? name(*session->ending) : "").bind(7, session->reason).bind(8, seal_session(n, *session)).run();
+  }
+  transaction.commit();
+}
+
 RunReader RunStore::reader() {
   flush();
   return {state_->db, state_->directory};

@@ -64,6 +64,9 @@ class RunStore {
   /// afterwards.
   void finish(Ending ending, std::string_view reason = "");
 
+  /// Sittings of the runs that this one is made of, as if they had come before it.
+  void adopt(const std::vector<Session>& sessions);
+
   /// Reads what is stored (flushes first). Stays valid after finish().
   RunReader reader();
   Counts counts() { return reader().counts(); }

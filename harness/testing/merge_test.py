@@ -1,0 +1,86 @@
+"""kvcts merge: shards of a suite, merged, are the run of the whole but for times and for who ran what; killed in the midst it leaves no half."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from kvtest import KVCTS, expect, finish, need_program
+
+# Times, and what depends on which worker had a case at which moment. Cases that share an execution and are in different shards run once in each.
+CHANGING = {"executions", "ns", "wall_ns", "phases", "peak_bytes", "worker", "worker_ordinal", "ran_before", "engine_claims", "case_ns", "started", "busy_ms", "sessions", "shared_with", "watched_ms"}
+SHARDS = 3
+SELECTION = ["--suite", "smoke", "--where", "engine != ucx-shm && engine != ucx-tcp"]
+
+
+def steady(value):
+    if isinstance(value, dict):
+        return {key: steady(one) for key, one in value.items() if key not in CHANGING}
+    return [steady(one) for one in value] if isinstance(value, list) else value
+
+
+def results(folder: Path) -> dict:
+    return json.loads((folder / "results.json").read_text())
+
+
+def whole_and_shards(folder: Path) -> list[str]:
+    parts = [folder / f"shard {k}" for k in range(1, SHARDS + 1)]
+    for k, part in enumerate(parts, 1):
+        expect(0, "run", *SELECTION, "--shard", f"{k}/{SHARDS}", "-j", "2", "--out", str(part))
+    expect(0, "run", *SELECTION, "-j", "2", "--out", str(folder / "whole"))
+    names = list(map(str, parts))
+    expect(0, "merge", str(folder / "merged"), *reversed(names))
+    merged, whole = results(folder / "merged"), results(folder / "whole")
+    assert len(merged["results"]) > 300 and [r["id"] for r in merged["results"]] == [r["id"] for r in whole["results"]]
+    different = [(a, b) for a, b in zip(steady(merged["results"]), steady(whole["results"])) if a != b]
+    assert not different, different[0]
+    assert steady(merged) == steady(whole), [(key, steady(merged)[key], steady(whole)[key]) for key in whole if steady(merged)[key] != steady(whole)[key]][:2]
+    assert [session["argv"][1] for session in merged["run"]["sessions"]] == ["run"] * SHARDS + ["merge"]
+    return names
+
+
+def wrong(folder: Path, names: list[str]) -> None:
+    out = str(folder / "nothing")
+    expect(2, "merge", out, *names[:2], err="shard 3 of 3 is missing")
+    expect(2, "merge", out, *names, names[0], err="decided in")
+    expect(2, "merge", out, str(folder / "whole"), err="found a whole run")
+    expect(2, "merge", str(folder / "merged"), *names, err="found one with files in it")
+    broken = Path(names[0]) / "store.db"
+    kept = broken.read_bytes()
+    broken.write_bytes(kept[: len(kept) // 2])
+    expect(2, "merge", out, *names, err="damaged")
+    broken.write_bytes(kept)
+    assert not Path(out).exists()
+
+
+def killed(folder: Path, names: list[str]) -> None:
+    """At any moment: either nothing is there, or the whole run."""
+    chance = random.Random(1)
+    for i in range(12):
+        out = folder / f"killed {i}"
+        merging = subprocess.Popen([KVCTS, "merge", out, *names], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(chance.random() * 0.15)
+        merging.kill()
+        merging.wait()
+        if not out.exists():
+            expect(0, "merge", str(out), *names)
+        expect(0, "report", str(out), "--out", str(out))
+        assert steady(results(out)["results"]) == steady(results(folder / "merged")["results"])
+        assert not Path(f"{out}.merging").exists()
+
+
+def main() -> None:
+    need_program()
+    with tempfile.TemporaryDirectory(prefix="kvcts merge ") as place:
+        folder = Path(place)
+        names = whole_and_shards(folder)
+        wrong(folder, names)
+        killed(folder, names)
+
+
+if __name__ == "__main__":
+    finish(main)
