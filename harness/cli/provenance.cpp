@@ -17,7 +17,6 @@
 namespace kvcts::cli {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 std::string digest_of_folder(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -44,9 +43,9 @@ std::string digest_of_folder(const fs::path& folder) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-json ci_job(const Environment& environment) {
+nlohmann::json ci_job(const Environment& environment) {
   const auto get = [&](const char* name) { return environment(name).value_or(""); };
-  json job;
+  nlohmann::json job;
   const auto take = [&](const char* system, const std::string& name, const std::string& url, const std::string& commit) {
     job = {{"system", system}};
     for (const auto& [key, value] : {std::pair{"job", &name}, {"url", &url}, {"commit", &commit}}) {
@@ -73,15 +72,15 @@ json ci_job(const Environment& environment) {
   return job;
 }
 
-json provenance(const fs::path& cases, const fs::path& golden) {
+nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
   std::ostringstream manifest;
   manifest << std::ifstream(golden / "MANIFEST.json", std::ios::binary).rdbuf();
   const XXH128_hash_t hash = XXH3_128bits(manifest.str().data(), manifest.str().size());
-  json out{{"commit", built_from()}, {"cases", digest_of_folder(cases)}, {"golden", manifest.str().empty() ? "" : fmt::format("{:016x}{:016x}", hash.high64, hash.low64)},
+  nlohmann::json out{{"commit", built_from()}, {"cases", digest_of_folder(cases)}, {"golden", manifest.str().empty() ? "" : fmt::format("{:016x}{:016x}", hash.high64, hash.low64)},
            {"host", host.data()}};
-  const json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
+  const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });

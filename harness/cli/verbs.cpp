@@ -13,6 +13,7 @@ const std::vector<Verb>& verbs() {
       {"check", "What will come of a pair of caches and a connector, before anything moves", check_verb::declare},
       {"describe", "What a tensor of some shape can be, and which fact would settle it", describe_verb::declare},
       {"report", "The reports of a run, from its store", report_verb::declare},
+      {"compare", "What is new, fixed, vanished or slower from one run to another", compare_verb::declare},
       {"merge", "Shards of one plan, run in several places, become one run", merge_verb::declare},
       {"museum", "Published faults: how each ends, and whether all are caught and named", museum_verb::declare},
       {"rules", "How engines behave at the edges of what they promise, and what has changed", rules_verb::declare},

@@ -7,6 +7,7 @@
 namespace kvcts::cli::list_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::run_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::repro_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::compare_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::merge_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::report_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::check_verb { Action declare(Command& command, const Globals& globals); }
