@@ -11,9 +11,12 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               kernels, golden), or the quick ones of the rooms that differ from REV (default: main), or
                                               all and again under ASan and UBSan; print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
-       ./run_suite.sh [OPTION...] nightly     build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
+       ./run_suite.sh [OPTION...] nightly [--shard I/N] [--out DIR]
+                                              build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
                                               packages were never installed is not planned, which is said), then run the tests
                                               that the self-test has no time for; what the suite itself would miss is one of them
+                                              --shard: a part of each suite, the tests with the first part (kvcts merge puts
+                                              parts together); --out: into this folder
        ./run_suite.sh [OPTION...] pages [NAME...]
                                               build with the laboratory and write what the suite says of itself into build/pages
        ./run_suite.sh [OPTION...] install     only install
@@ -244,64 +247,6 @@ build() {
   }
 }
 
-# ---- running --------------------------------------------------------------------------------------------------------
-# The worst status so far: the suite's own error (3, and whatever else keeps a suite from running), then a failed expectation (1), then
-# something planned that was not run (5). An interruption ends everything.
-worst=0
-verdicts=()
-note_status() {  # WHAT STATUS
-  local word
-  case $2 in
-    0) word='as expected' ;;
-    1) word='not as expected'; [[ $worst == [05] ]] && worst=1 ;;
-    5) word='incomplete'; [[ $worst == 0 ]] && worst=5 ;;
-    130) say "$1: interrupted"; exit 130 ;;
-    *) word="could not run (status $2)"; worst=3 ;;
-  esac
-  verdicts+=("$1 $word")
-}
-
-# The last line: one verdict over all, then each. What is not planned here is no part of it, and is said.
-print_verdict() {  # NAME
-  local word=('as expected' 'NOT AS EXPECTED' '' 'THE SUITE ITSELF FAILED' '' 'INCOMPLETE') list
-  list=$(printf '; %s' "${verdicts[@]}" ${unplanned[@]+"${unplanned[@]}"})
-  printf '%s: %s (%s)\n' "$1" "${word[worst]}" "${list:2}"
-}
-
-# plan_suite SUITE REASON COMMAND...: takes the suite into `planned` where the command succeeds.
-planned=()
-unplanned=()
-plan_suite() {
-  local suite=$1 reason=$2
-  shift 2
-  if "$@"; then planned+=("$suite"); return 0; fi
-  say "suite $suite is not planned: $reason"
-  unplanned+=("$suite not planned")
-}
-
-# Is there an environment of that name, or does a variable name another interpreter?
-has_environment() {
-  local variable=KVCTS_PYTHON_${1^^}
-  [[ -n ${!variable:-} || -x $root/.venv/with/$1/bin/python ]]
-}
-
-# run_suites SUITE...: one folder for all, a report each; sets worst.
-run_suites() {
-  local kvcts=$root/build/bin/kvcts out rc suite
-  out=$root/runs/$(date -u +%Y%m%d-%H%M%S)-$$
-  mkdir -p "$out"
-  for suite in "$@"; do
-    say "suite $suite"
-    rc=0
-    "$kvcts" run --suite "$suite" -j "$jobs" --out "$out/$suite" || rc=$?
-    note_status "$suite" "$rc"
-  done
-  for suite in "$@"; do
-    [[ -f $out/$suite/index.html ]] && printf 'report: %s\n' "$out/$suite/index.html"
-  done
-  return 0
-}
-
 while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
@@ -324,7 +269,8 @@ while (($#)); do
 done
 verb=${1:-suites}
 [[ $# -gt 0 ]] && shift
-if [[ $verb =~ ^(nightly|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
+if [[ $verb =~ ^(suites|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
+if [[ $verb == nightly ]]; then python3 "$root/harness/python/suites.py" --check --night "$@" || exit; fi  # before anything is installed
 
 if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is installed
   for room in "$@"; do
@@ -347,18 +293,11 @@ install_environments
 case $verb in
   self-test) exec python3 "$root/harness/python/selftest.py" --jobs "$jobs" --started "$start" "$@" ;;
   build) build default all ;;
-  suites) build default kvcts_programs; run_suites smoke seeds golden crash; print_verdict suites; exit "$worst" ;;
-  nightly)
+  suites | nightly)
     build default kvcts_programs
-    for suite in nightly connectors; do plan_suite "$suite" "" true; done
-    for suite in engines engine-faults; do plan_suite "$suite" "--no-engines leaves out the engine packages that it is about" test "$engines" = 1; done
-    for suite in vllm lmcache; do plan_suite "$suite" "./run_suite.sh --with $suite install makes the environment that it needs" has_environment "$suite"; done
-    run_suites "${planned[@]}"
-    rc=0
-    python3 "$root/harness/python/selftest.py" --nightly --jobs "$jobs" --limit 14400 || rc=$?
-    note_status "tests of the night" "$rc"
-    print_verdict nightly
-    exit "$worst"
+    [[ $engines == 1 ]] || set -- --no-engines "$@"
+    [[ $verb == suites ]] || set -- --night "$@"
+    exec python3 "$root/harness/python/suites.py" --jobs "$jobs" "$@"
     ;;
   pages)
     build default kvcts_programs

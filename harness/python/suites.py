@@ -1,0 +1,153 @@
+"""Runs suites one after another: the plan first, a folder and a report each, one page over all, one verdict line, one exit status.
+
+    suites.py [--jobs N] [--no-engines] [--night] [--shard I/N] [--out DIR]
+
+Without --night the suites that a first look needs. --night: those of the night, then the tests that the self-test has no time for (with
+--shard only in the first one). A suite whose packages were never installed is not planned, and that is said. Called by run_suite.sh. Standard
+library only. Exit status: the worst of all: 3 the suite's own error, 1 not as expected, 5 something planned was not run, 0; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KVCTS = ROOT / "build" / "bin" / "kvcts"
+FIRST_LOOK = ["smoke", "seeds", "golden", "crash"]
+NIGHT = ["nightly", "connectors", "engines", "engine-faults", "vllm", "lmcache"]
+WORDS = {0: "as expected", 1: "not as expected", 5: "incomplete"}
+VERDICTS = {0: "as expected", 1: "NOT AS EXPECTED", 3: "THE SUITE ITSELF FAILED", 5: "INCOMPLETE"}
+RANK = [0, 5, 1, 3]  # the worst last
+
+
+@dataclass
+class Done:
+    """A suite, or the tests of the night."""
+
+    name: str
+    status: int
+    folder: Path | None = None
+
+    def word(self) -> str:
+        return WORDS.get(self.status, f"could not run (status {self.status})")
+
+    def rank(self) -> int:
+        return RANK.index(self.status) if self.status in RANK else RANK.index(3)
+
+
+def why_not(suite: str, engines: bool) -> str | None:
+    """Why a suite is not planned here; None: it is."""
+    if suite in ("engines", "engine-faults") and not engines:
+        return "--no-engines leaves out the engine packages that it is about"
+    if suite in ("vllm", "lmcache"):
+        if not os.environ.get(f"KVCTS_PYTHON_{suite.upper()}") and not (ROOT / ".venv" / "with" / suite / "bin" / "python").exists():
+            return f"./run_suite.sh --with {suite} install makes the environment that it needs"
+    return None
+
+
+def say(words: str) -> None:
+    print(f"== {words}", flush=True)
+
+
+def cases(suite: str, shard: list[str]) -> int:
+    return int(subprocess.run([KVCTS, "list", "--suite", suite, *shard, "--count"], stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def run(suite: str, shard: list[str], jobs: int, out: Path) -> Done:
+    say(f"suite {suite}")
+    folder = out / suite
+    return Done(suite, subprocess.run([KVCTS, "run", "--suite", suite, *shard, "-j", str(jobs), "--out", folder]).returncode, folder)
+
+
+def index(title: str, verdict: str, done: list[Done], skipped: dict[str, str]) -> str:
+    """One page over all suites: what came of each, and its report."""
+    rows = []
+    for one in done:
+        results = one.folder / "results.json" if one.folder else None
+        headline = json.loads(results.read_text())["headline"] if results and results.exists() else one.word()
+        link = f'<a href="{html.escape(one.name)}/index.html">{html.escape(one.name)}</a>' if results and results.exists() else html.escape(one.name)
+        rows.append(f'<tr class="s{one.rank()}"><th scope="row">{link}</th><td>{html.escape(one.word())}</td><td>{html.escape(headline)}</td></tr>')
+    rows += [f'<tr><th scope="row">{html.escape(name)}</th><td>not planned</td><td>{html.escape(reason)}</td></tr>' for name, reason in skipped.items()]
+    style = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}th,td{text-align:left;padding:.3rem 1rem .3rem 0;vertical-align:top}.s2,.s3{color:#a00}.s1{color:#850}"
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
+            f"<style>{style}</style></head>\n<body><h1>{html.escape(verdict)}</h1>\n<table><tbody>\n" + "\n".join(rows) + "\n</tbody></table></body></html>\n")
+
+
+def parsed(argv: list[str] | None = None) -> argparse.Namespace:
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str):
+            print(f"nightly: {message}", file=sys.stderr)
+            sys.exit(2)
+
+    def shard(text: str) -> str:
+        found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+        if not found or int(found[1]) > int(found[2]):
+            raise argparse.ArgumentTypeError(f"expected i/n with 1 <= i <= n, found '{text}'")
+        return text
+
+    def folder(text: str) -> Path:
+        path = Path(text).absolute()
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise argparse.ArgumentTypeError(f"expected a new or an empty folder, found '{text}'")
+        return path
+
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--night", action="store_true")
+    parser.add_argument("--check", action="store_true", help="only look at the arguments")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--no-engines", action="store_true")
+    parser.add_argument("--shard", type=shard)
+    parser.add_argument("--out", type=folder)
+    return parser.parse_args(argv)
+
+
+def main() -> int:
+    asked = parsed()
+    if asked.check:
+        return 0
+    name = "nightly" if asked.night else "suites"
+    shard = ["--shard", asked.shard] if asked.shard else []
+    out = asked.out or ROOT / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
+    skipped = {suite: why for suite in (NIGHT if asked.night else FIRST_LOOK) if (why := why_not(suite, not asked.no_engines))}
+    planned = {suite: cases(suite, shard) for suite in (NIGHT if asked.night else FIRST_LOOK) if suite not in skipped}
+    tests = asked.night and (not asked.shard or asked.shard.startswith("1/"))
+    say("plan: " + ", ".join(f"{suite} {count:,}" for suite, count in planned.items()) + f", {sum(planned.values()):,} cases" + (f" of shard {asked.shard}" if shard else "")
+        + ("; then the tests of the night" if tests else ""))
+    for suite, why in skipped.items():
+        say(f"suite {suite} is not planned: {why}")
+    done = []
+    for suite in planned:
+        done.append(run(suite, shard, asked.jobs, out))
+        if done[-1].status == 130:
+            say(f"{suite}: interrupted")
+            return 130
+    if tests:
+        night = subprocess.run([sys.executable, ROOT / "harness" / "python" / "selftest.py", "--nightly", "--jobs", str(asked.jobs), "--limit", "14400"])
+        done.append(Done("tests of the night", night.returncode))
+        if night.returncode == 130:
+            return 130
+    worst = RANK[max(one.rank() for one in done)]
+    verdict = f"{name}: {VERDICTS[worst]} ({'; '.join([*(f'{one.name} {one.word()}' for one in done), *(f'{suite} not planned' for suite in skipped)])})"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "index.html").write_text(index(name, verdict, done, skipped), encoding="utf-8")
+    for one in done:
+        if one.folder and (one.folder / "index.html").exists():
+            print(f"report: {one.folder / 'index.html'}")
+    print(f"page: {out / 'index.html'}\n{verdict}", flush=True)
+    return worst
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

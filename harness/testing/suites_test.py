@@ -1,0 +1,88 @@
+"""What run_suite.sh does with suites: plan, verdict, page and exit status, with a program in the place of kvcts that ends as it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kvtest import ROOT, finish
+
+sys.path.insert(0, str(ROOT / "harness" / "python"))
+import suites  # noqa: E402
+
+STAND_IN = """#!/bin/sh
+suite=$3
+[ "$1" = list ] && { echo 7; exit; }
+echo "$@" >> "$CALLS"
+while [ "$1" != --out ]; do shift; done
+mkdir -p "$2" && touch "$2/index.html"
+echo '{"headline": "<'$suite'> is told"}' > "$2/results.json"
+eval "exit \\${STATUS_$suite:-0}"
+"""
+
+
+def called(folder: Path, *argv: str, **statuses: int) -> tuple[int, str]:
+    out = io.StringIO()
+    os.environ.update({"CALLS": str(folder / "calls"), **{f"STATUS_{suite}": str(status) for suite, status in statuses.items()}})
+    try:
+        with contextlib.redirect_stdout(out):
+            sys.argv = ["suites.py", *argv]
+            status = suites.main()
+    finally:
+        for suite in statuses:
+            del os.environ[f"STATUS_{suite}"]
+    return status, out.getvalue()
+
+
+def first_look(folder: Path) -> None:
+    for statuses, worst, verdict in (({}, 0, "suites: as expected (smoke as expected; seeds as expected; golden as expected; crash as expected)"),
+                                     ({"seeds": 5}, 5, "suites: INCOMPLETE (smoke as expected; seeds incomplete; golden as expected; crash as expected)"),
+                                     ({"smoke": 5, "golden": 1}, 1, "suites: NOT AS EXPECTED (smoke incomplete; seeds as expected; golden not as expected; crash as expected)"),
+                                     ({"smoke": 1, "crash": 2}, 3, "suites: THE SUITE ITSELF FAILED (smoke not as expected; seeds as expected; golden as expected; crash could not run (status 2))")):
+        out = folder / f"out {worst}"
+        status, said = called(folder, "--out", str(out), **statuses)
+        lines = said.splitlines()
+        assert status == worst and lines[-1] == verdict, (status, said)
+        assert lines[0] == "== plan: smoke 7, seeds 7, golden 7, crash 7, 28 cases", lines
+        page = (out / "index.html").read_text()
+        assert 'href="golden/index.html"' in page and "&lt;golden&gt; is told" in page and page.count("<tr") == 4, page
+    status, said = called(folder, "--out", str(folder / "interrupted"), seeds=130)
+    assert status == 130 and "seeds: interrupted" in said and "golden" not in said.split("plan:")[1].split("\n", 1)[1], said
+
+
+def nights(folder: Path) -> None:
+    """Of another shard than the first: no tests of the night; what is not planned is said, and is no part of the status."""
+    (folder / "calls").unlink()
+    status, said = called(folder, "--night", "--no-engines", "--shard", "2/3", "--jobs", "3", "--out", str(folder / "night"))
+    lines = said.splitlines()
+    assert status == 0 and lines[0].endswith("cases of shard 2/3"), said
+    assert "== suite engines is not planned: --no-engines leaves out" in said and "engines not planned" in lines[-1] and "tests of the night" not in said, said
+    calls = (folder / "calls").read_text().splitlines()
+    assert calls[0].startswith("run --suite nightly --shard 2/3 -j 3 --out ") and len(calls) == len(lines[0].split("cases of")[0].split(", ")) - 1, calls
+    assert "<td>not planned</td>" in (folder / "night" / "index.html").read_text()
+
+
+def wrong(folder: Path) -> None:
+    for argv, says in ((["--shard", "4/3"], "found '4/3'"), (["--shard", "half"], "found 'half'"), (["--out", str(folder)], "a new or an empty folder"), (["now"], "now")):
+        ended = subprocess.run([str(ROOT / "run_suite.sh"), "nightly", *argv], capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 2 and says in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="kvcts suites ") as place:
+        folder = Path(place)
+        suites.KVCTS = folder / "kvcts"
+        suites.KVCTS.write_text(STAND_IN)
+        suites.KVCTS.chmod(0o755)
+        first_look(folder)
+        nights(folder)
+        wrong(folder)
+
+
+if __name__ == "__main__":
+    finish(main)
