@@ -150,13 +150,13 @@ struct Share {
 
 std::string bar(const std::vector<Share>& shares, std::int64_t all) {
   if (all == 0) return "";
-  std::string segments, legend;
+  std::string segments, words;
   for (const auto& s : shares) {
     if (s.n == 0) continue;
     segments += fmt::format("<span class=\"{}\" style=\"flex:{} 0 3px\"></span>", s.key, s.n);
-    legend += fmt::format("<li class=\"{}\"><b>{}</b> {}</li>", s.key, thousands(s.n), s.label);
+    words += fmt::format("<li class=\"{}\"><b>{}</b> {}</li>", s.key, thousands(s.n), s.label);
   }
-  return "<div class=\"bar\" aria-hidden=\"true\">" + segments + "</div><ul class=\"shares\">" + legend + "</ul>";
+  return "<div class=\"bar\" aria-hidden=\"true\">" + segments + "</div><ul class=\"shares\">" + words + "</ul>";
 }
 
 class HtmlReport : public Sink {

@@ -1,11 +1,38 @@
 // kvcts report: the reports of a run, from its store.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 
+#include "cli/report/ci.hpp"
 #include "cli/run/run.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
 
 namespace kvcts::cli::report_verb {
+namespace {
+
+int print_for(const std::string& directory, const std::string& system) {
+  return opening([&] {
+    const report::RunView view = report::load(store::RunReader::open(directory));
+    if (system == "openmetrics") {
+      fmt::print("{}", report::openmetrics(view));
+    } else if (system == "markdown") {
+      fmt::print("{}", report::summary_markdown(view));
+    } else {
+      fmt::print("{}", report::github_annotations(view));
+      if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY"); summary != nullptr && *summary != 0) {
+        std::ofstream file(summary, std::ios::app);
+        file << report::summary_markdown(view);
+        if (!file.flush()) throw UsageError(fmt::format("$GITHUB_STEP_SUMMARY: {} cannot be written", summary));
+      }
+    }
+    return view.exit_status;
+  });
+}
+
+}  // namespace
 
 Action declare(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
@@ -18,7 +45,14 @@ Action declare(Command& command, const Globals& globals) {
   auto phases = std::make_shared<bool>(false);
   command.add_flag("--phases", *phases,
                    "Print where the time of cases that passed went, and what telling bytes apart cost of it");
+  auto wanted = std::make_shared<std::string>();
+  command.add_option("--for", *wanted, "Print for a CI system: github (annotations; the summary goes to $GITHUB_STEP_SUMMARY), markdown, openmetrics")
+      .one_of({"github", "markdown", "openmetrics"});
   return [=, &globals] {
+    if (!wanted->empty()) {
+      if (*phases || !out->empty() || *compatibility || globals.json) throw UsageError("--for prints one thing; leave out --out, --compat, --phases and --json");
+      return print_for(*directory, *wanted);
+    }
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
     if (*phases) return print_phases(*directory, globals.json);
     const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals, "report");
