@@ -87,7 +87,7 @@ class Workshop:
         for flag in ("-MT", "-MF"):
             if flag in argv:
                 argv[argv.index(flag) + 1] = str(out) + ".d"
-        return subprocess.run([argv[0], f"-I{self.folder / 'source'}", "-w", *argv[1:]], cwd=self.build, capture_output=True, text=True)
+        return subprocess.run([argv[0], f"-I{self.folder / 'source'}", f"-I{ROOT}", "-w", *argv[1:]], cwd=self.build, capture_output=True, text=True)
 
     def link(self, room: str, units: list[str]) -> None:
         test = self.tests[room][0]
