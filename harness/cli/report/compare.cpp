@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "cli/report/text.hpp"
 
@@ -151,8 +152,8 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
   std::unordered_map<std::string_view, const Case*> by_id;
   std::unordered_map<std::string_view, std::vector<const Case*>> gone;  // by digest
   for (const Case& c : old) by_id[c.id] = &c;
-  std::unordered_map<std::string_view, const Case*> there;
-  for (const Case& c : now) there[c.id] = &c;
+  std::unordered_set<std::string_view> there;
+  for (const Case& c : now) there.insert(c.id);
   for (const Case& c : old) {
     if (!there.contains(c.id)) gone[c.digest].push_back(&c);
   }

@@ -313,9 +313,8 @@ OpenCase::Differences OpenCase::differences(bool transferred) {
   return out;
 }
 
-std::optional<Diagnosis> OpenCase::miscounted(std::int64_t planned, std::int64_t moved) const {
+std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std::int64_t planned, std::int64_t moved) const {
   if (moved < 0 || !content_->looks_at_everything()) return std::nullopt;
-  const auto amount = oracle::transfer_bytes(case_);
   const bool explicit_plan = case_.connector.kind == "explicit";
   if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most))) return std::nullopt;
   const std::string said = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
@@ -333,8 +332,9 @@ json OpenCase::compare(const json& request) {
   compared_ = digest_all();
   const Differences found = differences(transferred);
   const std::int64_t wrong = found.source.bytes + found.target.bytes + found.output.bytes;
+  const oracle::Amount amount = oracle::transfer_bytes(case_);
   json reply{{"checked_bytes", found.checked}, {"wrong_bytes", wrong}, {"source_changed", found.source.bytes != 0},
-             {"expected_bytes", oracle::transfer_bytes(case_).least}, {"first_wrong", json::array()}};
+             {"expected_bytes", amount.least}, {"first_wrong", json::array()}};
   for (const auto* list : {&found.target.first, &found.output.first, &found.source.first}) {
     for (const auto& w : *list) {
       if (reply["first_wrong"].size() < shown) reply["first_wrong"].push_back(as_json(w));
@@ -353,7 +353,7 @@ json OpenCase::compare(const json& request) {
     if (!cause.text.empty()) message += "; " + cause.text;
   } else if (transferred) {
     // A connector program has no plan to count.
-    std::optional<Diagnosis> other = miscounted(request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
+    std::optional<Diagnosis> other = miscounted(amount, request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
     if (!other) {
       if (const Wrong early = compare_snapshot(); early.bytes > 0) {
         const WrongByte& w = early.first[0];

@@ -53,7 +53,7 @@ class OpenCase {
   /// Every byte of every file; a case that did not transfer must have left its destination as it was.
   Differences differences(bool transferred);
   /// Planned, moved and expected bytes have to agree (-1: not told).
-  std::optional<Diagnosis> miscounted(std::int64_t planned, std::int64_t moved) const;
+  std::optional<Diagnosis> miscounted(const oracle::Amount& expected, std::int64_t planned, std::int64_t moved) const;
   void compare_producer(std::size_t index, Wrong& wrong);
   void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
   void compare_output(Wrong& wrong);

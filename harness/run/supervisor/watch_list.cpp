@@ -52,12 +52,14 @@ std::vector<std::uint64_t> WatchList::ripe(const Options& options) const {
   return keys;
 }
 
-Watched& WatchList::at(std::uint64_t key) {
-  return *std::find_if(all_.begin(), all_.end(), [&](const Watched& w) { return w.key == key; });
+std::deque<Watched>::iterator WatchList::find(std::uint64_t key) {
+  return std::find_if(all_.begin(), all_.end(), [&](const Watched& w) { return w.key == key; });
 }
 
+Watched& WatchList::at(std::uint64_t key) { return *find(key); }
+
 Watched WatchList::take(std::uint64_t key) {
-  const auto found = std::find_if(all_.begin(), all_.end(), [&](const Watched& w) { return w.key == key; });
+  const auto found = find(key);
   Watched taken = std::move(*found);
   all_.erase(found);
   return taken;

@@ -46,6 +46,8 @@ class WatchList {
   std::vector<Watched> take_open();
 
  private:
+  std::deque<Watched>::iterator find(std::uint64_t key);
+
   std::deque<Watched> all_;
 };
 
