@@ -25,14 +25,6 @@ if(KVCTS_CCACHE)
     CCACHE_SLOPPINESS=pch_defines,time_macros ${KVCTS_CCACHE})
 endif()
 
-# The room that the current folder belongs to: harness/run/store -> run, kernels/cuda -> kernels.
-function(kvcts_room out)
-  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  string(REGEX REPLACE "^harness/" "" folder "${folder}")
-  string(REGEX REPLACE "/.*" "" folder "${folder}")
-  set(${out} ${folder} PARENT_SCOPE)
-endfunction()
-
 # The part of its room that the current folder belongs to: harness/run/store -> run/store, harness/scene/reader/flashinfer -> scene/reader.
 function(kvcts_part out)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -43,7 +35,8 @@ endfunction()
 
 # kvcts_sees(OUT): the include folder of the current room, where that room is alone under its own name.
 function(kvcts_sees out)
-  kvcts_room(room)
+  kvcts_part(room)
+  string(REGEX REPLACE "/.*" "" room "${room}")
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX MATCH "^(harness/)?${room}" folder "${folder}")
   set(seen ${CMAKE_BINARY_DIR}/include/${room})
