@@ -18,6 +18,10 @@ namespace kvcts::cli {
 
 namespace fs = std::filesystem;
 
+namespace {
+std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+}  // namespace
+
 std::string digest_of_folder(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -39,8 +43,7 @@ std::string digest_of_folder(const fs::path& folder) {
     add(file.lexically_relative(folder).string());
     add(content.str());
   }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  return digits_of(XXH3_128bits_digest(state.get()));
 }
 
 nlohmann::json ci_job(const Environment& environment) {
@@ -77,9 +80,9 @@ nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
   std::ostringstream manifest;
   manifest << std::ifstream(golden / "MANIFEST.json", std::ios::binary).rdbuf();
-  const XXH128_hash_t hash = XXH3_128bits(manifest.str().data(), manifest.str().size());
-  nlohmann::json out{{"commit", built_from()}, {"cases", digest_of_folder(cases)}, {"golden", manifest.str().empty() ? "" : fmt::format("{:016x}{:016x}", hash.high64, hash.low64)},
-           {"host", host.data()}};
+  const std::string listed = manifest.str();
+  nlohmann::json out{{"commit", built_from()}, {"cases", digest_of_folder(cases)}, {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
+                     {"host", host.data()}};
   const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);

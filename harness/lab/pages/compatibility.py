@@ -16,14 +16,9 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-try:
-    import yaml
-except ImportError:
-    print("skipped: PyYAML is not installed (./run_suite.sh install)")
-    sys.exit(77)
+import tables as markup
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
-from kvtest import ROOT, kvcts, need_program  # noqa: E402
+from kvtest import ROOT, kvcts, need_program
 
 PAGE = ROOT / "reports" / "compatibility.md"
 LEGEND = [  # the first five are those of vLLM's own table
@@ -118,11 +113,8 @@ class Table:
 
 
 def documents(folder: str) -> dict[str, dict]:
-    found = {}
-    for path in sorted((ROOT / "cases" / folder).glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
-            found[document.get("backend") or document.get("connector") or document.get("layout")] = document
-    return found
+    """By the name of what they describe."""
+    return {one.get("backend") or one.get("connector") or one.get("layout"): one for one in markup.documents(folder)}
 
 
 def over_archs(table: Table, cells: dict[str, Cell], archs: list[str]) -> str:
@@ -219,16 +211,15 @@ def repro(case: str) -> str:
 
 
 def markdown(tables: list[Table], backends, count: int, kept: dict | None) -> str:
-    def row(cells):
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    def grid(head, rows):
+        return markup.table(head, ([markup.cell(one) for one in row] for row in rows)).splitlines()
 
     out = ["<!-- written by harness/lab/pages/compatibility.py: edit that -->", "# Compatibility", "", LEAD.format(count=f"{count:,}"), "", "    ./run_suite.sh pages compatibility     # makes this page anew", ""]
-    out += [f"- {sign} {words}" for sign, words in LEGEND] + ["", SIGNS, "", "## Caches", "", row(["cache", "what it is", "versions", "dtypes", "archs"]), row(["---"] * 5)]
-    out += [row(line) for line in backends]
+    out += [f"- {sign} {words}" for sign, words in LEGEND] + ["", SIGNS, "", "## Caches", "", *grid(["cache", "what it is", "versions", "dtypes", "archs"], backends)]
     for table in tables:
         out += ["", f"## {table.title}", ""]
         out += [line for part in (open_lead(kept) if not table.lead else [table.lead + "."]) for line in (part, "")]
-        out += [row(table.head), row(["---"] * len(table.head))] + [row(names + cells) for names, cells in table.rows]
+        out += grid([markup.cell(name) for name in table.head], (names + cells for names, cells in table.rows))
         if not table.lead:
             out += ["", "Each cell is these cases:", ""] + [f"- {ended} `{repro(case)}`" for case, ended in outcomes(kept)]
         if table.notes.seen:

@@ -45,8 +45,8 @@ class Maker:
         return path
 
     def call(self, *argv: str | Path, statuses: tuple[int, ...] = (0,)) -> str:
-        ended = subprocess.run([sys.executable if str(argv[0]).endswith(".py") else argv[0], *(argv if str(argv[0]).endswith(".py") else argv[1:])],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, *argv] if str(argv[0]).endswith(".py") else argv
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         if ended.returncode not in statuses:
             raise RuntimeError(f"{' '.join(map(str, argv))} ended with {ended.returncode}")
         return ended.stdout

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import yaml
-from tables import table
-
-from kvtest import ROOT
+from tables import documents, table
 
 LEAD = """# What may be relied on, and where
 
@@ -18,10 +15,6 @@ failed when the time was over; *arrived*, *untouched*, *partly*: the bytes at th
 on timing. One rule with one engine, to show somebody: `kvcts rules truncated-blob --engine nixl-tcp`.
 `harness/lab/reproduction/reproduce.py` counts how often each answer comes in many runs, and how long an error takes.
 """
-
-
-def documents(folder: str) -> list[dict]:
-    return [document for path in sorted((ROOT / "cases" / folder).glob("*.yaml")) for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def stated(rule: dict) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Markdown tables, and what the program says as JSON."""
+"""What pages are made of: Markdown tables, documents of cases/, and what the program says as JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+try:
+    import yaml
+except ImportError:
+    print("skipped: PyYAML is not installed (./run_suite.sh install)")
+    sys.exit(77)
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
-from kvtest import kvcts_json  # noqa: E402
+from kvtest import ROOT, kvcts_json  # noqa: E402
 
 
 def cell(text: str) -> str:
@@ -18,6 +24,10 @@ def cell(text: str) -> str:
 def table(head: list[str], rows: Iterable[list]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(map(str, row)) + " |\n" for row in lines)
+
+
+def documents(folder: str) -> list[dict]:
+    return [document for path in sorted((ROOT / "cases" / folder).glob("*.yaml")) for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def kvcts_answer(*argv: str):
