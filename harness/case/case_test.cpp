@@ -7,6 +7,7 @@
 
 #include "case/catalogue/case_file.hpp"
 #include "case/resolve/resolve.hpp"
+#include "case/tries.hpp"
 #include "case/written.hpp"
 #include "kernels/tag.hpp"
 #include "testing/checkout.hpp"
@@ -100,6 +101,24 @@ TEST(Resolve, OneClearSentenceForEachMistake) {
   EXPECT_NE(bad([](auto& s) { s.copies = {{"nowhere", "kv.L0", 0, 0, 4}}; }).find("no producer region"), std::string::npos);
   EXPECT_NE(bad([](auto& s) { s.deadlines_ms = {{"lunch", 3}}; }).find("phase"), std::string::npos);
   EXPECT_NE(bad([](auto& s) { s.producer = {}; }).find("backend, layout or template"), std::string::npos);
+}
+
+// From SciPy 1.17: binomtest(k, n).proportion_ci(method="wilson").
+TEST(Tries, TheIntervalIsWilsons) {
+  const auto near = [](std::int64_t failed, std::int64_t made, double low, double high) {
+    EXPECT_NEAR(wilson(failed, made).low, low, 1e-6) << failed << " of " << made;
+    EXPECT_NEAR(wilson(failed, made).high, high, 1e-6) << failed << " of " << made;
+  };
+  near(3, 10, 0.10779127, 0.60322185);
+  near(0, 10, 0, 0.27753280);
+  near(10, 10, 0.72246720, 1);
+  near(1, 3, 0.06149194, 0.79234030);
+  near(1, 100000, 1.7652e-6, 5.6647e-5);
+  near(0, 0, 0, 1);
+  EXPECT_NEAR(rate_of({4, 2, 3, {}}).high, 0.79234030, 1e-6) << "the first of retried tries says nothing of the rate";
+  EXPECT_EQ(tries_to_see({10, 2, 0, {}}), 14) << "0.8^14 < 5 %";
+  EXPECT_EQ(tries_to_see({10, 10, 0, {}}), 1);
+  EXPECT_EQ(tries_to_see({100000, 1, 0, {}}), 1000);
 }
 
 TEST(Case, WireFormIsTheWholeCase) {

@@ -20,7 +20,7 @@ std::string_view at(const std::array<std::string_view, N>& names, Enum value) {
 }
 
 constexpr std::array<std::string_view, outcome_count> outcome_names{
-    "PASS", "FAIL", "REFUSED", "HANG", "CRASH", "UNSUPPORTED", "SKIPPED", "NOT_RUN", "ERROR",
+    "PASS", "FAIL", "REFUSED", "HANG", "CRASH", "FLAKY", "UNSUPPORTED", "SKIPPED", "NOT_RUN", "ERROR",
 };
 constexpr std::array<std::string_view, phase_count> phase_names{
     "resolve", "allocate", "generate", "register", "plan", "transfer", "complete", "read back", "compare", "diagnose",

@@ -17,12 +17,13 @@ enum class Outcome : std::uint8_t {
   refused,      ///< a clean, typed error before any byte moved
   hang,         ///< a phase passed its deadline; carries phase and stalled/runaway
   crash,        ///< the process under test died or broke the protocol; carries the signal or exit status
+  flaky,        ///< of several tries some ended as expected and some did not: never a pass, whatever the last one did
   unsupported,  ///< declared by backend, arch, engine or connector: a constraint of the catalogue
   skipped,      ///< this machine lacks something, named
   not_run,      ///< budget or interruption
   error,        ///< the suite's own fault; never mixed up with the others
 };
-inline constexpr int outcome_count = 9;
+inline constexpr int outcome_count = 10;
 std::string_view name(Outcome outcome);  ///< "PASS", "FAIL", "REFUSED", ...
 std::optional<Outcome> outcome_from_name(std::string_view name);
 

@@ -138,6 +138,23 @@ struct Fields<EvidenceFile> {
   };
 };
 template <>
+struct Fields<Try> {
+  static constexpr std::tuple table{
+      Field{"number", &Try::number, When::always},           Field{"outcome", &Try::outcome, When::always},
+      Field{"phase", &Try::phase, When::if_set},             Field{"fault_class", &Try::fault_class, When::if_set},
+      Field{"message", &Try::message, When::always},         Field{"wall_ns", &Try::wall_ns, When::always},
+  };
+};
+template <>
+struct Fields<Tries> {
+  static constexpr std::tuple table{
+      Field{"made", &Tries::made, When::always},
+      Field{"failed", &Tries::failed, When::always},
+      Field{"retries", &Tries::retries, When::if_set},
+      Field{"failures", &Tries::failures, When::if_set},
+  };
+};
+template <>
 struct Fields<CaseResult> {
   static constexpr std::tuple table{
       Field{"id", &CaseResult::id, When::always},
@@ -153,6 +170,7 @@ struct Fields<CaseResult> {
       Field{"evidence", &CaseResult::evidence, When::always},
       Field{"verdict", &CaseResult::verdict, When::always},
       Field{"waiver", &CaseResult::waiver, When::if_set},
+      Field{"tries", &CaseResult::tries, When::if_set},
       Field{"phases", &CaseResult::phases, When::always},
       Field{"wall_ns", &CaseResult::wall_ns, When::always},
       Field{"peak_bytes", &CaseResult::peak_bytes, When::always},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "case/outcome.hpp"
+#include "case/tries.hpp"
 
 namespace kvcts {
 
@@ -51,6 +52,7 @@ struct CaseResult {
   Evidence evidence{Evidence::modelled};
   Verdict verdict{Verdict::not_run};
   std::string waiver;           ///< name of the waiver that applied
+  Tries tries;                  ///< of a case that was run more than once; the rest is of its first try that failed, or of the last
   std::vector<PhaseTime> phases;
   std::int64_t wall_ns{0};
   std::int64_t peak_bytes{0};   ///< case memory plus the worker's high-water mark

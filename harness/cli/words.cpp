@@ -20,6 +20,8 @@ constexpr std::array<Text, outcome_count> outcomes{{
      "The result says what the data looked like and has the stacks; `kvcts repro ID --hold` keeps it alive for a debugger."},
     {"The process under test died or broke the protocol; the signal or exit status is given.",
      "The result has the phase, the last output and what had been written until then."},
+    {"Of several tries of one case (`kvcts run --repeat`, `--retry-failures`) some failed and some did not. Never a pass, whatever the last try did.",
+     "The rest of the result is that of the first try that failed; its repro line tries as often as it takes to see it again."},
     {"Backend, architecture, engine or connector declare that they cannot do this; the constraint has its reason.",
      "Nothing was run. `kvcts list` shows the reasons."},
     {"This machine lacks something that the case needs; it is named.",

@@ -9,6 +9,7 @@
 //   side      producer | consumer | any: whose agent misbehaves (default any)
 //   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
 //   delay_us  of late_write, early and sleep (default 75,000)
+//   every     N: a fault of the data strikes in every N-th transfer of an agent only (default 1)
 //   claims    what it says of itself beside what is true: "device_evidence=executed,arch=sm_90"
 //   canary    passes (default) | fails | hangs: what is said of the machine after a worker hung or died
 #include <fcntl.h>
@@ -287,6 +288,7 @@ class FixtureEngine final : public SharedMemoryEngine {
     claims_ = args.take("claims", "");
     knobs_.delay = std::chrono::microseconds(args.take_number("delay_us", 75'000));
     knobs_.bytes = args.take_number("bytes", fault == "eat_memory" ? 4ull << 30 : 64ull << 20);
+    every_ = std::max<std::uint64_t>(1, args.take_number("every", 1));
     args.finish();
     if (std::find(endings.begin(), endings.end(), phase) != endings.end())
       ending_ = phase;
@@ -348,7 +350,8 @@ class FixtureEngine final : public SharedMemoryEngine {
   }
 
   void edit(Moves& moves) override {
-    if (data_ != nullptr && data_->edit != nullptr) data_->edit(moves);
+    strikes_ = data_ != nullptr && ++transfers_ % every_ == 0;
+    if (strikes_ && data_->edit != nullptr) data_->edit(moves);
     // So that "midway" is in the middle of the bytes, also of a list of one.
     if (stage_ == Stage::midway && moves.size() == 1 && moves[0].bytes > 1) {
       const Move whole = moves[0];
@@ -358,7 +361,7 @@ class FixtureEngine final : public SharedMemoryEngine {
   }
 
   bool may_complete(std::span<const Move> moves) override {
-    if (data_ != nullptr && data_->after != nullptr) data_->after(moves);
+    if (strikes_ && data_->after != nullptr) data_->after(moves);
     if (time_ == "late_write") write_late(moves);
     if (time_ == "early")
       std::thread([later = std::exchange(deferred_, {}), delay = knobs_.delay]() mutable {
@@ -414,6 +417,8 @@ class FixtureEngine final : public SharedMemoryEngine {
   Stage stage_{Stage::transfer};
   const ProcessFault* process_{nullptr};
   const DataFault* data_{nullptr};
+  std::uint64_t every_{1}, transfers_{0};
+  bool strikes_{false};  ///< in the transfer at hand
   std::string time_;    ///< a fault of time; "": none
   std::string ending_;  ///< the phase, where it is one that ends something
   Deferred deferred_;

@@ -27,6 +27,12 @@ std::string words(const CaseResult& result) {
   return words(got);
 }
 
+/// Did a flaky case fail only in a way that the waiver names?
+bool failed_so(const CaseResult& result, std::string_view outcome) {
+  const auto& failures = result.tries.failures;
+  return result.outcome == Outcome::flaky && std::all_of(failures.begin(), failures.end(), [&](const Try& one) { return name(one.outcome) == outcome; });
+}
+
 }  // namespace
 
 bool meets(const CaseResult& result, const Expected& expected) {
@@ -83,7 +89,7 @@ Ruling Waivers::judge(const CaseResult& result, const std::vector<Expected>& exp
       continue;
     }
     if (!match.fault_class.empty() && match.fault_class != result.diagnosis.fault_class) continue;
-    if (!match.outcome.empty() && match.outcome != name(result.outcome)) continue;
+    if (!match.outcome.empty() && match.outcome != name(result.outcome) && !failed_so(result, match.outcome)) continue;
     if (holds_still) return {Verdict::xfail, waiver.entry->id, who};
     if (expired.waiver.empty()) expired = {Verdict::expired_waiver, waiver.entry->id, "the waiver has expired: " + who};
   }

@@ -28,7 +28,7 @@ const kvcts = {};
     const minutes = Math.floor(s / 60);
     return minutes < 60 ? minutes + ' min ' + Math.round(s % 60) + ' s' : Math.floor(minutes / 60) + ' h ' + String(minutes % 60).padStart(2, '0') + ' min';
   };
-  kvcts.reproLine = (run, id) => run.repro[0] + kvcts.shellWord(id) + run.repro[1];
+  kvcts.reproLine = (run, id, tries) => run.repro[0] + kvcts.shellWord(id) + run.repro[1] + (tries > 1 ? ' --repeat ' + tries : '');
   kvcts.shellWord = text => "'" + text.replaceAll("'", "'\\''") + "'";
 
   const write = async text => {

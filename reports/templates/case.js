@@ -12,6 +12,9 @@
     el('thead', {}, el('tr', {}, ['Where', 'Region', 'Offset', 'Expected', 'Found'].map(h => el('th', {scope: 'col', class: h === 'Offset' ? 'n' : null}, h)))),
     el('tbody', {}, rows.map(([where, region, offset, expected, observed]) => el('tr', {}, el('td', {}, where), el('td', {}, el('code', {}, region)), el('td', {class: 'n'}, thousands(offset)),
       el('td', {}, el('code', {}, expected)), el('td', {}, el('code', {}, observed)))))));
+  const tries = ([words, , failures]) => el('div', {class: 'wide'}, el('table', {}, el('caption', {}, 'Tries: ' + words),
+    el('thead', {}, el('tr', {}, ['Try', 'Ended', 'Message'].map(h => el('th', {scope: 'col', class: h === 'Try' ? 'n' : null}, h)))),
+    el('tbody', {}, failures.map(([number, ended, message]) => el('tr', {}, el('td', {class: 'n'}, thousands(number)), el('td', {}, ended), el('td', {}, message))))));
   const evidence = ([kind, size, text]) => kvcts.later(kind + ' (' + kvcts.plural(size, 'byte') + (text.length < size * .98 && size > 6000 ? ', the beginning is shown' : '') + ')', () => el('pre', {tabindex: '0'}, text));
 
   const words = value => typeof value === 'string' ? value : Object.entries(value).map(([key, item]) => key + ' ' + words(item)).join(', ');
@@ -25,13 +28,14 @@
       ['Or as well', d && d.others ? d.others.join('; ') : null], ['Next', d && d.next], ['Waiver', d && d.waiver], ['Title', d && d.title],
       ['Bytes', d && d.bytes ? thousands(d.bytes[0]) + ' checked, ' + thousands(d.bytes[1]) + ' wrong; ' + thousands(d.bytes[2]) + ' planned, ' + thousands(d.bytes[3]) + ' moved, ' + thousands(d.bytes[4]) + ' expected, in ' + (d.bytes[5] === 1 ? '1 copy' : thousands(d.bytes[5]) + ' copies') : null],
       ['Evidence', run.evidence.of(i)],
-    ]), kvcts.copyLine(kvcts.reproLine(run, id))];
+    ]), kvcts.copyLine(kvcts.reproLine(run, id, d && d.tries && d.tries[1]))];
     if (!d) {
       out.push(terms(axes));
       out.push(el('p', {class: 'quiet'}, 'All of this case is in results.json; this page keeps the details of some cases only.'));
       return el('div', {class: 'case'}, out);
     }
     if (d.picture) out.push(kvcts.picture(d.picture, d.wrong));
+    if (d.tries && d.tries[2].length) out.push(tries(d.tries));
     if (d.wrong) out.push(wrong(d.wrong));
     const more = el('div', {class: 'sides'});
     if (d.phases) more.append(phases(d.phases));

@@ -2,8 +2,8 @@
 // colour for the verdict, a pattern for the weakest evidence of those that ran. Everything in it is also in its label, in words.
 {
   const {el, thousands, plural} = kvcts;
-  const letters = {PASS: 'P', FAIL: 'F', REFUSED: 'R', HANG: 'H', CRASH: 'C', UNSUPPORTED: 'U', SKIPPED: 'S', NOT_RUN: 'N', ERROR: 'E'};
-  const outcomeOrder = ['PASS', 'REFUSED', 'UNSUPPORTED', 'NOT_RUN', 'SKIPPED', 'FAIL', 'HANG', 'CRASH', 'ERROR'];
+  const letters = {PASS: 'P', FAIL: 'F', REFUSED: 'R', HANG: 'H', CRASH: 'C', FLAKY: 'Y', UNSUPPORTED: 'U', SKIPPED: 'S', NOT_RUN: 'N', ERROR: 'E'};
+  const outcomeOrder = ['PASS', 'REFUSED', 'UNSUPPORTED', 'NOT_RUN', 'SKIPPED', 'FAIL', 'HANG', 'CRASH', 'FLAKY', 'ERROR'];
   const weakness = {executed: 1, compiled: 2, modelled: 3};
   const rowsShown = 30;
 

@@ -44,6 +44,11 @@ json detail(const store::Row& row) {
   put("next", r.diagnosis.what_to_do);
   if (!r.diagnosis.others.empty()) out["others"] = safe(r.diagnosis.others);
   put("waiver", r.waiver);
+  if (r.tries.made > 1) {
+    out["tries"] = {tries_words(r.tries), tries_to_see(r.tries), json::array()};
+    for (const Try& one : r.tries.failures)
+      out["tries"][2].push_back({one.number, std::string(name(one.outcome)) + (one.fault_class.empty() ? "" : " " + visible(one.fault_class)), visible(cut(one.message, 300))});
+  }
   put("shared", row.shared_with);
   put("worker", r.worker);
   if (!r.worker.empty()) out["ordinal"] = r.worker_ordinal + 1;

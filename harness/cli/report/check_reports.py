@@ -23,7 +23,8 @@ JENKINS = {
     "testcase": ({"name*", "time", "classname", "group"},
                  {"skipped", "error", "failure", "rerunFailure", "rerunError", "flakyFailure", "flakyError", "system-out", "system-err"}),
     "failure": ({"type", "message"}, set()), "error": ({"type", "message"}, set()), "skipped": ({"type", "message"}, set()),
-    "system-out": (set(), set()), "system-err": (set(), set()),
+    **{rerun: ({"type*", "message"}, {"stackTrace", "system-out", "system-err"}) for rerun in ("rerunFailure", "rerunError", "flakyFailure", "flakyError")},
+    "stackTrace": (set(), set()), "system-out": (set(), set()), "system-err": (set(), set()),
 }
 SECONDS = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
 
@@ -51,12 +52,13 @@ def junit(path):
     suite = root.find("testsuite")
     cases = {}
     for case in suite.findall("testcase"):
-        inside = [child.tag for child in case if child.tag != "system-out"]
+        reruns = [child.tag for child in case if child.tag.startswith(("rerun", "flaky"))]
+        inside = [child.tag for child in case if child.tag != "system-out" and child.tag not in reruns]
         known = case.findtext("system-out").split("\n---- ")[0]
         properties = dict(line.split(": ", 1) for line in known.splitlines())
         message = next((child.get("message") for child in case if child.tag in ("failure", "error", "skipped")), "")
         cases.setdefault(case.get("name"), []).append(
-            {"kind": inside[0] if inside else "passed", "children": len(inside), "properties": properties, "message": message}
+            {"kind": inside[0] if inside else "passed", "children": len(inside), "properties": properties, "message": message, "reruns": reruns}
         )
     figures = {k: int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped")}
     of_suite = {p.get("name"): p.get("value") for p in suite.find("properties")}

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, change_count> names{"newly failing", "other cause", "newly skipped", "vanished", "other evidence", "fixed", "new", "renamed"};
+constexpr std::array<std::string_view, change_count> names{"newly failing", "newly flaky", "other cause", "newly skipped", "vanished", "other evidence", "flaky, passed this time", "fixed", "new", "renamed"};
 
 constexpr std::int64_t least_cases = 10;
 constexpr double least_ratio = 1.2, least_ratio_of_all = 1.5, least_errors = 6;
@@ -25,6 +25,7 @@ constexpr std::size_t ids_shown = 3, causes_shown = 15;
 struct Case {
   std::string id, digest;
   Section section{};
+  bool flaky{false};
   Standing standing;
   std::int64_t own_ns{0};  ///< 0: did not pass, or shares another case's execution
   std::vector<std::string> groups;
@@ -35,9 +36,9 @@ bool has_not_run(Section section) { return section == Section::skipped || sectio
 
 Case case_of(const store::Row& row) {
   const CaseResult& r = row.result;
-  Case out{row.planned.id, row.planned.digest, section_of(row), {}, 0, {}};
+  Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, {}, 0, {}};
   out.standing = {row.decided ? ending_words(r) : "absent", std::string(name(r.verdict)), has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
-                  r.diagnosis.fault_class, r.message};
+                  r.diagnosis.fault_class, r.message, r.tries};
   if (out.section == Section::fine && r.outcome == Outcome::pass && row.executions > 0) out.own_ns = r.wall_ns;
   if (const auto axes = r.facts.find("axes"); out.own_ns > 0 && axes != r.facts.end()) {
     for (const char* axis : {"engine", "connector", "op", "dtype"}) {
@@ -54,10 +55,29 @@ std::vector<Case> cases_of(const store::RunReader& reader) {
   return out;
 }
 
+/// Would so many tries all end alike by chance, where the rate of that is at most `rate`? Less than 5 % is no.
+bool by_chance(double rate, const Tries& tries) { return std::pow(rate, static_cast<double>(std::max<std::int64_t>(1, tries.made))) >= 0.05; }
+
+/// Is it one of the failures that the flaky case was seen with?
+bool seen_before(const Case& flaky, const Case& now) {
+  const auto& failures = flaky.standing.tries.failures;
+  return std::any_of(failures.begin(), failures.end(), [&](const Try& one) { return one.fault_class == now.standing.fault_class && now.standing.ending.starts_with(name(one.outcome)); });
+}
+
+/// Of a case that was flaky, and fails or passes in every try now.
+std::optional<Change> after_flaky(const Case& before, const Case& after) {
+  const Rate rate = rate_of(before.standing.tries);
+  if (!fails(after.section)) return by_chance(1 - rate.low, after.standing.tries) ? Change::flaky_passed : Change::fixed;
+  if (!seen_before(before, after)) return Change::other_cause;
+  return by_chance(rate.high, after.standing.tries) ? std::nullopt : std::optional(Change::newly_failing);
+}
+
 std::optional<Change> change_of(const Case* before, const Case& after) {
-  if (!before) return fails(after.section) ? Change::newly_failing : Change::added;
+  const Change failing = after.flaky ? Change::newly_flaky : Change::newly_failing;
+  if (!before) return fails(after.section) ? failing : Change::added;
+  if (before->flaky && !after.flaky && !has_not_run(after.section)) return after_flaky(*before, after);
   if (fails(after.section)) {
-    if (!fails(before->section)) return Change::newly_failing;
+    if (!fails(before->section)) return failing;
     return before->standing.ending == after.standing.ending ? std::nullopt : std::optional(Change::other_cause);
   }
   if (has_not_run(after.section)) return has_not_run(before->section) ? std::nullopt : std::optional(Change::newly_skipped);
@@ -125,13 +145,14 @@ std::string words_of(const Changed& c) {
     case Change::renamed: return "was " + c.id_before;
     case Change::vanished: return "was " + before;
     case Change::added: return after;
+    case Change::flaky_passed: return fmt::format("{}, then {}", tries_words(c.before->tries), after);
     default: return before.empty() ? after : before + " -> " + after;
   }
 }
 
 json as_json(const std::optional<Standing>& s) {
   if (!s) return nullptr;
-  return {{"ending", s->ending}, {"verdict", s->verdict}, {"evidence", s->evidence}, {"fault_class", s->fault_class}, {"message", s->message}};
+  return {{"ending", s->ending}, {"verdict", s->verdict}, {"evidence", s->evidence}, {"fault_class", s->fault_class}, {"message", s->message}, {"tries", {{"made", std::max<std::int64_t>(1, s->tries.made)}, {"failed", s->tries.failed}}}};
 }
 
 json as_json(const store::RunInfo& info) {
@@ -190,11 +211,12 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
     if (c.of(change) == 0) continue;
+    const bool again = change <= Change::other_cause;
     out << fmt::format("\n{} ({})\n", name(change), thousands(c.of(change)));
     std::vector<std::pair<std::string, std::vector<const Changed*>>> causes;  // in words, most cases first
     for (const Changed& one : c.changes) {
       if (one.change != change) continue;
-      const std::string key = change == Change::renamed ? "" : words_of(one) + (change == Change::newly_failing || change == Change::other_cause ? ": " + cut(shape(one.after->message), 200) : "");
+      const std::string key = change == Change::renamed ? "" : words_of(one) + (again ? ": " + cut(shape(one.after->message), 200) : "");
       const auto found = std::find_if(causes.begin(), causes.end(), [&](const auto& cause) { return cause.first == key; });
       if (found == causes.end()) causes.push_back({key, {&one}});
       else found->second.push_back(&one);
@@ -204,8 +226,7 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
       const auto& [words, cases] = causes[i];
       if (!words.empty()) out << fmt::format("  {}{}\n", visible(words), cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
       for (std::size_t n = 0; n < cases.size() && n < ids_shown; ++n) {
-        const bool again = change == Change::newly_failing || change == Change::other_cause;
-        out << "    " << visible(again ? repro.line(cases[n]->id) : cases[n]->id) << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
+        out << "    " << visible(again ? repro.line(cases[n]->id, tries_to_see(cases[n]->after->tries)) : cases[n]->id) << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
       }
       if (cases.size() > ids_shown) out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(ids_shown)));
     }

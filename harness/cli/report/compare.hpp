@@ -16,21 +16,24 @@ namespace kvcts::report {
 /// In the order in which a person looks at them.
 enum class Change : std::uint8_t {
   newly_failing,  ///< fails, and did not; a new case that fails, too
+  newly_flaky,    ///< fails in some tries, and did not fail
   other_cause,    ///< fails as before, but ends otherwise
   newly_skipped,  ///< ran before; now skipped, not run, or unsupported
   vanished,       ///< planned before, and no longer
   other_evidence, ///< as before, but shown by another kind of evidence
-  fixed,          ///< failed, and no longer
+  flaky_passed,   ///< was flaky and passed, in too few tries to say that it is fixed
+  fixed,          ///< failed, and no longer; of a flaky case: in so many tries that chance explains it with less than 5 %
   added,          ///< a new case that does not fail
   renamed,        ///< the same data under another id, with the same end
 };
-inline constexpr int change_count = 8;
+inline constexpr int change_count = 10;
 std::string_view name(Change change);   ///< "newly failing", ...
 
 /// How a case stood in a run.
 struct Standing {
   std::string ending;    ///< "FAIL axis-permuted at compare"
   std::string verdict, evidence, fault_class, message;
+  Tries tries;
 };
 
 struct Changed {

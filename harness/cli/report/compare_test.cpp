@@ -22,6 +22,9 @@ struct Made {
   std::string fault_class, engine{"memcpy"};
   Evidence evidence{Evidence::modelled};
   double ms{5};
+  std::int64_t failed_tries{0};  ///< of 10
+
+  void flaky(std::int64_t failed) { outcome = Outcome::flaky, fault_class = "stale-block", message = "7 wrong bytes", failed_tries = failed; }
 };
 
 /// 300 cases over four engines; most pass, some fail in both runs.
@@ -54,6 +57,8 @@ store::RunReader stored(const std::filesystem::path& folder, const std::vector<M
     result.message = one.message;
     result.case_digest = result.execution = one.digest;
     result.facts = {{"axes", {{"engine", one.engine}, {"op", "write"}}}};
+    if (one.failed_tries > 0 || one.outcome == Outcome::pass) result.tries = {10, one.failed_tries, 0, {}};
+    if (one.failed_tries > 0) result.tries.failures = {{3, Outcome::fail, std::nullopt, "stale-block", one.message, 1}};
     result.wall_ns = static_cast<std::int64_t>(one.ms * 1e6);
     store.record(result);
   }
@@ -73,6 +78,18 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   std::vector<Made> before = night(random), after = before;
   std::map<std::string, Change> wanted;
+  // Ten flakes: two in the first night only, with little and with much to say that they are mended, one that always fails now, four in both.
+  for (int i = 0; i < 8; ++i) {
+    before[static_cast<std::size_t>(i)].flaky(i == 1 ? 7 : 1 + static_cast<std::int64_t>(random() % 3));
+    after[static_cast<std::size_t>(i)] = before[static_cast<std::size_t>(i)];
+  }
+  after[0].outcome = after[1].outcome = Outcome::pass;
+  after[0].fault_class = after[1].fault_class = after[0].message = after[1].message = "";
+  after[0].failed_tries = after[1].failed_tries = 0;
+  after[2].outcome = Outcome::fail, after[2].failed_tries = 10;
+  after[3].outcome = Outcome::fail, after[3].fault_class = "truncated", after[3].failed_tries = 10;
+  wanted = {{before[0].id, Change::flaky_passed}, {before[1].id, Change::fixed}, {before[2].id, Change::newly_failing}, {before[3].id, Change::other_cause}};
+  for (int i = 4; i < 8; ++i) after[static_cast<std::size_t>(i)].failed_tries = 1 + static_cast<std::int64_t>(random() % 3);
   const auto some = [&](int n, Change change, Outcome was, const std::function<void(Made&)>& edit) {
     for (int done = 0; done < n;) {
       Made& one = after[random() % after.size()];
@@ -83,6 +100,7 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
     }
   };
   some(10, Change::newly_failing, Outcome::pass, [](Made& one) { one.outcome = Outcome::fail, one.fault_class = "axis-permuted", one.message = "31 wrong bytes"; });
+  some(2, Change::newly_flaky, Outcome::pass, [&](Made& one) { one.flaky(1 + static_cast<std::int64_t>(random() % 3)); });
   some(2, Change::fixed, Outcome::fail, [](Made& one) { one.outcome = Outcome::pass, one.fault_class = ""; });
   some(1, Change::other_cause, Outcome::fail, [](Made& one) { one.fault_class = "stale-block"; });
   some(3, Change::newly_skipped, Outcome::pass, [](Made& one) { one.outcome = Outcome::skipped, one.message = "no GPU here"; });
@@ -118,8 +136,8 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
 
   std::ostringstream out;
   print_comparison(out, found, Repro{});
-  EXPECT_NE(out.str().find("newly failing (11)\n  PASS -> FAIL axis-permuted: # wrong bytes (10 cases)\n"), std::string::npos) << out.str();
-  EXPECT_NE(out.str().find("11 newly failing, 1 other cause, 3 newly skipped, 4 vanished, 2 other evidence, 2 fixed, 1 new, 3 renamed, 1 group slower; "), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("newly failing (12)\n  PASS -> FAIL axis-permuted: # wrong bytes (10 cases)\n"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("12 newly failing, 2 newly flaky, 2 other cause, 3 newly skipped, 4 vanished, 2 other evidence, 1 flaky, passed this time, 3 fixed, 1 new, 3 renamed, 1 group slower; "), std::string::npos) << out.str();
 }
 INSTANTIATE_TEST_SUITE_P(Compare, Pairs, ::testing::Range(1, 11));
 

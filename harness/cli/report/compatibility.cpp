@@ -71,7 +71,7 @@ std::string cell_text(std::string_view text) {
 std::string_view tone(const Compatibility::Cell& cell) {
   if (cell.unexpected > 0) return "bad";
   const auto of = [&](Outcome o) { return cell.outcome[static_cast<std::size_t>(o)]; };
-  if (of(Outcome::fail) + of(Outcome::hang) + of(Outcome::crash) + of(Outcome::error) > 0) return "known";
+  if (of(Outcome::fail) + of(Outcome::hang) + of(Outcome::crash) + of(Outcome::flaky) + of(Outcome::error) > 0) return "known";
   return of(Outcome::pass) > 0 ? "good" : "none";
 }
 
@@ -102,7 +102,7 @@ Compatibility compatibility(const store::RunReader& reader) {
 }
 
 std::string cell_words(const Compatibility::Cell& cell) {
-  static constexpr std::array order{Outcome::pass, Outcome::refused, Outcome::unsupported, Outcome::skipped, Outcome::not_run, Outcome::fail, Outcome::hang, Outcome::crash, Outcome::error};
+  static constexpr std::array order{Outcome::pass, Outcome::refused, Outcome::unsupported, Outcome::skipped, Outcome::not_run, Outcome::fail, Outcome::hang, Outcome::crash, Outcome::flaky, Outcome::error};
   std::string out;
   for (const auto outcome : order) {
     const auto n = cell.outcome[static_cast<std::size_t>(outcome)];

@@ -126,7 +126,7 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
   if (cause.count > 1 && message != cause.message) out += "<p class=\"quiet\">That is the first case; the others differ in numbers.</p>";
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
   if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
-  if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front())));
+  if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front(), cause.tries)));
   if (first) out += map_svg(first->picture);
   if (first && !first->first_wrong.empty()) out += "<div class=\"plain\">" + wrong_table(first->first_wrong) + "</div>";
   return out + id_list(cause, key) + "</article>\n";

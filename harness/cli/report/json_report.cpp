@@ -47,6 +47,8 @@ json run_json(const RunView& view) {
           {"selection", view.info.selection},
           {"seed", view.info.seed},
           {"version", view.info.version},
+          {"repeat", view.info.repeat},
+          {"retries", view.info.retries},
           {"provenance", view.info.provenance},
           {"started", store::utc(view.info.started_ms)},
           {"busy_ms", view.busy_ms},
@@ -86,7 +88,7 @@ class JsonReport : public Sink {
     json item = to_json(row.result);
     item["decided"] = row.decided;
     if (!item["facts"].is_object()) item["facts"] = json::object();
-    item["facts"]["repro"] = repro_.line(row.planned.id);
+    item["facts"]["repro"] = repro_.line(row.planned.id, tries_to_see(row.result.tries));
     item["expected"] = json::array();
     for (const auto& e : row.planned.expected) item["expected"].push_back(store::to_json(e));
     if (!row.shared_with.empty()) item["shared_with"] = row.shared_with;

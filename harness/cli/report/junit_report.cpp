@@ -39,7 +39,8 @@ std::string body(const store::Row& row, const Repro& repro) {
   for (const auto& w : r.first_wrong) {
     out += fmt::format("{} byte {}: expected {}, found {} ({})\n", w.region, w.offset, w.expected, w.observed, w.where);
   }
-  return out + "again: " + repro.line(r.id) + "\n";
+  if (r.tries.made > 1) out += fmt::format("tries: {}\n", tries_words(r.tries));
+  return out + "again: " + repro.line(r.id, tries_to_see(r.tries)) + "\n";
 }
 
 class JunitReport : public Sink {
@@ -83,6 +84,7 @@ class JunitReport : public Sink {
             (expired ? "waiver " + r.waiver + " has expired; " : "") + ending_words(r) + ": " + r.message;
         out_ << fmt::format("<failure type=\"{}\" message=\"{}\">{}</failure>", type, escaped(cut(message, 500)),
                             escaped(body(row, view_.repro), true));
+        tries(r);
         break;
       }
       case Section::suite_error:
@@ -115,6 +117,17 @@ class JunitReport : public Sink {
     return fmt::format("<property name=\"{}\" value=\"{}\"/>", key, escaped(value));
   }
   void skipped(const std::string& reason) { out_ << fmt::format("<skipped message=\"{}\"/>", escaped(cut(reason, 1000))); }
+  /// As Maven Surefire 3 tells of test cases that were run again (rerunFailure: the others failed, too; flakyFailure: one of them did not),
+  /// beside the <failure>: a pass of a retry is no pass.
+  void tries(const CaseResult& r) {
+    const bool flaky = r.outcome == Outcome::flaky;
+    const char* element = flaky ? "flakyFailure" : "rerunFailure";
+    for (const Try& one : r.tries.failures) {
+      if (!flaky && one.number == r.tries.failures.front().number) continue;
+      out_ << fmt::format("<{0} type=\"{1}\" message=\"{2}\"><stackTrace>try {3} of {4}: {5}</stackTrace></{0}>", element, name(one.outcome), escaped(cut(one.message, 500)), one.number,
+                          r.tries.made, escaped(one.message, true));
+    }
+  }
   /// What else is known of the case, a line each: a test case has no properties in Jenkins' schema.
   static std::string what_is_known(const store::Row& row) {
     const auto& r = row.result;
@@ -127,6 +140,7 @@ class JunitReport : public Sink {
     if (r.hang) add("hang", name(*r.hang));
     add("signal", r.signal);
     add("fault_class", r.diagnosis.fault_class);
+    add("tries", tries_words(r.tries));
     add("waiver", r.waiver);
     add("shares_execution_of", row.shared_with);
     return out;

@@ -104,6 +104,9 @@ TEST_F(EveryKind, JunitSaysWhatHappened) {
   EXPECT_EQ(junit_case("every/crash")["properties"]["signal"], "SIGSEGV");
   EXPECT_EQ(kind("every/error"), "error");
   EXPECT_EQ(kind("every/expired"), "failure");
+  EXPECT_EQ(kind("every/flaky"), "failure") << "a pass of some tries is no pass";
+  EXPECT_EQ(junit_case("every/flaky")["reruns"], json::array({"flakyFailure", "flakyFailure"}));
+  EXPECT_EQ(junit_case("every/always")["reruns"], json::array({"rerunFailure", "rerunFailure"})) << "the first failure is the <failure>";
   EXPECT_EQ(kind("every/xpass"), "passed");
   EXPECT_EQ(kind("every/absent"), "failure") << "planned and absent";
   for (const auto& [id, reason] : std::map<std::string, std::string>{{"every/unsupported", "fp8 conversion needs sm_89"},
@@ -198,7 +201,7 @@ TEST_F(EveryKind, FailuresOfOneCauseAreOneGroup) {
   std::set<std::string> titles;
   for (const auto& cause : failed) titles.insert(cause.title);
   EXPECT_EQ(titles, (std::set<std::string>{"FAIL axis-permuted at compare", "HANG stalled hang-transfer at complete",
-                                           "CRASH SIGSEGV at transfer", "FAIL at compare", "NOT_RUN"}));
+                                           "CRASH SIGSEGV at transfer", "FAIL at compare", "FLAKY SIGBUS at transfer", "FAIL", "NOT_RUN"}));
   EXPECT_EQ(view_->of(Section::suite_error).size(), 1u);
   EXPECT_EQ(view_->exit_status, 3);
 }
@@ -208,7 +211,7 @@ TEST_F(EveryKind, SummaryNamesCausesReasonsAndTheVerdict) {
   print_summary(out, *view_, Terminal{});
   const std::string text = out.str();
   for (const auto& part :
-       {std::string("1. FAIL axis-permuted at compare (2 cases)"), Repro{}.line("every/hang"), Repro{}.line("every/absent"),
+       {std::string("1. FAIL axis-permuted at compare (2 cases)"), Repro{}.line("every/hang"), Repro{}.line("every/absent"), Repro{}.line("every/flaky", 14),
         Repro{}.line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
         std::string("1 x fp8 conversion needs sm_89"), std::string("[waiver mooncake-lbhnc]"),
         std::string("expired waiver old-waiver"), std::string("next: Check who must make progress"),

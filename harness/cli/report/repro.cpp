@@ -61,7 +61,9 @@ std::string Repro::after() const {
   return out;
 }
 
-std::string Repro::line(std::string_view id) const { return before() + shell_word(id) + after(); }
+std::string Repro::line(std::string_view id, std::int64_t tries) const {
+  return before() + shell_word(id) + after() + (tries > 1 ? fmt::format(" --repeat {}", tries) : "");
+}
 
 nlohmann::json to_json(const Repro& repro) {
   nlohmann::json out{{"environment", repro.environment}};

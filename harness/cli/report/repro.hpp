@@ -19,7 +19,8 @@ struct Repro {
   /// "KVCTS_ENGINE_PATH='/x' kvcts --cases '/y' repro " and " --file '/z.yaml'": a case's line is its id as a shell word between them.
   std::string before(std::string_view verb = "repro") const;
   std::string after() const;
-  std::string line(std::string_view id) const;
+  /// `tries` > 1: of a case that does not always fail, see tries_to_see (case/tries.hpp).
+  std::string line(std::string_view id, std::int64_t tries = 1) const;
   bool operator==(const Repro&) const = default;
 };
 

@@ -194,6 +194,22 @@ std::string ending_words(const CaseResult& result) {
   return out;
 }
 
+namespace {
+// With as many digits as it bears: 0.37, 3.7, 37.
+std::string percent(double share) {
+  const double value = 100 * share;
+  return value > 0 && value < 1 ? fmt::format("{:.2f}", value) : value > 0 && value < 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+}  // namespace
+
+std::string tries_words(const Tries& tries) {
+  if (tries.made < 2) return "";
+  const Rate rate = rate_of(tries);
+  const std::string interval = fmt::format("{} to {} % at 95 % confidence", percent(rate.low), percent(rate.high));
+  if (tries.retries > 0) return fmt::format("failed, then {} of {} retries ({})", thousands(tries.failed - 1), thousands(tries.retries), interval);
+  return fmt::format("failed {} of {} tries ({})", thousands(tries.failed), thousands(tries.made), interval);
+}
+
 std::string expected_words(const std::vector<Expected>& expected) {
   if (expected.empty()) return std::string(name(Outcome::pass));
   std::string out;

@@ -168,7 +168,7 @@ RunView load(const store::RunReader& reader) {
     const auto [at, is_new] = place.emplace(key, list.size());
     if (is_new) {
       list.push_back(
-          {key, Cause{title_of(row), row.result.message, check_of(row.result), note_of(row, section), 0, {}, {}}});
+          {key, Cause{title_of(row), row.result.message, check_of(row.result), note_of(row, section), 0, tries_to_see(row.result.tries), {}, {}}});
     }
     Cause& cause = list[at->second].cause;
     ++cause.count;

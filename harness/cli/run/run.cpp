@@ -23,6 +23,7 @@
 #include "cli/report/summary.hpp"
 #include "cli/report/text.hpp"
 #include "cli/report/write.hpp"
+#include "cli/run/fold.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/stored.hpp"
 #include "run/store/store.hpp"
@@ -94,7 +95,12 @@ class Run {
     }
     const Queue queue = queue_of(plan_, wanted);
     supervisor::Summary summary;
-    if (!queue.leaders.empty()) summary = supervise(queue);
+    if (!queue.leaders.empty()) summary = supervise(queue, options_.repeat, false);
+    std::string note;
+    if (options_.retries > 0 && !summary.interrupted && !out_of_time_ && !failure_) {
+      const Queue again = failed_queue(note);
+      if (!again.leaders.empty()) summary = supervise(again, options_.retries, true);
+    }
     console_.end();
     if (failure_) std::rethrow_exception(failure_);
     for (const auto& left : summary.left_behind) fmt::print(stderr, "kvcts run: a process could not be ended: {}\n", left);
@@ -104,7 +110,7 @@ class Run {
       fail_required(fmt::format("budget of {} s used up", options_.select.budget));
       store_.finish(store::Ending::budget, fmt::format("budget of {} s used up", options_.select.budget));
     } else {
-      store_.finish(store::Ending::complete);
+      store_.finish(store::Ending::complete, note);
     }
   }
 
@@ -112,9 +118,11 @@ class Run {
   const report::Terminal& terminal() const { return terminal_; }
 
  private:
-  supervisor::Summary supervise(const Queue& queue) {
-    const supervisor::Jobs jobs{queue.leaders.size(), [&](std::size_t i) { return plan_.items()[queue.leaders[i]].planned.id; },
-                                [&](std::size_t i) { return plan_.resolve(queue.leaders[i]); }};
+  /// Runs every leader `tries` times, all tries of one after another. `retry`: on top of the result that the store has.
+  supervisor::Summary supervise(const Queue& queue, std::int64_t tries, bool retry) {
+    const auto leader_of = [&](std::size_t job) { return queue.leaders[job / static_cast<std::size_t>(tries)]; };
+    const supervisor::Jobs jobs{queue.leaders.size() * static_cast<std::size_t>(tries), [&](std::size_t i) { return plan_.items()[leader_of(i)].planned.id; },
+                                [&](std::size_t i) { return plan_.resolve(leader_of(i)); }};
     supervisor::Options options;
     options.devices = devices_for;
     options.jobs = options_.jobs;
@@ -122,13 +130,13 @@ class Run {
     options.watch_asked = options_.watch_ms.has_value();
     options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
     options.tick_ms = 50;
-    std::unordered_map<std::string, const std::vector<std::size_t>*> by_id;
-    for (const std::size_t leader : queue.leaders) {
-      const auto& planned = plan_.items()[leader].planned;
-      by_id[planned.id] = &queue.members.at(planned.execution);
-    }
     supervisor::Handlers handlers;
-    handlers.on_result = [&](CaseResult&& result) { const auto& members = *by_id.at(result.id); take(std::move(result), members); };
+    handlers.on_result = [&](std::size_t job, CaseResult&& result) {
+      // Not begun: the store has no result of it, so that --resume goes on with it.
+      if (result.outcome == Outcome::not_run) return;
+      const std::size_t leader = leader_of(job);
+      take(std::move(result), leader, queue.members.at(plan_.items()[leader].planned.execution), tries, retry);
+    };
     handlers.on_tick = [&](const std::vector<supervisor::Running>& running) {
       for (const auto& r : running) {
         if (started_.insert(r.id).second) console_.started(r.id);
@@ -137,25 +145,77 @@ class Run {
       console_.tick();
     };
     handlers.on_message = [&](const std::string& line) { console_.say(line); };
-    const auto end = Clock::now() + std::chrono::duration<double>(options_.select.budget);
-    handlers.stop = [&, end] {
-      if (options_.select.budget > 0 && Clock::now() > end) out_of_time_ = true;
+    handlers.stop = [&] {
+      if (options_.select.budget > 0 && Clock::now() > end_) out_of_time_ = true;
       return out_of_time_ || failure_ != nullptr;
     };
-    return supervisor::run_cases(jobs, options, handlers);
+    const supervisor::Summary summary = supervisor::run_cases(jobs, options, handlers);
+    open_.clear();  // what an interruption left half tried: where something failed, it is stored
+    return summary;
   }
 
-  void take(CaseResult result, const std::vector<std::size_t>& members) {
-    // Not begun: the store has no result of it, so that --resume goes on with it.
-    if (result.outcome == Outcome::not_run) return;
-    draw(result, members.front());
-    for (const std::size_t member : members) {
-      const Item& item = plan_.items()[member];
-      CaseResult own = as_member(result, item, plan_, catalogue_);
-      plan_.judge(own, item);
-      guarded([&] { store_.record(own); });
-      console_.finished(own);
+  /// Tries of one execution on their way: of each of the cases that share it.
+  struct Open {
+    std::vector<Fold> folds;
+    std::int64_t seen{0};
+    bool stored{false}, drawn{false};
+  };
+
+  void take(CaseResult result, std::size_t leader, const std::vector<std::size_t>& members, std::int64_t tries, bool retry) {
+    Open& open = open_[leader];
+    if (open.folds.empty()) {
+      open.folds.assign(members.size(), Fold(retry));
+      open.stored = retry;
+      for (std::size_t m = 0; retry && m < members.size(); ++m)
+        guarded([&] { open.folds[m].add(store_.reader().find(plan_.items()[members[m]].planned.id)->result); });
     }
+    if (retry || open.drawn) result.picture = nullptr, report::take_plan(result);  // the first failure has the drawing
+    else draw(result, leader);
+    ++open.seen;
+    bool failed_now = false;
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      CaseResult own = as_member(result, plan_.items()[members[m]], plan_, catalogue_);
+      plan_.judge(own, plan_.items()[members[m]]);
+      failed_now = failed_now || (failed(own) && open.folds[m].failures() == 0);
+      open.folds[m].add(own);
+    }
+    open.drawn = open.drawn || failed_now;
+    const bool last = open.seen == tries;
+    // A failure is stored when it is seen: whatever ends this process, it is not forgotten.
+    if (!last && !failed_now && !retry) return;
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      std::optional<CaseResult> whole = open.folds[m].whole();
+      if (!whole) continue;
+      if (whole->tries.made > 1) plan_.judge(*whole, plan_.items()[members[m]]);
+      guarded([&] { open.stored ? store_.replace(*whole) : store_.record(*whole); });
+      if (last && !retry) console_.finished(*whole);
+    }
+    open.stored = true;
+    if (last) open_.erase(leader);
+  }
+
+  /// The executions that failed in this run, unless there are too many; `note` says how many and what becomes of them.
+  Queue failed_queue(std::string& note) {
+    std::int64_t ran = 0, failures = 0;
+    std::set<std::string> wanted;
+    store_.reader().for_each([&](const store::Row& row) {
+      const CaseResult& r = row.result;
+      if (!row.decided || r.outcome == Outcome::not_run || r.outcome == Outcome::skipped || r.outcome == Outcome::unsupported) return;
+      ++ran;
+      if (r.verdict != Verdict::unexpected && r.verdict != Verdict::expired_waiver) return;
+      ++failures;
+      if (r.tries.made == 0) wanted.insert(row.planned.id);
+    });
+    if (failures == 0) return {};
+    if (ran > 1 && static_cast<double>(failures) > most_failures_retried * static_cast<double>(ran)) {
+      note = fmt::format("not retried: {} of {} failed, more than {:.0f} %", report::thousands(failures), report::plural(ran, "case"), 100 * most_failures_retried);
+      console_.say(note);
+      return {};
+    }
+    Queue queue = queue_of(plan_, wanted);
+    note = fmt::format("{} retried, {}", report::plural(std::ssize(wanted), "failed case"), options_.retries == 1 ? "once" : fmt::format("{} times each", options_.retries));
+    if (!queue.leaders.empty()) console_.say(note);
+    return queue;
   }
 
   /// What --require names and the clock left out is stored as a failure; a later sitting may still run it.
@@ -207,7 +267,9 @@ class Run {
   report::ConsoleReporter console_;
   std::set<std::string> started_;
   std::unordered_map<std::string, int> drawn_;  ///< by how it ended
+  std::unordered_map<std::size_t, Open> open_;  ///< by leader
   std::exception_ptr failure_;
+  const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{Clock::now() + std::chrono::duration<double>(options_.select.budget)};
   bool out_of_time_{false};
 };
 
@@ -228,6 +290,8 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   info.seed = options.seed.value_or(0);
   info.version = KVCTS_VERSION;
   info.left_out = plan.selection().left_out();
+  info.repeat = options.repeat;
+  info.retries = options.retries;
   if (plan.selection().whole() > 0) {
     SelectOptions whole = options.select;
     whole.shard.clear();
@@ -295,8 +359,12 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     const store::RunInfo info = opening([&] { return store::RunReader::open(options.resume).info(); });
     options.select = selection_from_text(info.selection);
     if (info.seed != 0) options.seed = info.seed;
+    options.repeat = info.repeat;
+    options.retries = info.retries;
   }
-  Plan plan(catalogue, query_of(options.select), {options.seed, options.require});
+  matrix::Query query = query_of(options.select);
+  query.budget_s /= static_cast<double>(options.repeat);
+  Plan plan(catalogue, query, {options.seed, options.require});
   if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
   store::RunStore store = open_store(options, plan);
   if (!options.resume.empty()) {

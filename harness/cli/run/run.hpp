@@ -20,8 +20,13 @@ struct RunOptions {
   std::vector<std::string> require;
   bool hold{false};
   std::optional<std::int64_t> watch_ms;  ///< --watch
+  std::int64_t repeat{1};              ///< tries of every case
+  std::int64_t retries{0};             ///< further tries of every case that failed
   bool json{false};
 };
+
+/// No case is tried again where more of those that ran failed: then something is broken, and no case is flaky.
+inline constexpr double most_failures_retried = 0.3;
 
 /// For --resume: sets the environment that the run in `directory` began with, and returns its --cases. Throws UsageError where this process was
 /// given others (`cases`: its --cases), so that all results of a run come from the same code.

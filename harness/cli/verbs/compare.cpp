@@ -24,7 +24,7 @@ int show(const std::string& before, const std::string& after, bool any_change, c
     if (globals.json) fmt::print("{}\n", report::to_json(found).dump(2));
     else report::print_comparison(std::cout, found, report::repro_from_json(found.after.repro));
     std::cout.flush();
-    const bool failing = found.of(Change::newly_failing) + found.of(Change::other_cause) > 0;
+    const bool failing = found.of(Change::newly_failing) + found.of(Change::newly_flaky) + found.of(Change::other_cause) > 0;
     return failing || (any_change && (!found.changes.empty() || !found.slower.empty())) ? exit_unexpected : exit_as_expected;
   });
 }

@@ -8,6 +8,7 @@
 
 #include "cli/devices.hpp"
 #include "cli/report/text.hpp"
+#include "cli/run/fold.hpp"
 #include "cli/run/plan.hpp"
 #include "cli/script_words.hpp"
 #include "cli/stored.hpp"
@@ -23,6 +24,7 @@ struct Options {
   std::optional<std::uint64_t> seed;
   bool hold{false}, as_run{false};
   int copies{16};
+  std::int64_t repeat{1};
   std::optional<std::int64_t> watch_ms;  ///< --watch
 };
 
@@ -182,14 +184,24 @@ int repro(const Options& o, const Globals& globals) {
     }
     options.keep_plans = true;
     supervisor::Handlers handlers;
-    handlers.on_result = [&](CaseResult&& r) {
-      if (r.id == o.id) result = std::move(r);
+    // Tried until it fails.
+    const std::size_t before = order.size() - 1;
+    std::int64_t made = 0;
+    bool seen = false;
+    handlers.on_result = [&](std::size_t job, CaseResult&& r) {
+      if (job < before || seen || r.outcome == Outcome::not_run) return;
+      plan.judge(r, item);
+      ++made;
+      seen = failed(r) || r.outcome == Outcome::error;
+      result = std::move(r);
     };
+    handlers.stop = [&] { return seen; };
     handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-    const supervisor::Jobs jobs{order.size(), [&](std::size_t i) { return plan.items()[order[i]].planned.id; },
-                                [&](std::size_t i) { return plan.resolve(order[i]); }};
+    const supervisor::Jobs jobs{before + static_cast<std::size_t>(o.repeat), [&](std::size_t i) { return plan.items()[order[std::min(i, before)]].planned.id; },
+                                [&](std::size_t i) { return plan.resolve(order[std::min(i, before)]); }};
     if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
-    plan.judge(result, item);
+    if (!globals.json && o.repeat > 1)
+      fmt::print("tries     {}\n", seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_words(Tries{made, 0, 0, {}}));
     if (!globals.json) print_plan(resolved, result, o.copies);
   }
   if (globals.json) fmt::print("{}\n", to_json(result).dump(2));
@@ -214,6 +226,7 @@ Action declare(Command& command, const Globals& globals) {
                      "Look for late writes so long behind the end of a case (default: 1s, 0s where nobody is left to write)")
       .duration()
       .type_name("TIME");
+  command.add_option("--repeat", o->repeat, "Run it again until it fails, N times at most").type_name("N").range(1, 100'000);
   command.add_flag("--hold", o->hold, "Keep it alive for a debugger when it hangs");
   return [=, &globals] { return repro(*o, globals); };
 }

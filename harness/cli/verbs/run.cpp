@@ -29,6 +29,13 @@ Action declare(Command& command, const Globals& globals) {
                   "run is a failure")
       .delimiter(',')
       .type_name("A,B");
+  auto repeat = command.add_option("--repeat", o->repeat, "Run every case N times; one that failed in some of its tries is FLAKY").type_name("N").range(1, 100'000);
+  command
+      .add_option("--retry-failures", o->retries,
+                  "Run every case that failed N times more: FLAKY if one of them does not fail, never PASS; not where more than 30 % of the cases failed")
+      .type_name("N")
+      .range(1, 1000)
+      .excludes(repeat);
   // Read where the run's story is read: a store keeps the words of each sitting.
   command
       .add_flag(store::allow_incomplete_flag,
@@ -40,7 +47,7 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
   for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file",
-                           "--with", "--out", "--seed"}) {
+                           "--with", "--out", "--seed", "--repeat", "--retry-failures"}) {
     resume.excludes(command.option(flag));
   }
   return [o, with, &globals] {

@@ -27,6 +27,7 @@ struct Part {
 std::map<std::string, std::string> plan_of(const RunInfo& info) {
   std::map<std::string, std::string> out{{"suite", info.suite}, {"selection", info.part.value("selection", "")}, {"seed", fmt::to_string(info.seed)},
                                          {"kvcts", info.version}, {"number of shards", fmt::to_string(info.part.value("shards", 0))},
+                                         {"tries", fmt::format("{}, of failed cases {} more", info.repeat, info.retries)},
                                          {"number of cases", fmt::to_string(info.part.value("whole", std::int64_t{0}))}};
   for (const char* key : {"commit", "cases", "golden"}) out[key] = info.provenance.value(key, "");
   return out;

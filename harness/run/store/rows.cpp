@@ -129,6 +129,8 @@ std::string info_text(const RunInfo& info) {
                {"part", info.part},
                {"started_ms", info.started_ms},
                {"left_out", info.left_out},
+               {"repeat", info.repeat},
+               {"retries", info.retries},
                {"repro", info.repro}});
 }
 
@@ -145,6 +147,8 @@ RunInfo info_from_text(std::string_view text) {
     out.provenance = in.value("provenance", json::object());  // runs of earlier versions have none
     out.started_ms = in.at("started_ms");
     out.left_out = in.value("left_out", std::int64_t{0});
+    out.repeat = in.value("repeat", std::int64_t{1});
+    out.retries = in.value("retries", std::int64_t{0});
     out.repro = in.value("repro", json::object());  // runs of earlier versions have none
     return out;
   });

@@ -140,6 +140,12 @@ std::vector<CaseResult> every_kind() {
   auto& expired = add("expired", Outcome::fail, Verdict::expired_waiver, "9 bytes are wrong");
   expired.phase = Phase::compare;
   expired.waiver = "old-waiver";
+  auto& flaky = add("flaky", Outcome::flaky, Verdict::unexpected, "failed 2 of 10 tries; in try 4: CRASH: the worker died");
+  flaky.phase = Phase::transfer;
+  flaky.signal = "SIGBUS";
+  flaky.tries = {10, 2, 0, {{4, Outcome::crash, Phase::transfer, "", "the worker died <4>", 1500000}, {8, Outcome::fail, Phase::compare, "stale-block", "7 bytes are wrong", 900000}}};
+  auto& always = add("always", Outcome::fail, Verdict::unexpected, "3 bytes are wrong");
+  always.tries = {3, 3, 2, {{1, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1}, {2, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1}, {3, Outcome::hang, Phase::complete, "", "no progress", 1}}};
   return out;
 }
 

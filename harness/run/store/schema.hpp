@@ -12,7 +12,7 @@ namespace kvcts::store {
 
 /// "KVCT": tells a run store from any other SQLite file.
 inline constexpr std::int64_t application_id = 0x4B564354;
-inline constexpr std::int64_t schema_version = 2;  // 2: results may carry a picture
+inline constexpr std::int64_t schema_version = 3;  // 2: results may carry a picture; 3: tries, FLAKY
 
 /// Writes the tables into an empty file.
 void create_schema(Db& db);

@@ -160,6 +160,29 @@ struct RunStore::State {
     return n;
   }
 
+  void write(const Pending& item) {
+    const auto n = insert_execution(item.result.execution, item.ordinal);
+    const auto& own = item.result.own;
+    auto& result = writing().result;
+    result.bind(1, item.ordinal).bind(2, n).bind(3, own.verdict).bind(4, own.evidence).bind(5, own.waiver);
+    result.bind(6, own.facts).bind(7, seal_result(item.ordinal, n, own)).run();
+  }
+
+  /// A result as it is stored, and whether its case has one. Throws Error when it was not planned, or run with other data.
+  std::pair<Pending, bool> take(const CaseResult& result) {
+    auto& planned = writing().planned;
+    planned.bind(1, result.id);
+    if (!planned.step()) throw Error(fmt::format("result of '{}': not a planned case of run {}", result.id, directory.string()));
+    const std::string digest(planned.text(1)), execution(planned.text(2));
+    std::pair<Pending, bool> out{{planned.number(0), split(result)}, planned.number(3) != 0};
+    planned.reset();
+    if (!result.case_digest.empty() && result.case_digest != digest) {
+      throw Error(fmt::format("result of '{}': it was run with other data (digest {}) than planned ({})", result.id, short_digest(result.case_digest), short_digest(digest)));
+    }
+    if (out.first.result.execution.digest.empty()) out.first.result.execution.digest = execution;
+    return out;
+  }
+
   void commit() {
     auto& s = writing();
     if (pending.empty()) return;
@@ -172,10 +195,7 @@ struct RunStore::State {
           s.decided.reset();
           if (there) continue;
         }
-        const auto n = insert_execution(item.result.execution, item.ordinal);
-        const auto& own = item.result.own;
-        s.result.bind(1, item.ordinal).bind(2, n).bind(3, own.verdict).bind(4, own.evidence).bind(5, own.waiver);
-        s.result.bind(6, own.facts).bind(7, seal_result(item.ordinal, n, own)).run();
+        write(item);
       }
       save_sitting();
       transaction.commit();
@@ -305,23 +325,11 @@ std::vector<PlannedCase> RunStore::missing() {
 }
 
 void RunStore::record(const CaseResult& result) {
-  auto& s = state_->writing();
-  s.planned.bind(1, result.id);
-  if (!s.planned.step())
-    throw Error(fmt::format("result of '{}': not a planned case of run {}", result.id, directory().string()));
-  const auto ordinal = s.planned.number(0);
-  const std::string digest(s.planned.text(1)), execution(s.planned.text(2));
-  const bool decided = s.planned.number(3) != 0;
-  s.planned.reset();
-  if (decided || state_->pending_ordinals.count(ordinal) != 0) {
+  auto [item, decided] = state_->take(result);
+  if (decided || state_->pending_ordinals.count(item.ordinal) != 0) {
     throw Error(fmt::format("result of '{}': the case has a result already; the second one is not stored", result.id));
   }
-  if (!result.case_digest.empty() && result.case_digest != digest) {
-    throw Error(fmt::format("result of '{}': it was run with other data (digest {}) than planned ({})", result.id,
-                            short_digest(result.case_digest), short_digest(digest)));
-  }
-  Pending item{ordinal, split(result)};
-  if (item.result.execution.digest.empty()) item.result.execution.digest = execution;
+  const auto ordinal = item.ordinal;
   if (state_->pending.empty()) state_->oldest = Clock::now();
   state_->pending.push_back(std::move(item));
   state_->pending_ordinals.insert(ordinal);
@@ -330,6 +338,25 @@ void RunStore::record(const CaseResult& result) {
   } else {
     tick();
   }
+}
+
+void RunStore::replace(const CaseResult& result) {
+  flush();
+  auto [item, decided] = state_->take(result);
+  if (!decided) throw Error(fmt::format("result of '{}': the case has none that it could replace", result.id));
+  Transaction transaction(*state_->db);
+  Statement had(*state_->db, "SELECT execution FROM results WHERE ordinal = ?");
+  had.bind(1, item.ordinal).step();
+  const std::int64_t old = had.number(0);
+  had.reset();
+  state_->write(item);
+  Statement used(*state_->db, "SELECT 1 FROM results WHERE execution = ?");
+  if (!used.bind(1, old).step()) {  // no other case shares it
+    for (const char* sql : {"DELETE FROM executions WHERE n = ?", "DELETE FROM phases WHERE execution = ?", "DELETE FROM evidence WHERE execution = ?"})
+      Statement(*state_->db, sql).bind(1, old).run();
+  }
+  state_->save_sitting();
+  transaction.commit();
 }
 
 std::optional<std::chrono::milliseconds> RunStore::due_in() const {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "run/store/sample.hpp"
+#include "run/store/schema.hpp"
 
 namespace kvcts::store {
 namespace {
@@ -223,10 +224,10 @@ TEST(Store, RefusesWhatIsNotARun) {
 TEST(Store, RefusesANewerVersion) {
   TemporaryDirectory dir;
   RunStore::create(dir.path(), sample::info(), {}).finish(Ending::complete);
-  { Db(dir.path() / "store.db", Mode::write).run("PRAGMA user_version=3"); }
+  { Db(dir.path() / "store.db", Mode::write).run(("PRAGMA user_version=" + std::to_string(schema_version + 1)).c_str()); }
   for (const auto& error :
        {error_of([&] { RunReader::open(dir.path()); }), error_of([&] { RunStore::open(dir.path(), {}); })}) {
-    EXPECT_TRUE(has(error, "newer KV-CTS (store version 3")) << error;
+    EXPECT_TRUE(has(error, "newer KV-CTS (store version ")) << error;
   }
 }
 
@@ -270,6 +271,32 @@ TEST(Store, OnlyNotRunIsReplaced) {
   const auto counts = RunReader::open(dir.path()).counts();
   EXPECT_EQ(counts.decided, 2);
   EXPECT_EQ(exit_status(counts), 0);
+}
+
+TEST(Store, ACaseThatWasRunAgainHasItsNewResultOnly) {
+  TemporaryDirectory dir;
+  auto store = RunStore::create(dir.path(), sample::info(), {});
+  store.plan(sample::plan(2));
+  const auto first = [&] { store.replace(sample::passed(sample::planned(0))); };
+  EXPECT_TRUE(has(error_of(first), "has none that it could replace"));
+  auto failed = sample::passed(sample::planned(0));
+  failed.outcome = Outcome::fail;
+  failed.verdict = Verdict::unexpected;
+  failed.evidence_files = {{"note", "of the first try"}};
+  store.record(failed);
+  store.record(sample::passed(sample::planned(1)));
+  auto flaky = failed;
+  flaky.outcome = Outcome::flaky;
+  flaky.tries = {3, 1, 2, {{1, Outcome::fail, std::nullopt, "", "7 bytes are wrong", 5}}};
+  flaky.evidence_files.clear();
+  store.replace(flaky);
+  store.finish(Ending::complete);
+  const auto reader = RunReader::open(dir.path());
+  EXPECT_EQ(to_json(reader.results().at(0)), to_json(sample::as_stored(flaky)));
+  EXPECT_EQ(reader.results().size(), 2u);
+  EXPECT_EQ(reader.counts().of(Outcome::flaky), 1);
+  EXPECT_EQ(reader.counts().executions[0] + reader.counts().executions[1] + reader.counts().executions[2], 2) << "the execution that was replaced is gone";
+  EXPECT_EQ(failures(reader.counts()), 1);
 }
 
 TEST(Store, DirectoriesAreNamedByTimeAndSuite) {

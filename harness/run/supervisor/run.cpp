@@ -12,7 +12,7 @@ void Run::emit(std::size_t job, CaseResult&& result) {
   finished[job] = true;
   ++(result.outcome == Outcome::not_run ? summary.not_run : summary.finished);
   try {
-    handlers.on_result(std::move(result));
+    handlers.on_result(job, std::move(result));
   } catch (...) {
     fail(std::current_exception());
   }

@@ -2,7 +2,7 @@
 // on.
 //
 //   Jobs jobs{ids.size(), [&](std::size_t i) { return ids[i]; }, [&](std::size_t i) { return resolve(i); }};
-//   Summary summary = run_cases(jobs, options, {.on_result = [&](CaseResult&& result) { store.append(result); }});
+//   Summary summary = run_cases(jobs, options, {.on_result = [&](std::size_t, CaseResult&& result) { store.record(result); }});
 //
 // What is promised: on_result is called exactly once for each job, from the thread that called run_cases, as soon as the
 // result is final (after the case's memory was watched for late writes). Whatever code under test does, run_cases comes
@@ -71,7 +71,7 @@ struct Running {
 };
 
 struct Handlers {
-  std::function<void(CaseResult&&)> on_result;  ///< required
+  std::function<void(std::size_t job, CaseResult&&)> on_result;  ///< required
   std::function<void(const std::vector<Running>&)> on_tick;
   std::function<void(const std::string&)> on_message;  ///< lines for people: --hold, processes that would not die
   std::function<bool()> stop;                          ///< asked between cases: true = begin no more (budget)

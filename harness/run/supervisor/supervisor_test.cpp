@@ -141,7 +141,7 @@ TEST(Supervisor, ErrorsOfTheSuiteAreErrorsAndTheRunGoesOn) {
   std::map<std::string, CaseResult> results;
   const Summary summary = run_cases(
       jobs, quick(),
-      {.on_result = [&](CaseResult&& r) { results[r.id] = std::move(r); }, .on_tick = {}, .on_message = {}, .stop = {}});
+      {.on_result = [&](std::size_t, CaseResult&& r) { results[r.id] = std::move(r); }, .on_tick = {}, .on_message = {}, .stop = {}});
   EXPECT_EQ(summary.finished, 5u);
   EXPECT_EQ(results["good1"].outcome, Outcome::pass);
   EXPECT_EQ(results["good2"].outcome, Outcome::pass);
@@ -176,7 +176,7 @@ TEST(Supervisor, AnInterruptEndsTheRunAtOnce) {
   options.jobs = 2;
   std::size_t seen = 0;
   Handlers handlers;
-  handlers.on_result = [&](CaseResult&&) {
+  handlers.on_result = [&](std::size_t, CaseResult&&) {
     if (++seen == 20) ::raise(SIGINT);
   };
   const Outcomes outcomes = run(cases, options, handlers);
@@ -209,7 +209,7 @@ TEST(Supervisor, WhatAHandlerThrowsEndsTheRun) {
   for (int i = 0; i < 2000; ++i) cases.push_back(small_case("c" + std::to_string(i)));
   int seen = 0;
   Handlers handlers;
-  handlers.on_result = [&](CaseResult&&) {
+  handlers.on_result = [&](std::size_t, CaseResult&&) {
     if (++seen == 5) throw std::runtime_error("the disk is full");
   };
   EXPECT_THROW(run(cases, quick(), handlers), std::runtime_error);
@@ -232,7 +232,7 @@ Outcomes run_with_kills(const std::string& command, std::size_t count, int kills
   int done = 0;
   std::size_t seen = 0;
   Handlers handlers;
-  handlers.on_result = [&](CaseResult&&) {
+  handlers.on_result = [&](std::size_t, CaseResult&&) {
     if (++seen % 15 != 0 || done >= kills) return;
     for (const process::ProcessStat& stat : process::all_processes()) {
       if (stat.dead() || stat.command != command) continue;

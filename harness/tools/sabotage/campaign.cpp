@@ -146,7 +146,7 @@ class Campaign {
     supervisor::Options how;
     how.jobs = options_.jobs;
     supervisor::Handlers handlers;
-    handlers.on_result = [&](CaseResult&& result) {
+    handlers.on_result = [&](std::size_t, CaseResult&& result) {
       const Job& job = jobs[by_id.at(result.id)];
       auto& row = rows_[job.saboteur];
       ++row.tried;

@@ -40,8 +40,8 @@ inline Outcomes run(const std::vector<ResolvedCase>& cases, const Options& optio
   Outcomes outcomes;
   const Jobs jobs{cases.size(), [&](std::size_t i) { return cases[i].id; }, [&](std::size_t i) { return cases[i]; }};
   const auto also = handlers.on_result;
-  handlers.on_result = [&](CaseResult&& result) {
-    if (also) also(CaseResult(result));
+  handlers.on_result = [&](std::size_t job, CaseResult&& result) {
+    if (also) also(job, CaseResult(result));
     outcomes.results.push_back(std::move(result));
   };
   const auto say = handlers.on_message;
