@@ -28,7 +28,8 @@
       ['Or as well', d && d.others ? d.others.join('; ') : null], ['Next', d && d.next], ['Waiver', d && d.waiver], ['Title', d && d.title],
       ['Bytes', d && d.bytes ? thousands(d.bytes[0]) + ' checked, ' + thousands(d.bytes[1]) + ' wrong; ' + thousands(d.bytes[2]) + ' planned, ' + thousands(d.bytes[3]) + ' moved, ' + thousands(d.bytes[4]) + ' expected, in ' + (d.bytes[5] === 1 ? '1 copy' : thousands(d.bytes[5]) + ' copies') : null],
       ['Evidence', run.evidence.of(i)],
-    ]), kvcts.copyLine(kvcts.reproLine(run, id, d && d.tries && d.tries[1]))];
+    ]), kvcts.copyLine(kvcts.reproLine(run, id, d && d.tries && d.tries[1])),
+      el('p', {class: 'quiet'}, el('a', {href: kvcts.address({case: id})}, 'Link to this case'))];
     if (!d) {
       out.push(terms(axes));
       out.push(el('p', {class: 'quiet'}, 'All of this case is in results.json; this page keeps the details of some cases only.'));

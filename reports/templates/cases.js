@@ -3,8 +3,8 @@
   const {el, thousands, plural} = kvcts;
   const size = 50;
 
-  /** Fills #cases-view and returns update(rows). */
-  kvcts.cases = run => {
+  /** Fills #cases-view and returns update(rows), with update.open(i): shows case i among them. `opened(i)`: a case was opened, or closed (null). */
+  kvcts.cases = (run, opened) => {
     const holder = document.getElementById('cases-view');
     const body = el('tbody');
     const where = el('span', {role: 'status'});
@@ -18,6 +18,7 @@
         if (open) row.nextElementSibling.remove();
         else row.after(el('tr', {class: 'opened'}, el('td', {colspan: '5'}, kvcts.renderCase(run, i))));
         toggle.setAttribute('aria-expanded', String(!open));
+        opened(open ? null : i);
       }}, el('code', {}, run.ids[i]));
       row.append(el('th', {scope: 'row'}, toggle), el('td', {}, run.ending.of(i)), el('td', {}, run.verdict.of(i)), el('td', {}, run.evidence.of(i) || '–'), el('td', {class: 'n'}, run.us[i] ? kvcts.duration(run.us[i] * 1e3) : '–'));
       return row;
@@ -33,6 +34,17 @@
     holder.replaceChildren(
       el('table', {class: 'cases'}, el('caption', {class: 'away'}, 'Cases'), el('thead', {}, el('tr', {}, ['Case', 'Ended', 'Verdict', 'Evidence', 'Time'].map(h => el('th', {scope: 'col', class: h === 'Time' ? 'n' : null}, h)))), body),
       el('div', {class: 'pager'}, back, where, on));
-    return chosen => { rows = chosen; page = 0; draw(); };
+    const update = chosen => { rows = chosen; page = 0; draw(); };
+    update.open = i => {
+      const at = rows.indexOf(i);
+      if (at < 0) return false;
+      page = Math.floor(at / size);
+      draw();
+      const row = body.rows[at % size];
+      row.querySelector('.open').click();
+      row.scrollIntoView();
+      return true;
+    };
+    return update;
   };
 }

@@ -20,8 +20,8 @@
 
   /** Reads the page's data. */
   kvcts.read = json => {
-    const run = {n: json.n, ids: ids(json.ids), us: json.us, details: json.details, axes: new Map(), suite: json.run.suite, planned: json.run.planned, repro: json.run.repro};
-    for (const name of ['outcome', 'verdict', 'evidence', 'ending', 'cause', 'section', 'ran']) run[name] = column(json[name], json.n);
+    const run = {n: json.n, ids: ids(json.ids), us: json.us, details: json.details, axes: new Map(), suite: json.run.suite, messages: json.messages, planned: json.run.planned, repro: json.run.repro};
+    for (const name of ['outcome', 'verdict', 'evidence', 'ending', 'class', 'cause', 'section', 'ran']) run[name] = column(json[name], json.n);
     const order = json.vocabulary ? json.vocabulary.axes.map(axis => axis.name) : [];
     const names = Object.keys(json.axes).sort((a, b) => (order.indexOf(a) + 1 || 99) - (order.indexOf(b) + 1 || 99));
     for (const name of names) run.axes.set(name, column(json.axes[name], json.n));
@@ -31,6 +31,8 @@
     run.troubled = i => ['failed', 'error'].includes(run.section.of(i));
     /** Did anything run for it? */
     run.executed = i => run.evidence.of(i) !== '';
+    /** All that the text filter looks at, in small letters. Of a case without details the message is that of its cause. */
+    run.words = i => [run.ids[i], run.ending.of(i), (run.details[i] || {}).message || run.messages[run.cause.of(i)] || ''].join('\n').toLowerCase();
     return run;
   };
 

@@ -40,18 +40,19 @@
     }
     sum(run) {
       const outcomes = new Map(), evidence = new Map();
-      let section = kvcts.severity[0], outcome = '', weakest = '', idle = 0;
+      let section = kvcts.severity[0], outcome = '', weakest = '', idle = 0, bad = 0;
       for (const i of this.rows) {
         const o = run.outcome.of(i), s = run.section.of(i), e = run.evidence.of(i);
         outcomes.set(o, (outcomes.get(o) || 0) + 1);
         if (e) evidence.set(e, (evidence.get(e) || 0) + 1);
         else ++idle;
+        bad += run.troubled(i);
         if (e && (weakness[e] > (weakness[weakest] || 0))) weakest = e;
         const worse = kvcts.severity.indexOf(s) - kvcts.severity.indexOf(section);
         if (outcome === '' || worse > 0 || (worse === 0 && outcomeOrder.indexOf(o) > outcomeOrder.indexOf(outcome))) section = s, outcome = o;
       }
       const ran = [...evidence].map(([e, n]) => thousands(n) + ' ' + e).join(', ');
-      return {section, outcome, weakest, partly: idle > 0 && idle < this.n, words: outcomeOrder.filter(o => outcomes.has(o)).map(o => thousands(outcomes.get(o)) + ' ' + o).join(', ') + '; ' + kvcts.sectionWords[section] + (ran ? '; ' + ran : '')};
+      return {section, outcome, weakest, count: this.n === 1 ? '' : bad > 0 && bad < this.n ? thousands(bad) + '/' + thousands(this.n) : thousands(this.n), partly: idle > 0 && idle < this.n, words: outcomeOrder.filter(o => outcomes.has(o)).map(o => thousands(outcomes.get(o)) + ' ' + o).join(', ') + '; ' + kvcts.sectionWords[section] + (ran ? '; ' + ran : '')};
     }
   }
 
@@ -85,7 +86,7 @@
       if (!cell) return el('td', {class: 'empty'}, el('span', {class: 'away'}, 'no case'));
       const sum = cell.sum(run);
       return el('td', {class: look(sum)}, el('button', {type: 'button', tabindex: '-1', title: line + ', ' + name + ': ' + sum.words, 'aria-label': line + ', ' + name + ': ' + sum.words,
-        onclick: () => narrow([rowAxis.where(line), columnAxis.where(name)])}, letters[sum.outcome] || '?'));
+        onclick: () => narrow([rowAxis.where(line), columnAxis.where(name)])}, letters[sum.outcome] || '?', el('small', {}, sum.count)));
     })));
     let shown = 0;
     const more = el('button', {type: 'button', class: 'more', onclick: () => show(order.length)}, 'Show all ' + plural(order.length, 'row'));
@@ -129,11 +130,12 @@
       el('ul', {'aria-label': 'Colours'}, item('v-pass e-executed', 'P', 'PASS as expected'), item('v-known e-executed', 'F', 'another outcome, as expected'), item('v-failed e-executed', 'F', 'not as expected'),
         item('v-waived e-executed', 'F', 'waived, or passed against a waiver'), item('v-error e-executed', 'E', 'error of the suite'), item('v-skipped e-none', 'S', 'did not run')),
       el('ul', {'aria-label': 'Patterns'}, item('v-pass e-executed', '', 'executed on that architecture'), item('v-pass e-compiled', '', 'compiled for it'), item('v-pass e-modelled', '', 'modelled on the CPU'), item('v-pass e-modelled partly', 'P', 'some of its cases did not run')),
-      el('p', {class: 'quiet'}, 'Letters: ', Object.entries(letters).map(([word, letter]) => letter + ' ' + word).join(', ') + '. A cell shows the worst of its cases that ran and the weakest evidence; its label has the counts.'));
+      el('p', {class: 'quiet'}, 'Letters: ', Object.entries(letters).map(([word, letter]) => letter + ' ' + word).join(', ') + '. A cell shows the worst of its cases that ran, the weakest evidence, and how many cases it has: 2/9 are two of nine not as expected.'));
   };
 
-  /** Fills #matrix-view and returns update(rows). `narrow(conditions)` adds to the filter. */
-  kvcts.matrix = (run, narrow) => {
+  /** Fills #matrix-view and returns update(rows). `narrow(conditions)` adds to the filter. `asked`: {rows, columns, tables} of the page's address, kept
+   * up to date; `changed()` is told of it. */
+  kvcts.matrix = (run, narrow, asked, changed) => {
     const all = dimensions(run);
     const holder = document.getElementById('matrix-view'), controls = document.getElementById('matrix-axes');
     if (all.size === 0) {
@@ -150,10 +152,11 @@
     };
     const wide = many(['arch', 'dtype', 'engine', 'consumer', 'geometry']).filter(name => name !== rowsBy && all.get(name).count <= 40);
     const columnsBy = wide.sort((a, b) => filled(b) - filled(a))[0] || [...all.keys()].find(name => name !== rowsBy) || rowsBy;
-    const chosen = {rows: rowsBy, columns: columnsBy, tables: ''};
+    const usual = {rows: rowsBy, columns: columnsBy, tables: ''};
+    const chosen = Object.fromEntries(Object.entries(usual).map(([key, name]) => [key, all.has(asked[key]) ? asked[key] : name]));
     let last = [];
     const choose = (key, label, none) => {
-      const select = el('select', {onchange: () => { chosen[key] = select.value; update(last); }}, none ? el('option', {value: ''}, 'one table') : null,
+      const select = el('select', {onchange: () => { chosen[key] = select.value; asked[key] = chosen[key] === usual[key] ? '' : chosen[key]; update(last); changed(); }}, none ? el('option', {value: ''}, 'one table') : null,
         [...all].map(([name, {count}]) => el('option', {value: name, selected: chosen[key] === name}, name + ' (' + count + ')')));
       return el('label', {}, label + ' ', select);
     };

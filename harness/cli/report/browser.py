@@ -91,7 +91,7 @@ class Browser:
         elif (page := self.pages.get(message.get("sessionId"))) is not None:
             page.event(message["method"], message["params"])
 
-    def open(self, path: Path, width: int = 1400, height: int = 900, scripts: bool = True, dark: bool = False) -> Page:
+    def open(self, path: Path, width: int = 1400, height: int = 900, scripts: bool = True, dark: bool = False, address: str = "") -> Page:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session, target)
@@ -103,7 +103,7 @@ class Browser:
             page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
         if not scripts:
             page.call("Emulation.setScriptExecutionDisabled", value=True)
-        page.call("Page.navigate", url=Path(path).resolve().as_uri())
+        page.call("Page.navigate", url=Path(path).resolve().as_uri() + address)
         end = time.monotonic() + self.deadline_s
         while not page.loaded:
             self.receive(end, f"loading {path}")

@@ -95,6 +95,7 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
   room -= cost;
   c.cause = cause;
   c.ending = visible(row.decided ? ending_words(r) : "NOT_RUN");
+  c.fault_class = visible(r.diagnosis.fault_class);
   c.outcome = r.outcome;
   c.verdict = row.decided ? name(r.verdict) : row.declared_not_run ? "not run" : "absent";
   c.evidence = row.decided && !r.phases.empty() ? name(r.evidence) : "";
@@ -119,7 +120,7 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
 json CaseData::json() const {
   static constexpr std::array<std::string_view, section_count> sections{"failed", "error", "xpass", "waived", "skipped", "notrun", "unsupported", "fine"};
   IdColumn ids;
-  WordColumn outcome, verdict, evidence, ending, cause, section, ran;
+  WordColumn outcome, verdict, evidence, ending, fault_class, cause, section, ran;
   nlohmann::json us = nlohmann::json::array(), details = nlohmann::json::object();
   std::set<std::string> names;
   for (const auto& c : cases_)
@@ -132,6 +133,7 @@ json CaseData::json() const {
     verdict.add(std::string(c.verdict));
     evidence.add(std::string(c.evidence));
     ending.add(c.ending);
+    fault_class.add(c.fault_class);
     cause.add(c.cause);
     section.add(std::string(sections[static_cast<std::size_t>(c.section)]));
     ran.add(c.ran ? "1" : "");
@@ -145,7 +147,7 @@ json CaseData::json() const {
   nlohmann::json columns = nlohmann::json::object();
   for (const auto& [axis, column] : axes) columns[axis] = column.json();
   return {{"format", "kvcts-page"}, {"n", cases_.size()}, {"ids", ids.json()}, {"outcome", outcome.json()}, {"verdict", verdict.json()}, {"evidence", evidence.json()},
-          {"ending", ending.json()}, {"cause", cause.json()}, {"section", section.json()}, {"ran", ran.json()}, {"us", std::move(us)}, {"axes", std::move(columns)},
+          {"ending", ending.json()}, {"class", fault_class.json()}, {"cause", cause.json()}, {"section", section.json()}, {"ran", ran.json()}, {"us", std::move(us)}, {"axes", std::move(columns)},
           {"details", std::move(details)}};
 }
 

@@ -22,13 +22,13 @@ class CaseData {
   /// Rows in the order of the plan. `cause` is the anchor of its group on the page, "" = none.
   void add(const store::Row& row, Section section, const std::string& cause);
 
-  /// {"n", "ids", "outcome", "verdict", "evidence", "ending", "cause", "section", "ran", "us", "axes": {name: column}, "details": {row: case}}
+  /// {"n", "ids", "outcome", "verdict", "evidence", "ending", "class", "cause", "section", "ran", "us", "axes": {name: column}, "details": {row: case}}
   nlohmann::json json() const;
   std::int64_t left_out() const { return left_out_; }
 
  private:
   struct Case {
-    std::string id, cause, ending;
+    std::string id, cause, ending, fault_class;
     Outcome outcome;
     std::string_view verdict, evidence;
     Section section;

@@ -19,7 +19,6 @@ constexpr std::array<std::string_view, change_count> names{"newly failing", "new
 
 constexpr std::int64_t least_cases = 10;
 constexpr double least_ratio = 1.2, least_ratio_of_all = 1.5, least_errors = 6;
-constexpr std::size_t ids_shown = 3, causes_shown = 15;
 
 /// What a comparison needs of a row; whole rows of a long run would not fit.
 struct Case {
@@ -133,23 +132,6 @@ class Pace {
   std::map<std::string, std::vector<double>> groups_;
 };
 
-std::string run_words(const store::RunInfo& info) {
-  const std::string commit = info.provenance.value("commit", "");
-  return fmt::format("{} of {}{}", info.suite, store::utc(info.started_ms), commit.empty() ? "" : ", " + commit);
-}
-
-std::string words_of(const Changed& c) {
-  const std::string before = c.before ? c.before->ending : "", after = c.after ? c.after->ending : "";
-  switch (c.change) {
-    case Change::other_evidence: return fmt::format("{} -> {}", c.before->evidence.empty() ? "none" : c.before->evidence, c.after->evidence.empty() ? "none" : c.after->evidence);
-    case Change::renamed: return "was " + c.id_before;
-    case Change::vanished: return "was " + before;
-    case Change::added: return after;
-    case Change::flaky_passed: return fmt::format("{}, then {}", tries_words(c.before->tries), after);
-    default: return before.empty() ? after : before + " -> " + after;
-  }
-}
-
 json as_json(const std::optional<Standing>& s) {
   if (!s) return nullptr;
   return {{"ending", s->ending}, {"verdict", s->verdict}, {"evidence", s->evidence}, {"fault_class", s->fault_class}, {"message", s->message}, {"tries", {{"made", std::max<std::int64_t>(1, s->tries.made)}, {"failed", s->tries.failed}}}};
@@ -169,6 +151,7 @@ std::int64_t Comparison::of(Change change) const {
 
 Comparison compare(const store::RunReader& before, const store::RunReader& after) {
   Comparison out{before.info(), after.info(), {}, {}, 0, 0, 1};
+  if (out.before.suite != out.after.suite) throw store::Error(fmt::format("expected two runs of one suite, found '{}' and '{}'", out.before.suite, out.after.suite));
   const std::vector<Case> old = cases_of(before), now = cases_of(after);
   std::unordered_map<std::string_view, const Case*> by_id;
   std::unordered_map<std::string_view, std::vector<const Case*>> gone;  // by digest
@@ -204,44 +187,6 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
   out.slower = pace.slower();
   out.pace = std::exp(pace.of_all());
   return out;
-}
-
-void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro) {
-  out << fmt::format("before  {}\nafter   {}\n", run_words(c.before), run_words(c.after));
-  for (int k = 0; k < change_count; ++k) {
-    const auto change = static_cast<Change>(k);
-    if (c.of(change) == 0) continue;
-    const bool again = change <= Change::other_cause;
-    out << fmt::format("\n{} ({})\n", name(change), thousands(c.of(change)));
-    std::vector<std::pair<std::string, std::vector<const Changed*>>> causes;  // in words, most cases first
-    for (const Changed& one : c.changes) {
-      if (one.change != change) continue;
-      const std::string key = change == Change::renamed ? "" : words_of(one) + (again ? ": " + cut(shape(one.after->message), 200) : "");
-      const auto found = std::find_if(causes.begin(), causes.end(), [&](const auto& cause) { return cause.first == key; });
-      if (found == causes.end()) causes.push_back({key, {&one}});
-      else found->second.push_back(&one);
-    }
-    std::stable_sort(causes.begin(), causes.end(), [](const auto& x, const auto& y) { return x.second.size() > y.second.size(); });
-    for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) {
-      const auto& [words, cases] = causes[i];
-      if (!words.empty()) out << fmt::format("  {}{}\n", visible(words), cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
-      for (std::size_t n = 0; n < cases.size() && n < ids_shown; ++n) {
-        out << "    " << visible(again ? repro.line(cases[n]->id, tries_to_see(cases[n]->after->tries)) : cases[n]->id) << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
-      }
-      if (cases.size() > ids_shown) out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(ids_shown)));
-    }
-    if (causes.size() > causes_shown) out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);
-  }
-  if (!c.slower.empty()) out << "\nslower\n";
-  for (const Slower& s : c.slower) {
-    out << fmt::format("  {}: {:.2f} x the time, over {}{}\n", s.group, s.ratio, plural(s.cases, "case"), s.group == "all cases" ? "" : fmt::format(" (all cases {:.2f} x)", c.pace));
-  }
-  std::string line;
-  for (int k = 0; k < change_count; ++k) {
-    if (const auto n = c.of(static_cast<Change>(k)); n > 0) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", thousands(n), names[static_cast<std::size_t>(k)]);
-  }
-  if (!c.slower.empty()) line += fmt::format("{}{} slower", line.empty() ? "" : ", ", plural(std::ssize(c.slower), "group"));
-  out << fmt::format("\n{}; {} as before{}\n", line.empty() ? "nothing changed" : line, thousands(c.alike), c.still_failing > 0 ? fmt::format(", {} of them failing", thousands(c.still_failing)) : "");
 }
 
 json to_json(const Comparison& c) {

@@ -161,7 +161,7 @@ std::string bar(const std::vector<Share>& shares, std::int64_t all) {
 
 class HtmlReport : public Sink {
  public:
-  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space) : out_(out), view_(view), space_(space), data_(space) {}
+  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since) : out_(out), view_(view), space_(space), since_(since), data_(space) {}
 
   void row(const store::Row& row) override {
     const auto section = section_of(row);
@@ -188,6 +188,7 @@ class HtmlReport : public Sink {
       contents += fmt::format("<li><a href=\"#{}\">{} <span class=\"count\">{}</span></a></li>", words.anchor, words.title, thousands(sections_[static_cast<std::size_t>(words.section)]));
       (cards ? failures : others) += section_markup(words, causes, cards);
     };
+    if (since_) contents += "<li><a href=\"#since\">Since the run before</a></li>";
     for (const auto& words : trouble) part(words, true);
     contents += "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
     for (const auto& words : rest) part(words, words.section == Section::waived);
@@ -202,6 +203,7 @@ class HtmlReport : public Sink {
 
     nlohmann::json page = data_.json();
     page["run"] = {{"suite", view_.info.suite}, {"planned", view_.counts.planned}, {"repro", {visible(view_.repro.before()), visible(view_.repro.after())}}};
+    page["messages"] = messages();
     if (space_) page["vocabulary"] = vocabulary(*space_);
     const auto left_out = data_.left_out();
     const bool good = view_.exit_status == 0 && !view_.incomplete, bad = view_.exit_status == 1 || view_.exit_status == 3;
@@ -222,7 +224,7 @@ class HtmlReport : public Sink {
                   {"version", view_.info.version},
                   {"seed", fmt::to_string(view_.info.seed)},
                   {"contents", contents},
-                  {"failures", failures},
+                  {"failures", (since_ ? comparison_markup(*since_) : "") + failures},
                   {"others", waived + others},
                   {"counts", counts_markup()},
                   {"table_note", left_out == 0 ? plural(view_.counts.planned, "case") + ", in the order of the plan."
@@ -232,6 +234,16 @@ class HtmlReport : public Sink {
   }
 
  private:
+  /// By the anchor of a cause, for the text filter.
+  nlohmann::json messages() const {
+    nlohmann::json out = nlohmann::json::object();
+    for (int s = 0; s < section_count; ++s) {
+      const auto& causes = view_.causes[static_cast<std::size_t>(s)];
+      for (std::size_t i = 0; i < causes.size(); ++i) out[fmt::format("{}-{}", anchor_of(static_cast<Section>(s)), i + 1)] = visible(cut(causes[i].message, 400));
+    }
+    return out;
+  }
+
   std::string section_markup(const SectionWords& words, const std::vector<Cause>& causes, bool cards) {
     std::int64_t cases = 0;
     for (const auto& cause : causes) cases += cause.count;
@@ -317,6 +329,7 @@ class HtmlReport : public Sink {
   std::ostream& out_;
   const RunView& view_;
   matrix::Space* space_;
+  const Comparison* since_;
   CaseData data_;
   std::array<std::int64_t, section_count> sections_{};
   std::array<std::array<std::int64_t, section_count>, outcome_count> cross_{};
@@ -326,8 +339,8 @@ class HtmlReport : public Sink {
 
 }  // namespace
 
-std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space) {
-  return std::make_unique<HtmlReport>(out, view, space);
+std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since) {
+  return std::make_unique<HtmlReport>(out, view, space, since);
 }
 
 }  // namespace kvcts::report

@@ -68,7 +68,7 @@ class PageTest(unittest.TestCase):
         self.assertLess(self.value("document.querySelector('h1').getBoundingClientRect().bottom"), 200)
 
     def test_every_outcome_is_there(self):
-        outcomes = {"PASS", "FAIL", "REFUSED", "HANG", "CRASH", "UNSUPPORTED", "SKIPPED", "NOT_RUN", "ERROR"}
+        outcomes = {"PASS", "FAIL", "REFUSED", "HANG", "CRASH", "FLAKY", "UNSUPPORTED", "SKIPPED", "NOT_RUN", "ERROR"}
         self.assertEqual(set(self.value("kvcts.run.outcome.words")), outcomes)
         self.assertEqual(set(self.value("[...document.querySelectorAll('#counts ~ .figures > :first-child tbody th')].map(x => x.textContent)")), outcomes)
         self.assertEqual(set(self.value("kvcts.run.evidence.words")), {"", "executed", "compiled", "modelled"})
@@ -130,10 +130,82 @@ class PageTest(unittest.TestCase):
         self.filter("dtype == bf16")
         self.assertTrue(self.value("document.getElementById('where-error').hidden"))
 
-    def test_show_picks_verdicts_and_outcomes(self):
-        self.value("(() => { const s = document.getElementById('show'); s.value = 'outcome HANG'; s.dispatchEvent(new Event('change')); })()")
-        self.assertEqual(set(self.value("kvcts.rows.map(i => kvcts.run.outcome.of(i))")), {"HANG"})
-        self.value("(() => { const s = document.getElementById('show'); s.value = ''; s.dispatchEvent(new Event('change')); })()")
+    def pick(self, page=None, **fields: str) -> list[int]:
+        """Sets fields of the filter beside the expression, as a person does; the rows that are left."""
+        (page or self.page).evaluate("""(fields => { for (const [key, value] of Object.entries(fields)) { const f = document.getElementById('by-' + key); f.value = value; if (f.value !== value) throw Error(key + ' offers no ' + value);
+          f.dispatchEvent(new Event(key === 'text' ? 'input' : 'change')); } })(%s)""" % json.dumps(fields))
+        (page or self.page).evaluate("new Promise(done => setTimeout(done, 250))")
+        return (page or self.page).evaluate("kvcts.rows")
+
+    def test_filters_by_verdict_outcome_class_and_text(self):
+        results = json.loads((self.file.parent / "results.json").read_text())["results"]
+
+        def rows(keep) -> list[int]:
+            return [i for i, result in enumerate(results) if keep(result)]
+
+        self.assertEqual(self.pick(outcome="HANG"), rows(lambda r: r["outcome"] == "HANG"))
+        self.assertEqual(self.pick(outcome="", section="waived"), rows(lambda r: r["verdict"] == "XFAIL"))
+        self.assertEqual(self.pick(section="", **{"class": "axis-permuted"}), rows(lambda r: r.get("diagnosis", {}).get("fault_class") == "axis-permuted"))
+        self.assertGreater(len(self.pick(outcome="FAIL")), 1)
+        self.filter("dtype == bf16")
+        self.assertEqual(self.value("kvcts.rows"), rows(lambda r: r.get("diagnosis", {}).get("fault_class") == "axis-permuted" and r["outcome"] == "FAIL" and r["facts"].get("axes", {}).get("dtype") == "bf16"))
+        self.filter("")
+        self.pick(outcome="", **{"class": ""})
+        self.assertEqual(self.pick(text="FP8 Conversion"), rows(lambda r: "fp8 conversion" in r["message"]))
+        self.assertEqual(self.pick(text="every/HANG"), rows(lambda r: "every/hang" in r["id"]))
+        self.assertEqual(self.pick(text="no such text"), [])
+        self.assertEqual(len(self.pick(text="")), len(results))
+
+    def test_the_address_brings_filter_and_case_back(self):
+        self.filter("arch == cpu")
+        self.pick(outcome="FAIL")
+        self.choose("dtype", "arch", "")
+        rows = self.value("kvcts.rows")
+        self.value("document.querySelector('.cases .open').click()")
+        address = self.value("location.hash")
+        for part in ("where=arch+%3D%3D+cpu", "outcome=FAIL", "rows=dtype", "case=kv%2F"):
+            self.assertIn(part, address)
+        page = self.browser.open(self.file, address=address)
+        self.assertEqual(page.evaluate("kvcts.rows"), rows)
+        self.assertEqual(page.evaluate("document.getElementById('where').value"), "arch == cpu")
+        self.assertIn("dtype by", page.evaluate("document.querySelector('.matrix caption').textContent"))
+        self.assertIn(self.value("kvcts.run.ids[kvcts.rows[0]]"), page.evaluate("document.querySelector('.opened').innerText"))
+        link = page.evaluate("document.querySelector('.opened a[href^=\"#case=\"]').getAttribute('href')")
+        page.close()
+        # A case that the filter leaves out, on a later page of the list, and one that is not there.
+        last = self.value("kvcts.run.ids[kvcts.run.n - 1]")
+        page = self.browser.open(self.file, address="#outcome=HANG&case=" + last.replace("/", "%2F").replace(" ", "+"))
+        self.assertIn(last, page.evaluate("document.querySelector('.opened').previousElementSibling.innerText"))
+        self.assertEqual(page.evaluate("document.getElementById('by-outcome').value"), "")
+        page.evaluate(f"location.hash = {json.dumps(link)}")
+        page.evaluate("new Promise(done => setTimeout(done, 100))")
+        self.assertIn("kv/", page.evaluate("document.querySelector('.opened').previousElementSibling.innerText"))
+        page.evaluate("location.hash = '#case=no/such'")
+        page.evaluate("new Promise(done => setTimeout(done, 100))")
+        self.assertIn("no/such is not on this page", page.evaluate("document.getElementById('case-error').innerText"))
+        self.assertEqual(page.problems, [])
+        page.close()
+        self.pick(outcome="")
+        self.choose("producer", "dtype", "")
+        self.filter("")
+
+    def test_says_what_changed_since_a_run_before(self):
+        before = Path(self.folder.name) / "before"
+        sample("write", str(before), "400")
+        file = report(self.run_folder, Path(self.folder.name) / "since", "--since", str(before))
+        told = json.loads(subprocess.run([str(KVCTS), "compare", str(before), str(self.run_folder), "--json"], capture_output=True, text=True, timeout=60).stdout)
+        self.assertGreater(sum(told["counts"].values()), 100)
+        page = self.browser.open(file)
+        text = page.evaluate("document.querySelector('section[aria-labelledby=since]').innerText")
+        for change, n in told["counts"].items():
+            self.assertEqual(f"{change} {n:,} case" in text, n > 0, change)
+        link = page.evaluate("document.querySelector('.since a').getAttribute('href')")
+        page.evaluate("document.querySelector('.since a').click()")
+        page.evaluate("new Promise(done => setTimeout(done, 100))")
+        self.assertEqual(page.evaluate("location.hash.includes('case=')"), True, link)
+        self.assertIn(page.evaluate("document.querySelector('.since a').innerText"), page.evaluate("document.querySelector('.opened').previousElementSibling.innerText"))
+        self.assertEqual(page.problems, [])
+        page.close()
 
     # ---- matrix and coverage ----
 
@@ -146,6 +218,10 @@ class PageTest(unittest.TestCase):
         self.assertGreater(len(labels), 50)
         for label in labels:
             self.assertRegex(label, r"^.+, .+: [\d,]+ [A-Z_]+.*; (as expected|not as expected|waived|passed|skipped|not run|unsupported|error)")
+        shown = dict(zip(labels, self.value("[...document.querySelectorAll('.matrix td button')].map(x => x.innerText)"), strict=True))
+        for label, cell in shown.items():
+            n = sum(int(k.replace(",", "")) for k in re.findall(r"([\d,]+) [A-Z_]+", label.split(": ", 1)[1].split(";")[0]))
+            self.assertRegex(cell, r"^[A-Z]$" if n == 1 else rf"^[A-Z]\s*(\d+/)?{n}$", label)
         self.value("document.querySelector('.matrix td button').click()")
         self.assertRegex(self.value("document.getElementById('where').value"), r"^\S+ == \S+ && \S+ == \S+$")
         first = labels[0].split(": ")[1]
@@ -344,7 +420,7 @@ class PageTest(unittest.TestCase):
         wanted = [r for r in results if r["id"].startswith("kv/") and r["facts"].get("axes")]
         pairs = {(a["engine"], a["producer"], a["consumer"]) for a in (r["facts"]["axes"] for r in wanted)}
         markdown = (out / "compatibility.md").read_text()
-        counted = sum(int(n.replace(",", "")) for n in re.findall(r"(?:PASS|FAIL|REFUSED|HANG|CRASH|UNSUPPORTED|SKIPPED|NOT_RUN|ERROR) ([\d,]+)", markdown.split("## Engine", 1)[1]))
+        counted = sum(int(n.replace(",", "")) for n in re.findall(r"(?:PASS|FAIL|REFUSED|HANG|CRASH|FLAKY|UNSUPPORTED|SKIPPED|NOT_RUN|ERROR) ([\d,]+)", markdown.split("## Engine", 1)[1]))
         self.assertTrue(pairs <= {(part.split("\n", 1)[0], *re.match(r"\| (\S+) \| (\S+) \|", line).groups()) for part in markdown.split("## Engine ")[1:]
                                   for line in part.splitlines()[4:] if line.startswith("| ")}, "the ids say what the facts say")
         self.assertEqual(counted, len([r for r in results if r["id"].startswith("kv/")]))

@@ -59,13 +59,13 @@ void make_directory(const fs::path& directory) {
 
 }  // namespace
 
-Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space) {
+Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space, const Comparison* since) {
   make_directory(directory);
   WholeFile json(directory / "results.json"), junit(directory / "junit.xml"), html(directory / "index.html");
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(json_report(json.out(), view));
   sinks.push_back(junit_report(junit.out(), view));
-  sinks.push_back(html_report(html.out(), view, space));
+  sinks.push_back(html_report(html.out(), view, space, since));
   reader.for_each([&](const store::Row& row) {
     for (const auto& sink : sinks) sink->row(row);
   });

@@ -16,6 +16,7 @@
 #include "cli/exit.hpp"
 #include "cli/paths.hpp"
 #include "cli/provenance.hpp"
+#include "cli/report/compare.hpp"
 #include "cli/report/console.hpp"
 #include "cli/report/phases.hpp"
 #include "cli/report/picture.hpp"
@@ -315,11 +316,11 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
 }
 
 int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out, const report::Terminal& terminal, bool json,
-                  const catalogue::Catalogue* catalogue) {
+                  const catalogue::Catalogue* catalogue, const report::Comparison* since = nullptr) {
   const report::RunView view = report::load(reader);
   std::optional<matrix::Space> space;
   if (catalogue) space.emplace(*catalogue);
-  const report::Files files = report::write_reports(reader, view, directory, space ? &*space : nullptr);
+  const report::Files files = report::write_reports(reader, view, directory, space ? &*space : nullptr, since);
   if (json) {
     report::write_json(reader, view, std::cout);
   } else {
@@ -379,7 +380,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
   return print_reports(store.reader(), store.directory(), run.out(), run.terminal(), options.json, &catalogue);
 }
 
-int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out, bool compatibility, bool json) {
+int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out, const std::string& since, bool compatibility, bool json) {
   return opening([&] {
     const auto reader = store::RunReader::open(directory);
     if (compatibility) {
@@ -397,7 +398,9 @@ int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path
       std::cout.flush();
       return view.exit_status;
     }
-    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue);
+    std::optional<report::Comparison> changes;
+    if (!since.empty()) changes = report::compare(store::RunReader::open(since), reader);
+    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue, changes ? &*changes : nullptr);
   });
 }
 

@@ -17,9 +17,6 @@ using report::Change;
 int show(const std::string& before, const std::string& after, bool any_change, const Globals& globals) {
   return opening([&] {
     const auto one = store::RunReader::open(before), other = store::RunReader::open(after);
-    if (one.info().suite != other.info().suite) {
-      throw UsageError(fmt::format("expected two runs of one suite, found '{}' and '{}'", one.info().suite, other.info().suite));
-    }
     const report::Comparison found = report::compare(one, other);
     if (globals.json) fmt::print("{}\n", report::to_json(found).dump(2));
     else report::print_comparison(std::cout, found, report::repro_from_json(found.after.repro));

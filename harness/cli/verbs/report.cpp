@@ -37,6 +37,8 @@ int print_for(const std::string& directory, const std::string& system) {
 Action declare(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
+  auto since = std::make_shared<std::string>();
+  command.add_option("--since", *since, "With --out: index.html also says what changed since this earlier run, as kvcts compare does").type_name("RUN");
   auto compatibility = std::make_shared<bool>(false);
   command.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)").required();
   command.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder").type_name("DIR");
@@ -54,9 +56,10 @@ Action declare(Command& command, const Globals& globals) {
       return print_for(*directory, *wanted);
     }
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
+    if (!since->empty() && (out->empty() || *compatibility)) throw UsageError("--since is for the page that --out DIR writes; `kvcts compare BEFORE AFTER` prints");
     if (*phases) return print_phases(*directory, globals.json);
     const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals, "report");
-    return print_run(cat.get(), *directory, *out, *compatibility, globals.json);
+    return print_run(cat.get(), *directory, *out, *since, *compatibility, globals.json);
   };
 }
 
