@@ -11,12 +11,14 @@ usage: ./run_suite.sh [OPTION...]             install what is missing, build, ru
                                               kernels, golden), or the quick ones of the rooms that differ from REV (default: main), or
                                               all and again under ASan and UBSan; print where the time went;
                                               the last line is "N passed, N failed[, N skipped]"
-       ./run_suite.sh [OPTION...] nightly [--shard I/N] [--out DIR]
+       ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--rotate FILE]
                                               build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
                                               packages were never installed is not planned, which is said), then run the tests
                                               that the self-test has no time for; what the suite itself would miss is one of them
                                               --shard: a part of each suite, the tests with the first part (kvcts merge puts
-                                              parts together); --out: into this folder
+                                              parts together); --out: into this folder; --budget: what fits, by what was not
+                                              seen for longest (--rotate: the file that knows, runs/rotation.json), without
+                                              those tests; --since: the --out of an earlier night, reports say what changed
        ./run_suite.sh [OPTION...] pages [NAME...]
                                               build with the laboratory and write what the suite says of itself into build/pages
        ./run_suite.sh [OPTION...] install     only install

@@ -1,9 +1,11 @@
 """Runs suites one after another: the plan first, a folder and a report each, one page over all, one verdict line, one exit status.
 
-    suites.py [--jobs N] [--no-engines] [--night] [--shard I/N] [--out DIR]
+    suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR]] [--shard I/N] [--out DIR]
 
 Without --night the suites that a first look needs. --night: those of the night, then the tests that the self-test has no time for (with
---shard only in the first one). A suite whose packages were never installed is not planned, and that is said. Called by run_suite.sh. Standard
+--shard only in the first one, with --budget not at all). --budget 30m is shared out by what the suites are estimated to take; what is run is
+what was not seen for longest, by the file of --rotate (runs/rotation.json), which remembers every night. --since: the --out of an earlier night;
+every report says what changed. A suite whose packages were never installed is not planned, and that is said. Called by run_suite.sh. Standard
 library only. Exit status: the worst of all: 3 the suite's own error, 1 not as expected, 5 something planned was not run, 0; 130 interrupted.
 """
 
@@ -58,14 +60,30 @@ def say(words: str) -> None:
     print(f"== {words}", flush=True)
 
 
-def cases(suite: str, shard: list[str]) -> int:
-    return int(subprocess.run([KVCTS, "list", "--suite", suite, *shard, "--count"], stdout=subprocess.PIPE, text=True, check=True).stdout)
+@dataclass
+class Size:
+    cases: int
+    seconds: float  # estimated, one after another
 
 
-def run(suite: str, shard: list[str], jobs: int, out: Path) -> Done:
+def size(suite: str, shard: list[str]) -> Size:
+    return Size(**json.loads(subprocess.run([KVCTS, "list", "--suite", suite, *shard, "--count", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout))
+
+
+def run(suite: str, flags: list[str], jobs: int, out: Path) -> Done:
     say(f"suite {suite}")
     folder = out / suite
-    return Done(suite, subprocess.run([KVCTS, "run", "--suite", suite, *shard, "-j", str(jobs), "--out", folder]).returncode, folder)
+    return Done(suite, subprocess.run([KVCTS, "run", "--suite", suite, *flags, "-j", str(jobs), "--out", folder]).returncode, folder)
+
+
+def changed(one: Done, since: Path) -> None:
+    """Puts what changed since the night before on a suite's page, and into the log."""
+    before = since / one.name
+    if not (before / "store.db").exists():
+        say(f"{one.name}: nothing to compare with, {before} has no run")
+        return
+    subprocess.run([KVCTS, "report", one.folder, "--since", before, "--out", one.folder], stdout=subprocess.DEVNULL)
+    subprocess.run([KVCTS, "compare", before, one.folder])
 
 
 def index(title: str, verdict: str, done: list[Done], skipped: dict[str, str]) -> str:
@@ -100,6 +118,17 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
             raise argparse.ArgumentTypeError(f"expected a new or an empty folder, found '{text}'")
         return path
 
+    def budget(text: str) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text)
+        if not found or float(found[1]) <= 0:
+            raise argparse.ArgumentTypeError(f"expected a time like 30m, 90s or 2h, found '{text}'")
+        return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+    def night(text: str) -> Path:
+        if not Path(text).is_dir():
+            raise argparse.ArgumentTypeError(f"expected the --out folder of an earlier night, found '{text}'")
+        return Path(text).absolute()
+
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--night", action="store_true")
     parser.add_argument("--check", action="store_true", help="only look at the arguments")
@@ -107,6 +136,9 @@ def parsed(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-engines", action="store_true")
     parser.add_argument("--shard", type=shard)
     parser.add_argument("--out", type=folder)
+    parser.add_argument("--budget", type=budget)
+    parser.add_argument("--rotate", type=lambda text: Path(text).absolute(), default=ROOT / "runs" / "rotation.json")
+    parser.add_argument("--since", type=night)
     return parser.parse_args(argv)
 
 
@@ -118,18 +150,28 @@ def main() -> int:
     shard = ["--shard", asked.shard] if asked.shard else []
     out = asked.out or ROOT / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
     skipped = {suite: why for suite in (NIGHT if asked.night else FIRST_LOOK) if (why := why_not(suite, not asked.no_engines))}
-    planned = {suite: cases(suite, shard) for suite in (NIGHT if asked.night else FIRST_LOOK) if suite not in skipped}
-    tests = asked.night and (not asked.shard or asked.shard.startswith("1/"))
-    say("plan: " + ", ".join(f"{suite} {count:,}" for suite, count in planned.items()) + f", {sum(planned.values()):,} cases" + (f" of shard {asked.shard}" if shard else "")
+    planned = {suite: size(suite, shard) for suite in (NIGHT if asked.night else FIRST_LOOK) if suite not in skipped}
+    tests = asked.night and not asked.budget and (not asked.shard or asked.shard.startswith("1/"))
+    say("plan: " + ", ".join(f"{suite} {size.cases:,}" for suite, size in planned.items()) + f", {sum(size.cases for size in planned.values()):,} cases"
+        + (f" of shard {asked.shard}" if shard else "") + (f"; of them what fits into {asked.budget / 60:g} minutes, without the tests of the night" if asked.budget else "")
         + ("; then the tests of the night" if tests else ""))
     for suite, why in skipped.items():
         say(f"suite {suite} is not planned: {why}")
     done = []
-    for suite in planned:
-        done.append(run(suite, shard, asked.jobs, out))
+    begin, ahead = time.monotonic(), sum(size.seconds for size in planned.values())
+    for suite, size_of_it in planned.items():
+        flags = [*shard, "--rotate", str(asked.rotate)] if asked.night else shard
+        if asked.budget:
+            # What an earlier suite did not use is there for the others; each has a chance.
+            left = max(0.0, asked.budget - (time.monotonic() - begin))
+            flags += ["--budget", f"{max(1.0, left * size_of_it.seconds / max(ahead, 1e-9)):.1f}"]
+            ahead -= size_of_it.seconds
+        done.append(run(suite, flags, asked.jobs, out))
         if done[-1].status == 130:
             say(f"{suite}: interrupted")
             return 130
+        if asked.since:
+            changed(done[-1], asked.since)
     if tests:
         night = subprocess.run([sys.executable, ROOT / "harness" / "python" / "selftest.py", "--nightly", "--jobs", str(asked.jobs), "--limit", "14400"])
         done.append(Done("tests of the night", night.returncode))

@@ -17,10 +17,11 @@ import suites  # noqa: E402
 
 STAND_IN = """#!/bin/sh
 suite=$3
-[ "$1" = list ] && { echo 7; exit; }
+[ "$1" = list ] && { echo '{"cases": 7, "seconds": 2.0}'; exit; }
 echo "$@" >> "$CALLS"
+[ "$1" = run ] || exit 0
 while [ "$1" != --out ]; do shift; done
-mkdir -p "$2" && touch "$2/index.html"
+mkdir -p "$2" && touch "$2/index.html" "$2/store.db"
 echo '{"headline": "<'$suite'> is told"}' > "$2/results.json"
 eval "exit \\${STATUS_$suite:-0}"
 """
@@ -63,12 +64,27 @@ def nights(folder: Path) -> None:
     assert status == 0 and lines[0].endswith("cases of shard 2/3"), said
     assert "== suite engines is not planned: --no-engines leaves out" in said and "engines not planned" in lines[-1] and "tests of the night" not in said, said
     calls = (folder / "calls").read_text().splitlines()
-    assert calls[0].startswith("run --suite nightly --shard 2/3 -j 3 --out ") and len(calls) == len(lines[0].split("cases of")[0].split(", ")) - 1, calls
+    assert calls[0].startswith(f"run --suite nightly --shard 2/3 --rotate {ROOT}/runs/rotation.json -j 3 --out ") and len(calls) == len(lines[0].split("cases of")[0].split(", ")) - 1, calls
     assert "<td>not planned</td>" in (folder / "night" / "index.html").read_text()
 
 
+def budget(folder: Path) -> None:
+    """The time is shared out by what the suites are estimated to take; what was left over goes to the next ones."""
+    (folder / "calls").unlink()
+    status, said = called(folder, "--night", "--no-engines", "--budget", "30m", "--rotate", str(folder / "seen.json"), "--since", str(folder / "night"), "--out", str(folder / "short"))
+    assert status == 0 and "of them what fits into 30 minutes, without the tests of the night" in said.splitlines()[0], said
+    calls = (folder / "calls").read_text().splitlines()
+    runs = [call for call in calls if call.startswith("run ")]
+    shares = [float(call.split("--budget ")[1].split()[0]) for call in runs]
+    assert len(runs) > 1 and all(f"--rotate {folder}/seen.json" in call for call in runs), runs
+    assert abs(shares[0] - 1800 / len(runs)) < 1 and abs(shares[-1] - 1800) < 30, shares
+    assert f"report {folder}/short/nightly --since {folder}/night/nightly --out {folder}/short/nightly" in calls, calls
+    assert f"compare {folder}/night/connectors {folder}/short/connectors" in calls, calls
+
+
 def wrong(folder: Path) -> None:
-    for argv, says in ((["--shard", "4/3"], "found '4/3'"), (["--shard", "half"], "found 'half'"), (["--out", str(folder)], "a new or an empty folder"), (["now"], "now")):
+    for argv, says in ((["--shard", "4/3"], "found '4/3'"), (["--shard", "half"], "found 'half'"), (["--out", str(folder)], "a new or an empty folder"), (["now"], "now"), (["--budget", "30"], "found '30'"), (["--budget", "0m"], "found '0m'"),
+                       (["--since", str(folder / "no such")], "no such")):
         ended = subprocess.run([str(ROOT / "run_suite.sh"), "nightly", *argv], capture_output=True, text=True, timeout=60)
         assert ended.returncode == 2 and says in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
 
@@ -81,6 +97,7 @@ def main() -> None:
         suites.KVCTS.chmod(0o755)
         first_look(folder)
         nights(folder)
+        budget(folder)
         wrong(folder)
 
 

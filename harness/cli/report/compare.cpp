@@ -150,7 +150,7 @@ std::int64_t Comparison::of(Change change) const {
 }
 
 Comparison compare(const store::RunReader& before, const store::RunReader& after) {
-  Comparison out{before.info(), after.info(), {}, {}, 0, 0, 1};
+  Comparison out{before.info(), after.info(), {}, {}, 0, 0, 0, 1};
   if (out.before.suite != out.after.suite) throw store::Error(fmt::format("expected two runs of one suite, found '{}' and '{}'", out.before.suite, out.after.suite));
   const std::vector<Case> old = cases_of(before), now = cases_of(after);
   std::unordered_map<std::string_view, const Case*> by_id;
@@ -171,6 +171,10 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
     }
     if (was) pace.add(*was, c);
     const auto change = change_of(was, c);
+    if (change == Change::added && out.before.left_out > 0) {
+      ++out.only_one;
+      continue;
+    }
     if (!change) {
       ++out.alike;
       out.still_failing += fails(c.section);
@@ -181,7 +185,8 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
   for (const Case& c : old) {
     const auto left = gone.find(c.digest);
     if (left == gone.end() || std::find(left->second.begin(), left->second.end(), &c) == left->second.end()) continue;
-    out.changes.push_back({Change::vanished, c.id, "", c.standing, std::nullopt});
+    if (out.after.left_out > 0) ++out.only_one;
+    else out.changes.push_back({Change::vanished, c.id, "", c.standing, std::nullopt});
   }
   std::stable_sort(out.changes.begin(), out.changes.end(), [](const Changed& x, const Changed& y) { return x.change < y.change; });
   out.slower = pace.slower();
@@ -190,7 +195,7 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
 }
 
 json to_json(const Comparison& c) {
-  json out{{"format", "kvcts-compare"}, {"version", 1}, {"before", as_json(c.before)}, {"after", as_json(c.after)}, {"alike", c.alike}, {"still_failing", c.still_failing},
+  json out{{"format", "kvcts-compare"}, {"version", 1}, {"before", as_json(c.before)}, {"after", as_json(c.after)}, {"alike", c.alike}, {"still_failing", c.still_failing}, {"only_one", c.only_one},
            {"pace", c.pace}, {"counts", json::object()}, {"changes", json::array()}, {"slower", json::array()}};
   for (int k = 0; k < change_count; ++k) out["counts"][std::string(names[static_cast<std::size_t>(k)])] = c.of(static_cast<Change>(k));
   for (const Changed& one : c.changes) {

@@ -56,6 +56,7 @@ struct Comparison {
   std::vector<Slower> slower;
   std::int64_t alike{0};             ///< cases that end as before
   std::int64_t still_failing{0};     ///< of them
+  std::int64_t only_one{0};          ///< cases of one run only, because --budget left them out of the other: no change
   double pace{1};                    ///< median ratio of times of all cases that passed in both
   std::int64_t of(Change change) const;
 };

@@ -63,7 +63,9 @@ std::string tally(const Comparison& c) {
     if (const auto n = c.of(change); n > 0) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", thousands(n), name(change));
   }
   if (!c.slower.empty()) line += fmt::format("{}{} slower", line.empty() ? "" : ", ", plural(std::ssize(c.slower), "group"));
-  return fmt::format("{}; {} as before{}", line.empty() ? "nothing changed" : line, thousands(c.alike), c.still_failing > 0 ? fmt::format(", {} of them failing", thousands(c.still_failing)) : "");
+  line = fmt::format("{}; {} as before{}", line.empty() ? "nothing changed" : line, thousands(c.alike), c.still_failing > 0 ? fmt::format(", {} of them failing", thousands(c.still_failing)) : "");
+  if (c.only_one > 0) line += fmt::format("; {} in one of the two only, left out of the other by --budget", thousands(c.only_one));
+  return line;
 }
 
 /// As the page's script reads its address (reports/templates/address.js).

@@ -83,9 +83,9 @@ void ConsoleReporter::begin(std::string_view suite, std::int64_t planned, std::i
   out_ << std::endl;
 }
 
-void ConsoleReporter::started(std::string_view id) {
-  running_.push_back({std::string(id), now_()});
-  place_[std::string(id)] = std::prev(running_.end());
+void ConsoleReporter::slowest(std::string_view id, Clock::time_point since) {
+  slowest_ = id;
+  slowest_since_ = since;
 }
 
 void ConsoleReporter::finished(const CaseResult& result) {
@@ -94,10 +94,6 @@ void ConsoleReporter::finished(const CaseResult& result) {
   const bool ran =
       result.outcome != Outcome::unsupported && result.outcome != Outcome::skipped && result.outcome != Outcome::not_run;
   if (ran) ++ran_;
-  if (const auto found = place_.find(result.id); found != place_.end()) {
-    running_.erase(found->second);
-    place_.erase(found);
-  }
   if (is_failure(result.verdict)) {
     ++(result.verdict == Verdict::error ? errors_ : failed_);
     if (++failures_said_ <= failures_shown) {
@@ -152,10 +148,9 @@ std::string ConsoleReporter::progress(bool with_slowest) const {
   }
   if (failed_ > 0) out += ", " + paint(terminal_, Colour::bad, fmt::format("{} not as expected", thousands(failed_)));
   if (errors_ > 0) out += ", " + paint(terminal_, Colour::bad, plural(errors_, "suite error"));
-  if (with_slowest && !running_.empty()) {
-    const auto& slowest = running_.front();
-    const auto age = duration_cast<nanoseconds>(now_() - slowest.since).count();
-    if (age > 1'000'000'000) out += fmt::format(", slowest {}: {}", duration(age), visible(slowest.id));
+  if (with_slowest && !slowest_.empty()) {
+    const auto age = duration_cast<nanoseconds>(now_() - slowest_since_).count();
+    if (age > 1'000'000'000) out += fmt::format(", slowest {}: {}", duration(age), visible(slowest_));
   }
   return out;
 }

@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <list>
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "case/result.hpp"
 
@@ -41,7 +39,8 @@ class ConsoleReporter {
 
   /// `done_before`: results of earlier sittings of a resumed run.
   void begin(std::string_view suite, std::int64_t planned, std::int64_t done_before = 0);
-  void started(std::string_view id);
+  /// The case that has been running longest, and since when; "" = none.
+  void slowest(std::string_view id, Clock::time_point since);
   void finished(const CaseResult& result);
   /// Redraws when it is time; call it whenever the event loop turns.
   void tick();
@@ -51,10 +50,6 @@ class ConsoleReporter {
   void end();
 
  private:
-  struct Running {
-    std::string id;
-    Clock::time_point since;
-  };
   void draw();
   void clear();
   void plain();
@@ -68,8 +63,8 @@ class ConsoleReporter {
   bool open_{false}, drawn_{false};
   Clock::time_point last_{};
   std::deque<std::pair<Clock::time_point, std::int64_t>> samples_;  // of ran_, one a second, half a minute long
-  std::list<Running> running_;                                      // in the order of their start
-  std::unordered_map<std::string, std::list<Running>::iterator> place_;
+  std::string slowest_;
+  Clock::time_point slowest_since_{};
 };
 
 }  // namespace kvcts::report

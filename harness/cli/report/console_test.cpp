@@ -59,10 +59,9 @@ TEST(Console, PlainLinesEveryFewSecondsAndOnFailure) {
 TEST(Console, BarShowsTheSlowestRunningCase) {
   Screen screen(Terminal{true, false, 80});
   screen.reporter.begin("smoke", 40);
-  screen.reporter.started("slow/case");
+  screen.reporter.slowest("slow/case", screen.now);
   screen.now += 500ms;
   for (int i = 0; i < 20; ++i) {
-    screen.reporter.started("quick");
     screen.reporter.finished(result("quick"));
   }
   screen.now += 1500ms;
@@ -101,7 +100,7 @@ TEST(Console, TheBarFitsTheTerminal) {
     for (const bool colour : {false, true}) {
       Screen screen(Terminal{true, colour, width});
       screen.reporter.begin("smoke", 100000);
-      screen.reporter.started("a/very/long/id/" + std::string(300, 'x'));
+      screen.reporter.slowest("a/very/long/id/" + std::string(300, 'x'), screen.now);
       screen.now += 10s;
       screen.reporter.finished(result("b", Verdict::unexpected));
       screen.take();

@@ -21,6 +21,21 @@ Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, co
   for (std::size_t i = 0; i < selection_.size(); ++i) items_.push_back(make_item(i, availability));
 }
 
+void Plan::keep(const std::vector<bool>& kept) {
+  std::vector<Item> items;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (kept[i]) items.push_back(std::move(items_[i]));
+  }
+  items_ = std::move(items);
+}
+
+std::vector<std::int64_t> Plan::places() const {
+  std::vector<std::int64_t> out;
+  if (selection_.places().empty()) return out;
+  for (const Item& item : items_) out.push_back(selection_.places()[item.selected]);
+  return out;
+}
+
 ResolvedCase Plan::resolve(std::size_t item) const {
   const std::size_t i = items_[item].selected;
   CaseSpec spec = selection_.spec(i);

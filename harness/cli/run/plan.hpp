@@ -37,6 +37,10 @@ class Plan {
 
   const matrix::Selection& selection() const { return selection_; }
   const std::vector<Item>& items() const { return items_; }
+  /// Leaves out items: what is not kept is no part of the plan. By item.
+  void keep(const std::vector<bool>& kept);
+  /// Of a shard: where each item is among the cases of all shards; else empty.
+  std::vector<std::int64_t> places() const;
   /// The case as it is run. Throws as kvcts::resolve.
   ResolvedCase resolve(std::size_t item) const;
   /// Verdict and waiver of a result, put into it. A case that did not run is unexpected where --require names what it needs, or where the run

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -26,6 +27,7 @@
 #include "cli/report/write.hpp"
 #include "cli/run/fold.hpp"
 #include "cli/run/plan.hpp"
+#include "cli/run/rotation.hpp"
 #include "cli/stored.hpp"
 #include "run/store/store.hpp"
 #include "run/supervisor/supervisor.hpp"
@@ -79,27 +81,32 @@ CaseResult as_member(const CaseResult& result, const Item& item, const Plan& pla
 
 class Run {
  public:
-  Run(const catalogue::Catalogue& catalogue, const RunOptions& options, Plan& plan, store::RunStore& store)
-      : catalogue_(catalogue), options_(options), plan_(plan), store_(store), out_(options.json ? std::cerr : std::cout),
+  Run(const catalogue::Catalogue& catalogue, const RunOptions& options, Plan& plan, store::RunStore& store, Rotation* rotation)
+      : catalogue_(catalogue), options_(options), plan_(plan), store_(store), rotation_(rotation), out_(options.json ? std::cerr : std::cout),
         terminal_(report::terminal_of(options.json ? STDERR_FILENO : STDOUT_FILENO)), console_(out_, terminal_) {}
 
-  /// Runs what has no result yet; returns how the sitting ended.
-  void sit() {
+  /// Runs what has no result yet. `tonight`: what a rotation chose, to be said; or "".
+  void sit(const std::string& tonight) {
     std::set<std::string> wanted;
     for (const auto& planned : store_.missing()) wanted.insert(planned.id);
     const auto planned = static_cast<std::int64_t>(plan_.items().size());
     console_.begin(short_name(options_.select), planned, planned - static_cast<std::int64_t>(wanted.size()));
+    if (!tonight.empty()) console_.say(tonight);
     for (const Item& item : plan_.items()) {
       if (!item.decided || !wanted.contains(item.planned.id)) continue;
       store_.record(*item.decided);
       console_.finished(*item.decided);
     }
-    const Queue queue = queue_of(plan_, wanted);
+    Queue queue = queue_of(plan_, wanted);
+    long_first(queue);
     supervisor::Summary summary;
     if (!queue.leaders.empty()) summary = supervise(queue, options_.repeat, false);
-    std::string note;
+    std::string note = tonight;
     if (options_.retries > 0 && !summary.interrupted && !out_of_time_ && !failure_) {
-      const Queue again = failed_queue(note);
+      std::string retried;
+      const Queue again = failed_queue(retried);
+      if (!retried.empty()) console_.say(retried);
+      note += (note.empty() || retried.empty() ? "" : "; ") + retried;
       if (!again.leaders.empty()) summary = supervise(again, options_.retries, true);
     }
     console_.end();
@@ -119,6 +126,23 @@ class Run {
   const report::Terminal& terminal() const { return terminal_; }
 
  private:
+  /// What takes long begins first, so that the end of a run is not one lane waiting for it. The others stay in the order of the plan, where
+  /// cases of one engine stand together.
+  void long_first(Queue& queue) const {
+    constexpr double long_s = 2;
+    std::vector<std::pair<double, std::size_t>> slow;
+    std::erase_if(queue.leaders, [&](std::size_t leader) {
+      const double seconds = seconds_of(plan_, plan_.items()[leader], rotation_);
+      if (seconds >= long_s) slow.emplace_back(seconds, leader);
+      return seconds >= long_s;
+    });
+    std::stable_sort(slow.begin(), slow.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<std::size_t> leaders;
+    for (const auto& [seconds, leader] : slow) leaders.push_back(leader);
+    leaders.insert(leaders.end(), queue.leaders.begin(), queue.leaders.end());
+    queue.leaders = std::move(leaders);
+  }
+
   /// Runs every leader `tries` times, all tries of one after another. `retry`: on top of the result that the store has.
   supervisor::Summary supervise(const Queue& queue, std::int64_t tries, bool retry) {
     const auto leader_of = [&](std::size_t job) { return queue.leaders[job / static_cast<std::size_t>(tries)]; };
@@ -139,9 +163,10 @@ class Run {
       take(std::move(result), leader, queue.members.at(plan_.items()[leader].planned.execution), tries, retry);
     };
     handlers.on_tick = [&](const std::vector<supervisor::Running>& running) {
-      for (const auto& r : running) {
-        if (started_.insert(r.id).second) console_.started(r.id);
-      }
+      const auto slowest = std::min_element(running.begin(), running.end(), [](const auto& a, const auto& b) { return a.since_ns < b.since_ns; });
+      // CLOCK_MONOTONIC is what steady_clock reads.
+      if (slowest == running.end()) console_.slowest("", {});
+      else console_.slowest(slowest->id, Clock::time_point(std::chrono::nanoseconds(slowest->since_ns)));
       guarded([&] { store_.tick(); });
       console_.tick();
     };
@@ -190,6 +215,7 @@ class Run {
       if (whole->tries.made > 1) plan_.judge(*whole, plan_.items()[members[m]]);
       guarded([&] { open.stored ? store_.replace(*whole) : store_.record(*whole); });
       if (last && !retry) console_.finished(*whole);
+      if (rotation_ != nullptr) rotation_->saw(*whole, store::now_ms());
     }
     open.stored = true;
     if (last) open_.erase(leader);
@@ -210,12 +236,10 @@ class Run {
     if (failures == 0) return {};
     if (ran > 1 && static_cast<double>(failures) > most_failures_retried * static_cast<double>(ran)) {
       note = fmt::format("not retried: {} of {} failed, more than {:.0f} %", report::thousands(failures), report::plural(ran, "case"), 100 * most_failures_retried);
-      console_.say(note);
       return {};
     }
     Queue queue = queue_of(plan_, wanted);
     note = fmt::format("{} retried, {}", report::plural(std::ssize(wanted), "failed case"), options_.retries == 1 ? "once" : fmt::format("{} times each", options_.retries));
-    if (!queue.leaders.empty()) console_.say(note);
     return queue;
   }
 
@@ -263,10 +287,10 @@ class Run {
   const RunOptions& options_;
   Plan& plan_;
   store::RunStore& store_;
+  Rotation* rotation_;
   std::ostream& out_;
   report::Terminal terminal_;
   report::ConsoleReporter console_;
-  std::set<std::string> started_;
   std::unordered_map<std::string, int> drawn_;  ///< by how it ended
   std::unordered_map<std::size_t, Open> open_;  ///< by leader
   std::exception_ptr failure_;
@@ -283,21 +307,22 @@ report::Repro repro_of(const RunOptions& options) {
 }
 
 /// The store of the run and the plan it was made with.
-store::RunStore open_store(const RunOptions& options, const Plan& plan) {
+store::RunStore open_store(const RunOptions& options, const Plan& plan, std::int64_t left_out) {
   if (!options.resume.empty()) return opening([&] { return store::RunStore::open(options.resume, command_line()); });
   store::RunInfo info;
   info.suite = short_name(options.select);
   info.selection = to_text(options.select);
   info.seed = options.seed.value_or(0);
   info.version = KVCTS_VERSION;
-  info.left_out = plan.selection().left_out();
+  info.left_out = left_out;
+  info.rotate = options.rotate;
   info.repeat = options.repeat;
   info.retries = options.retries;
   if (plan.selection().whole() > 0) {
     SelectOptions whole = options.select;
     whole.shard.clear();
     const matrix::Query query = query_of(options.select);
-    info.part = {{"shard", query.shard}, {"shards", query.shards}, {"whole", plan.selection().whole()}, {"selection", to_text(whole)}, {"places", plan.selection().places()}};
+    info.part = {{"shard", query.shard}, {"shards", query.shards}, {"whole", plan.selection().whole()}, {"selection", to_text(whole)}, {"places", plan.places()}};
   }
   info.machine = doctor::machine();
   info.provenance = provenance(catalogue::find_cases(options.cases), golden_folder());
@@ -313,6 +338,15 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan) {
   for (const Item& item : plan.items()) planned.push_back(item.planned);
   store.plan(planned);
   return store;
+}
+
+/// The items that a run that is taken up has planned, by item.
+std::vector<bool> planned_in(const store::RunReader& reader, const Plan& plan) {
+  std::set<std::string> planned;
+  reader.for_each([&](const store::Row& row) { planned.insert(row.planned.id); });
+  std::vector<bool> out;
+  for (const Item& item : plan.items()) out.push_back(planned.contains(item.planned.id));
+  return out;
 }
 
 int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out, const report::Terminal& terminal, bool json,
@@ -362,12 +396,24 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     if (info.seed != 0) options.seed = info.seed;
     options.repeat = info.repeat;
     options.retries = info.retries;
+    options.rotate = info.rotate;
   }
   matrix::Query query = query_of(options.select);
-  query.budget_s /= static_cast<double>(options.repeat);
+  query.budget_s = options.rotate.empty() ? query.budget_s / static_cast<double>(options.repeat) : 0;
   Plan plan(catalogue, query, {options.seed, options.require});
   if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
-  store::RunStore store = open_store(options, plan);
+  std::optional<Rotation> rotation;
+  if (!options.rotate.empty()) rotation.emplace(options.rotate);
+  std::int64_t left_out = plan.selection().left_out();
+  std::string tonight;
+  if (rotation && options.resume.empty()) {
+    const Tonight chosen = choose(plan, *rotation, options.select.budget, options.jobs, options.repeat);
+    plan.keep(chosen.kept);
+    left_out = chosen.left_out;
+    tonight = chosen.words();
+  }
+  store::RunStore store = open_store(options, plan, left_out);
+  if (rotation && !options.resume.empty()) plan.keep(planned_in(store.reader(), plan));
   if (!options.resume.empty()) {
     std::vector<store::PlannedCase> planned;
     for (const Item& item : plan.items()) planned.push_back(item.planned);
@@ -375,8 +421,9 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
       throw UsageError(fmt::format("the run cannot go on, the catalogue or the program has changed since: {}; start a new run", drift.text()));
     }
   }
-  Run run(catalogue, options, plan, store);
-  run.sit();
+  Run run(catalogue, options, plan, store, rotation ? &*rotation : nullptr);
+  run.sit(tonight);
+  if (rotation) rotation->save();
   return print_reports(store.reader(), store.directory(), run.out(), run.terminal(), options.json, &catalogue);
 }
 

@@ -20,6 +20,7 @@ struct RunOptions {
   std::vector<std::string> require;
   bool hold{false};
   std::optional<std::int64_t> watch_ms;  ///< --watch
+  std::string rotate;                  ///< file that remembers what was run when; "" = none
   std::int64_t repeat{1};              ///< tries of every case
   std::int64_t retries{0};             ///< further tries of every case that failed
   bool json{false};

@@ -39,6 +39,13 @@ void print_json(const Selection& s) {
   fmt::print("\n], \"covers\": {}}}\n", covers.dump());
 }
 
+/// How many cases there are, and the seconds that they are estimated to take one after another.
+nlohmann::json count_json(const Selection& s) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < s.size(); ++i) seconds += s.seconds(i);
+  return {{"cases", s.size()}, {"seconds", seconds}};
+}
+
 void print_plain(const Selection& s, bool reasons) {
   std::string buffer;
   for (std::size_t i = 0; i < s.size(); ++i) {
@@ -83,7 +90,8 @@ Action declare(Command& command, const Globals& globals) {
     if (!anything) return static_cast<int>(list_suites(cat, globals));
     const Selection s = matrix::select(cat, query_of(*select));
     if (s.empty()) throw NothingSelected(s.why_empty());
-    if (*count) fmt::print("{}\n", s.size());
+    if (*count && globals.json) fmt::print("{}\n", count_json(s).dump());
+    else if (*count) fmt::print("{}\n", s.size());
     else if (globals.json) print_json(s);
     else print_plain(s, *reasons);
     return static_cast<int>(exit_as_expected);

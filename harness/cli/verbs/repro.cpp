@@ -185,11 +185,11 @@ int repro(const Options& o, const Globals& globals) {
     options.keep_plans = true;
     supervisor::Handlers handlers;
     // Tried until it fails.
-    const std::size_t before = order.size() - 1;
+    const std::size_t chain = order.size() - 1;
     std::int64_t made = 0;
     bool seen = false;
     handlers.on_result = [&](std::size_t job, CaseResult&& r) {
-      if (job < before || seen || r.outcome == Outcome::not_run) return;
+      if (job < chain || seen || r.outcome == Outcome::not_run) return;
       plan.judge(r, item);
       ++made;
       seen = failed(r) || r.outcome == Outcome::error;
@@ -197,8 +197,8 @@ int repro(const Options& o, const Globals& globals) {
     };
     handlers.stop = [&] { return seen; };
     handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-    const supervisor::Jobs jobs{before + static_cast<std::size_t>(o.repeat), [&](std::size_t i) { return plan.items()[order[std::min(i, before)]].planned.id; },
-                                [&](std::size_t i) { return plan.resolve(order[std::min(i, before)]); }};
+    const supervisor::Jobs jobs{chain + static_cast<std::size_t>(o.repeat), [&](std::size_t i) { return plan.items()[order[std::min(i, chain)]].planned.id; },
+                                [&](std::size_t i) { return plan.resolve(order[std::min(i, chain)]); }};
     if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
     if (!globals.json && o.repeat > 1)
       fmt::print("tries     {}\n", seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_words(Tries{made, 0, 0, {}}));

@@ -36,6 +36,10 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("N")
       .range(1, 1000)
       .excludes(repeat);
+  command
+      .add_option("--rotate", o->rotate,
+                  "Remember in FILE what was run when; with --budget the choice is by it: never run, changed, failed before, then what was run longest ago")
+      .type_name("FILE");
   // Read where the run's story is read: a store keeps the words of each sitting.
   command
       .add_flag(store::allow_incomplete_flag,
@@ -47,7 +51,7 @@ Action declare(Command& command, const Globals& globals) {
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
   for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file",
-                           "--with", "--out", "--seed", "--repeat", "--retry-failures"}) {
+                           "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
     resume.excludes(command.option(flag));
   }
   return [o, with, &globals] {

@@ -129,6 +129,7 @@ std::string info_text(const RunInfo& info) {
                {"part", info.part},
                {"started_ms", info.started_ms},
                {"left_out", info.left_out},
+               {"rotate", info.rotate},
                {"repeat", info.repeat},
                {"retries", info.retries},
                {"repro", info.repro}});
@@ -147,6 +148,7 @@ RunInfo info_from_text(std::string_view text) {
     out.provenance = in.value("provenance", json::object());  // runs of earlier versions have none
     out.started_ms = in.at("started_ms");
     out.left_out = in.value("left_out", std::int64_t{0});
+    out.rotate = in.value("rotate", "");
     out.repeat = in.value("repeat", std::int64_t{1});
     out.retries = in.value("retries", std::int64_t{0});
     out.repro = in.value("repro", json::object());  // runs of earlier versions have none

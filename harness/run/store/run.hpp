@@ -24,6 +24,7 @@ struct RunInfo {
   std::int64_t started_ms{0};                         ///< Unix time; 0 = now
   nlohmann::json repro = nlohmann::json::object();    ///< what a case needs to be run again (report/repro.hpp)
   std::int64_t repeat{1}, retries{0};                 ///< tries of every case; further ones of every case that failed
+  std::string rotate;                                 ///< the file of --rotate; "" = none
   std::int64_t left_out{0};                           ///< cases of the selection that --budget left out of the plan
 };
 
