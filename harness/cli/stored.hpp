@@ -12,11 +12,13 @@
 
 namespace kvcts::cli {
 
-/// Turns an error of the store into a UsageError: wrong folder, damaged file, another writer are the user's.
+/// Turns an error of the store into a UsageError: wrong folder, damaged file, another writer are the user's. A full disk is not.
 template <class Function>
 auto opening(Function&& function) {
   try {
     return function();
+  } catch (const store::DiskFull&) {
+    throw;  // nothing that the user named is wrong
   } catch (const store::Error& e) {
     throw UsageError(e.what());
   }

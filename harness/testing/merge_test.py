@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import subprocess
 import tempfile
 import time
@@ -57,6 +58,17 @@ def wrong(folder: Path, names: list[str]) -> None:
     assert not Path(out).exists()
 
 
+def full(folder: Path, names: list[str]) -> None:
+    """No room, at any size: one sentence, and nothing is left to fill the disk."""
+    size = (folder / "merged" / "store.db").stat().st_size
+    for room in (size // 50, size // 5, size // 2):
+        out = folder / f"full {room}"
+        ended = subprocess.run([KVCTS, "merge", out, *names], capture_output=True, text=True, restore_signals=False,  # Python ignores SIGXFSZ
+                               preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
+        assert ended.returncode == 3 and "free space and merge again" in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
+        assert not out.exists() and not Path(f"{out}.merging").exists()
+
+
 def killed(folder: Path, names: list[str]) -> None:
     """At any moment: either nothing is there, or the whole run."""
     chance = random.Random(1)
@@ -79,6 +91,7 @@ def main() -> None:
         folder = Path(place)
         names = whole_and_shards(folder)
         wrong(folder, names)
+        full(folder, names)
         killed(folder, names)
 
 

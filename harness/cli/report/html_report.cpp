@@ -169,14 +169,6 @@ class HtmlReport : public Sink {
     if (const auto number = view_.cause_of(row); number > 0) cause = fmt::format("{}-{}", anchor_of(section), number);
     ++sections_[static_cast<std::size_t>(section)];
     ++cross_[static_cast<std::size_t>(row.result.outcome)][static_cast<std::size_t>(section)];
-    if (!row.result.facts.is_null()) {
-      const auto engine = row.result.facts.find("engine"), version = row.result.facts.find("engine_version");
-      if (engine != row.result.facts.end() && engine->is_string() && version != row.result.facts.end()) {
-        auto& words = engines_[engine->get<std::string>()];
-        words = version->is_string() ? version->get<std::string>() : version->dump();
-        if (const auto path = row.result.facts.find("engine_claims"); path != row.result.facts.end() && path->is_string()) words += ", claims " + path->get<std::string>();
-      }
-    }
     data_.add(row, section, cause);
   }
 
@@ -318,9 +310,9 @@ class HtmlReport : public Sink {
       out += "</tbody></table></div>";
     }
     out += "</div><div><h3>Machine</h3>" + facts(view_.info.machine);
-    if (!engines_.empty()) {
+    if (!view_.engines.empty()) {
       out += "<h3>Engines that ran</h3><dl>";
-      for (const auto& [engine, version] : engines_) out += pair(escaped(engine), escaped(version));
+      for (const auto& [engine, version] : view_.engines) out += pair(escaped(engine), escaped(version));
       out += "</dl>";
     }
     return out + "</div></div>";
@@ -333,7 +325,6 @@ class HtmlReport : public Sink {
   CaseData data_;
   std::array<std::int64_t, section_count> sections_{};
   std::array<std::array<std::int64_t, section_count>, outcome_count> cross_{};
-  std::map<std::string, std::string> engines_;
   std::size_t room_{markup_limit};
 };
 

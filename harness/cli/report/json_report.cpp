@@ -53,6 +53,7 @@ json run_json(const RunView& view) {
           {"started", store::utc(view.info.started_ms)},
           {"busy_ms", view.busy_ms},
           {"machine", view.info.machine},
+          {"engines", view.engines},
           {"sessions", std::move(sessions)}};
 }
 

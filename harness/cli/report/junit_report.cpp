@@ -25,6 +25,8 @@ std::int64_t total(const std::vector<Cause>& causes) {
   return out;
 }
 
+/// Milliseconds at most: Jenkins' schema knows no more of a suite's time.
+std::string suite_seconds(std::int64_t ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e9); }
 std::string seconds(std::int64_t ns) { return fmt::format("{:.6f}", static_cast<double>(ns) / 1e9); }
 
 // What the case needed, what came, where to look.
@@ -51,7 +53,7 @@ class JunitReport : public Sink {
     const auto skipped = total(view.of(Section::skipped)) + total(view.of(Section::not_run)) +
                          total(view.of(Section::unsupported)) + total(view.of(Section::waived));
     const std::string figures = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{}\"", view.counts.planned, failures, errors,
-                                            seconds(view.counts.case_ns));
+                                            suite_seconds(view.counts.case_ns));
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
     out_ << fmt::format("<testsuites name=\"kvcts\" {}>\n", figures);
     const auto host = view.info.provenance.value("host", "");
@@ -66,6 +68,7 @@ class JunitReport : public Sink {
     if (const auto ci = view.info.provenance.find("ci"); ci != view.info.provenance.end()) {
       for (const auto& [key, value] : ci->items()) out_ << property("ci_" + key, value.get<std::string>());
     }
+    for (const auto& [engine, version] : view.engines) out_ << property("engine_" + engine, version);
     out_ << "</properties>\n";
   }
 

@@ -57,6 +57,17 @@ std::string lack_words(const store::Counts& c) {
   return out;
 }
 
+/// "1.22.0, claims tcp"; "" where the result says nothing of its engine.
+std::string engine_words(const nlohmann::json& facts) {
+  const auto version = facts.find("engine_version");
+  if (version == facts.end()) return "";
+  std::string out = version->is_string() ? version->get<std::string>() : version->dump();
+  if (const auto claims = facts.find("engine_claims"); claims != facts.end() && claims->is_object()) {
+    if (const std::string path = claims->value("transport", ""); !path.empty()) out += ", claims " + path;
+  }
+  return out;
+}
+
 }  // namespace
 
 Section section_of(const store::Row& row) {
@@ -160,6 +171,10 @@ RunView load(const store::RunReader& reader) {
                          [](const Slow& a, const Slow& b) { return a.wall_ns > b.wall_ns; });
         view.slowest.resize(5);
       }
+    }
+    if (const nlohmann::json& facts = row.result.facts; facts.is_object()) {
+      const auto engine = facts.find("engine");
+      if (std::string words = engine_words(facts); !words.empty() && engine != facts.end() && engine->is_string()) view.engines[engine->get<std::string>()] = std::move(words);
     }
     const auto section = section_of(row);
     if (section == Section::fine) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -53,6 +54,7 @@ struct RunView {
   bool incomplete{false};                                ///< something planned was not run
   std::array<std::vector<Cause>, section_count> causes;  ///< most cases first; Section::fine stays empty
   std::vector<Slow> slowest;                             ///< the five longest executions
+  std::map<std::string, std::string> engines;            ///< that ran: version, and what it claims of itself
   std::int64_t busy_ms{0};                               ///< sum of all sittings
 
   const std::vector<Cause>& of(Section section) const { return causes[static_cast<std::size_t>(section)]; }

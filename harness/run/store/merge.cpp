@@ -128,6 +128,28 @@ RunInfo info_of(const std::vector<Part>& parts) {
   return out;
 }
 
+/// The parts as one store in `made`.
+void write(const fs::path& made, const std::vector<Part>& parts, const std::vector<Chosen>& all, const std::vector<std::string>& argv) {
+  RunStore store = RunStore::create(made, info_of(parts), argv);
+  std::vector<PlannedCase> planned;
+  planned.reserve(all.size());
+  for (const Chosen& chosen : all) planned.push_back(chosen.row.planned);
+  store.plan(planned);
+  for (const Chosen& chosen : all) {
+    if (chosen.row.decided) store.record(chosen.row.result);
+  }
+  Ending ending = Ending::complete;
+  std::string reason;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    const std::vector<Session> sessions = part->reader.sessions();
+    store.adopt(sessions);
+    if (sessions.empty() || sessions.back().ending == Ending::complete) continue;
+    ending = sessions.back().ending.value_or(Ending::interrupted);
+    reason = fmt::format("{} was not run to its end{}", part->folder.filename().string(), sessions.back().reason.empty() ? "" : " (" + sessions.back().reason + ")");
+  }
+  store.finish(ending, reason);
+}
+
 }  // namespace
 
 void merge(const fs::path& out, const std::vector<fs::path>& folders, const std::vector<std::string>& argv) {
@@ -138,25 +160,11 @@ void merge(const fs::path& out, const std::vector<fs::path>& folders, const std:
 
   const fs::path made = fs::path(out).concat(".merging");
   fs::remove_all(made);
-  {
-    RunStore store = RunStore::create(made, info_of(parts), argv);
-    std::vector<PlannedCase> planned;
-    planned.reserve(all.size());
-    for (const Chosen& chosen : all) planned.push_back(chosen.row.planned);
-    store.plan(planned);
-    for (const Chosen& chosen : all) {
-      if (chosen.row.decided) store.record(chosen.row.result);
-    }
-    Ending ending = Ending::complete;
-    std::string reason;
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-      const std::vector<Session> sessions = part->reader.sessions();
-      store.adopt(sessions);
-      if (sessions.empty() || sessions.back().ending == Ending::complete) continue;
-      ending = sessions.back().ending.value_or(Ending::interrupted);
-      reason = fmt::format("{} was not run to its end{}", part->folder.filename().string(), sessions.back().reason.empty() ? "" : " (" + sessions.back().reason + ")");
-    }
-    store.finish(ending, reason);
+  try {
+    write(made, parts, all, argv);
+  } catch (const DiskFull&) {
+    fs::remove_all(made);
+    throw DiskFull(fmt::format("{}: no room left, or the disk refuses writes; nothing was written, the parts are as they were: free space and merge again", out.string()));
   }
   if (fs::exists(out)) fs::remove(out);
   fs::rename(made, out);
