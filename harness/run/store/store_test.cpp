@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "run/store/rows.hpp"
 #include "run/store/sample.hpp"
 #include "run/store/schema.hpp"
 
@@ -219,6 +220,30 @@ TEST(Store, RefusesWhatIsNotARun) {
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not a regular file"));
+}
+
+// A run of store version 2 (2026-11): nothing that came later was written.
+TEST(Store, ReadsTheVersionBefore) {
+  TemporaryDirectory dir;
+  const auto results = sample::every_kind();
+  {
+    auto store = RunStore::create(dir.path(), sample::info(), {"kvcts", "run"});
+    store.plan(sample::plan_for(results));
+    for (const auto& result : results) {
+      if (result.tries.made == 0) store.record(result);
+    }
+    store.finish(Ending::interrupted);
+    Db db(dir.path() / "store.db", Mode::write);
+    const std::string info = R"({"suite":"smoke","selection":"--suite smoke","seed":7,"version":"0.9","machine":{"cpu":"x"},"started_ms":5,"left_out":2,"repro":{}})";
+    Statement(db, "UPDATE run SET info = ?, seal = ?").bind(1, info).bind(2, seal_run(info, std::ssize(results))).run();
+    db.run("PRAGMA user_version=2");
+  }
+  const auto reader = RunReader::open(dir.path());
+  EXPECT_EQ(reader.info().suite, "smoke");
+  EXPECT_EQ(reader.info().left_out, 2);
+  EXPECT_EQ(reader.info().repeat, 1);
+  EXPECT_EQ(reader.counts().decided, std::ssize(reader.results()));
+  EXPECT_FALSE(RunStore::open(dir.path(), {}).missing().empty()) << "and goes on with it";
 }
 
 TEST(Store, RefusesANewerVersion) {
