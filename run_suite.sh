@@ -68,6 +68,8 @@ libhdf5-dev         # golden tensors
 libsodium-dev       # SHA-256 of golden files
 hdf5-tools          # h5dump
 libucx-dev          # engine ucx
+bubblewrap          # the sandbox of code under test
+libseccomp-dev
 elfutils            # eu-stack: stacks of a hung worker
 gdb                 # the same, and Python stacks
 LIST

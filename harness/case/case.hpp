@@ -71,6 +71,7 @@ struct EngineSpec {
   int processes{1};            ///< 1: one worker hosts both sides; 2: a worker a side
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();  ///< for the worker process (UCX_TLS=...)
+  std::vector<std::string> grants{};                      ///< what its sandbox lets it see and do beside (process/sandbox)
   nlohmann::json path = nlohmann::json::object();         ///< what its facts must say where the case passes
 };
 

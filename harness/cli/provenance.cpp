@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/commit.hpp"
+#include "process/sandbox/sandbox.hpp"
 
 namespace kvcts::cli {
 
@@ -82,7 +83,7 @@ nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   manifest << std::ifstream(golden / "MANIFEST.json", std::ios::binary).rdbuf();
   const std::string listed = manifest.str();
   nlohmann::json out{{"commit", built_from()}, {"cases", digest_of_folder(cases)}, {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
-                     {"host", host.data()}};
+                     {"host", host.data()}, {"isolation", process::isolation_words()}};
   const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,12 +34,13 @@ namespace kvcts::process {
 /// part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that forks).
 void run_warden(UniqueFd socket, const std::string& run);
 
-/// Starts the warden program in a session of its own (so that Ctrl-C reaches the supervisor only). Throws std::system_error.
+/// Starts the warden in a session of its own (so that Ctrl-C reaches the supervisor only): `argv` ends with the program and the run. `more`
+/// become descriptors 4, 5, ... Throws std::system_error.
 struct WardenProcess {
   pid_t pid{0};
   UniqueFd socket;
 };
-WardenProcess start_warden(const std::string& program, const std::string& run);
+WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more = {});
 
 /// Requests.
 struct SpawnRequest {

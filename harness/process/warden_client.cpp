@@ -31,7 +31,7 @@ std::string signal_name(int signal) {
   return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
 }
 
-WardenProcess start_warden(const std::string& program, const std::string& run) {
+WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const int> more) {
   auto [own, theirs] = socket_pair();
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -39,19 +39,27 @@ WardenProcess start_warden(const std::string& program, const std::string& run) {
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 3);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+  // Sources lie above all targets, so that none is overwritten before it is copied.
+  const int above = static_cast<int>(more.size()) + 16;
+  std::vector<UniqueFd> lifted;
+  lifted.emplace_back(::fcntl(theirs.get(), F_DUPFD_CLOEXEC, above));
+  for (const int fd : more) lifted.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, above));
+  int target = 3;
+  for (const UniqueFd& fd : lifted) ::posix_spawn_file_actions_adddup2(&actions, fd.get(), target++);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, target);
   sigset_t none;
   sigemptyset(&none);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  std::string path = program, token = run;
-  char* argv[] = {path.data(), token.data(), nullptr};
+  std::vector<std::string> words = argv;
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
   WardenProcess warden;
-  const int error = ::posix_spawn(&warden.pid, program.c_str(), &actions, &attributes, argv, environ);
+  const int error = ::posix_spawn(&warden.pid, pointers[0], &actions, &attributes, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) throw std::system_error(error, std::generic_category(), "starting " + program);
+  if (error != 0) throw std::system_error(error, std::generic_category(), "starting " + argv[0]);
   warden.socket = std::move(own);
   return warden;
 }

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "kvcts-warden is started by kvcts; it is of no use alone\n");
     return 2;
   }
+  kvcts::process::keep_private();
   fcntl(3, F_SETFD, FD_CLOEXEC);
   kvcts::process::run_warden(kvcts::process::UniqueFd(3), argv[1]);
   return 0;

@@ -54,7 +54,7 @@ class WardenTest : public ::testing::Test {
     ::getrlimit(RLIMIT_CORE, &core);
     core.rlim_cur = core.rlim_max;  // so that it is seen when the warden does not forbid core files
     ::setrlimit(RLIMIT_CORE, &core);
-    WardenProcess warden = start_warden(checkout::build() + "/bin/kvcts-warden", run_);
+    WardenProcess warden = start_warden({checkout::build() + "/bin/kvcts-warden", run_});
     pid_ = warden.pid;
     channel_ = Channel(std::move(warden.socket));
   }
@@ -263,8 +263,8 @@ TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
   EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
   const std::filesystem::path of_another = std::filesystem::temp_directory_path() / ("kvcts-run-" + token());
   std::filesystem::create_directory(of_another);  // without a lock: nobody knows whose it is
-  EXPECT_TRUE(std::filesystem::exists(folder));   // nobody was left to remove it
-  WardenProcess next = start_warden(checkout::build() + "/bin/kvcts-warden", run_);
+  // Nobody was left to remove the other: the next warden does, be it this one or that of another test.
+  WardenProcess next = start_warden({checkout::build() + "/bin/kvcts-warden", run_});
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(folder); }));
   next.socket.reset();
   ::waitpid(next.pid, nullptr, 0);
@@ -274,7 +274,7 @@ TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
 TEST_F(WardenTest, AnotherRunLeavesItsTemporaryFilesAlone) {
   spawn(1, "echo $TMPDIR; exec sleep 1000");
   const std::filesystem::path folder = read_line();
-  WardenProcess next = start_warden(checkout::build() + "/bin/kvcts-warden", token());
+  WardenProcess next = start_warden({checkout::build() + "/bin/kvcts-warden", token()});
   next.socket.reset();
   ::waitpid(next.pid, nullptr, 0);
   EXPECT_TRUE(std::filesystem::exists(folder));
@@ -307,7 +307,7 @@ TEST(Warden, NothingOutlivesAKilledSupervisor) {
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const pid_t supervisor = ::fork();
   if (supervisor == 0) {
-    WardenProcess warden = start_warden(checkout::build() + "/bin/kvcts-warden", run);
+    WardenProcess warden = start_warden({checkout::build() + "/bin/kvcts-warden", run});
     Channel channel(std::move(warden.socket));
     SpawnRequest request;
     request.id = 1;

@@ -30,6 +30,7 @@ SETUP = re.compile(r"^(\./run_suite\.sh( self-test)?|git clone .*|cd .*)$")
 # Lines that a crowded machine adds: of a run that it makes slow, of a program that it starts slowly.
 PROGRESS = re.compile(r"[\d,]+/[\d,]+, ([\d.]+/s|slowest)|start-up of \S+: ")
 CHANGING = [
+    (re.compile(r"; not isolated \(.*\)$"), ""),  # of a machine without a sandbox
     (re.compile(r"KVCTS_(CASES|PYTHON)=('[^']*'|\S+) "), ""),  # of repro lines: what this test itself has set
     (re.compile(r"'?/[^' ]*/(kvcts doc [^/']+|kv-cts)/([^' ]+)'?"), r"\2"),  # in a checkout
     (re.compile(r"\d+(\.\d+)? ?(ns|us|µs|ms|s|min|B|KiB|MiB|GiB|MB|GB|bytes/s|cases/s|/s|%)(?![A-Za-z0-9])"), "#"),

@@ -106,6 +106,7 @@ struct EngineEntry {
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();
   nlohmann::json path = nlohmann::json::object();  ///< what its facts must say of a case that passes
+  std::vector<std::string> grants;             ///< what its sandbox lets it see and do beside
   std::vector<std::string> needs;              ///< what the machine must have ("ucx", "gpu"): SKIPPED otherwise
   std::int64_t setup_ms{0};                    ///< rough cost of a case beside its bytes, for budgets
   std::int64_t piece_us{0};                    ///< rough cost of a copy, however short; 0 = too little to matter

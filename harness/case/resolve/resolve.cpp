@@ -364,7 +364,7 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
   c.connector = {connector.id, connector.kind, connector.options};
   const auto& engine = catalogue.engines().at(spec.engine);
-  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.path};
+  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.grants, engine.path};
   if (!spec.engine_options.empty()) {  // another engine than its entry describes, in whatever way
     c.engine.options.update(spec.engine_options);
     c.engine.path = nlohmann::json::object();

@@ -241,6 +241,9 @@ TEST(Headline, SaysTheVerdict) {
   EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
   c.left_out = 40;
   EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional); 40 left out by --budget");
+  c.not_isolated = "bubblewrap is not installed";
+  EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional); 40 left out by --budget; not isolated (bubblewrap is not installed)");
+  c.not_isolated = "";
   c.left_out = 0;
   c.verdict[static_cast<int>(Verdict::unexpected)] = 2;
   c.missing = 1;

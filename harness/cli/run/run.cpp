@@ -152,6 +152,7 @@ class Run {
     options.devices = devices_for;
     options.jobs = options_.jobs;
     options.hold = options_.hold;
+    options.hidden = {fs::absolute(store_.directory()).string()};
     options.watch_asked = options_.watch_ms.has_value();
     options.watch_ms = options_.watch_ms.value_or(options.watch_ms);
     options.tick_ms = 50;

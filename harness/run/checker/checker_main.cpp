@@ -17,6 +17,7 @@ int main() {
     std::fprintf(stderr, "kvcts-checker is started by kvcts; it is of no use alone\n");
     return 2;
   }
+  process::keep_private();
   ::fcntl(3, F_SETFD, FD_CLOEXEC);
   ::signal(SIGPIPE, SIG_IGN);
   rlimit files{};

@@ -31,6 +31,7 @@ struct Counts {
   bool allow_incomplete{false};                           ///< the last sitting was told so
   std::string stopped;                                    ///< why it ended early, if it did: "budget of 60 s used up"
   std::vector<Lack> lacks;                                ///< of skipped ids, most first
+  std::string not_isolated;                               ///< why code under test ran without a sandbox; "": it had one, or nobody said
   std::int64_t left_out{0};                               ///< ids that --budget left out of the plan
   std::int64_t of(Outcome o) const { return outcome[static_cast<std::size_t>(o)]; }
   std::int64_t of(Verdict v) const { return verdict[static_cast<std::size_t>(v)]; }

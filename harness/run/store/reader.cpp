@@ -220,7 +220,10 @@ Counts RunReader::counts() const {
   out.interrupted = last != nullptr && last->ending == Ending::interrupted;
   out.allow_incomplete = last != nullptr && std::find(last->argv.begin(), last->argv.end(), allow_incomplete_flag) != last->argv.end();
   if (last != nullptr && last->ending == Ending::budget) out.stopped = last->reason;
-  out.left_out = info().left_out;
+  const RunInfo about = info();
+  out.left_out = about.left_out;
+  constexpr std::string_view none = "none: ";
+  if (const std::string isolation = about.provenance.value("isolation", ""); isolation.starts_with(none)) out.not_isolated = isolation.substr(none.size());
   Statement lacks(*db_,
                   "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, '$.lack.optional'), 0) AS accepted,"
                   " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'"

@@ -17,7 +17,16 @@ Task<void> Lane::ask_canary(Attempt& a) {
   const nlohmann::json asked{{"plugin", engine.plugin}, {"options", engine.options}};
   Child::Spec spec;
   spec.argv = {run_.programs + "/kvcts-worker", "canary", asked.dump()};
+  spec.name = spec.argv[0];
   spec.environment = engine.environment;
+  process::UniqueFd filter;
+  if (run_.sandboxes) {
+    constexpr int filter_place = 3;  // behind its two streams
+    const process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
+    filter = process::filter_of(sandbox);
+    spec.argv = process::sandboxed(sandbox, filter_place, spec.argv);
+    spec.more = {filter.get()};
+  }
   const std::int64_t begin = now_ns();
   const Told told = co_await run_tool(std::move(spec), run_.options.canary_deadline_ms);
   if (told.ended && WIFEXITED(*told.ended) && WEXITSTATUS(*told.ended) == worker::canary_none) {

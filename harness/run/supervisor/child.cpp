@@ -1,9 +1,11 @@
 #include "run/supervisor/child.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +64,7 @@ Child::Child(Loop& loop, Link& link, Signal& wake, const Spec& spec)
     new (page_.map.data()) process::StatusPage();
     fds.push_back(page_.fd.get());
   }
+  fds.insert(fds.end(), spec.more.begin(), spec.more.end());
   out_ = std::move(out);
   err_ = std::move(err);
   process::SpawnRequest request;
@@ -168,6 +171,9 @@ void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "spawned") {
     pid_ = event.at("pid").get<pid_t>();
+    // When memory runs out the kernel should choose code under test, not what watches it.
+    const process::UniqueFd score(::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
+    if (score) [[maybe_unused]] const auto written = ::write(score.get(), "500", 3);
   } else if (kind == "spawn-failed") {
     failed_ = event.value("text", "");
   } else if (kind == "exit") {
@@ -182,19 +188,50 @@ void Child::on_event(const json& event) {
   wake_.notify();
 }
 
-Link::Link(Loop& loop, std::string program, std::string run)
-    : loop_(loop), program_(std::move(program)), run_(std::move(run)) {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, its orphans come to us
+Link::Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox)
+    : loop_(loop), program_(std::move(program)), run_(std::move(run)), sandbox_(std::move(sandbox)) {
+  if (!sandbox_) ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, its orphans come to us
   start();
 }
 
 Link::~Link() {
-  shut_down();
-  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  if (sandbox_) {
+    end_sandbox();
+  } else {
+    shut_down();
+    ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  }
+}
+
+/// The kernel ends all processes of the sandbox when its first one ends, and that ends with bubblewrap.
+void Link::end_sandbox() {
+  if (watch_ != 0) loop_.remove(watch_);
+  watch_ = 0;
+  const process::UniqueFd first(first_ != 0 ? static_cast<int>(::syscall(SYS_pidfd_open, first_, 0)) : -1);
+  ::kill(warden_.pid, SIGKILL);
+  while (::waitpid(warden_.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pollfd gone{first.get(), POLLIN, 0};
+  constexpr int patience_ms = 10'000;
+  if (first) ::poll(&gone, 1, patience_ms);
+  if (first_ != 0) ::waitpid(first_, nullptr, WNOHANG);  // an orphan of bubblewrap comes to us, where we are its subreaper
+}
+
+/// The number on this machine of a process that the warden of a sandbox has started.
+pid_t Link::on_machine(pid_t inner) {
+  if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
+  return first_ == 0 ? 0 : process::child_in_namespace(first_, inner);
 }
 
 void Link::start() {
-  warden_ = process::start_warden(program_, run_);
+  if (sandbox_) {
+    constexpr int filter_place = 4;
+    const process::UniqueFd filter = process::filter_of(*sandbox_);
+    const int more[] = {filter.get()};
+    warden_ = process::start_warden(process::sandboxed(*sandbox_, filter_place, {program_, run_}), more);
+  } else {
+    warden_ = process::start_warden({program_, run_});
+  }
   channel_ = Channel(std::move(warden_.socket));
   watch_ = loop_.add(channel_.fd(), EPOLLIN, [this](std::uint32_t) { on_socket(); });
   lost_ = false;
@@ -226,7 +263,8 @@ void Link::send(const json& body, std::span<const int> fds) {
 void Link::on_socket() {
   try {
     while (auto message = channel_.pump()) {
-      const json& event = message->body;
+      json event = std::move(message->body);
+      if (sandbox_ && event.value("event", "") == "spawned") event["pid"] = on_machine(event.at("pid").get<pid_t>());
       const auto child = children_.find(event.value("id", std::uint64_t{0}));
       if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
       if (child != children_.end()) child->second->on_event(event);

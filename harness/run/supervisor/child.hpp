@@ -13,6 +13,7 @@
 #include "process/frames.hpp"
 #include "process/memory_file.hpp"
 #include "process/procfs.hpp"
+#include "process/sandbox/sandbox.hpp"
 #include "process/status_view.hpp"
 #include "process/warden.hpp"
 #include "run/supervisor/loop.hpp"
@@ -62,6 +63,7 @@ class Child {
     bool status_page{false};  ///< a status page on descriptor 4
     bool accept_fds{false};   ///< descriptors may come back (the checker's)
     std::uint32_t max_frame_bytes{process::max_frame};
+    std::vector<int> more;    ///< further descriptors, behind those
     std::string name;  ///< for people: "lane0/worker7"
   };
   Child(Loop& loop, Link& link, Signal& wake, const Spec& spec);
@@ -126,10 +128,10 @@ class Child {
   std::optional<Killed> killed_;
 };
 
-/// The supervisor's end of the warden's socket.
+/// The supervisor's end of a warden's socket: of the one of the run, or of one in a sandbox, which is that sandbox' first process.
 class Link {
  public:
-  Link(Loop& loop, std::string program, std::string run);
+  Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox = std::nullopt);
   ~Link();
 
   /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
@@ -138,9 +140,10 @@ class Link {
   /// Closes the socket: the warden ends everything; waits for it, at most `patience_ms`.
   void shut_down(int patience_ms = 10'000);
 
-  pid_t warden_pid() const { return warden_.pid; }
+  /// Of the machine, also where the warden has another number in its sandbox; 0 = not known yet.
+  pid_t warden_pid() const { return sandbox_ ? first_ : warden_.pid; }
   const std::string& run() const { return run_; }
-  bool knows(pid_t pid) const { return pids_.count(pid) != 0 || pid == warden_.pid; }
+  bool knows(pid_t pid) const { return pids_.count(pid) != 0 || pid == warden_.pid || (first_ != 0 && pid == first_); }
   std::size_t started() const { return next_ - 1; }
 
  private:
@@ -151,10 +154,14 @@ class Link {
   void start();
   void on_socket();
   void lose();
+  pid_t on_machine(pid_t inner);
+  void end_sandbox();
 
   Loop& loop_;
   std::string program_, run_;
-  process::WardenProcess warden_;
+  std::optional<process::Sandbox> sandbox_;
+  process::WardenProcess warden_;  ///< of a sandbox: bubblewrap
+  pid_t first_{0};                 ///< process 1 of the sandbox
   process::Channel channel_;
   Loop::Watch watch_{0};
   std::map<std::uint64_t, Child*> children_;

@@ -50,6 +50,7 @@ class Lane {
   struct Workers {
     std::uint64_t id{0};
     std::string signature;
+    std::unique_ptr<Link> sandbox;  ///< in which they run; null where this machine has none
     std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
     std::vector<nlohmann::json> engines;           ///< their hello replies
     std::int64_t ran{0};

@@ -34,6 +34,7 @@ struct Run {
   process::PidWatch pids;
   Ports ports;
   std::string programs;
+  const bool sandboxes{process::why_no_sandbox().empty()};
   std::size_t next_job{0};
   std::uint64_t next_key{1};
   std::int64_t worker_count{0};
@@ -56,6 +57,9 @@ struct Run {
     if (handlers.on_message) handlers.on_message(line);
   }
 };
+
+/// The sandbox of a case: what the entry of its engine asks for, and what lies where a sandbox has nothing of the machine's.
+process::Sandbox sandbox_of(const ResolvedCase& resolved, const Options& options);
 
 /// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
 inline constexpr int attempts_allowed = 5;

@@ -52,6 +52,7 @@ struct Options {
   bool watch_asked{false};        ///< watch_ms is what the user asked for: also for cases that say another time, or need none
   std::size_t watch_all{8};       ///< a run of at most so many cases is watched so as a whole
   std::uint64_t watch_every{64};  ///< of a larger one the first case of each engine and direction, and one in so many by its id
+  std::vector<std::string> hidden;  ///< folders that code under test does not see: the run's own
   bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
   bool stacks{true};          ///< take stacks on a hang
   bool keep_plans{false};     ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass

@@ -234,11 +234,8 @@ Outcomes run_with_kills(const std::string& command, std::size_t count, int kills
   Handlers handlers;
   handlers.on_result = [&](std::size_t, CaseResult&&) {
     if (++seen % 15 != 0 || done >= kills) return;
-    for (const process::ProcessStat& stat : process::all_processes()) {
+    for (const process::ProcessStat& stat : process::descendants(process::all_processes(), {::getpid()})) {
       if (stat.dead() || stat.command != command) continue;
-      const bool ours = stat.parent == ::getpid() ||
-                        (process::read_stat(stat.parent) && process::read_stat(stat.parent)->parent == ::getpid());
-      if (!ours) continue;
       ::kill(stat.pid, SIGKILL);
       ++done;
       return;

@@ -18,6 +18,18 @@ constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is ne
 /// Whether the case's engine_options come with register, to processes that serve other cases, too (connector/program/command.hpp).
 bool options_with_register(const ResolvedCase& c) { return is_program(c) && c.connector.options.value("options_with", "") == "register"; }
 
+/// Absolute paths among the texts of some values.
+void add_paths(const json& value, std::vector<std::string>& out) {
+  if (value.is_string() && value.get_ref<const std::string&>().starts_with('/')) out.push_back(value);
+  if (value.is_structured())
+    for (const json& item : value) add_paths(item, out);
+}
+std::vector<std::string> paths_in(const std::vector<json>& values) {
+  std::vector<std::string> out;
+  for (const json& value : values) add_paths(value, out);
+  return out;
+}
+
 /// Which program it is, and what it is told with hello: connectors that differ only in what comes with each job share processes.
 std::string program_of(const ResolvedCase& c) {
   if (!c.connector.options.contains("job_options")) return c.connector.name + "|" + c.connector.options.dump();
@@ -30,7 +42,7 @@ std::string program_of(const ResolvedCase& c) {
 std::string signature_of(const ResolvedCase& c) {
   const EngineSpec& engine = c.engine;
   return engine.plugin + "|" + std::to_string(engine.processes) + "|" + (options_with_register(c) ? "" : engine.options.dump()) + "|" +
-         engine.environment.dump() + (is_program(c) ? "|" + program_of(c) : "");
+         engine.environment.dump() + "|" + json(engine.grants).dump() + (is_program(c) ? "|" + program_of(c) : "");
 }
 
 /// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with register.
@@ -43,6 +55,10 @@ json program_options(const ResolvedCase& c) {
 }
 
 }  // namespace
+
+process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
+  return {c.engine.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options, process::program_folder()})), options.hidden};
+}
 
 /// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
 /// may be unanswered there.
@@ -80,6 +96,8 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     enter(a, Phase::registration);
     std::vector<Request> requests;
     std::vector<json> replies;
+    if (run_.sandboxes) workers_->sandbox = std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-warden", run_.link.run(), sandbox_of(a.resolved, run_.options));
+    Link& link = workers_->sandbox ? *workers_->sandbox : run_.link;
     const std::vector<std::string> roles =
         engine.processes == 1 ? std::vector<std::string>{"both"} : std::vector<std::string>{"producer", "consumer"};
     for (const std::string& role : roles) {
@@ -93,7 +111,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
       spec.memory_limit = run_.options.memory_limit;
       spec.status_page = true;
       spec.max_frame_bytes = worker_frame_limit;
-      workers_->children.push_back(std::make_unique<Child>(run_.loop, run_.link, wake_, spec));
+      workers_->children.push_back(std::make_unique<Child>(run_.loop, link, wake_, spec));
       json hello = {{"op", "hello"}, {"role", role}, {"name", spec.name}};
       if (is_program(a.resolved))
         hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};
@@ -118,6 +136,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     a.result.facts["connector_program"] = workers_->engines[0];
   else if (workers_->engines[0].contains("version"))
     a.result.facts["engine_version"] = workers_->engines[0]["version"];
+  if (!a.resolved.engine.grants.empty() && workers_->sandbox) a.result.facts["granted"] = a.resolved.engine.grants;
   if (workers_->engines[0].contains("memory")) a.result.facts["memory_provider"] = workers_->engines[0]["memory"];
   for (const auto& child : workers_->children) {
     child->out().clear();
@@ -273,7 +292,7 @@ Task<void> Lane::end(Workers& workers) {
   for (const auto& child : workers.children) child->kill();
   const std::int64_t patience = now_ns() + 20'000 * ns_per_ms;
   for (const auto& child : workers.children) {
-    while (!child->killed() && !child->start_failure() && now_ns() < patience) {
+    while (!child->killed() && !child->start_failure() && !child->lost() && now_ns() < patience) {
       check_running();
       co_await wake_.wait(patience);
     }

@@ -1,0 +1,46 @@
+// The sandbox of code under test: bubblewrap around the processes, and a filter of system calls.
+//
+// Inside: process ids, IPC objects and mounts of its own; the machine's files read-only; /tmp, /dev/shm, /run and the user's cache empty, its own and gone with it; no
+// other devices than null, zero, full, random and tty; no /sys; no capability; no call that reaches into another process, changes mounts or
+// namespaces, or loads code into the kernel. What an engine needs beside that, its entry names (grants()). The network is that of the machine.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "process/unique_fd.hpp"
+
+namespace kvcts::process {
+
+/// Something that an entry of an engine or connector may ask for.
+struct Grant {
+  std::string_view name, meaning;
+  std::vector<std::string> folders;  ///< of the machine, as far as they are there; of /dev with its devices
+  std::vector<std::string> globs;    ///< devices by pattern
+  std::vector<int> calls;            ///< system calls that the filter lets pass
+};
+const std::vector<Grant>& grants();
+
+struct Sandbox {
+  std::vector<std::string> granted;  ///< names out of grants()
+  std::vector<std::string> shown;    ///< absolute paths to be seen, read-only, although they lie in what is replaced
+  std::vector<std::string> hidden;   ///< folders that are empty inside: what the suite writes
+};
+
+/// Paths of this process' environment, working folder and `also` that lie in a folder that a sandbox replaces: plug-ins and programs in /tmp.
+std::vector<std::string> shown_paths(const std::vector<std::string>& also);
+
+/// The command that runs `argv` in the sandbox. `filter`: number of the descriptor at which it will find filter_of().
+std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv);
+
+/// The system call filter, as bubblewrap reads it. Throws std::runtime_error where it cannot be made.
+UniqueFd filter_of(const Sandbox& sandbox);
+
+/// Why this machine has no sandbox: bubblewrap is missing, the kernel forbids it, or KVCTS_SANDBOX=off. "" = it has. Tried once a process, with
+/// the program that does nothing.
+const std::string& why_no_sandbox();
+/// "bubblewrap 0.8.0", or "none: <why>".
+std::string isolation_words();
+
+}  // namespace kvcts::process

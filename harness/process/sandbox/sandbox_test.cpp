@@ -1,0 +1,153 @@
+// What a program in the sandbox can see and do.
+#include "process/sandbox/sandbox.hpp"
+
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+extern char** environ;  // NOLINT
+
+namespace kvcts::process {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Told {
+  int status{0};  ///< exit status; negative: not an exit
+  std::string text;
+};
+
+/// A shell script inside.
+Told inside(const std::string& script, const Sandbox& sandbox = {}) {
+  const UniqueFd filter = filter_of(sandbox);
+  std::vector<std::string> argv = sandboxed(sandbox, 3, {"/bin/sh", "-c", script});
+  std::vector<char*> pointers;
+  for (std::string& word : argv) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {-1, "pipe"};
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+  ::posix_spawn_file_actions_adddup2(&actions, filter.get(), 3);
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  Told told;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; error == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;) told.text.append(buffer.data(), static_cast<std::size_t>(n));
+  ::close(ends[0]);
+  int status = 0;
+  if (error == 0) ::waitpid(pid, &status, 0);
+  told.status = error != 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+  return told;
+}
+
+std::string python(const std::string& code) { return "python3 -c '" + code + "'"; }
+
+class InSandbox : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!why_no_sandbox().empty()) GTEST_SKIP() << "no sandbox here: " << why_no_sandbox();
+  }
+};
+
+TEST_F(InSandbox, OnlyItsOwnProcessesAreThere) {
+  EXPECT_EQ(inside("ls /proc | grep -c \"^[0-9]\"; echo $$").text, "3\n1\n") << "the shell, ls and grep";
+  EXPECT_NE(inside("kill -0 " + std::to_string(::getpid())).status, 0);
+  EXPECT_NE(inside("cat /proc/" + std::to_string(::getpid()) + "/cmdline").status, 0);
+}
+
+TEST_F(InSandbox, NothingThatItWritesIsLeft) {
+  const std::string name = "kvcts-sandbox-" + std::to_string(::getpid());
+  for (const std::string folder : {"/tmp/", "/dev/shm/", "/run/", "/var/tmp/"}) {
+    const Told told = inside("echo x > " + folder + name + " && cat " + folder + name + " && ls " + folder + " | wc -l");
+    EXPECT_EQ(told.text, "x\n1\n") << folder;
+    EXPECT_FALSE(fs::exists(folder + name)) << folder;
+  }
+  for (const std::string folder : {"/", "/etc/", "/usr/lib/"}) EXPECT_NE(inside("echo x > " + folder + name).status, 0) << folder;
+}
+
+TEST_F(InSandbox, HasNoCapabilityAndCannotGetOne) {
+  EXPECT_EQ(inside("grep -h CapEff /proc/self/status").text, "CapEff:\t0000000000000000\n");
+  EXPECT_NE(inside("unshare -r true").status, 0);
+  EXPECT_NE(inside("mount -t tmpfs x /mnt").status, 0);
+  EXPECT_NE(inside("test -e /dev/mem -o -e /dev/kmsg -o -e /dev/sda").status, 0);
+}
+
+TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
+  // By number: of the C library's functions only some exist in every version.
+  const std::string call = "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.syscall(%d, %s); print(r, ctypes.get_errno())";
+  struct Row {
+    const char* name;
+    long number;
+    const char* arguments;
+  };
+  for (const Row& row : {Row{"ptrace", SYS_ptrace, "16, 1, 0, 0"}, Row{"process_vm_readv", SYS_process_vm_readv, "1, 0, 0, 0, 0, 0"}, Row{"pidfd_getfd", SYS_pidfd_getfd, "-1, 0, 0"}, Row{"bpf", SYS_bpf, "0, 0, 0"},
+                         Row{"keyctl", SYS_keyctl, "0, 0, 0, 0, 0"}, Row{"userfaultfd", SYS_userfaultfd, "0"}, Row{"unshare", SYS_unshare, "0x10000000"}, Row{"setns", SYS_setns, "0, 0"}}) {
+    std::string code = call;
+    code.replace(code.find("%d"), 2, std::to_string(row.number));
+    code.replace(code.find("%s"), 2, row.arguments);
+#if defined(__SANITIZE_ADDRESS__)
+    if (row.number == SYS_ptrace) continue;
+#endif
+    EXPECT_EQ(inside(python(code)).text, "-1 1\n") << row.name;
+  }
+  const std::string copies = "import ctypes, os; print(ctypes.CDLL(None).syscall(" + std::to_string(SYS_process_vm_readv) + ", os.getpid(), 0, 0, 0, 0, 0))";
+  EXPECT_EQ(inside(python(copies), {{"process-vm"}, {}, {}}).text, "0\n") << "granted";
+}
+
+TEST_F(InSandbox, ThreadsAndProcessesWorkAllTheSame) {
+  EXPECT_EQ(inside(python("import threading, subprocess; t = threading.Thread(target=lambda: print(1, flush=True)); t.start(); t.join(); print(subprocess.run([\"echo\", \"2\"], capture_output=True, text=True).stdout)")).text,
+            "1\n2\n\n");
+}
+
+TEST_F(InSandbox, WhatIsShownIsSeenAndWhatIsHiddenIsEmpty) {
+  const fs::path folder = fs::temp_directory_path() / ("kvcts-sandbox-" + std::to_string(::getpid()));
+  fs::create_directories(folder / "run");
+  std::ofstream(folder / "plugin.so") << "here\n";
+  std::ofstream(folder / "run" / "store.db") << "verdicts\n";
+  EXPECT_NE(inside("cat " + (folder / "plugin.so").string()).status, 0) << "in /tmp: not there unless it is shown";
+  const Sandbox sandbox{{}, {folder.string()}, {(folder / "run").string()}};
+  EXPECT_EQ(inside("cat " + (folder / "plugin.so").string(), sandbox).text, "here\n");
+  EXPECT_NE(inside("echo x > " + (folder / "plugin.so").string(), sandbox).status, 0) << "and cannot be written";
+  EXPECT_EQ(inside("ls -A " + (folder / "run").string(), sandbox).text, "");
+  fs::remove_all(folder);
+}
+
+TEST_F(InSandbox, GoesWithItsParent) {
+  const std::string time = "1000." + std::to_string(::getpid());
+  EXPECT_EQ(inside("(setsid sleep " + time + " &) ; sleep 0.1; ps -e -o comm | grep -c \"^sleep$\"").text, "1\n") << "it was there";
+  EXPECT_NE(std::system(("pgrep -f '[s]leep " + time + "' > /dev/null").c_str()), 0) << "a daemon of the sandbox is gone with it";
+}
+
+TEST(Sandbox, EveryGrantIsDescribed) {
+  for (const Grant& grant : grants()) {
+    EXPECT_FALSE(grant.meaning.empty()) << grant.name;
+    EXPECT_TRUE(!grant.folders.empty() || !grant.globs.empty() || !grant.calls.empty()) << grant.name << " grants nothing";
+  }
+}
+
+TEST(Sandbox, PathsOfTheEnvironmentAreShown) {
+  const fs::path folder = fs::temp_directory_path() / ("kvcts-shown-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  ::setenv("KVCTS_SHOWN_TEST", ("/nowhere:" + folder.string()).c_str(), 1);
+  const auto shown = shown_paths({"/usr/lib"});
+  ::unsetenv("KVCTS_SHOWN_TEST");
+  EXPECT_NE(std::find(shown.begin(), shown.end(), folder.string()), shown.end());
+  EXPECT_EQ(std::find(shown.begin(), shown.end(), "/usr/lib"), shown.end()) << "is there anyway";
+  EXPECT_EQ(std::find(shown.begin(), shown.end(), "/tmp"), shown.end());
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace kvcts::process
