@@ -2,6 +2,8 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+
 namespace kvcts::supervisor {
 
 using nlohmann::json;
@@ -19,6 +21,7 @@ void CheckerLink::need() {
 
 Task<json> CheckerLink::reply(std::int64_t limit, std::vector<process::UniqueFd>* fds) {
   const std::int64_t deadline = now_ns() + limit * ns_per_ms;
+  std::int64_t stopped_since = 0;
   for (;;) {
     check_running_();
     if (!child_) throw Lost{"the checker ended"};
@@ -53,8 +56,20 @@ Task<json> CheckerLink::reply(std::int64_t limit, std::vector<process::UniqueFd>
       }
       throw Lost{"the checker did not answer within " + std::to_string(limit) + " ms"};
     }
-    co_await wake_.wait(deadline);
+    if (stands_still(stopped_since)) {
+      child_->kill();
+      throw Lost{"somebody has stopped the checker"};
+    }
+    co_await wake_.wait(std::min(deadline, now_ns() + look_ms * ns_per_ms));
   }
+}
+
+/// Has a signal of somebody stopped it, and for longer than it takes to go on with a run that was stopped as a whole?
+bool CheckerLink::stands_still(std::int64_t& since) const {
+  const auto stat = process::read_stat(child_->pid());
+  const bool stopped = stat && (stat->state == 'T' || stat->state == 't');
+  since = !stopped ? 0 : since == 0 ? now_ns() : since;
+  return stopped && now_ns() - since >= stopped_ms * ns_per_ms;
 }
 
 Task<void> CheckerLink::drain(std::uint64_t key) {

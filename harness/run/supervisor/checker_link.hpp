@@ -34,6 +34,9 @@ class CheckerLink {
   }
 
  private:
+  static constexpr std::int64_t look_ms = 500, stopped_ms = 2'000;
+  bool stands_still(std::int64_t& since) const;
+
   Run& run_;
   int lane_;
   Signal& wake_;

@@ -286,9 +286,8 @@ void Link::lose() {
   }
 }
 
-void Link::restart() {
-  channel_.close();
-  // Its children died with it (PR_SET_PDEATHSIG); what they started, and strays, are ended here.
+/// After the warden's death: its children died with it (PR_SET_PDEATHSIG); what they started, and strays, are ended here.
+void Link::end_marked() {
   for (int round = 0; round < 500; ++round) {
     bool any = false;
     for (const process::ProcessStat& stat : process::all_processes()) {
@@ -302,6 +301,11 @@ void Link::restart() {
     if (!any) break;
     ::usleep(4000);
   }
+}
+
+void Link::restart() {
+  channel_.close();
+  end_marked();
   pids_.clear();
   start();
 }
@@ -311,9 +315,14 @@ void Link::shut_down(int patience_ms) {
   watch_ = 0;
   channel_.close();
   if (warden_.pid <= 0) return;
-  for (int waited = 0; waited < patience_ms; waited += 2) {
-    if (::waitpid(warden_.pid, nullptr, WNOHANG) != 0) break;
-    ::usleep(2000);
+  bool ended = false;
+  for (int waited = 0; waited < patience_ms && !ended; waited += 2) {
+    ended = ::waitpid(warden_.pid, nullptr, WNOHANG) != 0;
+    if (!ended) ::usleep(2000);
+  }
+  if (!ended) {  // it stands still: what it has started goes with it
+    ::kill(warden_.pid, SIGKILL);
+    end_marked();
   }
   warden_.pid = 0;
 }

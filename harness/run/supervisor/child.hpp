@@ -156,6 +156,7 @@ class Link {
   void lose();
   pid_t on_machine(pid_t inner);
   void end_sandbox();
+  void end_marked();
 
   Loop& loop_;
   std::string program_, run_;
