@@ -84,7 +84,7 @@ Availability::Standing Availability::examine(const std::string& engine) const {
     lack.names.insert(lack.names.end(), entry->needs.begin(), entry->needs.end());
     return {std::move(lack), {}};
   }
-  return {std::nullopt, doctor::load_plugin(file, entry->environment)};
+  return {std::nullopt, doctor::load_plugin(file, entry->environment, entry->grants)};
 }
 
 const Availability::Standing& Availability::standing(const std::string& engine) {

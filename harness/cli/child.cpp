@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -54,41 +55,15 @@ Ended collect(pid_t pid, int fd, std::chrono::milliseconds deadline) {
   return ended;
 }
 
-}  // namespace
+/// In the asked process. Libraries chatter on standard output and error; the answer has a pipe of its own.
+void be_quiet() {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int null = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
+}
 
-ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
-  const pid_t pid = fork();
-  if (pid < 0) {
-    const int why = errno;
-    close(ends[0]);
-    close(ends[1]);
-    throw std::system_error(why, std::generic_category(), "cannot ask what this machine has: no process");
-  }
-  if (pid == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close(ends[0]);
-    const int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // where the next lines do not write over it
-    // Libraries chatter on standard output and error; the answer has a pipe of its own.
-    const int null = open("/dev/null", O_RDWR);
-    for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
-    std::string text;
-    try {
-      text = "+" + question().dump();
-    } catch (const std::exception& e) {
-      text = std::string("-") + e.what();
-    }
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t n = write(answer, text.data() + done, text.size() - done);
-      if (n <= 0) break;
-      done += static_cast<std::size_t>(n);
-    }
-    _exit(0);
-  }
-  close(ends[1]);
-  const Ended ended = collect(pid, ends[0], deadline);
+ChildAnswer read_answer(const Ended& ended, std::chrono::milliseconds deadline) {
   ChildAnswer answer;
   const std::string status = WIFEXITED(ended.status) ? std::to_string(WEXITSTATUS(ended.status)) : "";
   if (!ended.in_time) {
@@ -108,6 +83,74 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
     if (!answer.ok) answer.error = "answered with something that is not JSON";
   }
   return answer;
+}
+
+}  // namespace
+
+void give_answer(int fd, const std::function<nlohmann::json()>& question) {
+  std::string text;
+  try {
+    text = "+" + question().dump();
+  } catch (const std::exception& e) {
+    text = std::string("-") + e.what();
+  }
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  _exit(0);
+}
+
+ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
+  const pid_t pid = fork();
+  if (pid < 0) {
+    const int why = errno;
+    close(ends[0]);
+    close(ends[1]);
+    throw std::system_error(why, std::generic_category(), "cannot ask what this machine has: no process");
+  }
+  if (pid == 0) {
+    close(ends[0]);
+    const int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // where the next lines do not write over it
+    be_quiet();
+    give_answer(answer, question);
+  }
+  close(ends[1]);
+  return read_answer(collect(pid, ends[0], deadline), deadline);
+}
+
+ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more_place, int answer_place, std::chrono::milliseconds deadline) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
+  std::vector<std::string> words = argv;
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid < 0) {
+    const int why = errno;
+    close(ends[0]);
+    close(ends[1]);
+    throw std::system_error(why, std::generic_category(), "cannot ask what this machine has: no process");
+  }
+  if (pid == 0) {
+    const int above = std::max(more_place, answer_place) + 1;
+    const int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above);
+    be_quiet();
+    dup2(answer, answer_place);
+    if (other >= 0) dup2(other, more_place);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  Ended ended = collect(pid, ends[0], deadline);
+  constexpr int signalled = 128;
+  if (ended.in_time && WIFEXITED(ended.status) && WEXITSTATUS(ended.status) > signalled && sigabbrev_np(WEXITSTATUS(ended.status) - signalled) != nullptr)
+    ended.status = WEXITSTATUS(ended.status) - signalled;  // as wait() tells a signal
+  return read_answer(ended, deadline);
 }
 
 }  // namespace kvcts::cli

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <span>
 
-#include "cli/child.hpp"
 #include "cli/doctor/doctor.hpp"
+#include "cli/question.hpp"
 #include "engines/transport/packages.hpp"
 #include "engines/transport/session.hpp"
 
@@ -33,14 +33,19 @@ Mapped make_memory() {
   return m;
 }
 
+}  // namespace
+
+nlohmann::json load_engine(const nlohmann::json& about) {
+  for (const auto& [key, value] : about.at("environment").items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
+  return Plugin::load(about.at("file").get<std::string>())->version();
+}
+
 /// Loads the plug-in, moves 64 KiB from one agent of this process to another, compares. Says what it is.
-nlohmann::json try_engine(const std::string& stem, const PackagedEngine* packaged) {
+nlohmann::json try_engine(const nlohmann::json& about) {
   OpenOptions open_producer{"doctor/producer", Role::producer, {}}, open_consumer{"doctor/consumer", Role::consumer, {}};
-  if (packaged != nullptr) {
-    for (const auto& [key, value] : packaged->environment) setenv(key.c_str(), value.c_str(), 1);
-    open_producer.options = open_consumer.options = packaged->options;
-  }
-  const auto plugin = Plugin::load(find_plugin(stem));
+  for (const auto& [key, value] : about.at("environment").items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
+  open_producer.options = open_consumer.options = about.at("options");
+  const auto plugin = Plugin::load(find_plugin(about.at("stem").get<std::string>()));
   nlohmann::json answer{{"name", plugin->engine()}, {"version", plugin->version()}, {"file", plugin->origin()}, {"self_test", "passed"}};
   try {
     Session producer(plugin, open_producer), consumer(plugin, open_consumer);
@@ -71,16 +76,10 @@ nlohmann::json try_engine(const std::string& stem, const PackagedEngine* package
   return answer;
 }
 
-}  // namespace
-
-std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment) {
+std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment, const std::vector<std::string>& grants) {
   using Kind = supervisor::Ended::Kind;
   constexpr std::chrono::milliseconds deadline = std::chrono::seconds(10);
-  const auto load = [&] {
-    for (const auto& [key, value] : environment.items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
-    return nlohmann::json(Plugin::load(file)->version());
-  };
-  const ChildAnswer answer = ask_child(load, deadline);
+  const ChildAnswer answer = ask("load", {{"file", file.string()}, {"environment", environment}}, grants, {file.string()}, deadline);
   if (answer.ok) return std::nullopt;
   supervisor::Ended ended;
   ended.phase = Phase::registration;
@@ -109,7 +108,9 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
       s.findings.push_back({key, State::missing, package_missing(with->package), "cases with engines of this package are SKIPPED", nullptr});
       return;
     }
-    const ChildAnswer answer = ask_child([&] { return try_engine(stem, with); }, std::chrono::seconds(10));
+    nlohmann::json about{{"stem", stem}, {"environment", nlohmann::json::object()}, {"options", nlohmann::json::object()}};
+    if (with != nullptr) about["environment"] = with->environment, about["options"] = with->options;
+    const ChildAnswer answer = ask("try", about, all_grants(), {stem}, std::chrono::seconds(10));
     if (!answer.ok) {
       s.findings.push_back({key, State::broken, "cannot be used: " + answer.error, "", nullptr});
       return;
@@ -124,7 +125,7 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
   };
   for (const std::string& stem : list_plugins()) {
     const auto is = [&](const char* word) { return stem.find(word) != std::string::npos; };
-    if (is("fixture") || is("saboteur") || is("front") || is("hostile") || is("crash")) continue;  // they break on purpose
+    if (is("fixture") || is("saboteur") || is("front") || is("hostile") || is("attacker") || is("crash")) continue;  // they break on purpose
     bool any = false;
     for (const PackagedEngine& one : packaged) {
       if (one.plugin != stem) continue;

@@ -15,6 +15,7 @@
 #include "case/catalogue/nearest.hpp"
 #include "case/texts.hpp"
 #include "cli/child.hpp"
+#include "cli/question.hpp"
 #include "cli/names.hpp"
 #include "cli/report/text.hpp"
 #include "cli/verbs/verbs.hpp"
@@ -53,6 +54,7 @@ EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& de
   described = !entry.id.empty();
   if (!described) {
     entry.id = entry.plugin = options.plugin;
+    entry.grants = all_grants();  // nobody has said what it needs
     if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_")) {
       throw UsageError(fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}", options.plugin,
                                    catalogue::suggestion(options.plugin, cat.engines().ids())));
@@ -149,6 +151,7 @@ int show(Options options, const Globals& globals) {
   const catalogue::Catalogue cat(cases);
   bool described = false;
   EngineEntry entry = entry_of(options, cat, described);
+  if (const auto status = inside(entry.grants)) return *status;
   std::vector<RuleEntry> tests = rules::read_claims(cases);
   narrow(tests, tests, options.tests, "--test expects a test of cases/claims",
          [](const RuleEntry& test) { return test.id; });

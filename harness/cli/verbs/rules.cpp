@@ -12,6 +12,7 @@
 #include "case/catalogue/catalogue.hpp"
 #include "cli/availability.hpp"
 #include "cli/names.hpp"
+#include "cli/question.hpp"
 #include "cli/report/text.hpp"
 #include "cli/verbs/verbs.hpp"
 
@@ -77,6 +78,7 @@ int list(const std::vector<RuleEntry>& all, const Globals& globals) {
 }
 
 int show(const Options& options, const Globals& globals) {
+  if (const auto status = inside(all_grants())) return *status;
   const auto cases = catalogue::find_cases(globals.cases);
   const catalogue::Catalogue cat(cases);
   std::vector<RuleEntry> chosen = rules::read_rules(cases);

@@ -137,10 +137,11 @@ std::vector<std::string> shown_paths(const std::vector<std::string>& also) {
   return out;
 }
 
-std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv) {
-  std::vector<std::string> out{bubblewrap(), "--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL",
+std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv, bool first) {
+  std::vector<std::string> out{bubblewrap(), "--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL",
                                "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"};
   const auto add = [&](std::initializer_list<std::string> words) { out.insert(out.end(), words); };
+  if (first) add({"--as-pid-1"});
   bool sys = false;
   for (const Grant& grant : grants()) {
     if (!is_granted(sandbox, grant)) continue;

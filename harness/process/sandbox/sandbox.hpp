@@ -31,8 +31,9 @@ struct Sandbox {
 /// Paths of this process' environment, working folder and `also` that lie in a folder that a sandbox replaces: plug-ins and programs in /tmp.
 std::vector<std::string> shown_paths(const std::vector<std::string>& also);
 
-/// The command that runs `argv` in the sandbox. `filter`: number of the descriptor at which it will find filter_of().
-std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv);
+/// The command that runs `argv` in the sandbox. `filter`: number of the descriptor at which it will find filter_of(). `first`: as process 1,
+/// which no signal from inside ends, and which has to reap; else behind a process of bubblewrap's that does.
+std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv, bool first = false);
 
 /// The system call filter, as bubblewrap reads it. Throws std::runtime_error where it cannot be made.
 UniqueFd filter_of(const Sandbox& sandbox);

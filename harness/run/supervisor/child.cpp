@@ -228,7 +228,7 @@ void Link::start() {
     constexpr int filter_place = 4;
     const process::UniqueFd filter = process::filter_of(*sandbox_);
     const int more[] = {filter.get()};
-    warden_ = process::start_warden(process::sandboxed(*sandbox_, filter_place, {program_, run_}), more);
+    warden_ = process::start_warden(process::sandboxed(*sandbox_, filter_place, {program_, run_}, true), more);
   } else {
     warden_ = process::start_warden({program_, run_});
   }

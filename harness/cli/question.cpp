@@ -1,0 +1,111 @@
+#include "cli/question.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "cli/exit.hpp"
+#include "cli/run/run.hpp"
+#include "process/sandbox/sandbox.hpp"
+#include "process/warden.hpp"
+
+namespace kvcts::cli {
+namespace {
+
+constexpr int filter_place = 3, answer_place = 4;
+constexpr const char* flag = "--answer";
+
+constexpr int lifeline_place = 5;
+constexpr const char* lifeline_variable = "KVCTS_LIFELINE";
+
+/// Inside: this process ends with the one outside, also where bubblewrap did not get so far as to see to that. Who was outside says how it ended.
+void hang_on() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGIO}) ::signal(number, SIG_DFL);
+  ::fcntl(lifeline_place, F_SETFD, FD_CLOEXEC);
+  ::fcntl(lifeline_place, F_SETOWN, ::getpid());
+  ::fcntl(lifeline_place, F_SETFL, O_ASYNC);  // SIGIO when the other end is closed
+  pollfd end{lifeline_place, POLLIN, 0};
+  if (::poll(&end, 1, 0) != 0) ::_exit(exit_interrupted);
+}
+
+}  // namespace
+
+const std::vector<Question>& questions() {
+  static const std::vector<Question> all{{"load", doctor::load_engine}, {"try", doctor::try_engine}};
+  return all;
+}
+
+std::vector<std::string> all_grants() {
+  std::vector<std::string> out;
+  for (const process::Grant& grant : process::grants()) out.emplace_back(grant.name);
+  return out;
+}
+
+ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants, const std::vector<std::string>& shown,
+                std::chrono::milliseconds deadline) {
+  std::vector<std::string> argv{process::program_folder() + "/kvcts", flag, std::string(question), about.dump()};
+  process::UniqueFd filter;
+  if (process::why_no_sandbox().empty()) {
+    std::vector<std::string> also = shown;
+    also.push_back(process::program_folder());
+    const process::Sandbox sandbox{grants, process::shown_paths(also), {}};
+    filter = process::filter_of(sandbox);
+    argv = process::sandboxed(sandbox, filter_place, argv);
+  }
+  return ask_program(argv, filter ? filter.get() : -1, filter_place, answer_place, deadline);
+}
+
+std::optional<int> inside(const std::vector<std::string>& grants) {
+  if (!process::why_no_sandbox().empty()) {
+    if (std::getenv(lifeline_variable) != nullptr) hang_on();
+    ::prctl(PR_SET_DUMPABLE, 1);  // transports reach from one of its processes into the other; there is nothing to hide from them
+    return std::nullopt;
+  }
+  std::vector<std::string> argv = command_line();
+  argv[0] = process::program_folder() + "/kvcts";
+  std::vector<std::string> also = argv;
+  const process::Sandbox sandbox{grants, process::shown_paths(also), {}};
+  const process::UniqueFd filter = process::filter_of(sandbox);
+  std::vector<std::string> words = process::sandboxed(sandbox, filter_place, argv);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  int lifeline[2];
+  if (::pipe2(lifeline, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "no pipe");
+  const process::UniqueFd theirs(lifeline[0]), ours(lifeline[1]);
+  const pid_t self = ::getpid(), pid = fork();
+  if (pid < 0) throw std::system_error(errno, std::generic_category(), "no process");
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != self) ::_exit(exit_interrupted);
+    ::setenv("KVCTS_SANDBOX", "off", 1);  // there is one around it
+    ::setenv(lifeline_variable, "1", 1);
+    const int above = lifeline_place + 1, lifted = ::fcntl(filter.get(), F_DUPFD_CLOEXEC, above), line = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, above);
+    ::dup2(lifted, filter_place);
+    ::dup2(line, lifeline_place);
+    ::execv(pointers[0], pointers.data());
+    ::_exit(exit_own_error);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : exit_own_error;
+}
+
+bool answered(int argc, const char* const* argv) {
+  if (argc != 4 || std::string_view(argv[1]) != flag || ::fcntl(answer_place, F_GETFD) < 0) return false;
+  ::fcntl(answer_place, F_SETFD, FD_CLOEXEC);
+  for (const Question& question : questions()) {
+    if (question.name == argv[2]) give_answer(answer_place, [&] { return question.answer(nlohmann::json::parse(argv[3])); });
+  }
+  return true;
+}
+
+}  // namespace kvcts::cli
