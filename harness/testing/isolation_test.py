@@ -63,7 +63,7 @@ def tried(folder: Path, user: int | None) -> None:
 def works() -> bool:
     """By its own judgement, so that a sandbox which the suite wrongly holds to be missing is seen here."""
     flags = ["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    return shutil.which("bwrap") is not None and subprocess.run(["bwrap", *flags], capture_output=True).returncode == 0
+    return os.environ.get("KVCTS_SANDBOX") != "off" and shutil.which("bwrap") is not None and subprocess.run(["bwrap", *flags], capture_output=True).returncode == 0
 
 
 def page(folder: Path) -> None:
