@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "cli/report/text.hpp"
+#include "run/store/counts.hpp"
 
 namespace kvcts::report {
 namespace {
@@ -40,10 +41,6 @@ std::string without_codes(std::string_view text) {
     }
   }
   return out;
-}
-
-bool is_failure(Verdict verdict) {
-  return verdict == Verdict::unexpected || verdict == Verdict::expired_waiver || verdict == Verdict::error;
 }
 
 }  // namespace
@@ -91,10 +88,8 @@ void ConsoleReporter::slowest(std::string_view id, Clock::time_point since) {
 void ConsoleReporter::finished(const CaseResult& result) {
   ++done_;
   // What is decided without running takes no time and says nothing about the rest.
-  const bool ran =
-      result.outcome != Outcome::unsupported && result.outcome != Outcome::skipped && result.outcome != Outcome::not_run;
-  if (ran) ++ran_;
-  if (is_failure(result.verdict)) {
+  if (store::was_executed(result.outcome)) ++ran_;
+  if (result.verdict == Verdict::error || store::is_failure(result.verdict)) {
     ++(result.verdict == Verdict::error ? errors_ : failed_);
     if (++failures_said_ <= failures_shown) {
       const std::string word(result.verdict == Verdict::error ? "SUITE ERROR" : name(result.verdict));

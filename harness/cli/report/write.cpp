@@ -1,55 +1,19 @@
 #include "cli/report/write.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <stdexcept>
 #include <vector>
 
 #include "cli/report/compatibility.hpp"
 #include "cli/report/sink.hpp"
+#include "cli/report/whole_file.hpp"
 
 namespace kvcts::report {
 namespace fs = std::filesystem;
 namespace {
 
-// Written beside its place and renamed when complete: a reader never sees half a file, a failure leaves the old one.
-class WholeFile {
- public:
-  explicit WholeFile(fs::path path)
-      : path_(std::move(path)), part_(path_.string() + fmt::format(".part{}", ::getpid())), out_(part_, std::ios::binary) {
-    if (!out_) throw failed();
-  }
-  ~WholeFile() {
-    std::error_code ignored;
-    if (!done_) fs::remove(part_, ignored);
-  }
-  WholeFile(const WholeFile&) = delete;
-  WholeFile& operator=(const WholeFile&) = delete;
-  std::ostream& out() { return out_; }
-  fs::path keep() {
-    out_.close();
-    if (!out_) throw failed();
-    std::error_code ec;
-    fs::rename(part_, path_, ec);
-    if (ec) throw std::runtime_error(fmt::format("report {}: cannot be written ({})", path_.string(), ec.message()));
-    done_ = true;
-    return path_;
-  }
-
- private:
-  std::runtime_error failed() const {
-    return std::runtime_error(
-        fmt::format("report {}: cannot be written ({}); the run itself is safe: free space and use 'kvcts report'",
-                    path_.string(), errno != 0 ? std::strerror(errno) : "unknown reason"));
-  }
-  fs::path path_, part_;
-  std::ofstream out_;
-  bool done_{false};
-};
+constexpr const char *role = "report", *advice = "the run itself is safe: free space and use 'kvcts report'";
 
 void make_directory(const fs::path& directory) {
   std::error_code ec;
@@ -61,7 +25,7 @@ void make_directory(const fs::path& directory) {
 
 Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space, const Comparison* since) {
   make_directory(directory);
-  WholeFile json(directory / "results.json"), junit(directory / "junit.xml"), html(directory / "index.html");
+  WholeFile json(directory / "results.json", role, advice), junit(directory / "junit.xml", role, advice), html(directory / "index.html", role, advice);
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(json_report(json.out(), view));
   sinks.push_back(junit_report(junit.out(), view));
@@ -76,7 +40,7 @@ Files write_reports(const store::RunReader& reader, const RunView& view, const f
 CompatibilityFiles write_compatibility(const store::RunReader& reader, const fs::path& directory) {
   make_directory(directory);
   const Compatibility table = compatibility(reader);
-  WholeFile markdown(directory / "compatibility.md"), html(directory / "compatibility.html");
+  WholeFile markdown(directory / "compatibility.md", role, advice), html(directory / "compatibility.html", role, advice);
   write_markdown(table, markdown.out());
   write_html(table, html.out());
   return {markdown.keep(), html.keep()};

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include "cli/report/text.hpp"
+#include "run/store/counts.hpp"
 
 namespace kvcts::cli {
 
 bool failed(const CaseResult& judged) {
-  return judged.verdict == Verdict::unexpected || judged.verdict == Verdict::expired_waiver || judged.verdict == Verdict::xfail;
+  return store::is_failure(judged.verdict) || judged.verdict == Verdict::xfail;
 }
 
 void Fold::add(const CaseResult& judged) {

@@ -1,7 +1,6 @@
 #include "cli/run/rotation.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +12,10 @@
 
 #include "cli/exit.hpp"
 #include "cli/report/text.hpp"
+#include "cli/report/whole_file.hpp"
 #include "cli/run/fold.hpp"
 #include "matrix/ids.hpp"
+#include "run/store/counts.hpp"
 #include "run/store/lock.hpp"
 
 namespace kvcts::cli {
@@ -82,7 +83,7 @@ const Rotation::Seen* Rotation::find(const std::string& id) const {
 }
 
 void Rotation::saw(const CaseResult& result, std::int64_t when_ms) {
-  if (result.outcome == Outcome::not_run || result.outcome == Outcome::skipped || result.outcome == Outcome::unsupported) return;
+  if (!store::was_executed(result.outcome)) return;
   new_[result.id] = {shortened(result.case_digest), when_ms, failed(result) || result.outcome == Outcome::error, result.wall_ns};
 }
 
@@ -94,17 +95,9 @@ void Rotation::save() const {
   for (const auto& [id, one] : new_) all[id] = one;
   nlohmann::json cases = nlohmann::json::object();
   for (const auto& [id, one] : all) cases[id] = {one.digest, one.when_ms, one.failed, one.wall_ns};
-  const fs::path part = fs::path(file_).concat(fmt::format(".part{}", ::getpid()));
-  {
-    std::ofstream out(part);
-    out << nlohmann::json{{"format", format_name}, {"version", 1}, {"cases", std::move(cases)}}.dump() << '\n';
-    if (!out.flush()) {
-      out.close();
-      fs::remove(part);
-      throw std::runtime_error(fmt::format("--rotate {}: cannot be written; the run itself is safe", file_.string()));
-    }
-  }
-  fs::rename(part, file_);
+  report::WholeFile file(file_, "--rotate", "the run itself is safe");
+  file.out() << nlohmann::json{{"format", format_name}, {"version", 1}, {"cases", std::move(cases)}}.dump() << '\n';
+  file.keep();
 }
 
 double seconds_of(const Plan& plan, const Item& item, const Rotation* rotation) {

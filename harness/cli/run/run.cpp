@@ -228,9 +228,9 @@ class Run {
     std::set<std::string> wanted;
     store_.reader().for_each([&](const store::Row& row) {
       const CaseResult& r = row.result;
-      if (!row.decided || r.outcome == Outcome::not_run || r.outcome == Outcome::skipped || r.outcome == Outcome::unsupported) return;
+      if (!row.decided || !store::was_executed(r.outcome)) return;
       ++ran;
-      if (r.verdict != Verdict::unexpected && r.verdict != Verdict::expired_waiver) return;
+      if (!store::is_failure(r.verdict)) return;
       ++failures;
       if (r.tries.made == 0) wanted.insert(row.planned.id);
     });

@@ -126,9 +126,8 @@ void print_result(const CaseResult& r) {
 
 int status_of(const CaseResult& r) {
   if (r.outcome == Outcome::error || r.verdict == Verdict::error) return exit_own_error;
-  if (r.verdict == Verdict::unexpected || r.verdict == Verdict::expired_waiver) return exit_unexpected;
-  const bool ran = r.outcome != Outcome::skipped && r.outcome != Outcome::not_run && r.outcome != Outcome::unsupported;
-  return ran ? exit_as_expected : exit_incomplete;
+  if (store::is_failure(r.verdict)) return exit_unexpected;
+  return store::was_executed(r.outcome) ? exit_as_expected : exit_incomplete;
 }
 
 int repro(const Options& o, const Globals& globals) {

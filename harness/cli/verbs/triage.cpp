@@ -41,7 +41,7 @@ struct Group {
 std::string ending_of(const CaseResult& r) { return std::string(name(r.outcome)) + (r.diagnosis.fault_class.empty() ? "" : " " + r.diagnosis.fault_class); }
 
 bool failed(const CaseResult& r, bool waived) {
-  return r.verdict == Verdict::unexpected || r.verdict == Verdict::expired_waiver || (waived && r.verdict == Verdict::xfail);
+  return store::is_failure(r.verdict) || (waived && r.verdict == Verdict::xfail);
 }
 
 struct Run {

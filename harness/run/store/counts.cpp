@@ -2,6 +2,10 @@
 
 namespace kvcts::store {
 
+bool was_executed(Outcome outcome) { return outcome != Outcome::unsupported && outcome != Outcome::skipped && outcome != Outcome::not_run; }
+
+bool is_failure(Verdict verdict) { return verdict == Verdict::unexpected || verdict == Verdict::expired_waiver; }
+
 std::int64_t failures(const Counts& counts) {
   return counts.of(Verdict::unexpected) + counts.of(Verdict::expired_waiver) + counts.missing;
 }

@@ -37,6 +37,11 @@ struct Counts {
   std::int64_t of(Verdict v) const { return verdict[static_cast<std::size_t>(v)]; }
 };
 
+/// Did it run, whatever came of it?
+bool was_executed(Outcome outcome);
+/// Is it no known and no expected end? ERROR is the suite's own, and no failure of what is tested.
+bool is_failure(Verdict verdict);
+
 /// Ids whose verdict is a failure: unexpected, expired waiver, or planned and absent. XPASS is what a user needs, so it is
 /// no failure, but reports name it; ERROR is the suite's own and counted apart.
 std::int64_t failures(const Counts& counts);

@@ -119,7 +119,7 @@ RunInfo info_of(const std::vector<Part>& parts) {
   out.left_out = 0;
   std::vector<std::string> hosts;
   for (const Part& part : parts) {
-    if (const std::string isolation = part.info.provenance.value("isolation", ""); isolation.starts_with("none")) out.provenance["isolation"] = isolation;
+    if (!why_not_isolated(part.info).empty()) out.provenance["isolation"] = part.info.provenance["isolation"];
     out.started_ms = std::min(out.started_ms, part.info.started_ms);
     out.left_out += part.info.left_out;
     const std::string host = part.info.provenance.value("host", "");

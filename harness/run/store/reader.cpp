@@ -222,8 +222,7 @@ Counts RunReader::counts() const {
   if (last != nullptr && last->ending == Ending::budget) out.stopped = last->reason;
   const RunInfo about = info();
   out.left_out = about.left_out;
-  constexpr std::string_view none = "none: ";
-  if (const std::string isolation = about.provenance.value("isolation", ""); isolation.starts_with(none)) out.not_isolated = isolation.substr(none.size());
+  out.not_isolated = why_not_isolated(about);
   Statement lacks(*db_,
                   "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, '$.lack.optional'), 0) AS accepted,"
                   " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'"

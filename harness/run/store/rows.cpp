@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "run/store/counts.hpp"
 #include "run/store/error.hpp"
 #include "run/store/schema.hpp"
 
@@ -17,10 +18,6 @@ constexpr std::array own_keys{"id",       "case_digest", "execution", "verdict",
                               "evidence", "facts",       "phases",    "evidence_files"};
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-bool was_executed(Outcome outcome) {
-  return outcome != Outcome::unsupported && outcome != Outcome::skipped && outcome != Outcome::not_run;
-}
 
 std::string joined(const ExecutionRow& row) {
   std::string out;

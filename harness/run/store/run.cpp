@@ -10,6 +10,12 @@
 
 namespace kvcts::store {
 
+std::string why_not_isolated(const RunInfo& info) {
+  constexpr std::string_view none = "none: ";
+  const std::string isolation = info.provenance.value("isolation", "");
+  return isolation.starts_with(none) ? isolation.substr(none.size()) : "";
+}
+
 std::string_view name(Ending ending) {
   switch (ending) {
     case Ending::complete:

@@ -76,6 +76,9 @@ struct Drift {
 nlohmann::json to_json(const Expected& expected);
 Expected expected_from_json(const nlohmann::json& json);
 
+/// Why the run had no sandbox, as its provenance has it ("none: <why>"); "": it had one, or nobody said.
+std::string why_not_isolated(const RunInfo& info);
+
 /// Milliseconds of Unix time, now; and as "2026-03-01T12:00:00Z".
 std::int64_t now_ms();
 std::string utc(std::int64_t unix_ms);

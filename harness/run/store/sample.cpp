@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "run/store/counts.hpp"
+
 namespace kvcts::store::sample {
 namespace fs = std::filesystem;
 
@@ -84,7 +86,7 @@ std::vector<CaseResult> every_kind() {
     r.verdict = verdict;
     r.message = std::move(message);
     r.facts = {{"arch", "sm_75"}, {"engine", "memcpy"}};
-    if (outcome != Outcome::unsupported && outcome != Outcome::skipped && outcome != Outcome::not_run) {
+    if (was_executed(outcome)) {
       r.phases = {{Phase::resolve, 1000}, {Phase::allocate, 20000}};
       r.wall_ns = 1500000;
     }
