@@ -13,6 +13,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "process/pointers.hpp"
+
 namespace kvcts::cli {
 namespace {
 
@@ -102,7 +104,10 @@ void give_answer(int fd, const std::function<nlohmann::json()>& question) {
   _exit(0);
 }
 
-ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
+namespace {
+
+/// Forks, has the other process `become` what answers at the descriptor that it is given, and hears it to its end.
+Ended ask_process(const std::function<void(int answer)>& become, std::chrono::milliseconds deadline) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
   const pid_t pid = fork();
@@ -114,39 +119,36 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
   }
   if (pid == 0) {
     close(ends[0]);
-    const int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // where the next lines do not write over it
-    be_quiet();
-    give_answer(answer, question);
+    become(ends[1]);
+    _exit(127);
   }
   close(ends[1]);
-  return read_answer(collect(pid, ends[0], deadline), deadline);
+  return collect(pid, ends[0], deadline);
+}
+
+}  // namespace
+
+ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chrono::milliseconds deadline) {
+  const auto become = [&](int end) {
+    const int answer = fcntl(end, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  // where the next lines do not write over it
+    be_quiet();
+    give_answer(answer, question);
+  };
+  return read_answer(ask_process(become, deadline), deadline);
 }
 
 ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more_place, int answer_place, std::chrono::milliseconds deadline) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
   std::vector<std::string> words = argv;
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid < 0) {
-    const int why = errno;
-    close(ends[0]);
-    close(ends[1]);
-    throw std::system_error(why, std::generic_category(), "cannot ask what this machine has: no process");
-  }
-  if (pid == 0) {
+  std::vector<char*> pointers = process::pointers_to(words);  // before the fork
+  const auto become = [&](int end) {
     const int above = std::max(more_place, answer_place) + 1;
-    const int answer = fcntl(ends[1], F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above);
+    const int answer = fcntl(end, F_DUPFD_CLOEXEC, above), other = more < 0 ? -1 : fcntl(more, F_DUPFD_CLOEXEC, above);
     be_quiet();
     dup2(answer, answer_place);
     if (other >= 0) dup2(other, more_place);
     execv(pointers[0], pointers.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  Ended ended = collect(pid, ends[0], deadline);
+  };
+  Ended ended = ask_process(become, deadline);
   constexpr int signalled = 128;
   if (ended.in_time && WIFEXITED(ended.status) && WEXITSTATUS(ended.status) > signalled && sigabbrev_np(WEXITSTATUS(ended.status) - signalled) != nullptr)
     ended.status = WEXITSTATUS(ended.status) - signalled;  // as wait() tells a signal

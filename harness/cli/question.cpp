@@ -13,6 +13,7 @@
 
 #include "cli/exit.hpp"
 #include "cli/run/run.hpp"
+#include "process/pointers.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "process/warden.hpp"
 
@@ -42,20 +43,12 @@ const std::vector<Question>& questions() {
   return all;
 }
 
-std::vector<std::string> all_grants() {
-  std::vector<std::string> out;
-  for (const process::Grant& grant : process::grants()) out.emplace_back(grant.name);
-  return out;
-}
-
 ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants, const std::vector<std::string>& shown,
                 std::chrono::milliseconds deadline) {
   std::vector<std::string> argv{process::program_folder() + "/kvcts", flag, std::string(question), about.dump()};
   process::UniqueFd filter;
   if (process::why_no_sandbox().empty()) {
-    std::vector<std::string> also = shown;
-    also.push_back(process::program_folder());
-    const process::Sandbox sandbox{grants, process::shown_paths(also), {}};
+    const process::Sandbox sandbox{grants, process::shown_paths(shown), {}};
     filter = process::filter_of(sandbox);
     argv = process::sandboxed(sandbox, filter_place, argv);
   }
@@ -70,13 +63,10 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
   }
   std::vector<std::string> argv = command_line();
   argv[0] = process::program_folder() + "/kvcts";
-  std::vector<std::string> also = argv;
-  const process::Sandbox sandbox{grants, process::shown_paths(also), {}};
+  const process::Sandbox sandbox{grants, process::shown_paths(argv), {}};
   const process::UniqueFd filter = process::filter_of(sandbox);
   std::vector<std::string> words = process::sandboxed(sandbox, filter_place, argv);
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  std::vector<char*> pointers = process::pointers_to(words);
   int lifeline[2];
   if (::pipe2(lifeline, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "no pipe");
   const process::UniqueFd theirs(lifeline[0]), ours(lifeline[1]);

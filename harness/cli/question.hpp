@@ -23,8 +23,6 @@ const std::vector<Question>& questions();
 /// the process is one without. Throws std::system_error as ask_child does.
 ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants, const std::vector<std::string>& shown,
                 std::chrono::milliseconds deadline);
-/// Of a plug-in that nobody has described: everything that can be granted.
-std::vector<std::string> all_grants();
 
 /// For a verb that plays with code under test in processes of its own: the verb once more, as it was called, in a sandbox that takes with it
 /// whatever is left. Its exit status; nullopt where this process is already inside, or the machine has none: it goes on by itself.

@@ -16,6 +16,7 @@
 #include <map>
 #include <set>
 
+#include "process/pointers.hpp"
 #include "process/procfs.hpp"
 #include "process/scratch_folder.hpp"
 #include "process/status_view.hpp"
@@ -67,10 +68,8 @@ Image make_image(const json& request) {
     if (!value.is_null() && key != mark_variable)
       image.variables.push_back(key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
   if (!mark.empty()) image.variables.push_back(std::string(mark_variable) + "=" + mark);
-  for (std::string& entry : image.text) image.argv.push_back(entry.data());
-  for (std::string& entry : image.variables) image.envp.push_back(entry.data());
-  image.argv.push_back(nullptr);
-  image.envp.push_back(nullptr);
+  image.argv = pointers_to(image.text);
+  image.envp = pointers_to(image.variables);
   return image;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "process/pointers.hpp"
 #include "process/warden.hpp"
 
 extern char** environ;  // NOLINT
@@ -52,9 +53,7 @@ WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
   std::vector<std::string> words = argv;
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  std::vector<char*> pointers = pointers_to(words);
   WardenProcess warden;
   const int error = ::posix_spawn(&warden.pid, pointers[0], &actions, &attributes, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);

@@ -1,5 +1,7 @@
 #include "case/catalogue/tables.hpp"
 
+#include "process/grants.hpp"
+
 namespace kvcts::catalogue {
 
 std::vector<std::string> outcome_names() {
@@ -251,7 +253,7 @@ const Table<EngineEntry>& engine_table() {
       optional("options", &EngineEntry::options, anything(), "for the plug-in; memory_provider: stem of a plug-in that brings the memory (kvcts_memory.h)"),
       optional("environment", &EngineEntry::environment, anything(), "environment of its workers"),
       optional("path", &EngineEntry::path, anything(), "the way that it is named after: what its own facts must say, or a case that moved its bytes fails"),
-      optional("grants", &EngineEntry::grants, list_of(one_of({"sys", "process-vm", "infiniband", "cuda", "hugepages"})),
+      optional("grants", &EngineEntry::grants, list_of(one_of(process::grant_names())),
                "what its sandbox lets it see and do beside: sys (/sys), process-vm (copies by the kernel between its processes), infiniband, cuda, hugepages"),
       optional("needs", &EngineEntry::needs, list_of(identifier()), "what the machine must have; SKIPPED where it has not"),
       optional("setup_ms", &EngineEntry::setup_ms, integer(0, 600'000), "rough cost of a case beside its bytes, for budgets"),

@@ -11,6 +11,7 @@
 #include "cli/question.hpp"
 #include "engines/transport/packages.hpp"
 #include "engines/transport/session.hpp"
+#include "process/grants.hpp"
 
 namespace kvcts::cli::doctor {
 namespace {
@@ -110,7 +111,7 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
     }
     nlohmann::json about{{"stem", stem}, {"environment", nlohmann::json::object()}, {"options", nlohmann::json::object()}};
     if (with != nullptr) about["environment"] = with->environment, about["options"] = with->options;
-    const ChildAnswer answer = ask("try", about, all_grants(), {stem}, std::chrono::seconds(10));
+    const ChildAnswer answer = ask("try", about, process::grant_names(), {stem}, std::chrono::seconds(10));
     if (!answer.ok) {
       s.findings.push_back({key, State::broken, "cannot be used: " + answer.error, "", nullptr});
       return;

@@ -21,6 +21,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "tools/rules/claims.hpp"
 #include "tools/rules/provider.hpp"
+#include "process/grants.hpp"
 
 namespace kvcts::cli::conformance_verb {
 namespace {
@@ -54,7 +55,7 @@ EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& de
   described = !entry.id.empty();
   if (!described) {
     entry.id = entry.plugin = options.plugin;
-    entry.grants = all_grants();  // nobody has said what it needs
+    entry.grants = process::grant_names();  // nobody has said what it needs
     if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_")) {
       throw UsageError(fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}", options.plugin,
                                    catalogue::suggestion(options.plugin, cat.engines().ids())));

@@ -15,6 +15,7 @@
 #include "cli/question.hpp"
 #include "cli/report/text.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "process/grants.hpp"
 
 namespace kvcts::cli::rules_verb {
 namespace {
@@ -78,7 +79,7 @@ int list(const std::vector<RuleEntry>& all, const Globals& globals) {
 }
 
 int show(const Options& options, const Globals& globals) {
-  if (const auto status = inside(all_grants())) return *status;
+  if (const auto status = inside(process::grant_names())) return *status;
   const auto cases = catalogue::find_cases(globals.cases);
   const catalogue::Catalogue cat(cases);
   std::vector<RuleEntry> chosen = rules::read_rules(cases);

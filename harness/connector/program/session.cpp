@@ -16,6 +16,7 @@
 #include "process/status_view.hpp"
 
 extern char** environ;
+#include "process/pointers.hpp"
 
 namespace kvcts::connector::program {
 
@@ -60,11 +61,8 @@ Session::Session(const Command& command) {
     if (!command.environment.contains(variable.substr(0, variable.find('=')))) variables.push_back(variable);
   }
   for (const auto& [key, value] : command.environment) variables.push_back(key + "=" + value);
-  std::vector<char*> argv, envp;
   std::vector<std::string> words = command.argv;
-  for (auto& word : words) argv.push_back(word.data());
-  for (auto& variable : variables) envp.push_back(variable.data());
-  argv.push_back(nullptr), envp.push_back(nullptr);
+  std::vector<char*> argv = process::pointers_to(words), envp = process::pointers_to(variables);
 
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;

@@ -1,4 +1,4 @@
-// Which system calls code under test may not make, and what an entry may ask for.
+// Which system calls code under test may not make.
 #include <linux/sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
@@ -31,17 +31,6 @@ void check(int error) {
 }
 
 }  // namespace
-
-const std::vector<Grant>& grants() {
-  static const std::vector<Grant> all{
-      {"sys", "/sys: what there is of network cards and processors", {"/sys"}, {}, {}},
-      {"process-vm", "copies by the kernel between the processes of one sandbox (process_vm_readv and _writev)", {}, {}, {SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev)}},
-      {"infiniband", "RDMA devices, and /sys", {"/sys", "/dev/infiniband"}, {}, {}},
-      {"cuda", "NVIDIA devices, and /sys", {"/sys", "/dev/nvidia-caps", "/dev/dri"}, {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-modeset", "/dev/gdrdrv"}, {}},
-      {"hugepages", "/dev/hugepages", {"/dev/hugepages"}, {}, {}},
-  };
-  return all;
-}
 
 UniqueFd filter_of(const Sandbox& sandbox) {
   std::vector<int> granted;

@@ -13,6 +13,9 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "process/pointers.hpp"
+#include "process/warden.hpp"
+
 extern char** environ;  // NOLINT
 
 namespace kvcts::process {
@@ -57,9 +60,7 @@ int run(const std::vector<std::string>& argv, int filter, std::string& said) {
   ::posix_spawn_file_actions_adddup2(&actions, out.get(), 2);
   if (filter >= 0) ::posix_spawn_file_actions_adddup2(&actions, filter, 3);
   std::vector<std::string> words = argv;
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  std::vector<char*> pointers = pointers_to(words);
   pid_t pid = 0;
   const int error = ::posix_spawn(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
@@ -113,6 +114,7 @@ std::vector<std::string> shown_paths(const std::vector<std::string>& also) {
   std::vector<std::string> candidates = also, out;
   std::error_code none;
   candidates.push_back(fs::current_path(none).string());
+  candidates.push_back(program_folder());
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable(*entry);
     const std::size_t equals = variable.find('=');

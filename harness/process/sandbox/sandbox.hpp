@@ -6,21 +6,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "process/grants.hpp"
 #include "process/unique_fd.hpp"
 
 namespace kvcts::process {
-
-/// Something that an entry of an engine or connector may ask for.
-struct Grant {
-  std::string_view name, meaning;
-  std::vector<std::string> folders;  ///< of the machine, as far as they are there; of /dev with its devices
-  std::vector<std::string> globs;    ///< devices by pattern
-  std::vector<int> calls;            ///< system calls that the filter lets pass
-};
-const std::vector<Grant>& grants();
 
 struct Sandbox {
   std::vector<std::string> granted;  ///< names out of grants()
@@ -28,7 +19,7 @@ struct Sandbox {
   std::vector<std::string> hidden;   ///< folders that are empty inside: what the suite writes
 };
 
-/// Paths of this process' environment, working folder and `also` that lie in a folder that a sandbox replaces: plug-ins and programs in /tmp.
+/// Paths of this process' environment, working folder, own folder and `also` that lie in a folder that a sandbox replaces: plug-ins and programs in /tmp.
 std::vector<std::string> shown_paths(const std::vector<std::string>& also);
 
 /// The command that runs `argv` in the sandbox. `filter`: number of the descriptor at which it will find filter_of(). `first`: as process 1,

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "process/pointers.hpp"
+
 extern char** environ;  // NOLINT
 
 namespace kvcts::process {
@@ -28,9 +30,7 @@ struct Told {
 Told inside(const std::string& script, const Sandbox& sandbox = {}) {
   const UniqueFd filter = filter_of(sandbox);
   std::vector<std::string> argv = sandboxed(sandbox, 3, {"/bin/sh", "-c", script});
-  std::vector<char*> pointers;
-  for (std::string& word : argv) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
+  std::vector<char*> pointers = pointers_to(argv);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {-1, "pipe"};
   posix_spawn_file_actions_t actions;

@@ -238,7 +238,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
     return std::find(hosted->begin(), hosted->end(), id) != hosted->end();
   };
   for (const pid_t id : run_.pids.created_since(last_pid)) {
-    if (run_.link.knows(id) || (workers_->sandbox && workers_->sandbox->knows(id))) continue;
+    if (run_.link.knows(id) || link().knows(id)) continue;
     const auto stat = process::read_stat(id);
     if (!stat || stat->dead()) continue;
     const std::string mark = process::environment_of(id, process::mark_variable);
@@ -246,7 +246,7 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
     for (const auto& child : workers_->children)
       ours = ours || mark == child->mark() || stat->parent == child->pid() || stat->session == child->pid() ||
              stat->group == child->pid();
-    ours = ours || (mark.empty() && stat->parent == (workers_->sandbox ? *workers_->sandbox : run_.link).warden_pid());
+    ours = ours || (mark.empty() && stat->parent == link().warden_pid());
     if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");
   }

@@ -166,6 +166,8 @@ class Lane {
   void enter(Attempt& a, Phase phase);
   void add_output(Attempt& a, Child& child);
   std::string role_of(const Child& child) const;
+  /// Of the present workers: to the warden in their sandbox, else to that of the run.
+  Link& link() const { return workers_->sandbox ? *workers_->sandbox : run_.link; }
   std::int64_t limit_ms(const ResolvedCase& resolved, Phase phase) const;
   void check_running() const;
   void spend(Attempt& a, Phase phase, std::int64_t since_ns);

@@ -57,7 +57,7 @@ json program_options(const ResolvedCase& c) {
 }  // namespace
 
 process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
-  return {c.engine.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options, process::program_folder()})), options.hidden};
+  return {c.engine.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options})), options.hidden};
 }
 
 /// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
@@ -97,7 +97,6 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     std::vector<Request> requests;
     std::vector<json> replies;
     if (run_.sandboxes) workers_->sandbox = std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-warden", run_.link.run(), sandbox_of(a.resolved, run_.options));
-    Link& link = workers_->sandbox ? *workers_->sandbox : run_.link;
     const std::vector<std::string> roles =
         engine.processes == 1 ? std::vector<std::string>{"both"} : std::vector<std::string>{"producer", "consumer"};
     for (const std::string& role : roles) {
@@ -111,7 +110,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
       spec.memory_limit = run_.options.memory_limit;
       spec.status_page = true;
       spec.max_frame_bytes = worker_frame_limit;
-      workers_->children.push_back(std::make_unique<Child>(run_.loop, link, wake_, spec));
+      workers_->children.push_back(std::make_unique<Child>(run_.loop, link(), wake_, spec));
       json hello = {{"op", "hello"}, {"role", role}, {"name", spec.name}};
       if (is_program(a.resolved))
         hello["connector"] = {{"name", a.resolved.connector.name}, {"options", program_options(a.resolved)}};

@@ -1,0 +1,17 @@
+// Words as exec and posix_spawn take them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kvcts::process {
+
+/// Pointers to the words, and the null behind them. Valid as long as the words are there and unchanged.
+inline std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  for (std::string& word : words) out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+}  // namespace kvcts::process
