@@ -53,7 +53,7 @@ class Nights : public ::testing::Test {
   }
   std::size_t index_of(const std::string& id) const {
     std::size_t i = 0;
-    while (plan_->items()[i].planned.id != id) ++i;
+    while (plan_->items().at(i).planned.id != id) ++i;
     return i;
   }
 

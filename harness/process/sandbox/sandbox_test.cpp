@@ -62,7 +62,7 @@ class InSandbox : public ::testing::Test {
 };
 
 TEST_F(InSandbox, OnlyItsOwnProcessesAreThere) {
-  EXPECT_EQ(inside("ls /proc | grep -c \"^[0-9]\"; echo $$").text, "4\n2\n") << "bubblewrap, the shell, ls and grep";
+  EXPECT_EQ(inside("echo /proc/[0-9]* $$").text, "/proc/1 /proc/2 2\n") << "bubblewrap and the shell";
   EXPECT_NE(inside("kill -0 " + std::to_string(::getpid())).status, 0);
   EXPECT_NE(inside("cat /proc/" + std::to_string(::getpid()) + "/cmdline").status, 0);
 }
