@@ -53,7 +53,6 @@ class Side:
         if self.master is not None:
             return
         binary = self.folder / "mooncake/mooncake_master"
-        binary.chmod(0o755)
         rpc, metrics = ports
         self.master = subprocess.Popen(
             [binary, f"--rpc_port={rpc}", "--rpc_address=127.0.0.1", f"--metrics_port={metrics}", "--metrics_host=127.0.0.1", "--enable_metric_reporting=false",
