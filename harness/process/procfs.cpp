@@ -106,17 +106,20 @@ pid_t thread_group_of(pid_t id) {
   return text ? static_cast<pid_t>(status_number(*text, "Tgid")) : 0;
 }
 
+pid_t pid_inside(pid_t pid) {
+  const std::string status = read_text_file(path_of(pid, "status"));
+  const std::size_t at = status.find("\nNSpid:");
+  if (at == std::string::npos) return 0;
+  std::istringstream numbers(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
+  pid_t last = 0;
+  for (pid_t number = 0; numbers >> number;) last = number;
+  return last;
+}
+
 pid_t child_in_namespace(pid_t parent, pid_t inner) {
   std::istringstream children(read_text_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
-  for (pid_t child = 0; children >> child;) {
-    const std::string status = read_text_file("/proc/" + std::to_string(child) + "/status");
-    const std::size_t at = status.find("\nNSpid:");
-    if (at == std::string::npos) continue;
-    std::istringstream numbers(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
-    pid_t last = 0;
-    for (pid_t number = 0; numbers >> number;) last = number;
-    if (last == inner) return child;
-  }
+  for (pid_t child = 0; children >> child;)
+    if (pid_inside(child) == inner) return child;
   return 0;
 }
 

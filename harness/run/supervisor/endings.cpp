@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 
 #include "run/supervisor/evidence.hpp"
+#include "run/supervisor/gpu_dump.hpp"
 #include "run/supervisor/lane.hpp"
 
 namespace kvcts::supervisor {
@@ -121,18 +123,24 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
   add_evidence(a.result, "status" + who, status_text(status, now_ns()) + proc_text(child.pid()));
   if (!run_.options.stacks || child.exited()) co_return;
   // A hung kernel is in no stack: the GPU's own dump names it. Light dumps take a second or so.
-  if (const std::string dump = ask_for_gpu_dump(child.pid()); !dump.empty()) {
-    std::error_code absent;
-    std::uintmax_t bytes = 0;
+  if (const GpuDump dump(child.pid()); dump.asked()) {
+    std::int64_t bytes = 0;
     for (int i = 0; i < 100; ++i) {
       co_await sleep_ms(100);
-      const auto now = std::filesystem::file_size(dump, absent);
-      if (!absent && now > 0 && now == bytes) break;
-      bytes = absent ? 0 : now;
+      const std::int64_t now = dump.bytes();
+      if (now > 0 && now == bytes) break;
+      bytes = now;
     }
-    add_evidence(a.result, "gpu core" + who,
-                 bytes > 0 ? dump + ", " + std::to_string(bytes) + " bytes; cuda-gdb -ex 'target cudacore " + dump + "' names the kernel\n"
-                           : "the driver was asked for a GPU core dump and wrote none within 10 s\n");
+    std::string words = "the driver was asked for a GPU core dump and wrote none within 10 s";
+    try {
+      if (bytes > 0) {
+        const std::string kept = dump.keep();
+        words = kept + ", " + std::to_string(bytes) + " bytes; cuda-gdb -ex 'target cudacore " + kept + "' names the kernel";
+      }
+    } catch (const std::runtime_error& failure) {
+      words = failure.what();
+    }
+    add_evidence(a.result, "gpu core" + who, words + "\n");
     if (child.exited()) co_return;
   }
   co_await take_stack(a, child.pid(), "stack" + who);

@@ -107,23 +107,4 @@ std::int64_t busy_ns(pid_t pid) {
   return total;
 }
 
-std::string ask_for_gpu_dump(pid_t pid) {
-  const auto place = [&](const char* variable) -> std::string {
-    std::string name = process::environment_of(pid, variable);
-    if (const auto at = name.find("%p"); at != std::string::npos) name.replace(at, 2, std::to_string(pid));
-    if (name.empty() || name.front() == '/') return name;
-    std::error_code gone;
-    return (std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/cwd", gone) / name).string();
-  };
-  const std::string pipe = place("CUDA_COREDUMP_PIPE"), file = place("CUDA_COREDUMP_FILE");
-  if (pipe.empty() || file.empty()) return {};
-  // The driver makes the pipe with its first context and reads it; without a reader this fails at once.
-  const int descriptor = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0) return {};
-  const bool asked = ::write(descriptor, "1", 1) == 1;
-  ::close(descriptor);
-  ::unlink(pipe.c_str());  // the driver has it open; the process that should remove it is about to be ended
-  return asked ? file : std::string();
-}
-
 }  // namespace kvcts::supervisor

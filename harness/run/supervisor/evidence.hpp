@@ -25,8 +25,4 @@ std::string find_program(const std::string& name);
 /// counts as busy on a crowded machine, too. 0 if gone.
 std::int64_t busy_ns(pid_t pid);
 
-/// Asks the CUDA driver in a process for a core dump of its GPU, where its environment provides for one (CUDA_COREDUMP_PIPE). Returns the
-/// file that the dump will be, or "". Does not wait.
-std::string ask_for_gpu_dump(pid_t pid);
-
 }  // namespace kvcts::supervisor
