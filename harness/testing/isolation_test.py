@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -52,6 +53,9 @@ def tried(folder: Path, user: int | None) -> None:
         assert said.startswith("refused: "), (name, said)
     print(f"{len(rows)} attacks as {'a plain user' if user is not None else 'this user'}: " + "; ".join(f"{name}: {found[name]['facts']['engine_claims']['attack'][9:]}" for name, *_ in rows[:-2]))
     assert found["stretch-its-deadline"]["wall_ns"] < 12e9 and took < 120, "a status page that lies stretches no deadline"
+    again = subprocess.run([KVCTS, "--json", "--cases", folder / "cases", "repro", "attack/read-the-store", "--file", file, "--run", out], capture_output=True, text=True, timeout=100, cwd=folder, **extra)
+    said = json.loads(again.stdout)["facts"]["engine_claims"]["attack"]
+    assert again.returncode == 0 and said.startswith("refused: "), ("repro shows the store that it reads", said)
     # Nothing is left on the machine.
     assert memory_files() == before
     mark = rows[REFUSED.index("leave-files")][2]

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <set>
 
@@ -172,6 +173,7 @@ int repro(const Options& o, const Globals& globals) {
     supervisor::Options options;
     options.devices = devices_for;
     options.hold = o.hold;
+    if (!o.run.empty()) options.hidden = {std::filesystem::absolute(o.run).string()};
     options.watch_asked = o.watch_ms.has_value();
     options.watch_ms = o.watch_ms.value_or(options.watch_ms);
     const std::int64_t watched = supervisor::watch_ms(resolved, options);
