@@ -71,7 +71,6 @@ struct EngineSpec {
   int processes{1};            ///< 1: one worker hosts both sides; 2: a worker a side
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();  ///< for the worker process (UCX_TLS=...)
-  std::vector<std::string> grants{};                      ///< what its sandbox lets it see and do beside (process/sandbox)
   nlohmann::json path = nlohmann::json::object();         ///< what its facts must say where the case passes
 };
 
@@ -108,6 +107,7 @@ struct ResolvedCase {
   std::vector<Group> groups;
   ConnectorSpec connector;
   EngineSpec engine;
+  std::vector<std::string> grants;         ///< what the sandbox of both lets them see and do beside (process/grants.hpp)
   ReaderSpec reader;
   std::vector<Copy> copies;                ///< connector kind "explicit"
   script::Script script;                   ///< a scripted case has this instead of groups, connector, engine and reader

@@ -1,11 +1,11 @@
 """kill -9 at random moments, then --resume: the results must be those of an undisturbed run, none lost, none twice.
 
-    kill_test.py [--kills 200] [--seed 1] [--suite crash] [--jobs 2]
+    kill_test.py [--kills 200] [--seed 1] [--suite crash] [--jobs 2] [--victim worker]
 
-A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the supervisor) and goes
-on with --resume until a sitting was left alone or has finished by itself. After each kill of a supervisor no process of the run may be
-alive five seconds later, and nothing may be left of its temporary files. At the end of a round: the ids are the planned ones, each once, and what each came to is what it came to
-undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the truth about it.
+A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the supervisor; with --victim
+only that kind of process) and goes on with --resume until a sitting was left alone or has finished by itself. After each end of a supervisor no
+process of the run may be alive five seconds later, and nothing may be left of its temporary files. At the end of a round: the ids are the
+planned ones, each once, and what each came to is what it came to undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the truth about it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def essence(result: dict) -> dict:
 class Round:
     """One run that is killed again and again until it is complete."""
 
-    def __init__(self, folder: Path, suite: str, jobs: int, rng: random.Random, duration: float):
-        self.folder, self.suite, self.jobs, self.rng, self.duration = folder, suite, jobs, rng, duration
-        self.worker_kills = 0
+    def __init__(self, folder: Path, suite: str, jobs: int, rng: random.Random, duration: float, victim: str | None):
+        self.folder, self.suite, self.jobs, self.rng, self.duration, self.victim = folder, suite, jobs, rng, duration, victim
+        self.other_kills = 0
         self.scratch = folder.parent / "scratch"
         self.scratch.mkdir(exist_ok=True)
         self.killed_while_running: set[str] = set()
@@ -66,13 +66,13 @@ class Round:
             if done < kills:
                 # The shorter the rest of the run, the earlier the blow must fall to meet it alive.
                 time.sleep(self.rng.random() ** 2 * self.duration)
-                if self.rng.random() < 0.35:
-                    workers = eldest_workers(marked_processes(mark))
-                    if workers and kill(self.rng.choice(workers)):
-                        self.worker_kills += 1
+                if self.victim not in (None, "supervisor") or (self.victim is None and self.rng.random() < 0.35):
+                    victims = VICTIMS[self.victim or "worker"](marked_processes(mark))
+                    if victims and kill(self.rng.choice(victims)):
+                        self.other_kills += 1
                         done += 1
                         time.sleep(self.rng.random() * 0.1)
-                if process.poll() is None and done < kills:
+                if self.victim in (None, "supervisor") and process.poll() is None and done < kills:
                     process.kill()
                     done += 1
             error = process.stderr.read().decode(errors="replace")
@@ -118,6 +118,23 @@ def eldest_workers(pids: list[int]) -> list[int]:
     return [pid for _, pid in eldest.values()]
 
 
+def programs(pids: list[int], program: str, inside: bool | None = None) -> list[int]:
+    """`inside`: whether they live in a sandbox; None = either."""
+    found = [pid for pid in pids if command(pid).split(" ")[0].endswith(program)]
+    return found if inside is None else [pid for pid in found if (namespaces(pid) > 1) == inside]
+
+
+def namespaces(pid: int) -> int:
+    try:
+        return len(Path(f"/proc/{pid}/status").read_text().split("NSpid:", 1)[1].split("\n", 1)[0].split())
+    except (OSError, IndexError):
+        return 0
+
+
+VICTIMS = {"worker": eldest_workers, "checker": lambda pids: programs(pids, "kvcts-checker"), "warden": lambda pids: programs(pids, "kvcts-warden", inside=False),
+           "first": lambda pids: programs(pids, "kvcts-warden", inside=True), "bubblewrap": lambda pids: programs(pids, "bwrap")}
+
+
 def compare_is_not_blind() -> None:
     """The comparison itself: a lost, a doubled, a foreign and a changed result must each be seen."""
     right = [{"id": str(i), "outcome": "PASS", "diagnosis": {"fault_class": ""}} for i in range(3)]
@@ -125,9 +142,9 @@ def compare_is_not_blind() -> None:
     killed = [*right[:2], {**right[2], "outcome": "CRASH", "signal": "SIGKILL"}]
     compare(right, right, 0)
     compare(right, killed, 1)
-    for wrong, killed_workers in ((right[:2], 0), ([*right, right[0]], 0), ([*right, {"id": "x", "outcome": "PASS"}], 0), (changed, 1), (killed, 0)):
+    for wrong, killed_others in ((right[:2], 0), ([*right, right[0]], 0), ([*right, {"id": "x", "outcome": "PASS"}], 0), (changed, 1), (killed, 0)):
         try:
-            compare(right, wrong, killed_workers)
+            compare(right, wrong, killed_others)
         except AssertionError:
             continue
         raise AssertionError(f"the comparison did not see what is wrong with {wrong}")
@@ -139,6 +156,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--suite", default="crash")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--victim", choices=["supervisor", *VICTIMS], help="first: process 1 of a sandbox; default: supervisors and workers")
     args = parser.parse_args()
     need_program()
     compare_is_not_blind()
@@ -152,19 +170,19 @@ def main() -> int:
         assert ended.status == 0, f"the undisturbed run ended with {ended.status}: {ended.err or ended.out}"
         undisturbed = results(folder / "undisturbed")
         print(f"seed {args.seed}; undisturbed: {len(undisturbed)} cases in {duration:.1f} s", flush=True)
-        kills = rounds = worker_kills = 0
+        kills = rounds = other_kills = 0
         while kills < args.kills:
-            run = Round(folder / f"round{rounds}", args.suite, args.jobs, rng, duration)
+            run = Round(folder / f"round{rounds}", args.suite, args.jobs, rng, duration, args.victim)
             kills += run.disturb(min(args.kills - kills, rng.randint(1, 6)))
-            compare(undisturbed, results(run.folder), run.worker_kills)
-            worker_kills += run.worker_kills
+            compare(undisturbed, results(run.folder), run.other_kills)
+            other_kills += run.other_kills
             rounds += 1
             shutil.rmtree(run.folder)
             if rounds % 10 == 0:
                 print(f"  {kills} kills in {rounds} runs", flush=True)
     left = memory_files() - shm
     assert not left, f"memory files are left: {sorted(left)}"
-    print(f"{kills} kills ({worker_kills} of workers) in {rounds} runs: nothing lost, nothing twice, every result as undisturbed, no process "
+    print(f"{kills} kills ({other_kills} of which: {args.victim or 'worker'}) in {rounds} runs: nothing lost, nothing twice, every result as undisturbed, no process "
           "and no memory file left")
     return 0
 

@@ -91,6 +91,7 @@ struct ArchEntry {
 struct ConnectorEntry {
   std::string id, title, kind;                 ///< kind: reference | contract | explicit | none
   nlohmann::json options = nlohmann::json::object();
+  std::vector<std::string> grants;             ///< as an engine's, for a program that moves bytes by itself
   bool any_layout{true};                       ///< relayouts: takes pairs whose layouts differ
   bool any_block_size{true};                   ///< takes pairs whose block sizes differ
   bool any_tp{true};                           ///< takes pairs whose tensor-parallel degrees differ

@@ -235,6 +235,7 @@ const Table<ConnectorEntry>& connector_table() {
       required("title", &ConnectorEntry::title, text(), "one line"),
       required("kind", &ConnectorEntry::kind, one_of({"reference", "blocks", "contract", "explicit", "none", "program"}), "which code makes the plan; program: a process of its own, which also moves the bytes"),
       optional("options", &ConnectorEntry::options, anything(), "for that code; of a program: command, environment, ports, start_ms, options"),
+      optional("grants", &ConnectorEntry::grants, list_of(one_of(process::grant_names())), "what a program's sandbox lets it see and do beside, as an engine's grants"),
       optional("any_layout", &ConnectorEntry::any_layout, boolean(), "takes pairs whose layouts differ"),
       optional("any_block_size", &ConnectorEntry::any_block_size, boolean(), "takes pairs whose block sizes differ"),
       optional("any_tp", &ConnectorEntry::any_tp, boolean(), "takes pairs whose tensor-parallel degrees differ"),

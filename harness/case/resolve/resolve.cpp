@@ -364,7 +364,10 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
   c.connector = {connector.id, connector.kind, connector.options};
   const auto& engine = catalogue.engines().at(spec.engine);
-  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.grants, engine.path};
+  c.engine = {engine.id, engine.plugin, static_cast<int>(engine.processes), engine.options, engine.environment, engine.path};
+  std::set<std::string> granted(engine.grants.begin(), engine.grants.end());
+  granted.insert(connector.grants.begin(), connector.grants.end());
+  c.grants.assign(granted.begin(), granted.end());
   if (!spec.engine_options.empty()) {  // another engine than its entry describes, in whatever way
     c.engine.options.update(spec.engine_options);
     c.engine.path = nlohmann::json::object();

@@ -152,6 +152,16 @@ TEST(Resolve, LargePoolsAreDrawnByWhatIsAskedForAndRefusedWhereTheyCannotBe) {
   EXPECT_NE(error("heads: 1, tokens: 40, blocks: 99, layers: 1000000000").find("allocations"), std::string::npos);
 }
 
+TEST(Resolve, ASandboxGrantsWhatEngineAndConnectorNeed) {
+  const auto granted = [](const std::string& rest) {
+    return resolve(catalogue::parse_cases("case: t/grants\ngeometry: small\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-nhd}\n" + rest, "f.yaml", &catalogue())[0], catalogue()).grants;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(granted("engine: memcpy\n"), Names());
+  EXPECT_EQ(granted("engine: ucx-1.22-cma\n"), (Names{"process-vm", "sys"}));
+  EXPECT_EQ(granted("engine: own\nconnector: real-vllm-0.33.0-nixl\n"), Names{"sys"});
+}
+
 TEST(ResolveScript, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
   const auto c = resolved(
       "  - require: {about: capability, needs: {cc: 89, bf16: true}}\n"

@@ -14,6 +14,7 @@
 #include "cli/script_words.hpp"
 #include "cli/stored.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "process/sandbox/sandbox.hpp"
 #include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli::repro_verb {
@@ -205,8 +206,16 @@ int repro(const Options& o, const Globals& globals) {
       fmt::print("tries     {}\n", seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_words(Tries{made, 0, 0, {}}));
     if (!globals.json) print_plan(resolved, result, o.copies);
   }
-  if (globals.json) fmt::print("{}\n", to_json(result).dump(2));
-  else print_result(result);
+  if (globals.json) {
+    fmt::print("{}\n", to_json(result).dump(2));
+    return status_of(result);
+  }
+  print_result(result);
+  // What a sandbox refuses, libraries report in their own words.
+  if (failed(result) && result.phase <= Phase::registration && !result.phases.empty() && process::why_no_sandbox().empty()) {
+    const auto granted = result.facts.value("granted", std::vector<std::string>{});
+    fmt::print("sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/isolation.md says what is in it\n", granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
+  }
   return status_of(result);
 }
 

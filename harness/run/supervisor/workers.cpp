@@ -42,7 +42,7 @@ std::string program_of(const ResolvedCase& c) {
 std::string signature_of(const ResolvedCase& c) {
   const EngineSpec& engine = c.engine;
   return engine.plugin + "|" + std::to_string(engine.processes) + "|" + (options_with_register(c) ? "" : engine.options.dump()) + "|" +
-         engine.environment.dump() + "|" + json(engine.grants).dump() + (is_program(c) ? "|" + program_of(c) : "");
+         engine.environment.dump() + "|" + json(c.grants).dump() + (is_program(c) ? "|" + program_of(c) : "");
 }
 
 /// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with register.
@@ -57,7 +57,7 @@ json program_options(const ResolvedCase& c) {
 }  // namespace
 
 process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
-  return {c.engine.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options})), options.hidden};
+  return {c.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options})), options.hidden};
 }
 
 /// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
@@ -135,7 +135,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     a.result.facts["connector_program"] = workers_->engines[0];
   else if (workers_->engines[0].contains("version"))
     a.result.facts["engine_version"] = workers_->engines[0]["version"];
-  if (!a.resolved.engine.grants.empty() && workers_->sandbox) a.result.facts["granted"] = a.resolved.engine.grants;
+  if (!a.resolved.grants.empty() && workers_->sandbox) a.result.facts["granted"] = a.resolved.grants;
   if (workers_->engines[0].contains("memory")) a.result.facts["memory_provider"] = workers_->engines[0]["memory"];
   for (const auto& child : workers_->children) {
     child->out().clear();
