@@ -1,6 +1,7 @@
 """kill -9 at random moments, then --resume: the results must be those of an undisturbed run, none lost, none twice.
 
     kill_test.py [--kills 200] [--seed 1] [--suite crash] [--jobs 2] [--victim worker]
+    kill_test.py --stop checker [--suite smoke]      SIGSTOP instead, once: the run gets by, in bounded time
 
 A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the supervisor; with --victim
 only that kind of process) and goes on with --resume until a sitting was left alone or has finished by itself. After each end of a supervisor no
@@ -14,6 +15,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -150,6 +152,31 @@ def compare_is_not_blind() -> None:
         raise AssertionError(f"the comparison did not see what is wrong with {wrong}")
 
 
+def stop(victim: str, suite: str, jobs: int, folder: Path, undisturbed: list[dict], duration: float) -> None:
+    """A judge that stands still is replaced: the run ends by itself, with the same results."""
+    run = Round(folder / f"stopped-{victim}", suite, jobs, random.Random(1), duration, victim)
+    mark = uuid.uuid4().hex
+    process = run.start(mark)
+    end = time.monotonic() + duration / 2
+    victims = []
+    while not victims and time.monotonic() < end:
+        time.sleep(0.05)
+        victims = VICTIMS[victim](marked_processes(mark)) if time.monotonic() > end - duration / 4 else []
+    assert victims, f"no {victim} was met"
+    os.kill(victims[0], signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        status = process.wait(timeout=duration + 60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"a {victim} that stands still holds the run up for ever") from None
+    assert status == 0, f"the run ended with {status}: {process.stderr.read().decode(errors='replace')}"
+    left = wait_until_gone(mark, 5)
+    assert not left, f"processes are left: {[command(p) for p in left]}"
+    compare(undisturbed, results(run.folder), 0)
+    print(f"a {victim} stopped: every result as undisturbed, {time.monotonic() - begin:.1f} s later", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10)
@@ -157,6 +184,7 @@ def main() -> int:
     parser.add_argument("--suite", default="crash")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--victim", choices=["supervisor", *VICTIMS], help="first: process 1 of a sandbox; default: supervisors and workers")
+    parser.add_argument("--stop", choices=["checker", "warden"], nargs="+")
     args = parser.parse_args()
     need_program()
     compare_is_not_blind()
@@ -170,6 +198,10 @@ def main() -> int:
         assert ended.status == 0, f"the undisturbed run ended with {ended.status}: {ended.err or ended.out}"
         undisturbed = results(folder / "undisturbed")
         print(f"seed {args.seed}; undisturbed: {len(undisturbed)} cases in {duration:.1f} s", flush=True)
+        for victim in args.stop or []:
+            stop(victim, args.suite, args.jobs, folder, undisturbed, duration)
+        if args.stop:
+            return 0
         kills = rounds = other_kills = 0
         while kills < args.kills:
             run = Round(folder / f"round{rounds}", args.suite, args.jobs, rng, duration, args.victim)
