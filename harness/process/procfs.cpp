@@ -120,6 +120,8 @@ pid_t child_in_namespace(pid_t parent, pid_t inner) {
   std::istringstream children(read_text_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
   for (pid_t child = 0; children >> child;)
     if (pid_inside(child) == inner) return child;
+  for (const ProcessStat& stat : all_processes())  // that file may leave out one while its siblings end (proc(5))
+    if (stat.parent == parent && pid_inside(stat.pid) == inner) return stat.pid;
   return 0;
 }
 

@@ -217,12 +217,6 @@ void Link::end_sandbox() {
   if (first_ != 0) ::waitpid(first_, nullptr, WNOHANG);  // an orphan of bubblewrap comes to us, where we are its subreaper
 }
 
-/// The number on this machine of a process that the warden of a sandbox has started.
-pid_t Link::on_machine(pid_t inner) {
-  if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
-  return first_ == 0 ? 0 : process::child_in_namespace(first_, inner);
-}
-
 void Link::start() {
   if (sandbox_) {
     constexpr int filter_place = 4;
@@ -264,7 +258,12 @@ void Link::on_socket() {
   try {
     while (auto message = channel_.pump()) {
       json event = std::move(message->body);
-      if (sandbox_ && event.value("event", "") == "spawned") event["pid"] = on_machine(event.at("pid").get<pid_t>());
+      if (sandbox_ && event.value("event", "") == "spawned") {
+        if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
+        // Bubblewrap was killed before it had seen to it that its inside ends with it: what cannot be named cannot be watched or ended.
+        if (first_ == 0) return lose();
+        event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has ended already
+      }
       const auto child = children_.find(event.value("id", std::uint64_t{0}));
       if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
       if (child != children_.end()) child->second->on_event(event);

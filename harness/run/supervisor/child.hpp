@@ -154,7 +154,6 @@ class Link {
   void start();
   void on_socket();
   void lose();
-  pid_t on_machine(pid_t inner);
   void end_sandbox();
   void end_marked();
 
