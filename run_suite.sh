@@ -65,7 +65,7 @@ libcli11-dev        # command line
 libsqlite3-dev      # run store
 libxxhash-dev       # digests
 libhdf5-dev         # golden tensors
-libsodium-dev       # SHA-256 of golden files
+libsodium-dev       # SHA-256, keys and signatures
 hdf5-tools          # h5dump
 libucx-dev          # engine ucx
 bubblewrap          # the sandbox of code under test
