@@ -52,7 +52,12 @@ ChildAnswer ask(std::string_view question, const nlohmann::json& about, const st
     filter = process::filter_of(sandbox);
     argv = process::sandboxed(sandbox, filter_place, argv);
   }
-  return ask_program(argv, filter ? filter.get() : -1, filter_place, answer_place, deadline);
+  const auto answer = [&] { return ask_program(argv, filter ? filter.get() : -1, filter_place, answer_place, deadline); };
+  ChildAnswer first = answer();
+  // Killed from outside (an operator, the kernel's want of memory) says nothing of who was asked: once more, then it counts.
+  if (first.died != "SIGKILL") return first;
+  if (filter) ::lseek(filter.get(), 0, SEEK_SET);  // bubblewrap reads it to its end
+  return answer();
 }
 
 std::optional<int> inside(const std::vector<std::string>& grants) {
