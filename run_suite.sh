@@ -66,6 +66,7 @@ libsqlite3-dev      # run store
 libxxhash-dev       # digests
 libhdf5-dev         # golden tensors
 libsodium-dev       # SHA-256, keys and signatures
+zlib1g-dev          # checksums of packages
 hdf5-tools          # h5dump
 libucx-dev          # engine ucx
 bubblewrap          # the sandbox of code under test

@@ -8,7 +8,7 @@ namespace kvcts::certificate {
 namespace {
 
 /// Records and roots that the reference implementations of Certificate Transparency are tested with.
-const std::vector<std::string> records{"", std::string(1, '\0'), "\x10", "\x20\x21", "\x30\x31", "\x40\x41\x42\x43", "\x50\x51\x52\x53\x54\x55\x56\x57",
+const std::vector<std::string> texts{"", std::string(1, '\0'), "\x10", "\x20\x21", "\x30\x31", "\x40\x41\x42\x43", "\x50\x51\x52\x53\x54\x55\x56\x57",
                                        "\x60\x61\x62\x63\x64\x65\x66\x67\x68\x69\x6a\x6b\x6c\x6d\x6e\x6f"};
 const std::vector<const char*> roots{"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
                                      "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125", "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
@@ -18,7 +18,7 @@ const std::vector<const char*> roots{"e3b0c44298fc1c149afbf4c8996fb92427ae41e464
 
 std::vector<Digest> leaves_of(std::size_t n) {
   std::vector<Digest> leaves;
-  for (std::size_t i = 0; i < n; ++i) leaves.push_back(leaf_hash(i < records.size() ? records[i] : std::to_string(i)));
+  for (std::size_t i = 0; i < n; ++i) leaves.push_back(leaf_hash(i < texts.size() ? texts[i] : std::to_string(i)));
   return leaves;
 }
 

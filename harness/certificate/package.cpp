@@ -1,0 +1,194 @@
+#include "certificate/package.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "certificate/envelope.hpp"
+#include "certificate/error.hpp"
+#include "certificate/key_file.hpp"
+
+namespace kvcts::certificate {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* predicate_type = "urn:kvcts:certificate:1";
+constexpr const char *statement_file = "statement.json", *key_file = "key.pem", *rotations_file = "rotations.json", *plan_file = "plan.json", *records_file = "records.jsonl", *tree_file = "tree.txt";
+constexpr std::array own_files{statement_file, key_file, rotations_file, plan_file, records_file, tree_file};
+
+bool is_own(const std::string& name) { return std::find(own_files.begin(), own_files.end(), name) != own_files.end(); }
+
+std::vector<Digest> leaves_of(const std::vector<std::string>& lines) {
+  std::vector<Digest> leaves;
+  leaves.reserve(lines.size());
+  for (const std::string& line : lines) leaves.push_back(leaf_hash(line));
+  return leaves;
+}
+
+std::string tree_text(const std::vector<Digest>& leaves) {
+  std::string out;
+  for (const Digest& leaf : leaves) out += hex(leaf) + "\n";
+  return out;
+}
+
+/// Lines without their ends. Throws Error where the last one has none.
+std::vector<std::string> lines_of(const std::string& text, const char* file) {
+  std::vector<std::string> lines;
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t to = text.find('\n', from);
+    if (to == std::string::npos) throw Error(std::string(file) + " ends in the middle of a line");
+    lines.push_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  return lines;
+}
+
+/// Digests of all files but the statement itself and what the key's id and the tree's root stand for.
+json digests_of(const Files& files) {
+  json out = json::object();
+  for (const auto& [name, bytes] : files)
+    if (name != statement_file && name != key_file && name != records_file && name != tree_file) out[name] = hex(sha256(bytes));
+  return out;
+}
+
+json canonical(const std::string& text, const std::string& what) {
+  json value = json::parse(text, nullptr, false);
+  if (value.is_discarded()) throw Error(what + " is not JSON");
+  if (value.dump() != text) throw Error(what + " is not in its canonical form");
+  return value;
+}
+
+const std::string& file(const Files& files, const char* name) {
+  const auto at = files.find(name);
+  if (at == files.end()) throw Error(std::string("the package has no ") + name);
+  return at->second;
+}
+
+std::string id_of(const json& record) { return record.is_object() ? record.value("id", "") : ""; }
+
+/// Throws Error: planned and recorded must be the same ids, each once.
+void compare_plan(const json& plan, const std::vector<json>& records) {
+  if (!plan.is_object() || !plan.contains("ids") || !plan["ids"].is_array()) throw Error("plan.json has no list of ids");
+  std::set<std::string> planned, recorded;
+  for (const json& id : plan["ids"])
+    if (!id.is_string() || !planned.insert(id.get<std::string>()).second) throw Error("case " + id.dump() + " is planned twice");
+  for (const json& record : records)
+    if (!recorded.insert(id_of(record)).second) throw Error("case '" + id_of(record) + "' is recorded twice");
+  for (const std::string& id : planned)
+    if (!recorded.contains(id)) throw Error("case '" + id + "' was planned and has no record");
+  for (const std::string& id : recorded)
+    if (!planned.contains(id)) throw Error("case '" + id + "' has a record and was not planned");
+}
+
+/// The record whose hash is not the one in tree.txt. Throws Error where there is one, or where the signed root is another.
+void compare_tree(const std::vector<std::string>& lines, const std::string& text, const std::string& root, std::int64_t count) {
+  const std::vector<Digest> leaves = leaves_of(lines);
+  std::vector<Digest> told;
+  for (const std::string& line : lines_of(text, tree_file)) told.push_back(digest_from_hex(line));
+  if (hex(root_of(told)) != root) {
+    if (hex(root_of(leaves)) == root) throw Error("tree.txt is not the tree that was signed; the records are");
+    throw Error("records and tree are not those that were signed");
+  }
+  if (told.size() != leaves.size() || std::cmp_not_equal(leaves.size(), count))
+    throw Error("expected " + std::to_string(count) + " records, found " + std::to_string(leaves.size()));
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i] != told[i]) throw Error("record " + std::to_string(i + 1) + " (case '" + id_of(json::parse(lines[i], nullptr, false)).substr(0, 200) + "') is not the one that was signed");
+}
+
+}  // namespace
+
+std::string write_package(const Package& package, const PrivateKey& key) {
+  std::vector<std::string> lines;
+  Files files = package.others;
+  for (const auto& [name, bytes] : files)
+    if (is_own(name)) throw Error("a package has its own " + name);
+  std::string text;
+  for (const json& record : package.records) {
+    lines.push_back(record.dump());
+    text += lines.back() + "\n";
+  }
+  if (!std::is_sorted(package.records.begin(), package.records.end(), [](const json& a, const json& b) { return id_of(a) < id_of(b); })) throw Error("records are not in order of their ids");
+  compare_plan(package.plan, package.records);
+  const std::vector<Digest> leaves = leaves_of(lines);
+  files[plan_file] = package.plan.dump();
+  files[rotations_file] = json(package.rotations).dump();
+  files[records_file] = std::move(text);
+  files[tree_file] = tree_text(leaves);
+  files[key_file] = key.public_key().pem();
+  const json predicate{{"files", digests_of(files)}, {"records", leaves.size()}, {"root", hex(root_of(leaves))}};
+  files[statement_file] = seal(package.product, hex(root_of(leaves)), predicate_type, predicate, key).dump();
+  return archive(files);
+}
+
+bool Reading::good() const {
+  return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.wrong.empty(); });
+}
+
+Reading read_package(std::string_view bytes, const PublicKey& trusted) {
+  Reading reading;
+  /// Whether to go on: what follows builds on it.
+  const auto check = [&](const char* what, const auto& look) {
+    reading.checks.push_back({what, ""});
+    try {
+      look();
+    } catch (const Error& error) {
+      reading.checks.back().wrong = error.what();
+    } catch (const json::exception& error) {
+      reading.checks.back().wrong = std::string("a value is not of the kind that it must be (") + error.what() + ")";
+    }
+    return reading.checks.back().wrong.empty();
+  };
+  Files files;
+  std::vector<std::string> lines;
+  Statement statement;
+  Package& package = reading.package;
+  const bool sound =
+      check("form", [&] { files = read_archive(bytes); }) &&
+      check("signature",
+            [&] {
+              const PublicKey key = PublicKey::from_pem(file(files, key_file));
+              if (key.pem() != file(files, key_file)) throw Error("key.pem is not in its canonical form");
+              reading.signer = key.id();
+              package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
+              statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
+              package.product = statement.subject;
+              if (!leads(package.rotations, trusted, key)) throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " + trusted.id());
+            }) &&
+      check("files",
+            [&] {
+              const json& signed_ones = statement.predicate.at("files");
+              const json found = digests_of(files);
+              for (const auto& [name, digest] : signed_ones.items()) {
+                if (!found.contains(name)) throw Error("the package has no " + name + ", which was signed");
+                if (found[name] != digest) throw Error(name + " is not the one that was signed");
+              }
+              for (const auto& [name, digest] : found.items())
+                if (!signed_ones.contains(name)) throw Error(name + " was not signed");
+            }) &&
+      check("tree",
+            [&] {
+              lines = lines_of(file(files, records_file), records_file);
+              const std::string root = statement.predicate.at("root").get<std::string>();
+              if (root != statement.sha256) throw Error("the statement has two roots");
+              compare_tree(lines, file(files, tree_file), root, statement.predicate.at("records").get<std::int64_t>());
+            }) &&
+      check("records",
+            [&] {
+              for (std::size_t i = 0; i < lines.size(); ++i) package.records.push_back(canonical(lines[i], "record " + std::to_string(i + 1)));
+              for (std::size_t i = 1; i < lines.size(); ++i)
+                if (id_of(package.records[i]) < id_of(package.records[i - 1])) throw Error("record " + std::to_string(i + 1) + " is out of order");
+            }) &&
+      check("plan", [&] {
+        package.plan = canonical(file(files, plan_file), plan_file);
+        compare_plan(package.plan, package.records);
+      });
+  if (!sound) return reading;
+  for (auto& [name, content] : files)
+    if (!is_own(name)) package.others[name] = std::move(content);
+  return reading;
+}
+
+}  // namespace kvcts::certificate
