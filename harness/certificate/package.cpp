@@ -55,7 +55,12 @@ json digests_of(const Files& files) {
 }
 
 json canonical(const std::string& text, const std::string& what) {
-  json value = json::parse(text, nullptr, false);
+  constexpr int deepest = 64;  // whoever walks it does so by recursion
+  const auto shallow = [&](int depth, json::parse_event_t, json&) {
+    if (depth > deepest) throw Error(what + " is nested more than " + std::to_string(deepest) + " deep");
+    return true;
+  };
+  json value = json::parse(text, shallow, false);
   if (value.is_discarded()) throw Error(what + " is not JSON");
   if (value.dump() != text) throw Error(what + " is not in its canonical form");
   return value;

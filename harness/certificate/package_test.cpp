@@ -89,6 +89,7 @@ TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
   has(said_of([](Files& f) { f.erase("logs/run.txt"); }), "files: the package has no logs/run.txt, which was signed");
   has(said_of([](Files& f) { f.erase("key.pem"); }), "signature: the package has no key.pem");
   has(said_of([](Files& f) { f["key.pem"] = PrivateKey::generate().public_key().pem(); }), "signature: expected a signature of key");
+  has(said_of([](Files& f) { f["rotations.json"] = std::string(1'000'000, '['); }), "signature: rotations.json is nested more than 64 deep");
   has(said_of([](Files& f) { f["statement.json"] += " "; }), "signature: statement.json is not in its canonical form");
   has(wrong(read_package(good_, PrivateKey::generate().public_key())), "signature: it is signed by key " + key_.public_key().id() + ", and nothing leads there from the key that is trusted");
   has(wrong(read_package("PK", key_.public_key())), "form: expected a package, found something else");
