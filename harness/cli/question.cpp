@@ -14,8 +14,10 @@
 #include "cli/exit.hpp"
 #include "cli/run/run.hpp"
 #include "process/pointers.hpp"
+#include "process/procfs.hpp"
 #include "process/sandbox/sandbox.hpp"
 #include "process/warden.hpp"
+#include "run/supervisor/supervisor.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -34,6 +36,20 @@ void hang_on() {
   ::fcntl(lifeline_place, F_SETFL, O_ASYNC);  // SIGIO when the other end is closed
   pollfd end{lifeline_place, POLLIN, 0};
   if (::poll(&end, 1, 0) != 0) ::_exit(exit_interrupted);
+}
+
+/// Ends a sandbox that was begun a moment ago, too: bubblewrap's inside waits for ever for one that was killed before it had said "go on", and such
+/// an orphan comes to us (subreaper).
+void end_all(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  for (int round = 0; round < 500; ++round) {
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    const std::vector<process::ProcessStat> left = process::descendants(process::all_processes(), {::getpid()});
+    if (left.empty()) return;
+    for (const process::ProcessStat& stat : left) ::kill(stat.pid, SIGKILL);
+    ::usleep(2000);
+  }
 }
 
 }  // namespace
@@ -75,11 +91,22 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
   int lifeline[2];
   if (::pipe2(lifeline, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "no pipe");
   const process::UniqueFd theirs(lifeline[0]), ours(lifeline[1]);
+  // Interrupted, it ends what it has begun before it goes itself.
+  sigset_t awaited, before;
+  sigemptyset(&awaited);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+    struct sigaction now{};
+    ::sigaction(number, nullptr, &now);
+    if (number == SIGCHLD || now.sa_handler != SIG_IGN) sigaddset(&awaited, number);  // nohup
+  }
+  ::sigprocmask(SIG_BLOCK, &awaited, &before);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t self = ::getpid(), pid = fork();
   if (pid < 0) throw std::system_error(errno, std::generic_category(), "no process");
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != self) ::_exit(exit_interrupted);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::setenv("KVCTS_SANDBOX", "off", 1);  // there is one around it
     ::setenv(lifeline_variable, "1", 1);
     const int above = lifeline_place + 1, lifted = ::fcntl(filter.get(), F_DUPFD_CLOEXEC, above), line = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, above);
@@ -89,7 +116,11 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
     ::_exit(exit_own_error);
   }
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
+    int number = 0;
+    if (::sigwait(&awaited, &number) != 0 || number == SIGCHLD) continue;
+    end_all(pid);
+    throw supervisor::Interrupted();
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : exit_own_error;
 }
