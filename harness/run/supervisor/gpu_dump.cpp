@@ -6,10 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <stdexcept>
 
 #include "process/procfs.hpp"
@@ -46,8 +47,7 @@ GpuDump::GpuDump(pid_t pid) : root_(folder_of(pid, "root")), cwd_(folder_of(pid,
   struct stat found{};
   asked_ = asks && ::fstat(asks.get(), &found) == 0 && S_ISFIFO(found.st_mode) && ::write(asks.get(), "1", 1) == 1;
   // The driver has it open, and the process that should remove it is about to be ended.
-  const std::filesystem::path path(pipe);
-  if (const process::UniqueFd folder = open(path.parent_path().empty() ? "." : path.parent_path().string(), O_PATH | O_DIRECTORY); asked_ && folder) ::unlinkat(folder.get(), path.filename().c_str(), 0);
+  if (asked_) remove(pipe);
 }
 
 process::UniqueFd GpuDump::open(const std::string& path, int flags) const {
@@ -57,6 +57,11 @@ process::UniqueFd GpuDump::open(const std::string& path, int flags) const {
   const bool absolute = path.starts_with('/');
   how.resolve = absolute ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
   return process::UniqueFd(static_cast<int>(::syscall(SYS_openat2, absolute ? root_.get() : cwd_.get(), path.c_str(), &how, sizeof how)));
+}
+
+void GpuDump::remove(const std::filesystem::path& path) const {
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (const process::UniqueFd at = open(folder, O_PATH | O_DIRECTORY)) ::unlinkat(at.get(), path.filename().c_str(), 0);
 }
 
 std::int64_t GpuDump::bytes() const { return std::max<std::int64_t>(size_of(open(file_, O_RDONLY | O_NONBLOCK).get()), 0); }
@@ -79,8 +84,7 @@ std::string GpuDump::keep() const {
     }
     left -= n;
   }
-  const std::filesystem::path path(file_);
-  if (const process::UniqueFd folder = open(path.parent_path().empty() ? "." : path.parent_path().string(), O_PATH | O_DIRECTORY); folder) ::unlinkat(folder.get(), path.filename().c_str(), 0);
+  remove(file_);
   return name;
 }
 

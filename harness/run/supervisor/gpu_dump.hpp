@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "process/unique_fd.hpp"
@@ -25,6 +26,7 @@ class GpuDump {
 
  private:
   process::UniqueFd open(const std::string& path, int flags) const;
+  void remove(const std::filesystem::path& path) const;
 
   process::UniqueFd root_, cwd_;
   pid_t pid_;
