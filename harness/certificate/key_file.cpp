@@ -76,6 +76,11 @@ PrivateKey read_key(const fs::path& file) {
   }
 }
 
+PublicKey read_public_key(const fs::path& file) {
+  if (const std::string text = read_text(file); text.find("PUBLIC KEY") != std::string::npos) return PublicKey::from_pem(text);
+  return read_key(file).public_key();
+}
+
 fs::path rotate_key(const fs::path& file) {
   const PrivateKey old = read_key(file), fresh = PrivateKey::generate();
   const std::string id = old.public_key().id();

@@ -13,6 +13,8 @@ namespace kvcts::certificate {
 void create_key(const std::filesystem::path& file, const PrivateKey& key);
 /// Throws Error: no key of ours, or others may read it.
 PrivateKey read_key(const std::filesystem::path& file);
+/// The public half of a file with either half of a key. Throws Error, as read_key does.
+PublicKey read_public_key(const std::filesystem::path& file);
 
 /// A new key takes the place of the one in the file. The old one signs it (rotations_of), and is kept beside it as FILE.<first 16 digits of its
 /// id>. Killed at any moment, the file has the old key or the new one. Returns where the old one is. Throws Error.

@@ -70,6 +70,10 @@ TEST_F(KeyFile, IsOnlyItsOwners) {
   ASSERT_EQ(::stat(file_.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0600U);
   EXPECT_EQ(read_key(file_).public_key(), key.public_key());
+  const fs::path half = folder_.path() / "public.pem";
+  std::ofstream(half) << key.public_key().pem();
+  for (const fs::path& either : {file_, half}) EXPECT_EQ(read_public_key(either), key.public_key());
+  EXPECT_NE(error_of([] { read_public_key("/dev/zero"); }).find("expected a file"), std::string::npos);
   EXPECT_NE(error_of([&] { create_key(file_, PrivateKey::generate()); }).find("there is one already"), std::string::npos);
   EXPECT_EQ(read_key(file_).public_key(), key.public_key());
   ::chmod(file_.c_str(), 0640);

@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "certificate/error.hpp"
 #include "certificate/key_file.hpp"
@@ -26,13 +24,6 @@ int tell(const PublicKey& key, const Globals& globals, const std::string& news) 
   return exit_as_expected;
 }
 
-PublicKey public_key(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  if (text.str().find("PUBLIC KEY") != std::string::npos) return PublicKey::from_pem(text.str());
-  return certificate::read_key(file).public_key();
-}
-
 }  // namespace
 
 Action declare(Command& command, const Globals& globals) {
@@ -46,7 +37,7 @@ Action declare(Command& command, const Globals& globals) {
     certificate::create_key(*file, key);
     return tell(key.public_key(), globals, " in " + *file + "; standard output has its public half, for who checks");
   });
-  add("show", "The public half of a key", [=, &globals] { return tell(public_key(*file), globals, ""); });
+  add("show", "The public half of a key", [=, &globals] { return tell(certificate::read_public_key(*file), globals, ""); });
   add("rotate", "A new key in its place, signed by the old one", [=, &globals] {
     const auto kept = certificate::rotate_key(*file);
     return tell(certificate::read_key(*file).public_key(), globals, fmt::format(" in {}; the old one is in {}, and {}.rotations.json leads from it to this one", *file, kept.string(), *file));
