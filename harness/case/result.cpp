@@ -138,6 +138,20 @@ struct Fields<EvidenceFile> {
   };
 };
 template <>
+struct Fields<SideDigests> {
+  static constexpr std::tuple table{
+      Field{"before", &SideDigests::before, When::always},
+      Field{"after", &SideDigests::after, When::always},
+  };
+};
+template <>
+struct Fields<Digests> {
+  static constexpr std::tuple table{
+      Field{"producer", &Digests::producer, When::always},
+      Field{"consumer", &Digests::consumer, When::always},
+  };
+};
+template <>
 struct Fields<Try> {
   static constexpr std::tuple table{
       Field{"number", &Try::number, When::always},           Field{"outcome", &Try::outcome, When::always},
@@ -181,6 +195,7 @@ struct Fields<CaseResult> {
       Field{"copies", &CaseResult::copies, When::always},
       Field{"wrong_bytes", &CaseResult::wrong_bytes, When::always},
       Field{"first_wrong", &CaseResult::first_wrong, When::if_set},
+      Field{"digests", &CaseResult::digests, When::if_set},
       Field{"worker", &CaseResult::worker, When::if_set},
       Field{"worker_ordinal", &CaseResult::worker_ordinal, When::if_set},
       Field{"ran_before", &CaseResult::ran_before, When::if_set},

@@ -33,6 +33,17 @@ struct Diagnosis {
   std::vector<std::string> others;  ///< equally good explanations
 };
 
+/// Of one side's memory over all passes, guards included: 16 hex digits before the transfer and after it; "" = not looked at. Bytes where the oracle
+/// leaves a choice (scene/oracle/tail.hpp) count as it would have written them, so that of right memory there is one digest.
+struct SideDigests {
+  std::string before, after;
+  bool operator==(const SideDigests&) const = default;
+};
+struct Digests {
+  SideDigests producer, consumer;
+  bool operator==(const Digests&) const = default;
+};
+
 struct EvidenceFile {
   std::string kind;             ///< "stack", "stdout", "stderr", "status", "note"
   std::string text;             ///< capped at 64 KiB
@@ -61,6 +72,7 @@ struct CaseResult {
   std::int64_t copies{0};
   std::int64_t wrong_bytes{0};
   std::vector<WrongByte> first_wrong;
+  Digests digests;
   std::string worker;           ///< "lane0/worker7"
   std::int64_t worker_ordinal{0};  ///< how many cases this worker had run before
   std::string ran_before;       ///< id of the case that worker ran just before

@@ -29,7 +29,8 @@
 //            transferred false: the case ended before any byte may move (refusal, exception): the destination must be untouched.
 //            Leave moved/planned out when they are not known. `outcome` in the reply speaks of bytes and counts only.
 //            -> ok {wrong_bytes, first_wrong:[WrongByte], checked_bytes, expected_bytes, source_changed, state: "all 2552
-//                   bytes had arrived", diagnosis:{...}, outcome, class, message, ns:{compare, diagnose}}
+//                   bytes had arrived", diagnosis:{...}, outcome, class, message, digests:{producer, consumer: {before, after}},
+//                   ns:{compare, diagnose}}
 //            state true: say how much had arrived (hung, crashed). events: what workers replied or raised, in order, last how the
 //            case ended if not well: {phase, role, refused|raised|hang|crash: {...}}. Never the case's expected outcome.
 //   look     {key, region: name, offset, bytes}             -> ok {hex}   bytes of a region as they are, guards below 0

@@ -10,6 +10,7 @@
 #include "connector/connector.hpp"
 #include "kernels/tag.hpp"
 #include "process/memory_file.hpp"
+#include "run/checker/digests.hpp"
 
 namespace kvcts {
 namespace {
@@ -97,6 +98,7 @@ class Bench {
     EXPECT_TRUE(reply.value("ok", false)) << reply.dump();
     return reply;
   }
+  const ResolvedCase& resolved() const { return case_; }
   json ask(const std::string& op) {
     std::vector<int> fds;
     return checker_.handle({{"op", op}, {"key", 1}}, fds);
@@ -115,12 +117,17 @@ std::int64_t bytes_of(const connector::Plan& plan) {
   return total;
 }
 
+json as_json(const Digests& d) {
+  return {{"producer", {{"before", d.producer.before}, {"after", d.producer.after}}}, {"consumer", {{"before", d.consumer.before}, {"after", d.consumer.after}}}};
+}
+
 void expect_pass(const Pair& setup) {
   Bench bench(setup);
   const auto plan = bench.plan();
   bench.execute(plan);
   const auto reply = bench.compare({{"planned", bytes_of(plan)}, {"moved", bytes_of(plan)}});
   EXPECT_EQ(reply["outcome"], "PASS") << setup.producer << " -> " << setup.consumer << ": " << reply.dump(1);
+  EXPECT_EQ(reply["digests"], as_json(checker::expected_digests(bench.resolved(), true))) << setup.producer << " -> " << setup.consumer;
 }
 
 const std::vector<std::string> texts{
@@ -390,6 +397,29 @@ TEST(Checker, TheStateOfTheDataIsTold) {
   EXPECT_GT(count, bytes_of(plan) / 2);
   *bench.at(false, copy.dst, copy.dst_offset) ^= 0x80;
   EXPECT_EQ(state(), std::to_string(count - 1) + " of " + std::to_string(count) + " bytes had arrived");
+}
+
+TEST(Checker, DigestsTellRightMemoryFromWrong) {
+  Bench bench(Pair{});
+  const auto plan = bench.plan();
+  bench.execute(plan);
+  *bench.at(false, plan.copies.front().dst, plan.copies.front().dst_offset) ^= 1;
+  const json right = as_json(checker::expected_digests(bench.resolved(), true)), wrong = bench.compare()["digests"];
+  EXPECT_EQ(wrong["producer"], right["producer"]);
+  EXPECT_EQ(wrong["consumer"]["before"], right["consumer"]["before"]);
+  EXPECT_NE(wrong["consumer"]["after"], right["consumer"]["after"]);
+
+  Bench still((Pair()));
+  const json untouched = still.compare({{"transferred", false}})["digests"];
+  EXPECT_EQ(untouched, as_json(checker::expected_digests(still.resolved(), false)));
+  EXPECT_EQ(untouched["consumer"]["before"], untouched["consumer"]["after"]);
+  EXPECT_NE(untouched["consumer"]["before"], untouched["producer"]["before"]);
+
+  ResolvedCase other = bench.resolved();
+  other.seed += 1;
+  EXPECT_NE(as_json(checker::expected_digests(other, true)), right);
+  other = bench.resolved(), other.passes = 2;
+  EXPECT_NE(as_json(checker::expected_digests(other, true)), right);
 }
 
 TEST(Checker, AnErrorMustLeaveTheDestinationAsItWas) {

@@ -36,6 +36,11 @@ json as_json(const WrongByte& w) {
   return {{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}};
 }
 
+json as_json(const Digests& d) {
+  const auto side = [](const SideDigests& s) { return json{{"before", s.before}, {"after", s.after}}; };
+  return {{"producer", side(d.producer)}, {"consumer", side(d.consumer)}};
+}
+
 Diagnosis certain(const std::string& fault_class, std::string words) {
   return {fault_class, true, std::move(words), std::string(diagnose::what_to_check(fault_class)), {}};
 }
@@ -103,12 +108,14 @@ std::vector<int> OpenCase::descriptors() const {
 json OpenCase::fill(int pass) {
   const auto start = now_ns();
   pass_ = pass;
+  if (pass == 0) digests_ = {};
   std::int64_t bytes = 0;
   for (auto& f : files_) {
     if (f.region.group < 0) {
       kernels::fill_poison(oracle::output_key(case_), 0, f.bytes());
     } else {
       content_->write_initial(f.region, pass, f.bytes());
+      digests_.before(f.region.side, kernels::digest(f.bytes()));
     }
     bytes += f.shape.size;
   }
@@ -137,8 +144,10 @@ void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
   if (content_->holds_expected(f.region, pass_, f.bytes())) return;
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
+  const std::uint64_t right = kernels::digest(scratch_);
   content_->forgive(f.region, f.bytes(), scratch_);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  if (d.wrong_bytes == 0) found_[index] = right;
   wrong.bytes += d.wrong_bytes;
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
@@ -148,9 +157,11 @@ void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<c
   if (content_->holds_expected(f.region, pass_, f.bytes())) return;
   scratch_.resize(f.bytes().size());
   content_->write_expected(f.region, pass_, scratch_);
+  const std::uint64_t right = kernels::digest(scratch_);
   content_->forgive(f.region, f.bytes(), scratch_);
   if (content_->tail_is_free()) oracle::Tail(case_, f.region).forgive(producer_files, f.bytes(), scratch_);
   const auto d = kernels::compare(f.bytes(), scratch_, shown);
+  if (d.wrong_bytes == 0) found_[index] = right;
   wrong.bytes += d.wrong_bytes;
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
@@ -331,10 +342,11 @@ json OpenCase::compare(const json& request) {
   // Before the comparison: what still comes meanwhile is a change.
   compared_ = digest_all();
   const Differences found = differences(transferred);
+  for (std::size_t i = 0; i < producers_ + consumers_; ++i) digests_.after(files_[i].region.side, found_[i]);
   const std::int64_t wrong = found.source.bytes + found.target.bytes + found.output.bytes;
   const oracle::Amount amount = oracle::transfer_bytes(case_);
   json reply{{"checked_bytes", found.checked}, {"wrong_bytes", wrong}, {"source_changed", found.source.bytes != 0},
-             {"expected_bytes", amount.least}, {"first_wrong", json::array()}};
+             {"expected_bytes", amount.least}, {"first_wrong", json::array()}, {"digests", as_json(digests_.whole())}};
   for (const auto* list : {&found.target.first, &found.output.first, &found.source.first}) {
     for (const auto& w : *list) {
       if (reply["first_wrong"].size() < shown) reply["first_wrong"].push_back(as_json(w));
@@ -392,9 +404,13 @@ json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t
   throw std::runtime_error("look: no region is called " + region);
 }
 
-std::uint64_t OpenCase::digest_all() const {
+std::uint64_t OpenCase::digest_all() {
   std::uint64_t all = 0;
-  for (const auto& f : files_) all = all * 0x9e3779b97f4a7c15ull + kernels::digest(f.bytes());
+  found_.resize(files_.size());
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    found_[i] = kernels::digest(files_[i].bytes());
+    all = all * 0x9e3779b97f4a7c15ull + found_[i];
+  }
   return all;
 }
 

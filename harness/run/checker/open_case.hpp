@@ -12,6 +12,7 @@
 #include "case/result.hpp"
 #include "process/memory_file.hpp"
 #include "run/checker/content.hpp"
+#include "run/checker/digests.hpp"
 #include "scene/oracle/oracle.hpp"
 
 namespace kvcts::checker {
@@ -65,7 +66,8 @@ class OpenCase {
   nlohmann::json draw(const std::string& region);
   std::string state_of_data() const;
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events, bool transferred);
-  std::uint64_t digest_all() const;
+  /// Looks at every file; the digests are then in found_.
+  std::uint64_t digest_all();
 
   const ResolvedCase case_;
   std::unique_ptr<Content> content_;
@@ -75,6 +77,8 @@ class OpenCase {
   std::size_t producers_{0}, consumers_{0};
   std::vector<std::uint8_t> scratch_;
   std::uint64_t compared_{0};
+  std::vector<std::uint64_t> found_;        ///< digests of files_; where the oracle leaves a choice, of what it would have written
+  DigestFold digests_;                      ///< over all passes
 };
 
 }  // namespace kvcts::checker

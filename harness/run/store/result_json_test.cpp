@@ -43,6 +43,8 @@ TEST(ResultJson, KeepsEveryField) {
   EXPECT_TRUE(back.diagnosis.exact);
   ASSERT_EQ(back.first_wrong.size(), 2u);
   EXPECT_EQ(back.first_wrong[1].offset, -1);
+  EXPECT_EQ(back.digests, result.digests);
+  EXPECT_FALSE(back.digests == Digests{});
   ASSERT_EQ(back.phases.size(), 2u);
   EXPECT_EQ(back.phases[1].ns, 20000);
   EXPECT_EQ(back.evidence_files.at(0).text, "text");

@@ -106,6 +106,7 @@ std::vector<CaseResult> every_kind() {
                     {"head <-> slot in layer 0 only"}};
   fail.wrong_bytes = 31744;
   fail.checked_bytes = 65536;
+  fail.digests = {{"0123456789abcdef", "0123456789abcdef"}, {"00000000ffffffff", "8899aabbccddeeff"}};
   fail.first_wrong = {{"consumer/g0/r0/kv.L0", 256, "3c01", "3c09", "K layer 0 block 3 slot 2 head 1 channel 0..3"},
                       {"consumer/g0/r0/kv.L0", -1, "a5", "00", "guard below"}};
 

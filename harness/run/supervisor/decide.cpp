@@ -41,7 +41,15 @@ Diagnosis plain(const std::string& fault_class, std::string text) {
   return diagnosis;
 }
 
+void take_digests(const json& compared, CaseResult& result) {
+  const auto digests = compared.find("digests");
+  if (digests == compared.end()) return;
+  const auto side = [&](const char* name) { return SideDigests{digests->at(name).value("before", ""), digests->at(name).value("after", "")}; };
+  result.digests = {side("producer"), side("consumer")};
+}
+
 void take_numbers(const json& compared, CaseResult& result) {
+  take_digests(compared, result);
   result.checked_bytes = compared.value("checked_bytes", std::int64_t{0});
   result.expected_bytes = compared.value("expected_bytes", std::int64_t{0});
   result.wrong_bytes = compared.value("wrong_bytes", std::int64_t{0});
@@ -157,6 +165,7 @@ void decide_raised(const Account& it, CaseResult& result) {
 /// What was compared of a case that did not end well; wrong bytes are not counted.
 void take_extent(const Account& it, CaseResult& result) {
   if (!it.looked) return;
+  take_digests(it.compared, result);
   result.checked_bytes = it.compared.value("checked_bytes", std::int64_t{0});
   result.expected_bytes = it.compared.value("expected_bytes", std::int64_t{0});
 }
