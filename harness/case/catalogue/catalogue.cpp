@@ -137,7 +137,7 @@ struct Lazy {
 
 // Reads cases/<folder>/*.yaml, one or more documents each. `by_file`: one document a file, named like its id.
 template <class T>
-Entries<T> load(const fs::path& root, const std::string& folder, const std::string& kind, const Table<T>& table, bool by_file) {
+Entries<T> load(const fs::path& root, const std::string& folder, const std::string& kind, const Table<T>& table, bool by_file, const std::vector<T>& added) {
   std::map<std::string, T, std::less<>> entries;
   for (const auto& path : yaml_files(root / folder)) {
     const std::string shown = "cases/" + folder + "/" + path.filename().string();
@@ -159,12 +159,17 @@ Entries<T> load(const fs::path& root, const std::string& folder, const std::stri
       }
     }
   }
+  for (const T& entry : added) {
+    const auto [it, fresh] = entries.try_emplace(entry.id, entry);
+    if (!fresh) throw Error(entry.file + ": expected a new " + kind + " id, found '" + entry.id + "', which " + it->second.file + " has; rename one of them");
+  }
   return Entries<T>(kind, std::move(entries));
 }
 
 }  // namespace
 
 struct Catalogue::Loaded {
+  Additions additions;
   Lazy<LayoutEntry> layouts;
   Lazy<SchemeEntry> dtypes;
   Lazy<BackendEntry> backends;
@@ -179,13 +184,14 @@ struct Catalogue::Loaded {
 
   template <class T>
   static const Entries<T>& get(Lazy<T>& lazy, const fs::path& root, const char* folder, const char* kind, const Table<T>& (*table)(),
-                               bool by_file = false) {
-    std::call_once(lazy.once, [&] { lazy.entries = load(root, folder, kind, table(), by_file); });
+                               bool by_file = false, const std::vector<T>& added = {}) {
+    std::call_once(lazy.once, [&] { lazy.entries = load(root, folder, kind, table(), by_file, added); });
     return lazy.entries;
   }
 };
 
-Catalogue::Catalogue(fs::path directory) : directory_(std::move(directory)), loaded_(std::make_unique<Loaded>()) {
+Catalogue::Catalogue(fs::path directory, Additions additions) : directory_(std::move(directory)), loaded_(std::make_unique<Loaded>()) {
+  loaded_->additions = std::move(additions);
   std::error_code ignored;
   if (!fs::is_directory(directory_, ignored)) {
     throw Error("expected a directory of case data, found '" + directory_.string() + "'; give --cases DIR or set KVCTS_CASES");
@@ -207,7 +213,7 @@ const Entries<ConnectorEntry>& Catalogue::connectors() const {
   return Loaded::get(loaded_->connectors, directory_, "connectors", "connector", connector_table);
 }
 const Entries<EngineEntry>& Catalogue::engines() const {
-  return Loaded::get(loaded_->engines, directory_, "engines", "engine", engine_table);
+  return Loaded::get(loaded_->engines, directory_, "engines", "engine", engine_table, false, loaded_->additions.engines);
 }
 const Entries<GeometryEntry>& Catalogue::geometries() const {
   return Loaded::get(loaded_->geometries, directory_, "geometries", "geometry", geometry_table);
@@ -215,9 +221,11 @@ const Entries<GeometryEntry>& Catalogue::geometries() const {
 const Entries<ConstraintEntry>& Catalogue::constraints() const {
   return Loaded::get(loaded_->constraints, directory_, "constraints", "constraint", constraint_table);
 }
-const Entries<SuiteEntry>& Catalogue::suites() const { return Loaded::get(loaded_->suites, directory_, "suites", "suite", suite_table); }
+const Entries<SuiteEntry>& Catalogue::suites() const {
+  return Loaded::get(loaded_->suites, directory_, "suites", "suite", suite_table, false, loaded_->additions.suites);
+}
 const Entries<WaiverEntry>& Catalogue::waivers() const {
-  return Loaded::get(loaded_->waivers, directory_, "waivers", "waiver", waiver_table);
+  return Loaded::get(loaded_->waivers, directory_, "waivers", "waiver", waiver_table, false, loaded_->additions.waivers);
 }
 const Entries<CollectionEntry>& Catalogue::collections() const {
   return Loaded::get(loaded_->collections, directory_, "museum/index", "collection", collection_table);

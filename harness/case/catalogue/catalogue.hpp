@@ -45,10 +45,17 @@ class Entries {
 /// program. Throws Error naming the places looked at.
 std::filesystem::path find_cases(const std::string& given = "");
 
+/// Entries that no file of the directory has. Each has a new id.
+struct Additions {
+  std::vector<EngineEntry> engines;
+  std::vector<SuiteEntry> suites;
+  std::vector<WaiverEntry> waivers;
+};
+
 class Catalogue {
  public:
   /// Reads nothing yet. Throws Error unless `directory` is a directory.
-  explicit Catalogue(std::filesystem::path directory);
+  explicit Catalogue(std::filesystem::path directory, Additions additions = {});
   ~Catalogue();
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;

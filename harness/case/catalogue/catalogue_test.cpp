@@ -6,6 +6,7 @@
 #include <random>
 
 #include "case/catalogue/case_file.hpp"
+#include "case/catalogue/certification.hpp"
 #include "case/catalogue/schema.hpp"
 #include "testing/checkout.hpp"
 
@@ -98,6 +99,42 @@ TEST(Catalogue, BadFilesAreOneError) {
 TEST(Catalogue, IsFoundByGivenPathOrNamed) {
   EXPECT_EQ(find_cases(cases.string()), cases);
   EXPECT_NE(error_of([] { find_cases("/nonexistent"); }).find("check --cases"), std::string::npos);
+}
+
+constexpr const char* product = "product: p\nvendor: v\nversion: '1'\nengine: {engine: acme, title: t, plugin: kvcts_engine_acme}\n"
+                                "waivers: [{waiver: w, match: {id: 'kv/*'}, reason: r, owner: o, link: l, expires: 2026-12-31}]\n";
+
+TEST(Certification, EveryProfileMakesASuiteOfTheProduct) {
+  const ProductEntry acme = read_product(product, "p.yaml");
+  ASSERT_EQ(profile_ids(cases), (std::vector<std::string>{"core", "disaggregated", "gpu", "quantized"}));
+  for (const std::string& id : profile_ids(cases)) {
+    const ProfileEntry profile = load_profile(cases, id);
+    const Catalogue catalogue(cases, additions_of(profile, acme));
+    const SuiteEntry& suite = catalogue.suites().at(suite_of(profile));
+    ASSERT_FALSE(suite.matrix.empty());
+    for (const MatrixBlock& block : suite.matrix) EXPECT_EQ(block.axes.at("engine"), std::vector<std::string>{"acme"});
+    EXPECT_EQ(catalogue.engines().at("acme").plugin, "kvcts_engine_acme");
+    EXPECT_EQ(catalogue.waivers().at("w").file, "p.yaml");
+    EXPECT_TRUE(catalogue.engines().contains("memcpy"));
+  }
+}
+
+TEST(Certification, AProductTakesNoEngineThatIsThere) {
+  ProductEntry product_of_shm = read_product("product: p\nvendor: v\nversion: '1'\nengine: {engine: shm, title: mine}\n", "p.yaml");
+  const Catalogue catalogue(cases, additions_of(load_profile(cases, "core"), product_of_shm));
+  EXPECT_NE(error_of([&] { catalogue.engines(); }).find("p.yaml: expected a new engine id, found 'shm'"), std::string::npos);
+  const ProductEntry named = read_product("product: p\nvendor: v\nversion: '1'\nengine: shm\n", "p.yaml");
+  EXPECT_TRUE(additions_of(load_profile(cases, "core"), named).engines.empty());
+}
+
+TEST(Certification, WhatAProfileLacksIsSaid) {
+  const Folder folder;
+  folder.write("profiles/a.yaml", "profile: a\ntitle: t\nversion: 1\nmatrix: [{axes: {producer: x}}]\n");
+  folder.write("profiles/b.yaml", "profile: b\ntitle: t\nversion: 1\nmatrix: [{axes: {engine: x}, reason: r}]\n");
+  EXPECT_NE(error_of([&] { load_profile(folder.path(), "a"); }).find("a reason in every block"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_profile(folder.path(), "b"); }).find("no axis engine"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_profile(folder.path(), "c"); }).find("expected a known profile, found 'c'"), std::string::npos);
+  EXPECT_NE(error_of([] { read_product("product: p\n", "p.yaml"); }).find("p.yaml:1"), std::string::npos);
 }
 
 TEST(Schema, ReferenceHasARowForEveryKey) {

@@ -25,7 +25,7 @@ CASES = ROOT / "cases"
 SCHEMAS = Path(os.environ.get("KVCTS_BINARY_DIR", ROOT / "build")) / "share" / "kvcts" / "schema"
 FOLDERS = {"case": ["seeds", "readers", "crash", "faults", "field", "museum", "engine-faults", "vllm", "lmcache", "history"], "layout": ["layouts"], "dtype": ["dtypes"], "geometry": ["geometries"], "backend": ["backends"],
            "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"], "rule": ["rules"], "claim": ["claims"],
-           "collection": ["museum/index"], "saboteur": ["saboteurs"]}
+           "collection": ["museum/index"], "saboteur": ["saboteurs"], "profile": ["profiles"]}
 
 
 class Core(yaml.SafeLoader):

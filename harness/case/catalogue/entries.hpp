@@ -129,6 +129,7 @@ struct MatrixBlock {
   std::string where;
   std::int64_t cover{0};                       ///< t > 0: a covering array of strength t instead of the whole product
   std::int64_t sample{0};                      ///< n > 0: n points, chosen by the hash of their ids
+  std::string reason;                          ///< why it is there; needed in a profile
 };
 
 struct SuiteEntry {

@@ -1,6 +1,7 @@
 #include "case/catalogue/schema.hpp"
 
 #include "case/catalogue/case_file.hpp"
+#include "case/catalogue/certification.hpp"
 #include "case/catalogue/rule_table.hpp"
 #include "case/catalogue/saboteur.hpp"
 #include "case/catalogue/script_table.hpp"
@@ -97,6 +98,8 @@ const std::vector<Kind>& kinds() {
       kind("claim", "claims", claim_table),
       kind("collection", "museum/index", collection_table),
       kind("saboteur", "saboteurs", saboteur_table),
+      kind("profile", "profiles", profile_table),
+      kind("product", "", product_table),
   };
   return all;
 }

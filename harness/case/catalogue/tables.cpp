@@ -78,17 +78,6 @@ Codec<std::string> axis_value() {
   return out;
 }
 
-const Table<MatrixBlock>& block_table() {
-  static const Table<MatrixBlock> table{"a matrix block", {
-      optional("title", &MatrixBlock::title, any_text(), "one line"),
-      required("axes", &MatrixBlock::axes, map_of(one_or_more_of(axis_value())), "axis -> values or globs; \"!glob\" takes away"),
-      optional("where", &MatrixBlock::where, any_text(), "axis expression; other points are not part of the suite"),
-      optional("cover", &MatrixBlock::cover, integer(0, 6), "t: a covering array of strength t instead of the product"),
-      optional("sample", &MatrixBlock::sample, integer(0, 1'000'000), "n points, chosen by the hash of their ids"),
-  }};
-  return table;
-}
-
 const Table<WaiverMatch>& match_table() {
   static const Table<WaiverMatch> table{"a waiver's match", {
       optional("id", &WaiverMatch::id, text(), "glob over case ids"),
@@ -271,6 +260,18 @@ const Table<ConstraintEntry>& constraint_table() {
       optional("outcome", &ConstraintEntry::outcome, outcome_codec({"UNSUPPORTED", "REFUSED"}), "how they end"),
       required("reason", &ConstraintEntry::reason, text(), "why; {fact} is replaced by its value"),
       optional("source", &ConstraintEntry::source, list_of(object<Source>(source_table)), "where it is known from"),
+  }};
+  return table;
+}
+
+const Table<MatrixBlock>& block_table() {
+  static const Table<MatrixBlock> table{"a matrix block", {
+      optional("title", &MatrixBlock::title, any_text(), "one line"),
+      required("axes", &MatrixBlock::axes, map_of(one_or_more_of(axis_value())), "axis -> values or globs; \"!glob\" takes away"),
+      optional("where", &MatrixBlock::where, any_text(), "axis expression; other points are not part of the suite"),
+      optional("cover", &MatrixBlock::cover, integer(0, 6), "t: a covering array of strength t instead of the product"),
+      optional("sample", &MatrixBlock::sample, integer(0, 1'000'000), "n points, chosen by the hash of their ids"),
+      optional("reason", &MatrixBlock::reason, text(), "why it is there"),
   }};
   return table;
 }

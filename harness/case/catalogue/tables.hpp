@@ -16,6 +16,7 @@ const Table<ArchEntry>& arch_table();
 const Table<ConnectorEntry>& connector_table();
 const Table<EngineEntry>& engine_table();
 const Table<ConstraintEntry>& constraint_table();
+const Table<MatrixBlock>& block_table();
 const Table<SuiteEntry>& suite_table();
 const Table<WaiverEntry>& waiver_table();
 const Table<CollectionEntry>& collection_table();

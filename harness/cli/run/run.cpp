@@ -82,8 +82,8 @@ CaseResult as_member(const CaseResult& result, const Item& item, const Plan& pla
 class Run {
  public:
   Run(const catalogue::Catalogue& catalogue, const RunOptions& options, Plan& plan, store::RunStore& store, Rotation* rotation)
-      : catalogue_(catalogue), options_(options), plan_(plan), store_(store), rotation_(rotation), out_(options.json ? std::cerr : std::cout),
-        terminal_(report::terminal_of(options.json ? STDERR_FILENO : STDOUT_FILENO)), console_(out_, terminal_) {}
+      : catalogue_(catalogue), options_(options), plan_(plan), store_(store), rotation_(rotation), out_(options.json || options.aside ? std::cerr : std::cout),
+        terminal_(report::terminal_of(options.json || options.aside ? STDERR_FILENO : STDOUT_FILENO)), console_(out_, terminal_) {}
 
   /// Runs what has no result yet. `tonight`: what a rotation chose, to be said; or "".
   void sit(const std::string& tonight) {

@@ -24,6 +24,7 @@ struct RunOptions {
   std::int64_t repeat{1};              ///< tries of every case
   std::int64_t retries{0};             ///< further tries of every case that failed
   bool json{false};
+  bool aside{false};                   ///< what people read goes to standard error: standard output is the caller's
 };
 
 /// No case is tried again where more of those that ran failed: then something is broken, and no case is flaky.

@@ -21,7 +21,10 @@ int show(const std::string& wanted, bool reference, const Globals& globals) {
       for (const Kind& k : kinds()) names.push_back(k.name);
       fmt::print("{}\n", names.dump());
     } else {
-      for (const Kind& k : kinds()) fmt::print("{:<11} cases/: {}{}\n", k.name, k.folder, k.name == "case" ? " and any file for --file" : "");
+      for (const Kind& k : kinds()) {
+        if (k.folder.empty()) fmt::print("{:<11} a file of your own, for kvcts certify\n", k.name);
+        else fmt::print("{:<11} cases/: {}{}\n", k.name, k.folder, k.name == "case" ? " and any file for --file" : "");
+      }
       fmt::print("{:<11} what varies between cases, in the order of their ids\n", "axes");
     }
     return exit_as_expected;
@@ -47,7 +50,7 @@ Action declare(Command& command, const Globals& globals) {
   auto reference = std::make_shared<bool>(false);
   command.add_option("KIND", *wanted,
                      "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite, waiver, rule, "
-                     "claim, saboteur; or axes");
+                     "claim, saboteur, profile, product; or axes");
   command.add_flag("--reference", *reference, "A Markdown table of the keys instead of the JSON Schema");
   return [=, &globals] { return show(*wanted, *reference, globals); };
 }

@@ -23,5 +23,7 @@ namespace kvcts::cli::museum_verb { Action declare(Command& command, const Globa
 namespace kvcts::cli::rules_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::conformance_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::explain_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::certify_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::challenge_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::key_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::sabotage_verb { Action declare(Command& command, const Globals& globals); }

@@ -1,0 +1,191 @@
+#include "cli/certify/certify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "certificate/error.hpp"
+#include "certificate/key_file.hpp"
+#include "certificate/package.hpp"
+#include "cli/certify/challenge.hpp"
+#include "cli/certify/negatives.hpp"
+#include "cli/certify/record.hpp"
+#include "cli/paths.hpp"
+#include "cli/report/summary.hpp"
+#include "cli/report/whole_file.hpp"
+#include "cli/run/run.hpp"
+#include "cli/stored.hpp"
+#include "engines/transport/session.hpp"
+#include "process/sandbox/sandbox.hpp"
+#include "run/store/reader.hpp"
+
+namespace kvcts::cli {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+/// There can be no certificate, and why.
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::string sha256_of(const fs::path& file) { return certificate::hex(certificate::sha256(bytes_of_file(file))); }
+
+/// SHA-256 of the programs that judged and of the libraries that were judged.
+json digests_of_code(const catalogue::EngineEntry& engine) {
+  json out = json::object();
+  const fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
+  for (const char* program : {"kvcts", "kvcts-checker", "kvcts-worker", "kvcts-warden"}) {
+    std::error_code none;
+    if (fs::exists(programs / program, none)) out["programs"][program] = sha256_of(programs / program);
+  }
+  out["libraries"] = json::object();
+  std::vector<std::string> stems;
+  if (!engine.plugin.empty()) stems.push_back(engine.plugin);
+  if (engine.options.is_object() && engine.options.contains("memory_provider")) stems.push_back(engine.options.at("memory_provider").get<std::string>());
+  for (const std::string& stem : stems) {
+    const fs::path file = transport::find_plugin(stem);
+    out["libraries"][file.filename().string()] = sha256_of(file);
+  }
+  return out;
+}
+
+/// Runs what has no result yet.
+int run_profile(const Subject& subject, const CertifyOptions& options, const Globals& globals, std::optional<std::uint64_t> seed) {
+  RunOptions run;
+  run.jobs = options.jobs;
+  run.seed = seed;
+  run.aside = true;
+  run.cases = globals.cases;
+  if (fs::exists(options.run)) run.resume = options.run, run.cases = take_up(options.run, globals.cases);
+  else run.out = options.run, run.select.suites = {catalogue::suite_of(subject.profile())};
+  return run_suite(subject.catalogue(), run);
+}
+
+/// What a store must say before anything is certified.
+void expect_certifiable(const store::RunReader& reader, const Subject& subject, std::uint64_t seed) {
+  const store::RunInfo info = reader.info();
+  const store::Counts counts = reader.counts();
+  if (const std::string why = store::why_not_isolated(info); !why.empty()) throw Refused("the run was not isolated (" + why + "): its results could have been made by the product");
+  if (info.suite != catalogue::suite_of(subject.profile())) throw Refused("the run in " + reader.directory().string() + " is one of " + info.suite + ", and not of this profile");
+  if (info.seed != seed) throw Refused(fmt::format("the run has seed {}, and the challenge asks for {}: give another folder to --run", info.seed, seed));
+  if (store::incomplete(counts)) {
+    const std::string lack = counts.lacks.empty() ? "" : fmt::format(", {} for want of {}", counts.lacks[0].count, counts.lacks[0].name);
+    throw Refused(fmt::format("{} of {} cases were not run{}", counts.planned - store::ran(counts) - counts.of(Outcome::unsupported), counts.planned, lack));
+  }
+  reader.for_each([&](const store::Row& row) {
+    const CaseResult& r = row.result;
+    if (store::is_failure(r.verdict) || r.verdict == Verdict::error) throw Refused(fmt::format("{} is {}, and no waiver of the product says so: {}", r.id, name(r.outcome), r.message));
+    if (store::was_executed(r.outcome) && subject.profile().evidence == Evidence::executed && r.evidence != Evidence::executed)
+      throw Refused(fmt::format("{} is {}, and the profile asks for executed", r.id, name(r.evidence)));
+  });
+}
+
+/// Evidence of what is no plain success.
+json logs_of(const std::vector<CaseResult>& results) {
+  json out = json::object();
+  for (const CaseResult& r : results) {
+    if (r.outcome == Outcome::pass || r.evidence_files.empty()) continue;
+    for (const EvidenceFile& file : r.evidence_files) out[r.id].push_back({{"kind", file.kind}, {"text", file.text}});
+  }
+  return out;
+}
+
+std::string summary_of(const store::RunReader& reader) {
+  std::ostringstream out;
+  report::print_summary(out, report::load(reader), report::Terminal{});
+  return out.str();
+}
+
+json run_json(const store::RunReader& reader, const Subject& subject) {
+  const store::RunInfo info = reader.info();
+  json sittings = json::array();
+  for (const auto& session : reader.sessions()) sittings.push_back({{"started", store::utc(session.started_ms)}, {"ended", store::utc(session.ended_ms)}});
+  json out{{"started", store::utc(info.started_ms)}, {"sittings", sittings}, {"machine", info.machine}, {"isolation", info.provenance.value("isolation", "")}};
+  out["code"] = digests_of_code(subject.catalogue().engines().at(subject.product().engine.id));
+  return out;
+}
+
+}  // namespace
+
+int certify(const CertifyOptions& given, const Globals& globals) {
+  CertifyOptions options = given;
+  if (options.run.empty()) options.run = options.out + ".run";
+  if (fs::exists(options.out)) throw UsageError(options.out + " is there already; remove it, or give another -o");
+  const fs::path cases = catalogue::find_cases(globals.cases);
+  const std::string product = bytes_of_file(options.product);
+  const auto key = certificate::read_key(options.key);
+  const auto rotations = certificate::rotations_of(options.key);
+  std::optional<Challenge> challenge;
+  if (!options.challenge.empty()) challenge = read_challenge(options.challenge);
+  const Subject subject(cases, options.profile, product, options.product);
+  const std::uint64_t seed = challenge ? seed_of(*challenge) : 1;
+  try {
+    if (const std::string& why = process::why_no_sandbox(); !why.empty()) throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
+    const int status = run_profile(subject, options, globals, seed);
+    if (status == exit_interrupted) return status;
+    const auto reader = opening([&] { return store::RunReader::open(options.run); });
+    expect_certifiable(reader, subject, seed);
+
+    certificate::Package package;
+    package.product = subject.product().product + " " + subject.product().version;
+    package.rotations = rotations;
+    std::map<std::string, std::size_t> selected;
+    for (std::size_t i = 0; i < subject.selection().size(); ++i) selected[subject.selection().id(i)] = i;
+    std::vector<CaseResult> results = reader.results();
+    for (const CaseResult& result : results) {
+      json record = record_of(result);
+      if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null()) record["claim"] = std::move(claim);
+      package.records.push_back(std::move(record));
+    }
+    json names = json::array();
+    if (challenge) {
+      const auto negatives = draw_negatives(subject, *challenge, options.jobs);
+      std::vector<CaseResult> caught = run_negatives(subject, negatives, seed, options.jobs);
+      for (std::size_t i = 0; i < negatives.size(); ++i) {
+        if (const std::string why = why_not_caught(caught[i], negatives[i].saboteur.fault_class); !why.empty())
+          throw Refused(fmt::format("a blind negative was not caught: {} {}", negatives[i].id, why));
+        caught[i].verdict = Verdict::as_expected;
+        package.records.push_back(record_of(caught[i]));
+        package.records.back()["negative"] = true;
+        names.push_back(negatives[i].id);
+        results.push_back(std::move(caught[i]));
+      }
+    }
+    std::sort(package.records.begin(), package.records.end(), [](const json& a, const json& b) { return a.at("id") < b.at("id"); });
+    package.plan = {{"profile", profile_here(cases, subject.profile())},
+                    {"product", {{"product", subject.product().product}, {"vendor", subject.product().vendor}, {"version", subject.product().version}, {"engine", subject.product().engine.id}}},
+                    {"suite", suite_here(cases)},
+                    {"seed", seed},
+                    {"challenge", challenge ? json(certificate::hex(certificate::sha256(to_text(*challenge)))) : json()},
+                    {"negatives", names},
+                    {"ids", json::array()}};
+    for (const json& record : package.records) package.plan["ids"].push_back(record.at("id"));
+    package.others["product.yaml"] = product;
+    package.others["claims.json"] = claims_of(package.records, subject).dump();
+    package.others["run.json"] = run_json(reader, subject).dump();
+    package.others["logs/summary.txt"] = summary_of(reader);
+    package.others["logs/evidence.json"] = logs_of(results).dump();
+    report::WholeFile file(options.out, "package", "give another -o");
+    file.out() << certificate::write_package(package, key);
+    file.keep();
+    if (globals.json) {
+      fmt::print("{}\n", json{{"package", options.out}, {"product", package.product}, {"profile", package.plan["profile"]}, {"records", package.records.size()}, {"negatives", names.size()}, {"key", key.public_key().id()}}.dump(2));
+    } else {
+      fmt::print("{}: {} by profile {} {}: {} records, {} of them blind negatives\n", options.out, package.product, subject.profile().id, subject.profile().version, package.records.size(), names.size());
+      if (!challenge) fmt::print("no challenge: nobody but the vendor chose the seed, and the certificate will say so\n");
+    }
+    return exit_as_expected;
+  } catch (const Refused& why) {
+    fmt::print(stderr, "kvcts certify: no certificate: {}\n", why.what());
+    return exit_unexpected;
+  }
+}
+
+}  // namespace kvcts::cli

@@ -1,0 +1,143 @@
+#include "cli/certify/negatives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "case/written.hpp"
+#include "cli/devices.hpp"
+#include "cli/exit.hpp"
+#include "matrix/expr.hpp"
+#include "run/supervisor/supervisor.hpp"
+
+namespace kvcts::cli {
+
+namespace {
+
+constexpr const char* rehearsed_with = "memcpy";
+constexpr int most_rounds = 40;
+
+/// The cases, saboteured, as `engine` runs them.
+std::vector<CaseResult> run(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs, const std::string& engine) {
+  std::vector<CaseResult> results(negatives.size());
+  const auto sabotaged = [&](std::size_t i) {
+    ResolvedCase resolved = subject.resolve(negatives[i].selected, seed, engine);
+    sabotage::put_into(negatives[i].saboteur, resolved);
+    return resolved;
+  };
+  supervisor::Options how;
+  how.jobs = jobs;
+  how.devices = devices_for;
+  supervisor::Handlers handlers;
+  handlers.on_result = [&](std::size_t i, CaseResult&& result) { results[i] = std::move(result); };
+  const auto summary = supervisor::run_cases({negatives.size(), [&](std::size_t i) { return negatives[i].id; }, sabotaged}, how, handlers);
+  if (summary.interrupted) throw supervisor::Interrupted();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Written whole = written(sabotaged(i));
+    results[i].id = negatives[i].id, results[i].seed = seed;
+    results[i].case_digest = std::move(whole.digest), results[i].execution = std::move(whole.execution);
+  }
+  return results;
+}
+
+/// What is drawn from: saboteurs by class, and the cases that are run at all.
+class Draw {
+ public:
+  Draw(const Subject& subject, const Challenge& challenge) : subject_(subject), challenge_(challenge), space_(subject.catalogue()) {
+    for (auto& one : catalogue::load_saboteurs(subject.catalogue()))
+      if (!one.harmless && (one.kind == "connector" || one.kind == "planner")) by_class_[one.fault_class].push_back(std::move(one));
+    for (const auto& [fault_class, saboteurs] : by_class_) classes_.push_back(fault_class);
+    for (std::size_t i = 0; i < subject.selection().size(); ++i)
+      if (!subject.selection().declared(i)) cases_.push_back(i);
+    if (cases_.empty()) throw UsageError("the profile has no case for this product that a challenge could be put into");
+  }
+
+  /// The negative of a place in the list, in a round; nothing where its saboteur has no case.
+  std::optional<Negative> at(std::size_t place, int round) {
+    const certificate::Digest dice = drawn(challenge_, fmt::format("negative {} round {}", place, round));
+    const auto pick = [&](std::size_t from, std::size_t count) {
+      std::uint64_t value = 0;
+      for (std::size_t i = 0; i < 8; ++i) value = value << 8 | dice[8 * from + i];
+      return static_cast<std::size_t>(value % count);
+    };
+    const auto& saboteurs = by_class_.at(classes_[pick(0, classes_.size())]);
+    const auto& saboteur = saboteurs[pick(1, saboteurs.size())];
+    const std::size_t first = pick(2, cases_.size());
+    for (std::size_t step = 0; step < cases_.size(); ++step) {
+      const std::size_t selected = cases_[(first + step) % cases_.size()];
+      if (!holds(saboteur.only, selected) || !holds(saboteur.likely, selected)) continue;
+      try {
+        if (!sabotage::fits(saboteur, subject_.resolve(selected, seed_of(challenge_), rehearsed_with))) continue;
+      } catch (const std::exception&) {
+        continue;  // the run itself reports it
+      }
+      return Negative{saboteur.id + " @ " + subject_.selection().id(selected), selected, saboteur, {}};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  bool holds(const std::string& expression, std::size_t selected) {
+    if (expression.empty()) return true;
+    auto found = expressions_.find(expression);
+    if (found == expressions_.end()) found = expressions_.emplace(expression, matrix::Expression(expression, space_)).first;
+    nlohmann::json axes = subject_.selection().facts(selected).value("axes", nlohmann::json::object());
+    axes["engine"] = rehearsed_with;
+    return found->second.evaluate(matrix::lookup_of(space_, axes), subject_.selection().id(selected));
+  }
+
+  const Subject& subject_;
+  const Challenge& challenge_;
+  matrix::Space space_;
+  std::map<std::string, std::vector<sabotage::Saboteur>> by_class_;
+  std::vector<std::string> classes_;
+  std::vector<std::size_t> cases_;
+  std::map<std::string, matrix::Expression> expressions_;
+};
+
+}  // namespace
+
+std::string why_not_caught(const CaseResult& result, const std::string& fault_class) {
+  if (result.outcome != Outcome::fail) return fmt::format("ended in {}, and has to be FAIL {}", name(result.outcome), fault_class);
+  if (!result.diagnosis.exact || result.diagnosis.fault_class != fault_class)
+    return fmt::format("is FAIL {}, and has to be FAIL {}", result.diagnosis.fault_class.empty() ? "without a class" : result.diagnosis.fault_class, fault_class);
+  return "";
+}
+
+std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& challenge, int jobs) {
+  Draw draw(subject, challenge);
+  std::map<std::size_t, Negative> found;
+  std::set<std::string> seen;
+  const auto wanted = static_cast<std::size_t>(challenge.negatives);
+  for (int round = 0; round < most_rounds && found.size() < wanted; ++round) {
+    std::vector<Negative> tries;
+    std::vector<std::size_t> places;
+    for (std::size_t place = 0; place < wanted; ++place) {
+      if (found.contains(place)) continue;
+      auto one = draw.at(place, round);
+      if (!one || !seen.insert(one->id).second) continue;
+      tries.push_back(std::move(*one));
+      places.push_back(place);
+    }
+    if (tries.empty()) continue;
+    const auto results = run(subject, tries, seed_of(challenge), jobs, rehearsed_with);
+    for (std::size_t i = 0; i < tries.size(); ++i) {
+      if (!why_not_caught(results[i], tries[i].saboteur.fault_class).empty()) continue;
+      tries[i].rehearsal = results[i];
+      found.emplace(places[i], std::move(tries[i]));
+    }
+  }
+  if (found.size() < wanted) throw UsageError(fmt::format("expected a profile with places for {} negatives, found {}; ask for fewer", wanted, found.size()));
+  std::vector<Negative> out;
+  for (auto& [place, one] : found) out.push_back(std::move(one));
+  return out;
+}
+
+std::vector<CaseResult> run_negatives(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs) {
+  return run(subject, negatives, seed, jobs, "");
+}
+
+}  // namespace kvcts::cli

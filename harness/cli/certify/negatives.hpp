@@ -1,0 +1,30 @@
+// Blind negatives: cases in which a saboteur (cases/saboteurs, kinds connector and planner) hands the product a list that is wrong. To the engine it is
+// a list like any other; an engine that moves it, and a harness that looks, end in FAIL with the saboteur's class. Which ones follows from the challenge.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "case/result.hpp"
+#include "cli/certify/challenge.hpp"
+#include "cli/certify/subject.hpp"
+#include "tools/sabotage/saboteurs.hpp"
+
+namespace kvcts::cli {
+
+struct Negative {
+  std::string id;              ///< "planner/x @ kv/producer=..."
+  std::size_t selected{0};     ///< of the subject's selection
+  sabotage::Saboteur saboteur;
+  CaseResult rehearsal;        ///< the same with the suite's own engine memcpy: FAIL, with the class
+};
+
+/// As many as the challenge asks for, the same wherever they are drawn: each is rehearsed, and one that this suite would not name is drawn anew.
+/// Starts processes. Throws UsageError where the profile has no place for so many.
+std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& challenge, int jobs);
+/// The negatives with the product's engine; results by their ids, with the digests of the cases as they were run.
+std::vector<CaseResult> run_negatives(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs);
+/// Why this is not what a negative has to come to; "": it is.
+std::string why_not_caught(const CaseResult& result, const std::string& fault_class);
+
+}  // namespace kvcts::cli
