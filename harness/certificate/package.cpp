@@ -132,7 +132,7 @@ bool Reading::good() const {
   return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.wrong.empty(); });
 }
 
-Reading read_package(std::string_view bytes, const PublicKey& trusted) {
+Reading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted) {
   Reading reading;
   /// Whether to go on: what follows builds on it.
   const auto check = [&](const char* what, const auto& look) {
@@ -147,11 +147,12 @@ Reading read_package(std::string_view bytes, const PublicKey& trusted) {
     return reading.checks.back().wrong.empty();
   };
   Files files;
+  std::string contradiction;
   std::vector<std::string> lines;
   Statement statement;
   Package& package = reading.package;
   const bool sound =
-      check("form", [&] { files = read_archive(bytes); }) &&
+      check("form", [&] { files = read_archive(bytes, contradiction); }) &&
       check("signature",
             [&] {
               const PublicKey key = PublicKey::from_pem(file(files, key_file));
@@ -160,7 +161,7 @@ Reading read_package(std::string_view bytes, const PublicKey& trusted) {
               package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
               statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
               package.product = statement.subject;
-              if (!leads(package.rotations, trusted, key)) throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " + trusted.id());
+              if (trusted && !leads(package.rotations, *trusted, key)) throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " + trusted->id());
             }) &&
       check("files",
             [&] {
@@ -189,6 +190,9 @@ Reading read_package(std::string_view bytes, const PublicKey& trusted) {
       check("plan", [&] {
         package.plan = canonical(file(files, plan_file), plan_file);
         compare_plan(package.plan, package.records);
+      }) &&
+      check("checksums", [&] {
+        if (!contradiction.empty()) throw Error(contradiction);
       });
   if (!sound) return reading;
   for (auto& [name, content] : files)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +45,7 @@ struct Reading {
 };
 
 /// Reads a package and checks all that follows from its own bytes: form, signature, files, tree, records, and that what was planned and what is
-/// recorded are the same cases. `trusted`: the key that the reader knows; a package signed by another is wrong unless rotations lead to it.
-Reading read_package(std::string_view bytes, const PublicKey& trusted);
+/// recorded are the same cases. `trusted`: the key that the reader knows; a package signed by another is wrong unless rotations lead to it; none: any key will do.
+Reading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted);
 
 }  // namespace kvcts::certificate

@@ -32,9 +32,13 @@ std::string wrong(const Reading& reading) { return reading.good() ? "" : reading
 
 class PackageTest : public ::testing::Test {
  protected:
+  Files opened() const {
+    std::string contradiction;
+    return read_archive(good_, contradiction);
+  }
   /// What is said of a package that somebody signs with the right key, but whose files `change` has spoiled.
   std::string said_of(const std::function<void(Files&)>& change) const {
-    Files files = read_archive(good_);
+    Files files = opened();
     change(files);
     return wrong(read_package(archive(files), key_.public_key()));
   }
@@ -46,7 +50,7 @@ class PackageTest : public ::testing::Test {
 TEST_F(PackageTest, IsReadAsItWasWritten) {
   const Reading reading = read_package(good_, key_.public_key());
   EXPECT_EQ(wrong(reading), "");
-  EXPECT_EQ(reading.checks.size(), 6U);
+  EXPECT_EQ(reading.checks.size(), 7U);
   EXPECT_EQ(reading.signer, key_.public_key().id());
   EXPECT_EQ(reading.package.product, package_.product);
   EXPECT_EQ(reading.package.plan, package_.plan);
@@ -64,9 +68,15 @@ TEST_F(PackageTest, OneChangedByteIsFoundWhereverItIs) {
   }
 }
 
+TEST_F(PackageTest, AChangedByteOfARecordIsFoundInTheRecord) {
+  std::string spoiled = good_;
+  spoiled[spoiled.find("case/100017", spoiled.find("records.jsonl")) + 20] ^= 1;
+  EXPECT_EQ(wrong(read_package(spoiled, key_.public_key())).find("tree: record 18 "), 0U) << wrong(read_package(spoiled, key_.public_key()));
+}
+
 TEST_F(PackageTest, OneChangedByteOfAFileIsFoundBehindAnArchiveThatFits) {
   std::mt19937 random(8);
-  const Files files = read_archive(good_);
+  const Files files = opened();
   for (const auto& [name, bytes] : files) {
     for (int i = 0; i < 60; ++i) {
       Files spoiled = files;
@@ -96,7 +106,7 @@ TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
 }
 
 TEST_F(PackageTest, RecordsThatSwappedPlacesAreFound) {
-  Files files = read_archive(good_);
+  Files files = opened();
   std::string& text = files["records.jsonl"];
   const std::size_t first = text.find('\n') + 1, second = text.find('\n', first) + 1;
   text = text.substr(first, second - first) + text.substr(0, first) + text.substr(second);

@@ -23,6 +23,7 @@ const std::vector<Verb>& verbs() {
       {"sabotage", "How much of what is wrong on purpose would a suite catch, and name?", sabotage_verb::declare},
       {"challenge", "What a second party gives to a vendor before a run that is to be certified", challenge_verb::declare},
       {"certify", "Runs a profile with a product, and packs it for a second party", certify_verb::declare},
+      {"verify", "Checks a package again: one line a check, one verdict", verify_verb::declare},
       {"key", "The key that signs certificates: new, show, rotate", key_verb::declare},
       {"golden", "Golden tensors: list, verify, show", golden_verb::declare},
       {"layouts", "The layouts of the catalogue, or one of them drawn", layouts_verb::declare},

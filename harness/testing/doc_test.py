@@ -5,6 +5,8 @@ any lines, inside a line for any text. Figures that change from run to run (time
 end with status 0 unless the block shows "[status N]" as its last output line. A ```yaml block whose info string has "file=PATH" is
 written there first. The two set-up commands (./run_suite.sh alone and with self-test) are not run.
 
+A block with "needs=sandbox" in its info string is passed over, and that is said, on a machine without one.
+
 With --fill, a command whose output is the one word FILL gets its real output written into the document.
 
 A document that begins with "<!-- needs GLOB -->" is passed over, and that is said, where no file of the checkout matches.
@@ -24,7 +26,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvtest import BUILD, ROOT, need_program
+from kvtest import BUILD, ROOT, need_program, sandbox_works
 
 SETUP = re.compile(r"^(\./run_suite\.sh( self-test)?|git clone .*|cd .*)$")
 # Lines that a crowded machine adds: of a run that it makes slow, of a program that it starts slowly.
@@ -64,7 +66,9 @@ def blocks(document: Path) -> list[Command | FileBlock]:
         if line.strip() != fence:
             body.append((number, line))
             continue
-        if info.split()[:1] == ["console"]:
+        if info.split() == ["console", "needs=sandbox"] and not sandbox_works():
+            print(f"{document.name}:{number}: not run, there is no sandbox here")
+        elif info.split()[:1] == ["console"]:
             steps += commands(body)
         elif match := re.search(r"file=(\S+)", info):
             steps.append(FileBlock(match[1], "\n".join(text for _, text in body) + "\n"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from kvtest import BUILD, ROOT, finish, kvcts, need_program
+from kvtest import BUILD, ROOT, finish, kvcts, need_program, sandbox_works
 
 
 ENGINE = "engine: acme\ntitle: built outside\nplugin: kvcts_engine_acme\nprocesses: 2\n"
@@ -34,6 +35,26 @@ def vendor(installed: Path, place: Path) -> None:
                  ["run", *(word for pair in pairs for word in ("--id", pair)), "--out", str(place / "acme")]):
         ended = kvcts(*argv, program=installed / "bin" / "kvcts", env=env, cwd=work, timeout=300)
         assert ended.status == 0, f"kvcts {' '.join(argv)} ended with {ended.status}: {ended.err or ended.out[-2000:]}"
+
+
+def certificate(installed: Path, place: Path) -> None:
+    """From a key to a verdict, by both verifiers, with what an installation has."""
+    work, tool = place / "vendor", installed / "bin" / "kvcts"
+    (work / "product.yaml").write_text("product: ACME\nvendor: ACME\nversion: '1'\nengine: {" + ENGINE.replace("acme\n", "acme-1\n", 1).strip().replace("\n", ", ") + "}\n")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(place), "KVCTS_ENGINE_PATH": str(work)}
+
+    def does(*argv: str) -> str:
+        ended = kvcts(*argv, program=tool, env=env, cwd=work, timeout=300)
+        assert ended.status == 0, f"kvcts {' '.join(argv)} ended with {ended.status}: {ended.err or ended.out[-2000:]}"
+        return ended.out
+
+    (work / "key.pub").write_text(does("key", "new", "key.pem"))
+    (work / "challenge.json").write_text(does("challenge", "--negatives", "3"))
+    does("certify", "--profile", "disaggregated", "--product", "product.yaml", "--key", "key.pem", "--challenge", "challenge.json", "-o", "acme.kvcert", "-j", "2")
+    seen = does("verify", "acme.kvcert", "--key", "key.pub", "--challenge", "challenge.json", "--replay", "5")
+    assert "VERIFIED: ACME 1 passes profile disaggregated" in seen and "3 blind negatives caught" in seen, seen
+    second = subprocess.run([sys.executable, str(installed / "share/kvcts/verify/verify.py"), "acme.kvcert", "--key", "key.pub", "--challenge", "challenge.json"], cwd=work, capture_output=True, text=True)
+    assert second.returncode == 0 or "cryptography" in second.stderr, second
 
 
 def main() -> int:
@@ -64,6 +85,10 @@ def main() -> int:
             assert ended.status == wanted, f"kvcts {' '.join(argv)} ended with {ended.status}: {ended.err or ended.out[-2000:]}"
             assert str(BUILD) not in ended.out and str(ROOT) not in ended.out, f"kvcts {' '.join(argv)} speaks of the build folder"
         vendor(moved, Path(name))
+        if sandbox_works():
+            certificate(moved, Path(name))
+        else:
+            print("no certificate: there is no sandbox here")
     print("installed, moved, run: seeds, part of golden, golden verify, doctor; a vendor's transport built against it, conforms, moves caches")
     return 0
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kvtest import BUILD, KVCTS, ROOT, finish, memory_files, need_program, results
+from kvtest import BUILD, KVCTS, ROOT, finish, memory_files, need_program, results, sandbox_works
 
 ENTRY = "engine: attacker\ntitle: tries to reach what judges it\nplugin: kvcts_engine_attacker\nprocesses: 2\nsetup_ms: 5\n"
 CASE = ("case: attack/{name}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: {{layout: vllm-fa-hnd}}\nengine: attacker\n"
@@ -64,12 +64,6 @@ def tried(folder: Path, user: int | None) -> None:
     assert subprocess.run(["pgrep", "-f", f"^sleep 1{os.getpid()}.5$"], capture_output=True).returncode == 1
 
 
-def works() -> bool:
-    """By its own judgement, so that a sandbox which the suite wrongly holds to be missing is seen here."""
-    flags = ["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    return os.environ.get("KVCTS_SANDBOX") != "off" and shutil.which("bwrap") is not None and subprocess.run(["bwrap", *flags], capture_output=True).returncode == 0
-
-
 def page(folder: Path) -> None:
     """Every promise of the page names attacks that this test makes, and every attack stands behind one."""
     text = (ROOT / "reports" / "isolation.md").read_text()
@@ -85,7 +79,7 @@ def main() -> None:
         page(folder)
         shutil.copytree(ROOT / "cases", folder / "cases")
         (folder / "cases" / "engines" / "attacker.yaml").write_text(ENTRY)
-        if not works():
+        if not sandbox_works():
             print("skipped: no sandbox here")
             sys.exit(77)
         tried(folder, None)

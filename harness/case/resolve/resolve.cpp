@@ -253,15 +253,18 @@ struct GoldenNumbers {
 const GoldenNumbers& golden_numbers(const std::filesystem::path& folder, const std::string& layout, const std::string& dtype) {
   static std::mutex mutex;
   static std::map<std::string, GoldenNumbers> known;
-  const std::scoped_lock lock(mutex);
+  std::unique_lock lock(mutex);
   const auto key = [&](const std::string& of_dtype) { return folder.string() + '\n' + layout + '\n' + of_dtype; };
   if (const auto at = known.find(key(dtype)); at != known.end()) return at->second;
+  lock.unlock();  // several threads read several files at once; one that is read twice is the same
   const auto manifest = golden::read_manifest(folder);
   const auto file = golden::file_of(manifest, layout);
   if (file == manifest.files.end() || !file->second.dtypes.contains(dtype)) {
     fail("content golden: there is no golden tensor of layout " + layout + " in " + dtype + "; make it with golden/generate.py");
   }
-  for (auto& tensor : golden::load_all(folder, layout)) {
+  auto tensors = golden::load_all(folder, layout);
+  lock.lock();
+  for (auto& tensor : tensors) {
     tensor.allocations = {}, tensor.planes = {}, tensor.token_table = {};
     const std::string name = tensor.dtype;
     known.emplace(key(name), GoldenNumbers{std::move(tensor), file->second.dtypes.at(name)});

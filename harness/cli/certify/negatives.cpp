@@ -52,6 +52,9 @@ class Draw {
     for (const auto& [fault_class, saboteurs] : by_class_) classes_.push_back(fault_class);
     for (std::size_t i = 0; i < subject.selection().size(); ++i)
       if (!subject.selection().declared(i)) cases_.push_back(i);
+    // Naming takes as long as the memory is large: the smaller half will do.
+    std::stable_sort(cases_.begin(), cases_.end(), [&](std::size_t a, std::size_t b) { return subject.selection().seconds(a) < subject.selection().seconds(b); });
+    cases_.resize((cases_.size() + 1) / 2);
     if (cases_.empty()) throw UsageError("the profile has no case for this product that a challenge could be put into");
   }
 

@@ -25,5 +25,6 @@ namespace kvcts::cli::conformance_verb { Action declare(Command& command, const 
 namespace kvcts::cli::explain_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::certify_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::challenge_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::verify_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::key_verb { Action declare(Command& command, const Globals& globals); }
 namespace kvcts::cli::sabotage_verb { Action declare(Command& command, const Globals& globals); }

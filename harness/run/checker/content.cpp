@@ -30,9 +30,9 @@ class Tags final : public Content {
   const ResolvedCase& case_;
 };
 
-// Tensors are read once a lane: a suite asks for the same few again and again, engine by engine.
+// Tensors are read once a lane (and a thread): a suite asks for the same few again and again, engine by engine.
 std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, const std::string& layout, const std::string& dtype) {
-  static std::deque<std::shared_ptr<const golden::GoldenTensor>> recent;
+  thread_local std::deque<std::shared_ptr<const golden::GoldenTensor>> recent;
   for (const auto& t : recent) {
     if (t->layout == layout && t->dtype == dtype) return t;
   }

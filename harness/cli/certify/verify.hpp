@@ -1,0 +1,50 @@
+// kvcts verify: what a second party sees of a package, offline, with nothing but the package and the suite.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/verb.hpp"
+
+namespace kvcts::cli {
+
+struct VerifyOptions {
+  std::string package;
+  std::string key;         ///< public key of the vendor; "" = the one in the package, and the reader is told so
+  std::string challenge;   ///< "" = none
+  double replay{0};        ///< per cent of the cases that are run again here
+  std::string html;        ///< page for the customer; "" = none
+  int jobs{1};
+};
+
+enum class State : std::uint8_t { holds, wrong, open };  ///< open: not looked at, and why
+
+/// One thing that was looked at.
+struct Line {
+  std::string what;
+  State state{State::holds};
+  std::string words;
+};
+
+struct Verification {
+  std::vector<Line> lines;    ///< behind the first that is wrong there may be none
+  std::string product, profile, signer;
+  std::int64_t records{0}, negatives{0};
+  bool challenged{false};     ///< and the challenge was given here
+  nlohmann::json claims = nlohmann::json::array();
+  nlohmann::json run = nlohmann::json::object();  ///< run.json
+  nlohmann::json plan = nlohmann::json::object();
+  const Line* first_wrong() const;
+  const Line* first_undone() const;  ///< asked for, and could not be done here
+  std::string verdict() const;  ///< one sentence
+  int status() const;           ///< an Exit
+};
+
+/// Throws UsageError where a file that the reader gave cannot be read.
+Verification verify(const VerifyOptions& options, const Globals& globals);
+
+std::string page_of(const Verification& verification);
+nlohmann::json to_json(const Verification& verification);
+
+}  // namespace kvcts::cli

@@ -1,0 +1,52 @@
+// kvcts verify: one line a check, one verdict.
+#include "cli/certify/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "certificate/error.hpp"
+#include "cli/report/whole_file.hpp"
+#include "cli/verbs/verbs.hpp"
+
+namespace kvcts::cli::verify_verb {
+
+namespace {
+
+int show(const VerifyOptions& options, const Globals& globals) {
+  const Verification seen = verify(options, globals);
+  if (!options.html.empty()) {
+    report::WholeFile page(options.html, "page", "give another --html");
+    page.out() << page_of(seen);
+    page.keep();
+  }
+  if (globals.json) {
+    fmt::print("{}\n", to_json(seen).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return seen.status();
+  }
+  constexpr const char* marks[] = {"ok", "WRONG", "-"};
+  for (const Line& line : seen.lines) fmt::print("{:<10} {:<5} {}\n", line.what, marks[static_cast<int>(line.state)], line.words);
+  fmt::print("{}\n", seen.verdict());
+  return seen.status();
+}
+
+}  // namespace
+
+Action declare(Command& command, const Globals& globals) {
+  auto o = std::make_shared<VerifyOptions>();
+  command.add_option("PACKAGE", o->package, "What kvcts certify wrote").required();
+  command.add_option("--key", o->key, "The vendor's public key (kvcts key show), from the vendor and not from the package").type_name("FILE");
+  command.add_option("--challenge", o->challenge, "The challenge that it has to answer").type_name("FILE");
+  command.add_option("--replay", o->replay, "Run so many per cent of the cases again here; needs the product").type_name("PERCENT").range(0.0, 100.0);
+  command.add_option("--html", o->html, "A page for the customer: what was found, and what it means").type_name("FILE");
+  command.add_option("-j,--jobs", o->jobs, "Cases at once, of negatives and replay").show_default().range(1, 1024);
+  return [o, &globals] {
+    try {
+      return show(*o, globals);
+    } catch (const certificate::Error& error) {
+      throw UsageError(error.what());
+    }
+  };
+}
+
+}  // namespace kvcts::cli::verify_verb
