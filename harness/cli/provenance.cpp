@@ -27,7 +27,8 @@ std::string digest_of_folder(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error), end; !error && at != end; at.increment(error)) {
-    if (at->is_regular_file(error)) files.push_back(at->path());
+    const std::string kind = at->path().extension();
+    if ((kind == ".yaml" || kind == ".json") && at->is_regular_file(error)) files.push_back(at->path());
   }
   if (error || files.empty()) return "";
   std::sort(files.begin(), files.end());

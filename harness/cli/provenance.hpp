@@ -12,7 +12,8 @@ namespace kvcts::cli {
 /// Value of an environment variable; nullopt where there is none.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 
-/// XXH3-128 over names and contents of all files below a folder, in the order of their names; "" where it cannot be read.
+/// XXH3-128 over names and contents of the data (*.yaml, *.json) below a folder, in the order of their names, the same in a checkout and in an
+/// installation; "" where there is none.
 std::string digest_of_folder(const std::filesystem::path& folder);
 
 /// The CI job by its own variables: {system, job, url, commit}, as far as it says; null outside of CI. GitHub Actions, GitLab CI, Jenkins,

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,7 +147,11 @@ def check_sound(place: Place) -> None:
     assert again.status == 0, again
     for package in ("good.kvcert", "again.kvcert"):
         assert b"PRIVATE" not in (place.folder / package).read_bytes(), "a private key is in the package"
-    assert place.verdict("again.kvcert", "--challenge", "c.json")[0] == 0, "the same run packed again"
+    (place.cases / "suites").unlink()
+    shutil.copytree(ROOT / "cases" / "suites", place.cases / "suites")
+    place.write("cases/suites/mine.yaml", "suite: mine\ntitle: t\nmatrix: [{axes: {producer: vllm-fa-nhd}}]\n")
+    seen = place.kvcts("verify", "again.kvcert", "--challenge", "c.json")
+    assert seen.status == 0 and "with other files in cases/" in seen.out, ("the same run packed again, and a file of the reader's own", seen)
     status, words = place.verdict("good.kvcert")
     assert status == 0 and words.endswith("but no challenge was checked"), words
 
@@ -224,7 +229,7 @@ def check_forgeries(place: Place) -> None:
         del f.record(**passed)["digests"]
 
     def other_suite(f: Forgery) -> None:
-        f.plan["suite"]["cases"] = "0" * 32
+        f.plan["suite"]["version"] = "9.9"
 
     def other_profile(f: Forgery) -> None:
         f.plan["profile"]["sha256"] = "0" * 64
@@ -311,6 +316,41 @@ def check_bytes(place: Place, count: int) -> None:
     print(f"changed bytes: {count} of {count} found and located by both")
 
 
+def check_nonsense(place: Place, count: int) -> None:
+    """Signed, but values of other kinds in any place: one verdict, and a page; never an end of the program's own."""
+    dice = random.Random(37)
+    values = [None, True, -1, 1 << 63, 1e308, "", "x" * 5000, "../../etc/passwd", [], [[]], {}, {"id": 1}]
+
+    def spoil(value):
+        if isinstance(value, (dict, list)) and value and dice.random() < 0.8:
+            key = dice.choice(list(value) if isinstance(value, dict) else range(len(value)))
+            if dice.random() < 0.1:
+                del value[key]
+            else:
+                value[key] = spoil(value[key])
+            return value
+        return dice.choice(values)
+
+    rejected = 0
+    for _ in range(count):
+        forgery = Forgery(place, "good.kvcert")
+        where = dice.randrange(5)
+        if where == 0:
+            forgery.plan = spoil(forgery.plan)
+        elif where == 1:
+            number = dice.randrange(len(forgery.records))
+            forgery.records[number] = spoil(forgery.records[number])
+        else:
+            name = ("run.json", "claims.json", "product.yaml")[where - 2]
+            forgery.files[name] = dump(spoil(json.loads(forgery.files[name]))) if name != "product.yaml" else dump(spoil({"product": "P", "vendor": "V", "version": "1", "engine": "shm"}))
+        ended = place.kvcts("verify", forgery.sign("nonsense.kvcert"), "--html", "nonsense.html")
+        assert ended.status in (0, 1) and ended.out.splitlines()[-1].startswith(("VERIFIED", "REJECTED: ")), (ended, forgery.plan if where == 0 else where)
+        rejected += ended.status
+        good, words = place.second("nonsense.kvcert")
+        assert good or ended.status == 1, ("the second verifier rejects what the first takes", words)
+    print(f"nonsense, signed: {count} packages, {rejected} rejected, none ended otherwise")
+
+
 def check_pass_everything(place: Place, count: int) -> None:
     """A harness that calls everything PASS, and one that knows which are negative and guesses their classes."""
     classes = sorted({saboteur.split()[-1] for saboteur in subprocess.run(["grep", "-h", "^class", *map(str, (ROOT / "cases" / "saboteurs").glob("*.yaml"))], capture_output=True, text=True, check=True).stdout.splitlines()})
@@ -351,6 +391,7 @@ def main() -> None:
         check_no_certificate(place)
         check_forgeries(place)
         check_bytes(place, args.bytes)
+        check_nonsense(place, args.bytes)
         check_pass_everything(place, args.challenges)
     print("every package was told for what it is")
 
