@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -57,30 +58,39 @@ json digests_of_code(const catalogue::EngineEntry& engine) {
 }
 
 /// Runs what has no result yet.
-int run_profile(const Subject& subject, const CertifyOptions& options, const Globals& globals, std::optional<std::uint64_t> seed) {
+int run_profile(const Subject& subject, const CertifyOptions& options, const Globals& globals, std::uint64_t seed, std::function<void(Plan&)> amend) {
   RunOptions run;
+  run.amend = std::move(amend);
   run.jobs = options.jobs;
   run.seed = seed;
   run.aside = true;
   run.cases = globals.cases;
-  if (fs::exists(options.run)) run.resume = options.run, run.cases = take_up(options.run, globals.cases);
+  if (fs::exists(options.run)) {
+    const store::RunInfo info = opening([&] { return store::RunReader::open(options.run).info(); });
+    if (info.seed != seed) throw Refused(fmt::format("the run in {} has seed {}, and {} is asked for: give another folder to --run", options.run, info.seed, seed));
+    run.resume = options.run, run.cases = take_up(options.run, globals.cases);
+  }
   else run.out = options.run, run.select.suites = {catalogue::suite_of(subject.profile())};
   return run_suite(subject.catalogue(), run);
 }
 
 /// What a store must say before anything is certified.
-void expect_certifiable(const store::RunReader& reader, const Subject& subject, std::uint64_t seed) {
+void expect_certifiable(const store::RunReader& reader, const Subject& subject, const std::map<std::string, const Negative*>& negatives) {
   const store::RunInfo info = reader.info();
   const store::Counts counts = reader.counts();
   if (const std::string why = store::why_not_isolated(info); !why.empty()) throw Refused("the run was not isolated (" + why + "): its results could have been made by the product");
   if (info.suite != catalogue::suite_of(subject.profile())) throw Refused("the run in " + reader.directory().string() + " is one of " + info.suite + ", and not of this profile");
-  if (info.seed != seed) throw Refused(fmt::format("the run has seed {}, and the challenge asks for {}: give another folder to --run", info.seed, seed));
   if (store::incomplete(counts)) {
     const std::string lack = counts.lacks.empty() ? "" : fmt::format(", {} for want of {}", counts.lacks[0].count, counts.lacks[0].name);
     throw Refused(fmt::format("{} of {} cases were not run{}", counts.planned - store::ran(counts) - counts.of(Outcome::unsupported), counts.planned, lack));
   }
   reader.for_each([&](const store::Row& row) {
     const CaseResult& r = row.result;
+    if (const auto negative = negatives.find(r.id); negative != negatives.end()) {
+      const std::string why = why_not_caught(r, negative->second->saboteur.fault_class);
+      if (!why.empty()) throw Refused("a blind negative was not caught: " + r.id + " " + why);
+      return;
+    }
     if (store::is_failure(r.verdict) || r.verdict == Verdict::error) throw Refused(fmt::format("{} is {}, and no waiver of the product says so: {}", r.id, name(r.outcome), r.message));
     if (store::was_executed(r.outcome) && subject.profile().evidence == Evidence::executed && r.evidence != Evidence::executed)
       throw Refused(fmt::format("{} is {}, and the profile asks for executed", r.id, name(r.evidence)));
@@ -128,36 +138,31 @@ int certify(const CertifyOptions& given, const Globals& globals) {
   const std::uint64_t seed = challenge ? seed_of(*challenge) : 1;
   try {
     if (const std::string& why = process::why_no_sandbox(); !why.empty()) throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
-    const int status = run_profile(subject, options, globals, seed);
+    std::vector<Negative> negatives;
+    if (challenge) negatives = draw_negatives(subject, *challenge, options.jobs);
+    const int status = run_profile(subject, options, globals, seed, [&](Plan& plan) {
+      if (challenge) hide_negatives(plan, negatives, *challenge);
+    });
     if (status == exit_interrupted) return status;
+    std::map<std::string, const Negative*> by_id;
+    for (const Negative& one : negatives) by_id[one.id] = &one;
     const auto reader = opening([&] { return store::RunReader::open(options.run); });
-    expect_certifiable(reader, subject, seed);
+    expect_certifiable(reader, subject, by_id);
 
     certificate::Package package;
     package.product = subject.product().product + " " + subject.product().version;
     package.rotations = rotations;
     std::map<std::string, std::size_t> selected;
     for (std::size_t i = 0; i < subject.selection().size(); ++i) selected[subject.selection().id(i)] = i;
-    std::vector<CaseResult> results = reader.results();
+    const std::vector<CaseResult> results = reader.results();
     for (const CaseResult& result : results) {
       json record = record_of(result);
-      if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null()) record["claim"] = std::move(claim);
+      if (by_id.contains(result.id)) record["negative"] = true;
+      else if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null()) record["claim"] = std::move(claim);
       package.records.push_back(std::move(record));
     }
     json names = json::array();
-    if (challenge) {
-      const auto negatives = draw_negatives(subject, *challenge, options.jobs);
-      std::vector<CaseResult> caught = run_negatives(subject, negatives, seed, options.jobs);
-      for (std::size_t i = 0; i < negatives.size(); ++i) {
-        if (const std::string why = why_not_caught(caught[i], negatives[i].saboteur.fault_class); !why.empty())
-          throw Refused(fmt::format("a blind negative was not caught: {} {}", negatives[i].id, why));
-        caught[i].verdict = Verdict::as_expected;
-        package.records.push_back(record_of(caught[i]));
-        package.records.back()["negative"] = true;
-        names.push_back(negatives[i].id);
-        results.push_back(std::move(caught[i]));
-      }
-    }
+    for (const auto& [id, negative] : by_id) names.push_back(id);
     std::sort(package.records.begin(), package.records.end(), [](const json& a, const json& b) { return a.at("id") < b.at("id"); });
     package.plan = {{"profile", profile_here(cases, subject.profile())},
                     {"product", {{"product", subject.product().product}, {"vendor", subject.product().vendor}, {"version", subject.product().version}, {"engine", subject.product().engine.id}}},

@@ -7,8 +7,6 @@
 #include <optional>
 #include <set>
 
-#include "case/written.hpp"
-#include "cli/devices.hpp"
 #include "cli/exit.hpp"
 #include "matrix/expr.hpp"
 #include "run/supervisor/supervisor.hpp"
@@ -20,27 +18,27 @@ namespace {
 constexpr const char* rehearsed_with = "memcpy";
 constexpr int most_rounds = 40;
 
-/// The cases, saboteured, as `engine` runs them.
-std::vector<CaseResult> run(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs, const std::string& engine) {
+/// The negatives with the suite's own engine.
+std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs) {
   std::vector<CaseResult> results(negatives.size());
+  supervisor::Options how;
+  how.jobs = jobs;
+  supervisor::Handlers handlers;
+  handlers.on_result = [&](std::size_t i, CaseResult&& result) { results[i] = std::move(result); };
   const auto sabotaged = [&](std::size_t i) {
-    ResolvedCase resolved = subject.resolve(negatives[i].selected, seed, engine);
+    ResolvedCase resolved = subject.resolve(negatives[i].selected, seed, rehearsed_with);
     sabotage::put_into(negatives[i].saboteur, resolved);
     return resolved;
   };
-  supervisor::Options how;
-  how.jobs = jobs;
-  how.devices = devices_for;
-  supervisor::Handlers handlers;
-  handlers.on_result = [&](std::size_t i, CaseResult&& result) { results[i] = std::move(result); };
   const auto summary = supervisor::run_cases({negatives.size(), [&](std::size_t i) { return negatives[i].id; }, sabotaged}, how, handlers);
   if (summary.interrupted) throw supervisor::Interrupted();
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Written whole = written(sabotaged(i));
-    results[i].id = negatives[i].id, results[i].seed = seed;
-    results[i].case_digest = std::move(whole.digest), results[i].execution = std::move(whole.execution);
-  }
   return results;
+}
+
+std::uint64_t word(const certificate::Digest& dice, std::size_t which) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < 8; ++i) value = value << 8 | dice[8 * which + i];
+  return value;
 }
 
 /// What is drawn from: saboteurs by class, and the cases that are run at all.
@@ -61,11 +59,7 @@ class Draw {
   /// The negative of a place in the list, in a round; nothing where its saboteur has no case.
   std::optional<Negative> at(std::size_t place, int round) {
     const certificate::Digest dice = drawn(challenge_, fmt::format("negative {} round {}", place, round));
-    const auto pick = [&](std::size_t from, std::size_t count) {
-      std::uint64_t value = 0;
-      for (std::size_t i = 0; i < 8; ++i) value = value << 8 | dice[8 * from + i];
-      return static_cast<std::size_t>(value % count);
-    };
+    const auto pick = [&](std::size_t which, std::size_t count) { return static_cast<std::size_t>(word(dice, which) % count); };
     const auto& saboteurs = by_class_.at(classes_[pick(0, classes_.size())]);
     const auto& saboteur = saboteurs[pick(1, saboteurs.size())];
     const std::size_t first = pick(2, cases_.size());
@@ -126,7 +120,7 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
       places.push_back(place);
     }
     if (tries.empty()) continue;
-    const auto results = run(subject, tries, seed_of(challenge), jobs, rehearsed_with);
+    const auto results = rehearse(subject, tries, seed_of(challenge), jobs);
     for (std::size_t i = 0; i < tries.size(); ++i) {
       if (!why_not_caught(results[i], tries[i].saboteur.fault_class).empty()) continue;
       tries[i].rehearsal = results[i];
@@ -139,8 +133,12 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
   return out;
 }
 
-std::vector<CaseResult> run_negatives(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs) {
-  return run(subject, negatives, seed, jobs, "");
+void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge) {
+  for (const Negative& one : negatives) {
+    const std::size_t at = word(drawn(challenge, "place of " + one.id), 0) % (plan.items().size() + 1);
+    plan.insert(at, one.id, one.selected, [saboteur = one.saboteur](ResolvedCase& resolved) { sabotage::put_into(saboteur, resolved); },
+                {Outcome::fail, one.saboteur.fault_class, std::nullopt, ""});
+  }
 }
 
 }  // namespace kvcts::cli

@@ -8,6 +8,7 @@
 #include "case/result.hpp"
 #include "cli/certify/challenge.hpp"
 #include "cli/certify/subject.hpp"
+#include "cli/run/plan.hpp"
 #include "tools/sabotage/saboteurs.hpp"
 
 namespace kvcts::cli {
@@ -22,8 +23,8 @@ struct Negative {
 /// As many as the challenge asks for, the same wherever they are drawn: each is rehearsed, and one that this suite would not name is drawn anew.
 /// Starts processes. Throws UsageError where the profile has no place for so many.
 std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& challenge, int jobs);
-/// The negatives with the product's engine; results by their ids, with the digests of the cases as they were run.
-std::vector<CaseResult> run_negatives(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs);
+/// Puts them among the cases of a run, at places that follow from the challenge: neither time nor process tells an engine what it is given.
+void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge);
 /// Why this is not what a negative has to come to; "": it is.
 std::string why_not_caught(const CaseResult& result, const std::string& fault_class);
 

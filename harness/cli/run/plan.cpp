@@ -42,7 +42,21 @@ ResolvedCase Plan::resolve(std::size_t item) const {
   if (seed_) spec.seed = *seed_;
   ResolvedCase resolved = kvcts::resolve(spec, catalogue_);
   resolved.facts.update(selection_.facts(i));
+  if (items_[item].change) items_[item].change(resolved);
   return resolved;
+}
+
+void Plan::insert(std::size_t at, std::string id, std::size_t selected, Change change, Expected expected) {
+  const auto original = std::find_if(items_.begin(), items_.end(), [&](const Item& item) { return item.selected == selected && !item.change; });
+  const auto place = static_cast<std::size_t>(original - items_.begin());
+  Item item = items_.at(place);
+  item.change = std::move(change);
+  ResolvedCase resolved = resolve(place);
+  item.change(resolved);
+  Written whole = written(resolved);
+  item.planned = {std::move(id), std::move(whole.digest), std::move(whole.execution), {std::move(expected)}};
+  if (item.decided) item.decided->id = item.planned.id, item.decided->case_digest = item.planned.digest, item.decided->execution = item.planned.execution;
+  items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(at), std::move(item));
 }
 
 bool Plan::required(const Item& item) const {

@@ -1,6 +1,7 @@
 // From a selection to a plan: every case with its digests, its expected outcomes, and whether it is run at all.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,11 +19,15 @@
 
 namespace kvcts::cli {
 
+/// What is done to a case before it is run.
+using Change = std::function<void(ResolvedCase&)>;
+
 /// One case of a run. Those that are not run have their result already.
 struct Item {
   std::size_t selected{0};             ///< index into the selection
   store::PlannedCase planned;
   const Availability::Needs* needs{nullptr};  ///< what the machine must have for it; nullptr: not resolved
+  Change change;                       ///< of an item that was inserted; else empty
   std::optional<CaseResult> decided;   ///< UNSUPPORTED, SKIPPED, how loading its plug-in failed, ERROR (cannot be resolved)
 };
 
@@ -39,6 +44,8 @@ class Plan {
   const std::vector<Item>& items() const { return items_; }
   /// Leaves out items: what is not kept is no part of the plan. By item.
   void keep(const std::vector<bool>& kept);
+  /// A case of the selection once more, changed and under an id of its own, in front of item `at`. Throws as kvcts::resolve.
+  void insert(std::size_t at, std::string id, std::size_t selected, Change change, Expected expected);
   /// Of a shard: where each item is among the cases of all shards; else empty.
   std::vector<std::int64_t> places() const;
   /// The case as it is run. Throws as kvcts::resolve.

@@ -403,6 +403,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
   query.budget_s = options.rotate.empty() ? query.budget_s / static_cast<double>(options.repeat) : 0;
   Plan plan(catalogue, query, {options.seed, options.require});
   if (plan.items().empty()) throw NothingSelected(plan.selection().why_empty());
+  if (options.amend) options.amend(plan);
   std::optional<Rotation> rotation;
   if (!options.rotate.empty()) rotation.emplace(options.rotate);
   std::int64_t left_out = plan.selection().left_out();

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/run/plan.hpp"
 #include "cli/selection.hpp"
 
 namespace kvcts::cli {
@@ -24,6 +26,7 @@ struct RunOptions {
   std::int64_t repeat{1};              ///< tries of every case
   std::int64_t retries{0};             ///< further tries of every case that failed
   bool json{false};
+  std::function<void(Plan&)> amend;    ///< what comes to the plan beside the selection; the same for every sitting
   bool aside{false};                   ///< what people read goes to standard error: standard output is the caller's
 };
 
