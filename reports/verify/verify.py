@@ -33,7 +33,7 @@ NOT_HERE, DEEPEST = ("suite", "profile", "planned", "cases", "digests"), 64
 
 
 class Wrong(Exception):
-    """One sentence."""
+    pass
 
 
 def sha256(data: bytes) -> str:
@@ -248,6 +248,7 @@ class Verifier:
                 ((verdict == "XFAIL" or outcome == "UNSUPPORTED") and not claimed, f"is {outcome}, and nothing claims that"),
                 (passed and (bytes_["wrong"] != 0 or bytes_["moved"] != bytes_["planned"]), f"is PASS with {bytes_['wrong']} wrong bytes"),
                 (passed and "digests" not in record, "is PASS, and tells no digests"),
+                (outcome != "UNSUPPORTED" and "/content=golden" not in case and record["seed"] != self.plan["seed"], "was run with another seed"),
             ):
                 if wrong:
                     raise Wrong(f"'{case}' {words}")
@@ -284,8 +285,7 @@ def main() -> int:
         parser.add_argument(option, type=Path)
     args = parser.parse_args()
     try:
-        read = [path.read_bytes() if path else None for path in (args.package, args.key, args.challenge)]
-        verifier = Verifier(*read)
+        verifier = Verifier(*(path.read_bytes() if path else None for path in (args.package, args.key, args.challenge)))
     except (OSError, Wrong) as why:
         print(f"verify.py: {why}", file=sys.stderr)
         return 2

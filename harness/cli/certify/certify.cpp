@@ -139,7 +139,10 @@ int certify(const CertifyOptions& given, const Globals& globals) {
   try {
     if (const std::string& why = process::why_no_sandbox(); !why.empty()) throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
     std::vector<Negative> negatives;
-    if (challenge) negatives = draw_negatives(subject, *challenge, options.jobs);
+    if (challenge) {
+      fmt::print(stderr, "rehearsing {} blind negatives\n", challenge->negatives);
+      negatives = draw_negatives(subject, *challenge, options.jobs);
+    }
     const int status = run_profile(subject, options, globals, seed, [&](Plan& plan) {
       if (challenge) hide_negatives(plan, negatives, *challenge);
     });

@@ -16,6 +16,7 @@
 #include "cli/certify/negatives.hpp"
 #include "cli/certify/record.hpp"
 #include "cli/devices.hpp"
+#include "engines/transport/session.hpp"
 #include "matrix/waivers.hpp"
 #include "run/checker/digests.hpp"
 #include "run/store/counts.hpp"
@@ -139,7 +140,8 @@ class Verifier {
     const json expected{{"product", p.product}, {"vendor", p.vendor}, {"version", p.version}, {"engine", p.engine.id}};
     if (package_.plan.at("product") != expected || package_.product != p.product + " " + p.version) throw Wrong("the product that was planned for is not the one of product.yaml");
     out_.profile = fmt::format("{} {}", subject_->profile().id, subject_->profile().version);
-    return out_.profile + ": " + subject_->profile().title;
+    const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(p.engine.id);
+    return fmt::format("{}: {}; {}", out_.profile, subject_->profile().title, engine.processes == 2 ? "between two processes" : "in one process");
   }
 
   std::string planned() {
@@ -201,6 +203,8 @@ class Verifier {
     matrix::Space space(subject_->catalogue());
     matrix::Waivers waivers(space);
     const std::string day = out_.run.at("started").get<std::string>().substr(0, 10);
+    const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(subject_->product().engine.id);
+    const bool on_a_device = std::any_of(engine.needs.begin(), engine.needs.end(), [](const std::string& need) { return need.starts_with("gpu"); }) && transport::is_own_plugin(engine.plugin);
     std::map<std::string, std::int64_t> counts;
     for (const json& record : package_.records) {
       if (record.value("negative", false)) continue;
@@ -214,6 +218,8 @@ class Verifier {
       if (result.outcome == Outcome::unsupported && !subject_->selection().declared(selected)) throw Wrong(fmt::format("'{}' is UNSUPPORTED, and nothing declares that", result.id));
       if (result.outcome == Outcome::pass && (result.wrong_bytes != 0 || result.moved_bytes != result.planned_bytes))
         throw Wrong(fmt::format("'{}' is PASS with {} wrong bytes, {} planned and {} moved", result.id, result.wrong_bytes, result.planned_bytes, result.moved_bytes));
+      if (result.evidence == Evidence::executed && !on_a_device)
+        throw Wrong(fmt::format("'{}' is told to be executed on a device, which the suite says of its own engines alone", result.id));
       if (store::was_executed(result.outcome) && subject_->profile().evidence == Evidence::executed && result.evidence != Evidence::executed)
         throw Wrong(fmt::format("'{}' is {}, and the profile asks for executed", result.id, name(result.evidence)));
       counts[std::string(name(result.outcome))] += 1;
@@ -261,7 +267,8 @@ class Verifier {
   std::string isolation() {
     const std::string told = out_.run.at("isolation");
     if (told.empty() || told.starts_with("none")) throw Wrong("the run was not isolated: " + told);
-    return told;
+    const auto& grants = subject_->catalogue().engines().at(subject_->product().engine.id).grants;
+    return grants.empty() ? told : fmt::format("{}; granted {}", told, fmt::join(grants, ", "));
   }
 
   std::string negatives() {
@@ -350,8 +357,9 @@ std::string Verification::verdict() const {
   if (const Line* undone = first_undone()) return fmt::format("NOT VERIFIED: {}: {}", undone->what, undone->words);
   std::int64_t waived = 0;
   for (const json& claim : claims) waived += claim.value("kind", "") == "waiver" ? claim.value("cases", std::int64_t{0}) : 0;
-  return fmt::format("VERIFIED: {} passes profile {}: {} cases, {} waived, {}", of, profile, records, waived,
-                     challenged ? fmt::format("{} blind negatives caught", negatives) : "but no challenge was checked");
+  const std::string blind = challenged ? fmt::format("{} blind negatives caught", negatives) : "but no challenge was checked";
+  if (waived > 0) return fmt::format("VERIFIED WITH WAIVERS: {} fails {} of the {} cases of profile {}, as its waivers say; {}", of, waived, records, profile, blind);
+  return fmt::format("VERIFIED: {} passes all {} cases of profile {}, {}", of, records, profile, blind);
 }
 
 int Verification::status() const { return first_wrong() != nullptr ? exit_unexpected : first_undone() != nullptr ? exit_incomplete : exit_as_expected; }
