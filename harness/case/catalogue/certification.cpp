@@ -1,6 +1,7 @@
 #include "case/catalogue/certification.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "case/catalogue/tables.hpp"
 
@@ -106,6 +107,14 @@ ProductEntry read_product(const std::string& text, const std::string& shown) {
   product.engine.file = shown;
   for (WaiverEntry& waiver : product.waivers) waiver.file = shown;
   return product;
+}
+
+Additions additions_here() {
+  const char* file = std::getenv(product_variable);
+  if (file == nullptr || *file == 0) return {};
+  Additions out = additions_of({}, read_product(read_text_file(file, file), file));
+  out.suites.clear();
+  return out;
 }
 
 std::string suite_of(const ProfileEntry& profile) { return "profile-" + profile.id; }

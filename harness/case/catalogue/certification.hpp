@@ -36,5 +36,8 @@ ProductEntry read_product(const std::string& text, const std::string& shown);
 /// What a run of the profile with the product adds to the case data: the suite "profile-<id>", the engine, the waivers.
 Additions additions_of(const ProfileEntry& profile, const ProductEntry& product);
 std::string suite_of(const ProfileEntry& profile);
+/// What the product file adds that $KVCTS_PRODUCT names; without one nothing. So a case of a certificate is run again by its line.
+Additions additions_here();
+inline constexpr const char* product_variable = "KVCTS_PRODUCT";
 
 }  // namespace kvcts::catalogue

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -136,6 +137,7 @@ int certify(const CertifyOptions& given, const Globals& globals) {
   if (!options.challenge.empty()) challenge = read_challenge(options.challenge);
   const Subject subject(cases, options.profile, product, options.product);
   const std::uint64_t seed = challenge ? seed_of(*challenge) : 1;
+  ::setenv(catalogue::product_variable, fs::absolute(options.product).lexically_normal().c_str(), 1);  // for the lines that run a case again
   try {
     if (const std::string& why = process::why_no_sandbox(); !why.empty()) throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
     std::vector<Negative> negatives;

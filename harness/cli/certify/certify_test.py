@@ -24,7 +24,7 @@ import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
-from kvtest import ROOT, Ended, finish, kvcts, need_program, sandbox_works  # noqa: E402
+from kvtest import KVCTS, ROOT, Ended, finish, kvcts, need_program, sandbox_works  # noqa: E402
 
 try:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -178,6 +178,9 @@ def check_no_certificate(place: Place) -> None:
         ended = place.certify(out, *more, product=product, env=env)
         assert ended.status == status and says in ended.err, (out, says, ended)
         assert (place.folder / out).exists() == before, f"{out}: a package was left"
+    line = next(line for line in place.certify("1", product="leaky.yaml").err.splitlines() if " repro 'kv/" in line)
+    again = subprocess.run(["bash", "-c", line[line.index("KVCTS_") :]], cwd="/", capture_output=True, text=True, env=os.environ | {"PATH": f"{KVCTS.parent}:{os.environ['PATH']}"})
+    assert again.returncode == 1 and "FAIL truncated" in again.stdout, (line, again)
     assert place.certify("waived.kvcert", product="waived.yaml").status == 0
     status, words = place.verdict("waived.kvcert", "--key", "vendor.pub")
     assert status == 0 and "VERIFIED WITH WAIVERS: P 1 fails 25 of the 25 cases" in words, words

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 // Variables that decide which code runs, or on what. KVCTS_PYTHON also stands for KVCTS_PYTHON_VLLM and so on.
 constexpr std::array kept{std::string_view("KVCTS_CASES"), std::string_view("KVCTS_ENGINE_PATH"), std::string_view("KVCTS_ENGINE_PACKAGES"), std::string_view("KVCTS_CONNECTOR_PATH"),
-                          std::string_view("KVCTS_CUDA_DRIVER"), std::string_view("KVCTS_PYTHON")};
+                          std::string_view("KVCTS_CUDA_DRIVER"), std::string_view("KVCTS_PRODUCT"), std::string_view("KVCTS_PYTHON")};
 
 bool is_kept(std::string_view name) {
   return std::any_of(kept.begin(), kept.end(), [&](std::string_view one) { return name == one || (one == "KVCTS_PYTHON" && name.starts_with("KVCTS_PYTHON_")); });

@@ -1,4 +1,5 @@
 // kvcts dump: bytes of a case's memory in words.
+#include "case/catalogue/certification.hpp"
 #include "diagnose/dump/dump.hpp"
 
 #include <fmt/format.h>
@@ -111,7 +112,7 @@ void print(const std::vector<Stretch>& stretches, int lines) {
 }
 
 int show(const Options& o, const Globals& globals) {
-  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
   const OneCase one = choose(cat, "dump", o.subject, o.file, o.seed);
   if (const auto& decided = one.chosen().decided) throw UsageError(fmt::format("expected a case that runs here, found '{}': {}: {}", one.id, name(decided->outcome), decided->message));
   const ResolvedCase resolved = one.plan->resolve(one.item);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "case/catalogue/certification.hpp"
 #include "cli/selection.hpp"
 #include "cli/verbs/verbs.hpp"
 
@@ -84,7 +85,7 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--count", *count, "Only how many there are");
   command.add_flag("--reasons", *reasons, "Behind each id that is not run, why; and the covers of the suites");
   return [=, &globals] {
-    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+    const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
     const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() || !select->where.empty() || select->cover > 0 ||
                           !select->shard.empty() || select->budget > 0;
     if (!anything) return static_cast<int>(list_suites(cat, globals));

@@ -1,4 +1,5 @@
 // kvcts minimize: the smallest case that fails as a given one does, found by running smaller and smaller ones.
+#include "case/catalogue/certification.hpp"
 #include "tools/minimize/minimize.hpp"
 
 #include <fmt/format.h>
@@ -46,7 +47,7 @@ nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
 }
 
 int run(Options o, const Globals& globals) {
-  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
   CaseSpec spec = chosen(o, cat);
   if (const auto row = stored_case(o.run, o.subject); row && row->decided && !o.seed) spec.seed = row->result.seed;
   if (!o.out.empty() && std::filesystem::is_directory(o.out)) throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));

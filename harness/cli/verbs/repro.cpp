@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "case/catalogue/certification.hpp"
 #include "cli/devices.hpp"
 #include "cli/report/text.hpp"
 #include "cli/run/fold.hpp"
@@ -133,7 +134,7 @@ int status_of(const CaseResult& r) {
 }
 
 int repro(const Options& o, const Globals& globals) {
-  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
+  const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
   const auto row = stored_case(o.run, o.id);
   if (o.as_run && !row) throw UsageError("--as-run needs --run DIR: the run whose order is replayed");
 

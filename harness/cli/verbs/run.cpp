@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "case/catalogue/certification.hpp"
 #include "cli/verbs/verbs.hpp"
 #include "run/store/run.hpp"
 
@@ -61,7 +62,7 @@ Action declare(Command& command, const Globals& globals) {
       throw UsageError("expected a selection: --suite, --id, --where or --file (`kvcts list --help`), or --resume");
     }
     o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);
-    const catalogue::Catalogue cat(catalogue::find_cases(o->cases));
+    const catalogue::Catalogue cat(catalogue::find_cases(o->cases), catalogue::additions_here());
     return run_suite(cat, *o);
   };
 }
