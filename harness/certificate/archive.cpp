@@ -20,13 +20,16 @@ void put(std::string& out, std::uint64_t value, int bytes) {
 
 std::uint32_t get(std::string_view bytes, std::size_t at, int count) {
   std::uint32_t value = 0;
-  for (int i = 0; i < count; ++i) value |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)])) << (8 * i);
+  for (int i = 0; i < count; ++i)
+    value |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)])) << (8 * i);
   return value;
 }
 
 using Checksums = std::map<std::string, std::uint32_t>;
 
-std::uint32_t checksum(const std::string& bytes) { return static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size())); }
+std::uint32_t checksum(const std::string& bytes) {
+  return static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
 
 /// What both headers of a file say: version 2.0, UTF-8, stored, 1980-01-01 00:00.
 void put_facts(std::string& out, const std::string& name, const std::string& bytes, std::uint32_t crc) {
@@ -56,9 +59,11 @@ std::string place_of(const Files& files, std::size_t offset) {
 
 std::string with_checksums(const Files& files, const Checksums& checksums) {
   std::string out, directory;
-  if (files.size() > most_files) throw Error("a package of " + std::to_string(files.size()) + " files: expected at most " + std::to_string(most_files));
+  if (files.size() > most_files)
+    throw Error("a package of " + std::to_string(files.size()) + " files: expected at most " + std::to_string(most_files));
   for (const auto& [name, bytes] : files) {
-    if (name.size() > most_files || out.size() + bytes.size() > most_bytes / 2) throw Error("a package would be larger than 2 GiB, with " + name.substr(0, 80));
+    if (name.size() > most_files || out.size() + bytes.size() > most_bytes / 2)
+      throw Error("a package would be larger than 2 GiB, with " + name.substr(0, 80));
     put(directory, central_head, 4);
     put(directory, 0x0314, 2);  // made on Unix: the permissions below count
     put_facts(directory, name, bytes, checksums.at(name));
@@ -97,22 +102,26 @@ Files read_archive(std::string_view bytes, std::string& contradiction) {
   std::size_t at = 0;
   while (bytes.size() - at >= local_bytes && get(bytes, at, 4) == local_head) {
     const std::size_t size = get(bytes, at + 18, 4), name_size = get(bytes, at + 26, 2), data = at + local_bytes + name_size;
-    if (data > bytes.size() || size > bytes.size() - data) throw Error("the package ends too early, or a size in byte " + std::to_string(at + 18) + " is wrong");
+    if (data > bytes.size() || size > bytes.size() - data)
+      throw Error("the package ends too early, or a size in byte " + std::to_string(at + 18) + " is wrong");
     const std::string name(bytes.substr(at + local_bytes, name_size));
-    if (!files.empty() && name <= files.rbegin()->first) throw Error("the files of the package are not in order at '" + name.substr(0, 80) + "', byte " + std::to_string(at));
+    if (!files.empty() && name <= files.rbegin()->first)
+      throw Error("the files of the package are not in order at '" + name.substr(0, 80) + "', byte " + std::to_string(at));
     files.emplace(name, bytes.substr(data, size));
     checksums[name] = get(bytes, at + 14, 4);
     at = data + size;
   }
   if (files.empty()) throw Error("expected a package, found something else");
   for (const auto& [name, content] : files)
-    if (contradiction.empty() && checksums.at(name) != checksum(content)) contradiction = "the archive's checksum of " + name + " is not that of its content";
+    if (contradiction.empty() && checksums.at(name) != checksum(content))
+      contradiction = "the archive's checksum of " + name + " is not that of its content";
   if (with_checksums(files, checksums) == bytes) return files;
   const std::string expected = archive(files);
   const auto [mine, theirs] = std::mismatch(expected.begin(), expected.end(), bytes.begin(), bytes.end());
   const auto offset = static_cast<std::size_t>(mine - expected.begin());
   if (offset == bytes.size()) throw Error("the package ends too early, after " + std::to_string(offset) + " bytes");
-  throw Error("byte " + std::to_string(offset) + " of the package is not what it must be: " + (offset >= expected.size() ? "behind its end" : place_of(files, offset)));
+  throw Error("byte " + std::to_string(offset) + " of the package is not what it must be: " +
+              (offset >= expected.size() ? "behind its end" : place_of(files, offset)));
 }
 
 }  // namespace kvcts::certificate

@@ -13,7 +13,8 @@ namespace kvcts::certificate {
 std::string pre_authentication(std::string_view payload_type, std::string_view payload);
 
 /// A Statement that `predicate` is true of a thing with this name and SHA-256, signed and enveloped.
-nlohmann::json seal(const std::string& subject, const std::string& sha256, const std::string& predicate_type, const nlohmann::json& predicate, const PrivateKey& key);
+nlohmann::json seal(const std::string& subject, const std::string& sha256, const std::string& predicate_type,
+                    const nlohmann::json& predicate, const PrivateKey& key);
 
 struct Statement {
   std::string subject, sha256;

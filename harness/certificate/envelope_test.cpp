@@ -12,7 +12,8 @@ using nlohmann::json;
 
 TEST(Envelope, SignsWhatDsseSays) {
   // The example of the DSSE specification, "protocol.md".
-  EXPECT_EQ(pre_authentication("http://example.com/HelloWorld", "hello world"), "DSSEv1 29 http://example.com/HelloWorld 11 hello world");
+  EXPECT_EQ(pre_authentication("http://example.com/HelloWorld", "hello world"),
+            "DSSEv1 29 http://example.com/HelloWorld 11 hello world");
 }
 
 TEST(Envelope, GivesBackWhatWasSealed) {
@@ -48,15 +49,19 @@ TEST(Envelope, WhatIsWrongIsSaid) {
     return "";
   };
   EXPECT_EQ(error(good), "");
-  EXPECT_NE(error(seal("product", "", "urn:test:1", {}, other)).find("found one of key " + other.public_key().id()), std::string::npos);
+  EXPECT_NE(error(seal("product", "", "urn:test:1", {}, other)).find("found one of key " + other.public_key().id()),
+            std::string::npos);
   json forged = good;
   forged["payload"] = seal("product", "", "urn:test:1", {}, other)["payload"];
   EXPECT_NE(error(forged).find("not what key " + key.public_key().id() + " has signed"), std::string::npos);
-  EXPECT_NE(error(good, "urn:test:2").find("expected 'urn:test:2' as 'predicateType' of the statement, found 'urn:test:1'"), std::string::npos);
+  EXPECT_NE(error(good, "urn:test:2").find("expected 'urn:test:2' as 'predicateType' of the statement, found 'urn:test:1'"),
+            std::string::npos);
   json more = good;
   more["signatures"].push_back(more["signatures"][0]);
   EXPECT_NE(error(more).find("one signature"), std::string::npos);
-  for (const json& foreign : {json(), json::array(), json::object(), json{{"payloadType", 3}}, json{{"payloadType", "application/vnd.in-toto+json"}, {"signatures", {1}}}}) EXPECT_NE(error(foreign), "") << foreign;
+  for (const json& foreign : {json(), json::array(), json::object(), json{{"payloadType", 3}},
+                              json{{"payloadType", "application/vnd.in-toto+json"}, {"signatures", {1}}}})
+    EXPECT_NE(error(foreign), "") << foreign;
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
 
 // DER in front of the 32 bytes of a key (RFC 8410, sections 4 and 7).
 constexpr std::array<unsigned char, 12> public_head{0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
-constexpr std::array<unsigned char, 16> private_head{0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20};
+constexpr std::array<unsigned char, 16> private_head{0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06,
+                                                     0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20};
 constexpr std::size_t key_bytes = 32;
 
 void start() {
@@ -43,11 +44,15 @@ void read_pem(std::string_view pem, const char* label, const std::array<unsigned
   const auto from = pem.find(begin), to = pem.find(end);
   const bool framed = from != std::string_view::npos && to != std::string_view::npos && from + begin.size() <= to;
   const std::string_view inner = framed ? pem.substr(from + begin.size(), to - from - begin.size()) : std::string_view();
-  const bool fits = framed && sodium_base642bin(der.data(), der.size(), inner.data(), inner.size(), " \t\r\n", &bytes, nullptr, sodium_base64_VARIANT_ORIGINAL) == 0 &&
+  const bool fits = framed &&
+                    sodium_base642bin(der.data(), der.size(), inner.data(), inner.size(), " \t\r\n", &bytes, nullptr,
+                                      sodium_base64_VARIANT_ORIGINAL) == 0 &&
                     bytes == der.size() && std::equal(head.begin(), head.end(), der.begin());
   if (fits) std::copy(der.begin() + N, der.end(), key);
   sodium_memzero(der.data(), der.size());
-  if (!fits) throw Error(std::string("expected an Ed25519 key in PEM, \"-----BEGIN ") + label + "-----\"" + (framed ? ", found another kind of key" : ", found something else"));
+  if (!fits)
+    throw Error(std::string("expected an Ed25519 key in PEM, \"-----BEGIN ") + label + "-----\"" +
+                (framed ? ", found another kind of key" : ", found something else"));
 }
 
 }  // namespace
@@ -69,7 +74,8 @@ std::string PublicKey::id() const {
 
 bool PublicKey::verifies(std::string_view message, const Signature& signature) const {
   start();
-  return crypto_sign_verify_detached(signature.data(), reinterpret_cast<const unsigned char*>(message.data()), message.size(), bytes_.data()) == 0;
+  return crypto_sign_verify_detached(signature.data(), reinterpret_cast<const unsigned char*>(message.data()),
+                                     message.size(), bytes_.data()) == 0;
 }
 
 PrivateKey::PrivateKey() {
@@ -108,7 +114,8 @@ PublicKey PrivateKey::public_key() const {
 
 Signature PrivateKey::sign(std::string_view message) const {
   Signature out;
-  crypto_sign_detached(out.data(), nullptr, reinterpret_cast<const unsigned char*>(message.data()), message.size(), bytes_.data());
+  crypto_sign_detached(out.data(), nullptr, reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                       bytes_.data());
   return out;
 }
 

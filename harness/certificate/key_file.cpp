@@ -30,7 +30,9 @@ fs::path beside(const fs::path& file, const std::string& end) { return file.stri
 /// Whole, with these permissions, on the disk. Nothing may be there.
 void write_new(const fs::path& file, const std::string& text, mode_t mode) {
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-  if (fd < 0) fail(file, errno == EEXIST ? "there is one already; nothing was changed" : std::string("cannot be written (") + std::strerror(errno) + ")");
+  if (fd < 0)
+    fail(file, errno == EEXIST ? "there is one already; nothing was changed"
+                               : std::string("cannot be written (") + std::strerror(errno) + ")");
   const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
   const int why = errno;
   ::close(fd);
@@ -63,9 +65,11 @@ void create_key(const fs::path& file, const PrivateKey& key) {
 
 PrivateKey read_key(const fs::path& file) {
   struct stat found{};
-  if (::stat(file.c_str(), &found) != 0) fail(file, std::string("cannot be read (") + std::strerror(errno) + "); kvcts key new makes one");
+  if (::stat(file.c_str(), &found) != 0)
+    fail(file, std::string("cannot be read (") + std::strerror(errno) + "); kvcts key new makes one");
   if (!S_ISREG(found.st_mode)) fail(file, "expected a file");
-  if ((found.st_mode & 077) != 0) fail(file, "others may read or change it; chmod 600 it, or make a new one if it was ever seen");
+  if ((found.st_mode & 077) != 0)
+    fail(file, "others may read or change it; chmod 600 it, or make a new one if it was ever seen");
   std::string text = read_text(file);
   try {
     PrivateKey key = PrivateKey::from_pem(text);
@@ -77,16 +81,19 @@ PrivateKey read_key(const fs::path& file) {
 }
 
 PublicKey read_public_key(const fs::path& file) {
-  if (const std::string text = read_text(file); text.find("PUBLIC KEY") != std::string::npos) return PublicKey::from_pem(text);
+  if (const std::string text = read_text(file); text.find("PUBLIC KEY") != std::string::npos)
+    return PublicKey::from_pem(text);
   return read_key(file).public_key();
 }
 
 fs::path rotate_key(const fs::path& file) {
   const PrivateKey old = read_key(file), fresh = PrivateKey::generate();
   const std::string id = old.public_key().id();
-  const fs::path kept = beside(file, "." + id.substr(0, 16)), next = beside(file, ".next"), list = beside(file, ".rotations.json"), next_list = beside(file, ".rotations.next");
+  const fs::path kept = beside(file, "." + id.substr(0, 16)), next = beside(file, ".next"),
+                 list = beside(file, ".rotations.json"), next_list = beside(file, ".rotations.next");
   std::vector<json> rotations = rotations_of(file);
-  rotations.push_back(seal("key", fresh.public_key().id(), rotation_type, {{"old", old.public_key().pem()}, {"new", fresh.public_key().pem()}}, old));
+  rotations.push_back(seal("key", fresh.public_key().id(), rotation_type,
+                           {{"old", old.public_key().pem()}, {"new", fresh.public_key().pem()}}, old));
   std::error_code ignored;
   for (const fs::path& left : {next, next_list}) fs::remove(left, ignored);  // of a rotation that was killed
   create_key(next, fresh);
@@ -116,7 +123,8 @@ bool leads(const std::vector<json>& rotations, const PublicKey& trusted, const P
       try {
         const Statement said = open(rotation, rotation_type, reached[i]);
         const PublicKey next = PublicKey::from_pem(said.predicate.at("new").get<std::string>());
-        if (next.id() == said.sha256 && std::find(reached.begin(), reached.end(), next) == reached.end()) reached.push_back(next);
+        if (next.id() == said.sha256 && std::find(reached.begin(), reached.end(), next) == reached.end())
+          reached.push_back(next);
       } catch (const Error&) {  // of another key
       } catch (const json::exception&) {
       }

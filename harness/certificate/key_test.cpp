@@ -17,8 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // RFC 8410, section 10.
-constexpr const char* rfc_private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
-constexpr const char* rfc_public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+constexpr const char* rfc_private =
+    "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE "
+    "KEY-----\n";
+constexpr const char* rfc_public =
+    "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
 
 std::string error_of(const std::function<void()>& act) {
   try {
@@ -48,13 +51,19 @@ TEST(Key, SignsWhatItVerifies) {
 
 TEST(Key, WhatIsNoneIsOneSentenceWithoutTheText) {
   const std::string damaged = std::string(rfc_private).replace(40, 1, "_");
-  for (const std::string& text : {std::string(), std::string("secret"), damaged, std::string(rfc_public), std::string("-----END PRIVATE KEY----------BEGIN PRIVATE KEY-----")}) {
+  for (const std::string& text : {std::string(), std::string("secret"), damaged, std::string(rfc_public),
+                                  std::string("-----END PRIVATE KEY----------BEGIN PRIVATE KEY-----")}) {
     const std::string error = error_of([&] { PrivateKey::from_pem(text); });
     EXPECT_NE(error.find("expected an Ed25519 key in PEM"), std::string::npos);
     EXPECT_EQ(error.find("NTuctv5"), std::string::npos);
   }
   // A key of another algorithm (X25519).
-  EXPECT_NE(error_of([] { PublicKey::from_pem("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VuAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"); }).find("another kind of key"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              PublicKey::from_pem(
+                  "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VuAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END "
+                  "PUBLIC KEY-----\n");
+            }).find("another kind of key"),
+            std::string::npos);
 }
 
 class KeyFile : public ::testing::Test {

@@ -16,7 +16,8 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* predicate_type = "urn:kvcts:certificate:1";
-constexpr const char *statement_file = "statement.json", *key_file = "key.pem", *rotations_file = "rotations.json", *plan_file = "plan.json", *records_file = "records.jsonl", *tree_file = "tree.txt";
+constexpr const char *statement_file = "statement.json", *key_file = "key.pem", *rotations_file = "rotations.json",
+                     *plan_file = "plan.json", *records_file = "records.jsonl", *tree_file = "tree.txt";
 constexpr std::array own_files{statement_file, key_file, rotations_file, plan_file, records_file, tree_file};
 
 bool is_own(const std::string& name) { return std::find(own_files.begin(), own_files.end(), name) != own_files.end(); }
@@ -50,7 +51,8 @@ std::vector<std::string> lines_of(const std::string& text, const char* file) {
 json digests_of(const Files& files) {
   json out = json::object();
   for (const auto& [name, bytes] : files)
-    if (name != statement_file && name != key_file && name != records_file && name != tree_file) out[name] = hex(sha256(bytes));
+    if (name != statement_file && name != key_file && name != records_file && name != tree_file)
+      out[name] = hex(sha256(bytes));
   return out;
 }
 
@@ -79,7 +81,8 @@ void compare_plan(const json& plan, const std::vector<json>& records) {
   if (!plan.is_object() || !plan.contains("ids") || !plan["ids"].is_array()) throw Error("plan.json has no list of ids");
   std::set<std::string> planned, recorded;
   for (const json& id : plan["ids"])
-    if (!id.is_string() || !planned.insert(id.get<std::string>()).second) throw Error("case " + id.dump() + " is planned twice");
+    if (!id.is_string() || !planned.insert(id.get<std::string>()).second)
+      throw Error("case " + id.dump() + " is planned twice");
   for (const json& record : records)
     if (!recorded.insert(id_of(record)).second) throw Error("case '" + id_of(record) + "' is recorded twice");
   for (const std::string& id : planned)
@@ -89,7 +92,8 @@ void compare_plan(const json& plan, const std::vector<json>& records) {
 }
 
 /// The record whose hash is not the one in tree.txt. Throws Error where there is one, or where the signed root is another.
-void compare_tree(const std::vector<std::string>& lines, const std::string& text, const std::string& root, std::int64_t count) {
+void compare_tree(const std::vector<std::string>& lines, const std::string& text, const std::string& root,
+                  std::int64_t count) {
   const std::vector<Digest> leaves = leaves_of(lines);
   std::vector<Digest> told;
   for (const std::string& line : lines_of(text, tree_file)) told.push_back(digest_from_hex(line));
@@ -100,7 +104,9 @@ void compare_tree(const std::vector<std::string>& lines, const std::string& text
   if (told.size() != leaves.size() || std::cmp_not_equal(leaves.size(), count))
     throw Error("expected " + std::to_string(count) + " records, found " + std::to_string(leaves.size()));
   for (std::size_t i = 0; i < leaves.size(); ++i)
-    if (leaves[i] != told[i]) throw Error("record " + std::to_string(i + 1) + " (case '" + id_of(json::parse(lines[i], nullptr, false)).substr(0, 200) + "') is not the one that was signed");
+    if (leaves[i] != told[i])
+      throw Error("record " + std::to_string(i + 1) + " (case '" +
+                  id_of(json::parse(lines[i], nullptr, false)).substr(0, 200) + "') is not the one that was signed");
 }
 
 }  // namespace
@@ -115,7 +121,9 @@ std::string write_package(const Package& package, const PrivateKey& key) {
     lines.push_back(record.dump());
     text += lines.back() + "\n";
   }
-  if (!std::is_sorted(package.records.begin(), package.records.end(), [](const json& a, const json& b) { return id_of(a) < id_of(b); })) throw Error("records are not in order of their ids");
+  if (!std::is_sorted(package.records.begin(), package.records.end(),
+                      [](const json& a, const json& b) { return id_of(a) < id_of(b); }))
+    throw Error("records are not in order of their ids");
   compare_plan(package.plan, package.records);
   const std::vector<Digest> leaves = leaves_of(lines);
   files[plan_file] = package.plan.dump();
@@ -161,7 +169,9 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
               package.rotations = canonical(file(files, rotations_file), rotations_file).get<std::vector<json>>();
               statement = open(canonical(file(files, statement_file), statement_file), predicate_type, key);
               package.product = statement.subject;
-              if (trusted && !leads(package.rotations, *trusted, key)) throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " + trusted->id());
+              if (trusted && !leads(package.rotations, *trusted, key))
+                throw Error("it is signed by key " + key.id() + ", and nothing leads there from the key that is trusted, " +
+                            trusted->id());
             }) &&
       check("files",
             [&] {
@@ -183,14 +193,17 @@ Reading read_package(std::string_view bytes, const std::optional<PublicKey>& tru
             }) &&
       check("records",
             [&] {
-              for (std::size_t i = 0; i < lines.size(); ++i) package.records.push_back(canonical(lines[i], "record " + std::to_string(i + 1)));
+              for (std::size_t i = 0; i < lines.size(); ++i)
+                package.records.push_back(canonical(lines[i], "record " + std::to_string(i + 1)));
               for (std::size_t i = 1; i < lines.size(); ++i)
-                if (id_of(package.records[i]) < id_of(package.records[i - 1])) throw Error("record " + std::to_string(i + 1) + " is out of order");
+                if (id_of(package.records[i]) < id_of(package.records[i - 1]))
+                  throw Error("record " + std::to_string(i + 1) + " is out of order");
             }) &&
-      check("plan", [&] {
-        package.plan = canonical(file(files, plan_file), plan_file);
-        compare_plan(package.plan, package.records);
-      }) &&
+      check("plan",
+            [&] {
+              package.plan = canonical(file(files, plan_file), plan_file);
+              compare_plan(package.plan, package.records);
+            }) &&
       check("checksums", [&] {
         if (!contradiction.empty()) throw Error(contradiction);
       });

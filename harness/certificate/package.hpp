@@ -1,10 +1,8 @@
 // A package (X.kvcert): what was planned, one record a case, and a signed statement over all of it.
 //
-//   statement.json    in-toto Statement in a DSSE envelope: the root of the tree over the records, and the SHA-256 of every other file
-//   key.pem           the public half of the key that signed it
-//   rotations.json    what leads from older keys to that one
-//   plan.json         what was to be run
-//   records.jsonl     one canonical JSON record a case, in order of ids
+//   statement.json    in-toto Statement in a DSSE envelope: the root of the tree over the records, and the SHA-256 of every
+//   other file key.pem           the public half of the key that signed it rotations.json    what leads from older keys to
+//   that one plan.json         what was to be run records.jsonl     one canonical JSON record a case, in order of ids
 //   tree.txt          hash of each record, so that a changed one is found by itself
 //   (others)          product, machine, claims, logs
 #pragma once
@@ -22,11 +20,11 @@
 namespace kvcts::certificate {
 
 struct Package {
-  std::string product;                     ///< name of what is certified
-  nlohmann::json plan;                     ///< {"ids": [...], ...}
-  std::vector<nlohmann::json> records;     ///< each with an "id", in order of ids
-  Files others;                            ///< by name, none of those above
-  std::vector<nlohmann::json> rotations;   ///< key_file.hpp
+  std::string product;                    ///< name of what is certified
+  nlohmann::json plan;                    ///< {"ids": [...], ...}
+  std::vector<nlohmann::json> records;    ///< each with an "id", in order of ids
+  Files others;                           ///< by name, none of those above
+  std::vector<nlohmann::json> rotations;  ///< key_file.hpp
 };
 
 /// The bytes of a package. Throws Error: records out of order, a name twice.
@@ -44,8 +42,9 @@ struct Reading {
   bool good() const;
 };
 
-/// Reads a package and checks all that follows from its own bytes: form, signature, files, tree, records, and that what was planned and what is
-/// recorded are the same cases. `trusted`: the key that the reader knows; a package signed by another is wrong unless rotations lead to it; none: any key will do.
+/// Reads a package and checks all that follows from its own bytes: form, signature, files, tree, records, and that what was
+/// planned and what is recorded are the same cases. `trusted`: the key that the reader knows; a package signed by another is
+/// wrong unless rotations lead to it; none: any key will do.
 Reading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted);
 
 }  // namespace kvcts::certificate

@@ -28,7 +28,9 @@ Package sample(int count) {
   return package;
 }
 
-std::string wrong(const Reading& reading) { return reading.good() ? "" : reading.checks.back().what + ": " + reading.checks.back().wrong; }
+std::string wrong(const Reading& reading) {
+  return reading.good() ? "" : reading.checks.back().what + ": " + reading.checks.back().wrong;
+}
 
 class PackageTest : public ::testing::Test {
  protected:
@@ -71,7 +73,8 @@ TEST_F(PackageTest, OneChangedByteIsFoundWhereverItIs) {
 TEST_F(PackageTest, AChangedByteOfARecordIsFoundInTheRecord) {
   std::string spoiled = good_;
   spoiled[spoiled.find("case/100017", spoiled.find("records.jsonl")) + 20] ^= 1;
-  EXPECT_EQ(wrong(read_package(spoiled, key_.public_key())).find("tree: record 18 "), 0U) << wrong(read_package(spoiled, key_.public_key()));
+  EXPECT_EQ(wrong(read_package(spoiled, key_.public_key())).find("tree: record 18 "), 0U)
+      << wrong(read_package(spoiled, key_.public_key()));
 }
 
 TEST_F(PackageTest, OneChangedByteOfAFileIsFoundBehindAnArchiveThatFits) {
@@ -89,19 +92,28 @@ TEST_F(PackageTest, OneChangedByteOfAFileIsFoundBehindAnArchiveThatFits) {
 }
 
 TEST_F(PackageTest, WhatIsWrongIsOneSentence) {
-  const auto has = [](const std::string& said, const std::string& words) { EXPECT_NE(said.find(words), std::string::npos) << said; };
-  has(said_of([](Files& f) { f["records.jsonl"].replace(f["records.jsonl"].find("REFUSED"), 7, "PASS   "); }), "tree: record 1 (case 'case/100000') is not the one that was signed");
-  has(said_of([](Files& f) { f["records.jsonl"].erase(0, f["records.jsonl"].find('\n') + 1); }), "tree: expected 50 records, found 49");
-  has(said_of([](Files& f) { f["tree.txt"][3] = f["tree.txt"][3] == '0' ? '1' : '0'; }), "tree: tree.txt is not the tree that was signed; the records are");
+  const auto has = [](const std::string& said, const std::string& words) {
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  has(said_of([](Files& f) { f["records.jsonl"].replace(f["records.jsonl"].find("REFUSED"), 7, "PASS   "); }),
+      "tree: record 1 (case 'case/100000') is not the one that was signed");
+  has(said_of([](Files& f) { f["records.jsonl"].erase(0, f["records.jsonl"].find('\n') + 1); }),
+      "tree: expected 50 records, found 49");
+  has(said_of([](Files& f) { f["tree.txt"][3] = f["tree.txt"][3] == '0' ? '1' : '0'; }),
+      "tree: tree.txt is not the tree that was signed; the records are");
   has(said_of([](Files& f) { f["claims.json"] = "[]"; }), "files: claims.json is not the one that was signed");
-  has(said_of([](Files& f) { f["plan.json"].replace(f["plan.json"].find("core"), 4, "mini"); }), "files: plan.json is not the one that was signed");
+  has(said_of([](Files& f) { f["plan.json"].replace(f["plan.json"].find("core"), 4, "mini"); }),
+      "files: plan.json is not the one that was signed");
   has(said_of([](Files& f) { f["more.txt"] = ""; }), "files: more.txt was not signed");
   has(said_of([](Files& f) { f.erase("logs/run.txt"); }), "files: the package has no logs/run.txt, which was signed");
   has(said_of([](Files& f) { f.erase("key.pem"); }), "signature: the package has no key.pem");
-  has(said_of([](Files& f) { f["key.pem"] = PrivateKey::generate().public_key().pem(); }), "signature: expected a signature of key");
-  has(said_of([](Files& f) { f["rotations.json"] = std::string(1'000'000, '['); }), "signature: rotations.json is nested more than 64 deep");
+  has(said_of([](Files& f) { f["key.pem"] = PrivateKey::generate().public_key().pem(); }),
+      "signature: expected a signature of key");
+  has(said_of([](Files& f) { f["rotations.json"] = std::string(1'000'000, '['); }),
+      "signature: rotations.json is nested more than 64 deep");
   has(said_of([](Files& f) { f["statement.json"] += " "; }), "signature: statement.json is not in its canonical form");
-  has(wrong(read_package(good_, PrivateKey::generate().public_key())), "signature: it is signed by key " + key_.public_key().id() + ", and nothing leads there from the key that is trusted");
+  has(wrong(read_package(good_, PrivateKey::generate().public_key())),
+      "signature: it is signed by key " + key_.public_key().id() + ", and nothing leads there from the key that is trusted");
   has(wrong(read_package("PK", key_.public_key())), "form: expected a package, found something else");
 }
 
@@ -110,13 +122,17 @@ TEST_F(PackageTest, RecordsThatSwappedPlacesAreFound) {
   std::string& text = files["records.jsonl"];
   const std::size_t first = text.find('\n') + 1, second = text.find('\n', first) + 1;
   text = text.substr(first, second - first) + text.substr(0, first) + text.substr(second);
-  EXPECT_NE(wrong(read_package(archive(files), key_.public_key())).find("tree: record 1 (case 'case/100001')"), std::string::npos);
+  EXPECT_NE(wrong(read_package(archive(files), key_.public_key())).find("tree: record 1 (case 'case/100001')"),
+            std::string::npos);
 }
 
 TEST_F(PackageTest, NobodySignsAPlanWithCasesLeftOut) {
-  const std::vector<std::function<void(Package&)>> spoilers{[](Package& p) { p.records.erase(p.records.begin() + 3); }, [](Package& p) { p.plan["ids"].erase(3); },
-                                                            [](Package& p) { p.records[3] = p.records[4]; }, [](Package& p) { std::swap(p.records[3], p.records[4]); },
-                                                            [](Package& p) { p.plan["ids"].push_back("case/100003"); }, [](Package& p) { p.others["plan.json"] = ""; }};
+  const std::vector<std::function<void(Package&)>> spoilers{[](Package& p) { p.records.erase(p.records.begin() + 3); },
+                                                            [](Package& p) { p.plan["ids"].erase(3); },
+                                                            [](Package& p) { p.records[3] = p.records[4]; },
+                                                            [](Package& p) { std::swap(p.records[3], p.records[4]); },
+                                                            [](Package& p) { p.plan["ids"].push_back("case/100003"); },
+                                                            [](Package& p) { p.others["plan.json"] = ""; }};
   for (const auto& spoil : spoilers) {
     Package package = sample(50);
     spoil(package);

@@ -25,8 +25,10 @@ Codec<Engine> engine() {
           [=](const Node& node) {
             Engine out;
             out.known = node.kind == Node::Kind::scalar;
-            if (out.known) out.entry.id = id.read(node);
-            else out.entry = whole.read(node);
+            if (out.known)
+              out.entry.id = id.read(node);
+            else
+              out.entry = whole.read(node);
             return out;
           },
           [=](const Engine& value) { return value.known ? id.write(value.entry.id) : whole.write(value.entry); }};
@@ -34,7 +36,8 @@ Codec<Engine> engine() {
 
 Codec<Evidence> evidence() {
   const Codec<std::string> word = one_of({"modelled", "executed"});
-  return {word.words, word.schema, [=](const Node& node) { return *evidence_from_name(word.read(node)); }, [](const Evidence& value) { return json(std::string(name(value))); }};
+  return {word.words, word.schema, [=](const Node& node) { return *evidence_from_name(word.read(node)); },
+          [](const Evidence& value) { return json(std::string(name(value))); }};
 }
 
 Field<ProductEntry> engine_field() {
@@ -53,32 +56,39 @@ Field<ProductEntry> engine_field() {
 }  // namespace
 
 const Table<ProfileEntry>& profile_table() {
-  static const Table<ProfileEntry> table{"a profile", {
-      required("profile", &ProfileEntry::id, identifier(), "id"),
-      required("title", &ProfileEntry::title, text(), "one line"),
-      required("version", &ProfileEntry::version, integer(1, 1'000'000), "grows when the cases change"),
-      optional("evidence", &ProfileEntry::evidence, evidence(), "the weakest that its cases may have"),
-      required("matrix", &ProfileEntry::matrix, list_of(object<MatrixBlock>(block_table)), "products of axes, each with its reason; the engine is the product's"),
-      optional("notes", &ProfileEntry::notes, any_text(), "anything else"),
-    }, [](const ProfileEntry& profile, const Node& node) {
-      const Node matrix = *node.find("matrix");
-      for (const MatrixBlock& block : profile.matrix) {
-        if (block.reason.empty()) fail(matrix, "a reason in every block", "say why its cases are asked for");
-        if (block.axes.contains("engine")) fail(matrix, "no axis engine", "the engine is the product's");
-      }
-    }};
+  static const Table<ProfileEntry> table{
+      "a profile",
+      {
+          required("profile", &ProfileEntry::id, identifier(), "id"),
+          required("title", &ProfileEntry::title, text(), "one line"),
+          required("version", &ProfileEntry::version, integer(1, 1'000'000), "grows when the cases change"),
+          optional("evidence", &ProfileEntry::evidence, evidence(), "the weakest that its cases may have"),
+          required("matrix", &ProfileEntry::matrix, list_of(object<MatrixBlock>(block_table)),
+                   "products of axes, each with its reason; the engine is the product's"),
+          optional("notes", &ProfileEntry::notes, any_text(), "anything else"),
+      },
+      [](const ProfileEntry& profile, const Node& node) {
+        const Node matrix = *node.find("matrix");
+        for (const MatrixBlock& block : profile.matrix) {
+          if (block.reason.empty()) fail(matrix, "a reason in every block", "say why its cases are asked for");
+          if (block.axes.contains("engine")) fail(matrix, "no axis engine", "the engine is the product's");
+        }
+      }};
   return table;
 }
 
 const Table<ProductEntry>& product_table() {
-  static const Table<ProductEntry> table{"a product", {
-      required("product", &ProductEntry::product, text(), "its name"),
-      required("vendor", &ProductEntry::vendor, text(), "who answers for it"),
-      required("version", &ProductEntry::version, text(), "of the product; numbers in quotes"),
-      engine_field(),
-      optional("waivers", &ProductEntry::waivers, list_of(object<WaiverEntry>(waiver_table)), "known failures, each with its reason; a reader of the certificate sees them"),
-      optional("notes", &ProductEntry::notes, any_text(), "hardware, firmware, anything else that a reader should know"),
-  }};
+  static const Table<ProductEntry> table{
+      "a product",
+      {
+          required("product", &ProductEntry::product, text(), "its name"),
+          required("vendor", &ProductEntry::vendor, text(), "who answers for it"),
+          required("version", &ProductEntry::version, text(), "of the product; numbers in quotes"),
+          engine_field(),
+          optional("waivers", &ProductEntry::waivers, list_of(object<WaiverEntry>(waiver_table)),
+                   "known failures, each with its reason; a reader of the certificate sees them"),
+          optional("notes", &ProductEntry::notes, any_text(), "hardware, firmware, anything else that a reader should know"),
+      }};
   return table;
 }
 
@@ -90,12 +100,14 @@ std::vector<std::string> profile_ids(const fs::path& cases) {
 
 ProfileEntry load_profile(const fs::path& cases, const std::string& id) {
   const auto ids = profile_ids(cases);
-  if (std::find(ids.begin(), ids.end(), id) == ids.end()) throw Error("expected a known profile, found '" + id.substr(0, 100) + "'" + suggestion(id, ids));
+  if (std::find(ids.begin(), ids.end(), id) == ids.end())
+    throw Error("expected a known profile, found '" + id.substr(0, 100) + "'" + suggestion(id, ids));
   const std::string shown = "cases/profiles/" + id + ".yaml";
   const auto documents = parse_yaml_file(cases / "profiles" / (id + ".yaml"), shown);
   if (documents.size() != 1) throw Error(shown + ":1: expected one document, found " + std::to_string(documents.size()));
   ProfileEntry profile = read(profile_table(), documents[0]);
-  if (profile.id != id) throw Error(documents[0].where() + ": expected the id '" + id + "' (the file's name), found '" + profile.id + "'");
+  if (profile.id != id)
+    throw Error(documents[0].where() + ": expected the id '" + id + "' (the file's name), found '" + profile.id + "'");
   profile.file = shown;
   return profile;
 }

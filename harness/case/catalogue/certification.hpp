@@ -1,4 +1,5 @@
-// What a certificate is about: a profile (cases/profiles/*.yaml: which cases, and why) and a product (a file of its vendor's).
+// What a certificate is about: a profile (cases/profiles/*.yaml: which cases, and why) and a product (a file of its
+// vendor's).
 #pragma once
 
 #include "case/catalogue/catalogue.hpp"
@@ -7,19 +8,19 @@
 namespace kvcts::catalogue {
 
 struct ProfileEntry {
-  std::string id;                       ///< key `profile`: "core"
+  std::string id;  ///< key `profile`: "core"
   std::string title;
-  std::int64_t version{1};              ///< another set of cases is another version
+  std::int64_t version{1};                ///< another set of cases is another version
   Evidence evidence{Evidence::modelled};  ///< the weakest that its cases may have
-  std::vector<MatrixBlock> matrix;      ///< without the axis engine: that is the product's
+  std::vector<MatrixBlock> matrix;        ///< without the axis engine: that is the product's
   std::string notes, file;
 };
 
 struct ProductEntry {
   std::string product, vendor, version;
-  EngineEntry engine;                   ///< one of cases/engines where `known`: then only its id is set
+  EngineEntry engine;  ///< one of cases/engines where `known`: then only its id is set
   bool known{false};
-  std::vector<WaiverEntry> waivers;     ///< what the vendor says is known to fail
+  std::vector<WaiverEntry> waivers;  ///< what the vendor says is known to fail
   std::string notes;
 };
 
@@ -36,7 +37,8 @@ ProductEntry read_product(const std::string& text, const std::string& shown);
 /// What a run of the profile with the product adds to the case data: the suite "profile-<id>", the engine, the waivers.
 Additions additions_of(const ProfileEntry& profile, const ProductEntry& product);
 std::string suite_of(const ProfileEntry& profile);
-/// What the product file adds that $KVCTS_PRODUCT names; without one nothing. So a case of a certificate is run again by its line.
+/// What the product file adds that $KVCTS_PRODUCT names; without one nothing. So a case of a certificate is run again by its
+/// line.
 Additions additions_here();
 inline constexpr const char* product_variable = "KVCTS_PRODUCT";
 

@@ -50,7 +50,8 @@ json digests_of_code(const catalogue::EngineEntry& engine) {
   out["libraries"] = json::object();
   std::vector<std::string> stems;
   if (!engine.plugin.empty()) stems.push_back(engine.plugin);
-  if (engine.options.is_object() && engine.options.contains("memory_provider")) stems.push_back(engine.options.at("memory_provider").get<std::string>());
+  if (engine.options.is_object() && engine.options.contains("memory_provider"))
+    stems.push_back(engine.options.at("memory_provider").get<std::string>());
   for (const std::string& stem : stems) {
     const fs::path file = transport::find_plugin(stem);
     out["libraries"][file.filename().string()] = sha256_of(file);
@@ -59,7 +60,8 @@ json digests_of_code(const catalogue::EngineEntry& engine) {
 }
 
 /// Runs what has no result yet.
-int run_profile(const Subject& subject, const CertifyOptions& options, const Globals& globals, std::uint64_t seed, std::function<void(Plan&)> amend) {
+int run_profile(const Subject& subject, const CertifyOptions& options, const Globals& globals, std::uint64_t seed,
+                std::function<void(Plan&)> amend) {
   RunOptions run;
   run.amend = std::move(amend);
   run.jobs = options.jobs;
@@ -68,22 +70,29 @@ int run_profile(const Subject& subject, const CertifyOptions& options, const Glo
   run.cases = globals.cases;
   if (fs::exists(options.run)) {
     const store::RunInfo info = opening([&] { return store::RunReader::open(options.run).info(); });
-    if (info.seed != seed) throw Refused(fmt::format("the run in {} has seed {}, and {} is asked for: give another folder to --run", options.run, info.seed, seed));
+    if (info.seed != seed)
+      throw Refused(fmt::format("the run in {} has seed {}, and {} is asked for: give another folder to --run", options.run,
+                                info.seed, seed));
     run.resume = options.run, run.cases = take_up(options.run, globals.cases);
-  }
-  else run.out = options.run, run.select.suites = {catalogue::suite_of(subject.profile())};
+  } else
+    run.out = options.run, run.select.suites = {catalogue::suite_of(subject.profile())};
   return run_suite(subject.catalogue(), run);
 }
 
 /// What a store must say before anything is certified.
-void expect_certifiable(const store::RunReader& reader, const Subject& subject, const std::map<std::string, const Negative*>& negatives) {
+void expect_certifiable(const store::RunReader& reader, const Subject& subject,
+                        const std::map<std::string, const Negative*>& negatives) {
   const store::RunInfo info = reader.info();
   const store::Counts counts = reader.counts();
-  if (const std::string why = store::why_not_isolated(info); !why.empty()) throw Refused("the run was not isolated (" + why + "): its results could have been made by the product");
-  if (info.suite != catalogue::suite_of(subject.profile())) throw Refused("the run in " + reader.directory().string() + " is one of " + info.suite + ", and not of this profile");
+  if (const std::string why = store::why_not_isolated(info); !why.empty())
+    throw Refused("the run was not isolated (" + why + "): its results could have been made by the product");
+  if (info.suite != catalogue::suite_of(subject.profile()))
+    throw Refused("the run in " + reader.directory().string() + " is one of " + info.suite + ", and not of this profile");
   if (store::incomplete(counts)) {
-    const std::string lack = counts.lacks.empty() ? "" : fmt::format(", {} for want of {}", counts.lacks[0].count, counts.lacks[0].name);
-    throw Refused(fmt::format("{} of {} cases were not run{}", counts.planned - store::ran(counts) - counts.of(Outcome::unsupported), counts.planned, lack));
+    const std::string lack =
+        counts.lacks.empty() ? "" : fmt::format(", {} for want of {}", counts.lacks[0].count, counts.lacks[0].name);
+    throw Refused(fmt::format("{} of {} cases were not run{}",
+                              counts.planned - store::ran(counts) - counts.of(Outcome::unsupported), counts.planned, lack));
   }
   reader.for_each([&](const store::Row& row) {
     const CaseResult& r = row.result;
@@ -92,8 +101,10 @@ void expect_certifiable(const store::RunReader& reader, const Subject& subject, 
       if (!why.empty()) throw Refused("a blind negative was not caught: " + r.id + " " + why);
       return;
     }
-    if (store::is_failure(r.verdict) || r.verdict == Verdict::error) throw Refused(fmt::format("{} is {}, and no waiver of the product says so: {}", r.id, name(r.outcome), r.message));
-    if (store::was_executed(r.outcome) && subject.profile().evidence == Evidence::executed && r.evidence != Evidence::executed)
+    if (store::is_failure(r.verdict) || r.verdict == Verdict::error)
+      throw Refused(fmt::format("{} is {}, and no waiver of the product says so: {}", r.id, name(r.outcome), r.message));
+    if (store::was_executed(r.outcome) && subject.profile().evidence == Evidence::executed &&
+        r.evidence != Evidence::executed)
       throw Refused(fmt::format("{} is {}, and the profile asks for executed", r.id, name(r.evidence)));
   });
 }
@@ -117,8 +128,12 @@ std::string summary_of(const store::RunReader& reader) {
 json run_json(const store::RunReader& reader, const Subject& subject) {
   const store::RunInfo info = reader.info();
   json sittings = json::array();
-  for (const auto& session : reader.sessions()) sittings.push_back({{"started", store::utc(session.started_ms)}, {"ended", store::utc(session.ended_ms)}});
-  json out{{"started", store::utc(info.started_ms)}, {"sittings", sittings}, {"machine", info.machine}, {"isolation", info.provenance.value("isolation", "")}};
+  for (const auto& session : reader.sessions())
+    sittings.push_back({{"started", store::utc(session.started_ms)}, {"ended", store::utc(session.ended_ms)}});
+  json out{{"started", store::utc(info.started_ms)},
+           {"sittings", sittings},
+           {"machine", info.machine},
+           {"isolation", info.provenance.value("isolation", "")}};
   out["code"] = digests_of_code(subject.catalogue().engines().at(subject.product().engine.id));
   return out;
 }
@@ -137,9 +152,11 @@ int certify(const CertifyOptions& given, const Globals& globals) {
   if (!options.challenge.empty()) challenge = read_challenge(options.challenge);
   const Subject subject(cases, options.profile, product, options.product);
   const std::uint64_t seed = challenge ? seed_of(*challenge) : 1;
-  ::setenv(catalogue::product_variable, fs::absolute(options.product).lexically_normal().c_str(), 1);  // for the lines that run a case again
+  ::setenv(catalogue::product_variable, fs::absolute(options.product).lexically_normal().c_str(),
+           1);  // for the lines that run a case again
   try {
-    if (const std::string& why = process::why_no_sandbox(); !why.empty()) throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
+    if (const std::string& why = process::why_no_sandbox(); !why.empty())
+      throw Refused("there is no sandbox here (" + why + "), and a run that is not isolated gets no certificate");
     std::vector<Negative> negatives;
     if (challenge) {
       fmt::print(stderr, "rehearsing {} blind negatives\n", challenge->negatives);
@@ -162,15 +179,22 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     const std::vector<CaseResult> results = reader.results();
     for (const CaseResult& result : results) {
       json record = record_of(result);
-      if (by_id.contains(result.id)) record["negative"] = true;
-      else if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null()) record["claim"] = std::move(claim);
+      if (by_id.contains(result.id))
+        record["negative"] = true;
+      else if (json claim = claim_of(result, subject, selected.at(result.id)); !claim.is_null())
+        record["claim"] = std::move(claim);
       package.records.push_back(std::move(record));
     }
     json names = json::array();
     for (const auto& [id, negative] : by_id) names.push_back(id);
-    std::sort(package.records.begin(), package.records.end(), [](const json& a, const json& b) { return a.at("id") < b.at("id"); });
+    std::sort(package.records.begin(), package.records.end(),
+              [](const json& a, const json& b) { return a.at("id") < b.at("id"); });
     package.plan = {{"profile", profile_here(cases, subject.profile())},
-                    {"product", {{"product", subject.product().product}, {"vendor", subject.product().vendor}, {"version", subject.product().version}, {"engine", subject.product().engine.id}}},
+                    {"product",
+                     {{"product", subject.product().product},
+                      {"vendor", subject.product().vendor},
+                      {"version", subject.product().version},
+                      {"engine", subject.product().engine.id}}},
                     {"suite", suite_here(cases)},
                     {"seed", seed},
                     {"challenge", challenge ? json(certificate::hex(certificate::sha256(to_text(*challenge)))) : json()},
@@ -186,9 +210,16 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     file.out() << certificate::write_package(package, key);
     file.keep();
     if (globals.json) {
-      fmt::print("{}\n", json{{"package", options.out}, {"product", package.product}, {"profile", package.plan["profile"]}, {"records", package.records.size()}, {"negatives", names.size()}, {"key", key.public_key().id()}}.dump(2));
+      fmt::print("{}\n", json{{"package", options.out},
+                              {"product", package.product},
+                              {"profile", package.plan["profile"]},
+                              {"records", package.records.size()},
+                              {"negatives", names.size()},
+                              {"key", key.public_key().id()}}
+                             .dump(2));
     } else {
-      fmt::print("{}: {} by profile {} {}: {} records, {} of them blind negatives\n", options.out, package.product, subject.profile().id, subject.profile().version, package.records.size(), names.size());
+      fmt::print("{}: {} by profile {} {}: {} records, {} of them blind negatives\n", options.out, package.product,
+                 subject.profile().id, subject.profile().version, package.records.size(), names.size());
       if (!challenge) fmt::print("no challenge: nobody but the vendor chose the seed, and the certificate will say so\n");
     }
     return exit_as_expected;

@@ -31,7 +31,8 @@ bool is_secret(const std::string& text) {
 
 Challenge new_challenge(std::int64_t negatives) {
   certificate::Digest bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) throw std::system_error(errno, std::generic_category(), "getrandom");
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    throw std::system_error(errno, std::generic_category(), "getrandom");
   return {certificate::hex(bytes), negatives};
 }
 
@@ -41,9 +42,12 @@ std::string to_text(const Challenge& challenge) {
 
 Challenge challenge_from_text(const std::string& text, const std::string& shown) {
   const nlohmann::json in = nlohmann::json::parse(text, nullptr, false);
-  const auto refuse = [&](const std::string& what) { throw UsageError(shown + ": expected a challenge as `kvcts challenge` writes it, found " + what); };
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(shown + ": expected a challenge as `kvcts challenge` writes it, found " + what);
+  };
   if (!in.is_object()) refuse("no JSON object");
-  if (in.value("challenge", nlohmann::json()) != 1) refuse("challenge " + in.value("challenge", nlohmann::json()).dump().substr(0, 60) + ", this program knows 1");
+  if (in.value("challenge", nlohmann::json()) != 1)
+    refuse("challenge " + in.value("challenge", nlohmann::json()).dump().substr(0, 60) + ", this program knows 1");
   Challenge out;
   if (const auto at = in.find("secret"); at != in.end() && at->is_string()) out.secret = *at;
   if (!is_secret(out.secret)) refuse("a secret that is not 64 hexadecimal digits");
@@ -53,16 +57,23 @@ Challenge challenge_from_text(const std::string& text, const std::string& shown)
   return out;
 }
 
-Challenge read_challenge(const std::filesystem::path& file) { return challenge_from_text(bytes_of_file(file), file.string()); }
+Challenge read_challenge(const std::filesystem::path& file) {
+  return challenge_from_text(bytes_of_file(file), file.string());
+}
 
-certificate::Digest drawn(const Challenge& challenge, const std::string& purpose) { return certificate::sha256(challenge.secret + " " + purpose); }
+certificate::Digest drawn(const Challenge& challenge, const std::string& purpose) {
+  return certificate::sha256(challenge.secret + " " + purpose);
+}
 
-std::uint64_t seed_of(const Challenge& challenge) { return std::max<std::uint64_t>(1, first_word(drawn(challenge, "seed"))); }
+std::uint64_t seed_of(const Challenge& challenge) {
+  return std::max<std::uint64_t>(1, first_word(drawn(challenge, "seed")));
+}
 
 std::string bytes_of_file(const std::filesystem::path& file) {
   constexpr std::size_t most = std::size_t{1} << 30;
   std::error_code ec;
-  if (!std::filesystem::is_regular_file(file, ec)) throw UsageError(fmt::format("{}: {}", file.string(), ec ? ec.message() : "expected a file"));
+  if (!std::filesystem::is_regular_file(file, ec))
+    throw UsageError(fmt::format("{}: {}", file.string(), ec ? ec.message() : "expected a file"));
   if (std::filesystem::file_size(file, ec) > most) throw UsageError(file.string() + ": expected at most 1 GiB");
   std::ifstream in(file, std::ios::binary);
   std::string out{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

@@ -1,4 +1,5 @@
-// What the second party writes before a run: a secret of its own, from which the seed of the run and the blind negatives follow.
+// What the second party writes before a run: a secret of its own, from which the seed of the run and the blind negatives
+// follow.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace kvcts::cli {
 
 struct Challenge {
-  std::string secret;        ///< 64 hexadecimal digits
+  std::string secret;         ///< 64 hexadecimal digits
   std::int64_t negatives{0};  ///< 1 to 1000
   bool operator==(const Challenge&) const = default;
 };

@@ -19,7 +19,8 @@ constexpr const char* rehearsed_with = "memcpy";
 constexpr int most_rounds = 40;
 
 /// The negatives with the suite's own engine.
-std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed, int jobs) {
+std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negative>& negatives, std::uint64_t seed,
+                                 int jobs) {
   std::vector<CaseResult> results(negatives.size());
   supervisor::Options how;
   how.jobs = jobs;
@@ -30,7 +31,8 @@ std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negat
     sabotage::put_into(negatives[i].saboteur, resolved);
     return resolved;
   };
-  const auto summary = supervisor::run_cases({negatives.size(), [&](std::size_t i) { return negatives[i].id; }, sabotaged}, how, handlers);
+  const auto summary =
+      supervisor::run_cases({negatives.size(), [&](std::size_t i) { return negatives[i].id; }, sabotaged}, how, handlers);
   if (summary.interrupted) throw supervisor::Interrupted();
   return results;
 }
@@ -44,14 +46,18 @@ std::uint64_t word(const certificate::Digest& dice, std::size_t which) {
 /// What is drawn from: saboteurs by class, and the cases that are run at all.
 class Draw {
  public:
-  Draw(const Subject& subject, const Challenge& challenge) : subject_(subject), challenge_(challenge), space_(subject.catalogue()) {
+  Draw(const Subject& subject, const Challenge& challenge)
+      : subject_(subject), challenge_(challenge), space_(subject.catalogue()) {
     for (auto& one : catalogue::load_saboteurs(subject.catalogue()))
-      if (!one.harmless && (one.kind == "connector" || one.kind == "planner")) by_class_[one.fault_class].push_back(std::move(one));
+      if (!one.harmless && (one.kind == "connector" || one.kind == "planner"))
+        by_class_[one.fault_class].push_back(std::move(one));
     for (const auto& [fault_class, saboteurs] : by_class_) classes_.push_back(fault_class);
     for (std::size_t i = 0; i < subject.selection().size(); ++i)
       if (!subject.selection().declared(i)) cases_.push_back(i);
     // Naming takes as long as the memory is large: the smaller half will do.
-    std::stable_sort(cases_.begin(), cases_.end(), [&](std::size_t a, std::size_t b) { return subject.selection().seconds(a) < subject.selection().seconds(b); });
+    std::stable_sort(cases_.begin(), cases_.end(), [&](std::size_t a, std::size_t b) {
+      return subject.selection().seconds(a) < subject.selection().seconds(b);
+    });
     cases_.resize((cases_.size() + 1) / 2);
     if (cases_.empty()) throw UsageError("the profile has no case for this product that a challenge could be put into");
   }
@@ -59,7 +65,9 @@ class Draw {
   /// The negative of a place in the list, in a round; nothing where its saboteur has no case.
   std::optional<Negative> at(std::size_t place, int round) {
     const certificate::Digest dice = drawn(challenge_, fmt::format("negative {} round {}", place, round));
-    const auto pick = [&](std::size_t which, std::size_t count) { return static_cast<std::size_t>(word(dice, which) % count); };
+    const auto pick = [&](std::size_t which, std::size_t count) {
+      return static_cast<std::size_t>(word(dice, which) % count);
+    };
     const auto& saboteurs = by_class_.at(classes_[pick(0, classes_.size())]);
     const auto& saboteur = saboteurs[pick(1, saboteurs.size())];
     const std::size_t first = pick(2, cases_.size());
@@ -98,9 +106,11 @@ class Draw {
 }  // namespace
 
 std::string why_not_caught(const CaseResult& result, const std::string& fault_class) {
-  if (result.outcome != Outcome::fail) return fmt::format("ended in {}, and has to be FAIL {}", name(result.outcome), fault_class);
+  if (result.outcome != Outcome::fail)
+    return fmt::format("ended in {}, and has to be FAIL {}", name(result.outcome), fault_class);
   if (!result.diagnosis.exact || result.diagnosis.fault_class != fault_class)
-    return fmt::format("is FAIL {}, and has to be FAIL {}", result.diagnosis.fault_class.empty() ? "without a class" : result.diagnosis.fault_class, fault_class);
+    return fmt::format("is FAIL {}, and has to be FAIL {}",
+                       result.diagnosis.fault_class.empty() ? "without a class" : result.diagnosis.fault_class, fault_class);
   return "";
 }
 
@@ -127,7 +137,9 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
       found.emplace(places[i], std::move(tries[i]));
     }
   }
-  if (found.size() < wanted) throw UsageError(fmt::format("expected a profile with places for {} negatives, found {}; ask for fewer", wanted, found.size()));
+  if (found.size() < wanted)
+    throw UsageError(
+        fmt::format("expected a profile with places for {} negatives, found {}; ask for fewer", wanted, found.size()));
   std::vector<Negative> out;
   for (auto& [place, one] : found) out.push_back(std::move(one));
   return out;
@@ -136,7 +148,8 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
 void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge) {
   for (const Negative& one : negatives) {
     const std::size_t at = word(drawn(challenge, "place of " + one.id), 0) % (plan.items().size() + 1);
-    plan.insert(at, one.id, one.selected, [saboteur = one.saboteur](ResolvedCase& resolved) { sabotage::put_into(saboteur, resolved); },
+    plan.insert(at, one.id, one.selected,
+                [saboteur = one.saboteur](ResolvedCase& resolved) { sabotage::put_into(saboteur, resolved); },
                 {Outcome::fail, one.saboteur.fault_class, std::nullopt, ""});
   }
 }

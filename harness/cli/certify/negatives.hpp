@@ -1,5 +1,6 @@
-// Blind negatives: cases in which a saboteur (cases/saboteurs, kinds connector and planner) hands the product a list that is wrong. To the engine it is
-// a list like any other; an engine that moves it, and a harness that looks, end in FAIL with the saboteur's class. Which ones follows from the challenge.
+// Blind negatives: cases in which a saboteur (cases/saboteurs, kinds connector and planner) hands the product a list that is
+// wrong. To the engine it is a list like any other; an engine that moves it, and a harness that looks, end in FAIL with the
+// saboteur's class. Which ones follows from the challenge.
 #pragma once
 
 #include <string>
@@ -14,16 +15,17 @@
 namespace kvcts::cli {
 
 struct Negative {
-  std::string id;              ///< "planner/x @ kv/producer=..."
-  std::size_t selected{0};     ///< of the subject's selection
+  std::string id;           ///< "planner/x @ kv/producer=..."
+  std::size_t selected{0};  ///< of the subject's selection
   sabotage::Saboteur saboteur;
-  CaseResult rehearsal;        ///< the same with the suite's own engine memcpy: FAIL, with the class
+  CaseResult rehearsal;  ///< the same with the suite's own engine memcpy: FAIL, with the class
 };
 
-/// As many as the challenge asks for, the same wherever they are drawn: each is rehearsed, and one that this suite would not name is drawn anew.
-/// Starts processes. Throws UsageError where the profile has no place for so many.
+/// As many as the challenge asks for, the same wherever they are drawn: each is rehearsed, and one that this suite would not
+/// name is drawn anew. Starts processes. Throws UsageError where the profile has no place for so many.
 std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& challenge, int jobs);
-/// Puts them among the cases of a run, at places that follow from the challenge: neither time nor process tells an engine what it is given.
+/// Puts them among the cases of a run, at places that follow from the challenge: neither time nor process tells an engine
+/// what it is given.
 void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge);
 /// Why this is not what a negative has to come to; "": it is.
 std::string why_not_caught(const CaseResult& result, const std::string& fault_class);

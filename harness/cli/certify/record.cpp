@@ -23,13 +23,19 @@ json record_of(const CaseResult& result) {
            {"seed", whole.at("seed")},
            {"case_digest", whole.at("case_digest")},
            {"execution", whole.at("execution")},
-           {"bytes", {{"checked", result.checked_bytes}, {"planned", result.planned_bytes}, {"moved", result.moved_bytes}, {"expected", result.expected_bytes}, {"wrong", result.wrong_bytes}}},
+           {"bytes",
+            {{"checked", result.checked_bytes},
+             {"planned", result.planned_bytes},
+             {"moved", result.moved_bytes},
+             {"expected", result.expected_bytes},
+             {"wrong", result.wrong_bytes}}},
            {"copies", result.copies},
            {"wall_ns", result.wall_ns}};
   for (const char* key : {"digests", "phase", "hang", "signal"})
     if (const auto at = whole.find(key); at != whole.end()) out[key] = *at;
   if (!result.message.empty()) out["message"] = whole.at("message");
-  if (!result.diagnosis.fault_class.empty()) out["class"] = result.diagnosis.fault_class, out["exact"] = result.diagnosis.exact;
+  if (!result.diagnosis.fault_class.empty())
+    out["class"] = result.diagnosis.fault_class, out["exact"] = result.diagnosis.exact;
   json ns = json::object();
   for (const auto& phase : result.phases) ns[std::string(name(phase.phase))] = phase.ns;
   if (!ns.empty()) out["ns"] = std::move(ns);
@@ -57,7 +63,8 @@ json claims_of(const std::vector<json>& records, const Subject& subject) {
       entry = {{"kind", kind}, {"name", of}, {"cases", 0}};
       if (kind == "waiver") {
         const auto& waiver = subject.catalogue().waivers().at(of);
-        entry.update({{"reason", waiver.reason}, {"owner", waiver.owner}, {"link", waiver.link}, {"expires", waiver.expires}});
+        entry.update(
+            {{"reason", waiver.reason}, {"owner", waiver.owner}, {"link", waiver.link}, {"expires", waiver.expires}});
       }
     }
     entry["cases"] = entry["cases"].get<std::int64_t>() + 1;
@@ -69,7 +76,8 @@ json claims_of(const std::vector<json>& records, const Subject& subject) {
 
 json suite_here(const std::filesystem::path& cases) {
   const json from = provenance(cases, golden_folder());
-  return {{"version", KVCTS_VERSION}, {"commit", from.at("commit")}, {"cases", from.at("cases")}, {"golden", from.at("golden")}};
+  return {
+      {"version", KVCTS_VERSION}, {"commit", from.at("commit")}, {"cases", from.at("cases")}, {"golden", from.at("golden")}};
 }
 
 json profile_here(const std::filesystem::path& cases, const catalogue::ProfileEntry& profile) {

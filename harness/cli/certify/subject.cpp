@@ -18,7 +18,8 @@ matrix::Query query_for(const catalogue::ProfileEntry& profile) {
 }
 }  // namespace
 
-Subject::Subject(const std::filesystem::path& cases, const std::string& profile, const std::string& product, const std::string& shown)
+Subject::Subject(const std::filesystem::path& cases, const std::string& profile, const std::string& product,
+                 const std::string& shown)
     : profile_(catalogue::load_profile(cases, profile)),
       product_(catalogue::read_product(product, shown)),
       catalogue_(cases, catalogue::additions_of(profile_, product_)),

@@ -1,4 +1,5 @@
-// What a certificate is about, as both parties see it: the profile with the product in it, and what has to come of every case.
+// What a certificate is about, as both parties see it: the profile with the product in it, and what has to come of every
+// case.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,8 @@ namespace kvcts::cli {
 class Subject {
  public:
   /// `product`: the text of a product file. Throws catalogue::Error.
-  Subject(const std::filesystem::path& cases, const std::string& profile, const std::string& product, const std::string& shown);
+  Subject(const std::filesystem::path& cases, const std::string& profile, const std::string& product,
+          const std::string& shown);
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
 

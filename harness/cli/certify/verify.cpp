@@ -57,9 +57,12 @@ CaseResult result_of(const json& record) {
   result.outcome = *outcome, result.evidence = *evidence;
   result.diagnosis.fault_class = record.value("class", ""), result.diagnosis.exact = record.value("exact", false);
   const json bytes = record.at("bytes");
-  result.wrong_bytes = bytes.at("wrong"), result.moved_bytes = bytes.at("moved"), result.planned_bytes = bytes.at("planned"), result.expected_bytes = bytes.at("expected");
+  result.wrong_bytes = bytes.at("wrong"), result.moved_bytes = bytes.at("moved"), result.planned_bytes = bytes.at("planned"),
+  result.expected_bytes = bytes.at("expected");
   if (const auto digests = record.find("digests"); digests != record.end()) {
-    const auto side = [&](const char* name) { return SideDigests{digests->at(name).at("before"), digests->at(name).at("after")}; };
+    const auto side = [&](const char* name) {
+      return SideDigests{digests->at(name).at("before"), digests->at(name).at("after")};
+    };
     result.digests = {side("producer"), side("consumer")};
   }
   return result;
@@ -67,7 +70,8 @@ CaseResult result_of(const json& record) {
 
 class Verifier {
  public:
-  Verifier(const VerifyOptions& options, const Globals& globals) : options_(options), cases_(catalogue::find_cases(globals.cases)) {
+  Verifier(const VerifyOptions& options, const Globals& globals)
+      : options_(options), cases_(catalogue::find_cases(globals.cases)) {
     bytes_ = bytes_of_file(options.package);
     if (!options.key.empty()) trusted_ = certificate::read_public_key(options.key);
     if (!options.challenge.empty()) challenge_ = read_challenge(options.challenge);
@@ -75,10 +79,11 @@ class Verifier {
 
   Verification run() {
     if (!read()) return std::move(out_);
-    const bool sound = line("suite", [&] { return suite(); }) && line("profile", [&] { return profile(); }) && line("planned", [&] { return planned(); }) &&
-                       line("challenge", [&] { return challenge(); }) && line("cases", [&] { return cases(); }) && line("outcomes", [&] { return outcomes(); }) &&
-                       line("digests", [&] { return digests(); }) && line("claims", [&] { return claims(); }) && line("isolation", [&] { return isolation(); }) &&
-                       line("negatives", [&] { return negatives(); });
+    const bool sound = line("suite", [&] { return suite(); }) && line("profile", [&] { return profile(); }) &&
+                       line("planned", [&] { return planned(); }) && line("challenge", [&] { return challenge(); }) &&
+                       line("cases", [&] { return cases(); }) && line("outcomes", [&] { return outcomes(); }) &&
+                       line("digests", [&] { return digests(); }) && line("claims", [&] { return claims(); }) &&
+                       line("isolation", [&] { return isolation(); }) && line("negatives", [&] { return negatives(); });
     if (sound && options_.replay > 0) line(replay_line, [&] { return replay(); });
     return std::move(out_);
   }
@@ -106,10 +111,13 @@ class Verifier {
 
   bool read() {
     certificate::Reading reading = certificate::read_package(bytes_, trusted_);
-    for (const auto& check : reading.checks) out_.lines.push_back({check.what, check.wrong.empty() ? State::holds : State::wrong, check.wrong});
+    for (const auto& check : reading.checks)
+      out_.lines.push_back({check.what, check.wrong.empty() ? State::holds : State::wrong, check.wrong});
     out_.signer = reading.signer;
     if (out_.lines.size() > 1 && out_.lines[1].state == State::holds)
-      out_.lines[1].words = trusted_ ? "by key " + reading.signer : "by key " + reading.signer + ", which came in the package: ask the vendor whether it is theirs, or give --key";
+      out_.lines[1].words = trusted_ ? "by key " + reading.signer
+                                     : "by key " + reading.signer +
+                                           ", which came in the package: ask the vendor whether it is theirs, or give --key";
     package_ = std::move(reading.package);
     out_.product = package_.product;
     return reading.good();
@@ -121,13 +129,16 @@ class Verifier {
     const json here = suite_here(cases_), there = package_.plan.at("suite");
     for (const char* key : {"version", "golden"}) {
       if (there.at(key) != here.at(key))
-        throw Wrong(fmt::format("it was made with another suite: {} is {} there and {} here; check it with version {}, commit {}", key, there.at(key).dump(), here.at(key).dump(), there.at("version").dump(), there.at("commit").dump()));
+        throw Wrong(fmt::format(
+            "it was made with another suite: {} is {} there and {} here; check it with version {}, commit {}", key,
+            there.at(key).dump(), here.at(key).dump(), there.at("version").dump(), there.at("commit").dump()));
     }
     // A vendor has entries of their own beside ours: whatever the profile uses is compared below, case by case.
     std::string unlike;
     if (there.at("commit") != here.at("commit")) unlike = " (here " + here.at("commit").get<std::string>() + ")";
     if (there.at("cases") != here.at("cases")) unlike += ", with other files in cases/";
-    return fmt::format("version {}, commit {}{}", there.at("version").get<std::string>(), there.at("commit").get<std::string>(), unlike);
+    return fmt::format("version {}, commit {}{}", there.at("version").get<std::string>(),
+                       there.at("commit").get<std::string>(), unlike);
   }
 
   std::string profile() {
@@ -135,13 +146,16 @@ class Verifier {
     const auto product = package_.others.find("product.yaml");
     if (product == package_.others.end()) throw Wrong("the package has no product.yaml");
     subject_ = std::make_unique<Subject>(cases_, told.at("id").get<std::string>(), product->second, "product.yaml");
-    if (told != profile_here(cases_, subject_->profile())) throw Wrong("profile " + told.at("id").get<std::string>() + " is another one than here: " + told.dump());
+    if (told != profile_here(cases_, subject_->profile()))
+      throw Wrong("profile " + told.at("id").get<std::string>() + " is another one than here: " + told.dump());
     const auto& p = subject_->product();
     const json expected{{"product", p.product}, {"vendor", p.vendor}, {"version", p.version}, {"engine", p.engine.id}};
-    if (package_.plan.at("product") != expected || package_.product != p.product + " " + p.version) throw Wrong("the product that was planned for is not the one of product.yaml");
+    if (package_.plan.at("product") != expected || package_.product != p.product + " " + p.version)
+      throw Wrong("the product that was planned for is not the one of product.yaml");
     out_.profile = fmt::format("{} {}", subject_->profile().id, subject_->profile().version);
     const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(p.engine.id);
-    return fmt::format("{}: {}; {}", out_.profile, subject_->profile().title, engine.processes == 2 ? "between two processes" : "in one process");
+    return fmt::format("{}: {}; {}", out_.profile, subject_->profile().title,
+                       engine.processes == 2 ? "between two processes" : "in one process");
   }
 
   std::string planned() {
@@ -149,7 +163,8 @@ class Verifier {
     const auto& selection = subject_->selection();
     for (std::size_t i = 0; i < selection.size(); ++i) selected_[selection.id(i)] = i, asked.insert(selection.id(i));
     for (const json& id : package_.plan.at("negatives")) {
-      if (!asked.insert(id.get<std::string>()).second) throw Wrong("negative '" + id.get<std::string>() + "' is planned twice");
+      if (!asked.insert(id.get<std::string>()).second)
+        throw Wrong("negative '" + id.get<std::string>() + "' is planned twice");
     }
     std::set<std::string> there;
     for (const json& id : package_.plan.at("ids")) there.insert(id.get<std::string>());
@@ -159,7 +174,9 @@ class Verifier {
       if (!asked.contains(id)) throw Wrong("'" + id + "' is no case of the profile");
     for (const json& record : package_.records) {
       const bool negative = !selected_.contains(record.at("id").get<std::string>());
-      if (record.value("negative", false) != negative) throw Wrong("'" + record.at("id").get<std::string>() + "' is told to be a negative, or not to be one, against the plan");
+      if (record.value("negative", false) != negative)
+        throw Wrong("'" + record.at("id").get<std::string>() +
+                    "' is told to be a negative, or not to be one, against the plan");
       (negative ? out_.negatives : out_.records) += 1;
     }
     return fmt::format("all {} cases of the profile, each recorded once", out_.records);
@@ -169,33 +186,44 @@ class Verifier {
     const json told = package_.plan.at("challenge");
     if (!challenge_) {
       open_ = true;
-      if (told.is_null()) return "there was none: the vendor chose the seed, and a harness that passes everything would not have been found";
-      return "it answers the challenge with the SHA-256 " + told.get<std::string>() + ", which was not given here: --challenge FILE";
+      if (told.is_null())
+        return "there was none: the vendor chose the seed, and a harness that passes everything would not have been found";
+      return "it answers the challenge with the SHA-256 " + told.get<std::string>() +
+             ", which was not given here: --challenge FILE";
     }
     if (told.is_null()) throw Wrong("the package answers no challenge");
-    if (told != certificate::hex(certificate::sha256(to_text(*challenge_)))) throw Wrong("the package answers another challenge, with the SHA-256 " + told.dump());
-    if (package_.plan.at("seed") != seed_of(*challenge_)) throw Wrong(fmt::format("the seed is {}, and follows from the challenge as {}", package_.plan.at("seed").dump(), seed_of(*challenge_)));
+    if (told != certificate::hex(certificate::sha256(to_text(*challenge_))))
+      throw Wrong("the package answers another challenge, with the SHA-256 " + told.dump());
+    if (package_.plan.at("seed") != seed_of(*challenge_))
+      throw Wrong(fmt::format("the seed is {}, and follows from the challenge as {}", package_.plan.at("seed").dump(),
+                              seed_of(*challenge_)));
     out_.challenged = true;
     return "the one that was given; seed and negatives follow from it";
   }
 
-  /// Every record is of the case as this suite has it, with the seed that was planned. Right memory is computed on the way, for digests().
+  /// Every record is of the case as this suite has it, with the seed that was planned. Right memory is computed on the way,
+  /// for digests().
   std::string cases() {
     seed_ = package_.plan.at("seed").get<std::uint64_t>();
     for (const json& record : package_.records)
-      if (!record.value("negative", false) && !subject_->selection().declared(selected_.at(record.at("id")))) ran_.push_back(&record);
+      if (!record.value("negative", false) && !subject_->selection().declared(selected_.at(record.at("id"))))
+        ran_.push_back(&record);
     std::vector<char> same(ran_.size());
     right_.resize(ran_.size());
     in_parallel(ran_.size(), [&](std::size_t i) {
       const json& record = *ran_[i];
       const ResolvedCase resolved = subject_->resolve(selected_.at(record.at("id")), seed_);
       const Written here = written(resolved);
-      same[i] = record.at("case_digest") == here.digest && record.at("execution") == here.execution && record.at("seed") == resolved.seed;
+      same[i] = record.at("case_digest") == here.digest && record.at("execution") == here.execution &&
+                record.at("seed") == resolved.seed;
       const json& outcome = record.at("outcome");
-      if (outcome == name(Outcome::pass) || outcome == name(Outcome::refused)) right_[i] = checker::expected_digests(resolved, outcome == name(Outcome::pass));
+      if (outcome == name(Outcome::pass) || outcome == name(Outcome::refused))
+        right_[i] = checker::expected_digests(resolved, outcome == name(Outcome::pass));
     });
     for (std::size_t i = 0; i < ran_.size(); ++i)
-      if (same[i] == 0) throw Wrong("'" + ran_[i]->at("id").get<std::string>() + "' was run with other data or another seed than this case has");
+      if (same[i] == 0)
+        throw Wrong("'" + ran_[i]->at("id").get<std::string>() +
+                    "' was run with other data or another seed than this case has");
     return fmt::format("{} with the data and the seed that they have here", ran_.size());
   }
 
@@ -204,7 +232,9 @@ class Verifier {
     matrix::Waivers waivers(space);
     const std::string day = out_.run.at("started").get<std::string>().substr(0, 10);
     const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(subject_->product().engine.id);
-    const bool on_a_device = std::any_of(engine.needs.begin(), engine.needs.end(), [](const std::string& need) { return need.starts_with("gpu"); }) && transport::is_own_plugin(engine.plugin);
+    const bool on_a_device = std::any_of(engine.needs.begin(), engine.needs.end(),
+                                         [](const std::string& need) { return need.starts_with("gpu"); }) &&
+                             transport::is_own_plugin(engine.plugin);
     std::map<std::string, std::int64_t> counts;
     for (const json& record : package_.records) {
       if (record.value("negative", false)) continue;
@@ -212,19 +242,29 @@ class Verifier {
       const std::size_t selected = selected_.at(result.id);
       result.facts = subject_->selection().facts(selected);
       const matrix::Ruling ruling = waivers.judge(result, subject_->selection().spec(selected).expected, day);
-      if (record.at("verdict") != name(ruling.verdict)) throw Wrong(fmt::format("'{}' is recorded as {}, and is {}", result.id, record.at("verdict").dump(), name(ruling.verdict)));
+      if (record.at("verdict") != name(ruling.verdict))
+        throw Wrong(
+            fmt::format("'{}' is recorded as {}, and is {}", result.id, record.at("verdict").dump(), name(ruling.verdict)));
       if (ruling.verdict != Verdict::as_expected && ruling.verdict != Verdict::xfail && ruling.verdict != Verdict::xpass)
-        throw Wrong(fmt::format("'{}' is {} and {}: {}", result.id, name(result.outcome), name(ruling.verdict), record.value("message", "")));
-      if (result.outcome == Outcome::unsupported && !subject_->selection().declared(selected)) throw Wrong(fmt::format("'{}' is UNSUPPORTED, and nothing declares that", result.id));
+        throw Wrong(fmt::format("'{}' is {} and {}: {}", result.id, name(result.outcome), name(ruling.verdict),
+                                record.value("message", "")));
+      if (result.outcome == Outcome::unsupported && !subject_->selection().declared(selected))
+        throw Wrong(fmt::format("'{}' is UNSUPPORTED, and nothing declares that", result.id));
       if (result.outcome == Outcome::pass && (result.wrong_bytes != 0 || result.moved_bytes != result.planned_bytes))
-        throw Wrong(fmt::format("'{}' is PASS with {} wrong bytes, {} planned and {} moved", result.id, result.wrong_bytes, result.planned_bytes, result.moved_bytes));
+        throw Wrong(fmt::format("'{}' is PASS with {} wrong bytes, {} planned and {} moved", result.id, result.wrong_bytes,
+                                result.planned_bytes, result.moved_bytes));
       if (result.evidence == Evidence::executed && !on_a_device)
-        throw Wrong(fmt::format("'{}' is told to be executed on a device, which the suite says of its own engines alone", result.id));
-      if (store::was_executed(result.outcome) && subject_->profile().evidence == Evidence::executed && result.evidence != Evidence::executed)
+        throw Wrong(fmt::format("'{}' is told to be executed on a device, which the suite says of its own engines alone",
+                                result.id));
+      if (store::was_executed(result.outcome) && subject_->profile().evidence == Evidence::executed &&
+          result.evidence != Evidence::executed)
         throw Wrong(fmt::format("'{}' is {}, and the profile asks for executed", result.id, name(result.evidence)));
+      out_.passed += ruling.verdict != Verdict::xfail && result.outcome == Outcome::pass;
+      out_.waived += ruling.verdict == Verdict::xfail;
       counts[std::string(name(result.outcome))] += 1;
       results_[result.id] = std::move(result);
     }
+    if (ran_.empty()) throw Wrong("no case was run");
     std::string words;
     for (const auto& [outcome, count] : counts) words += fmt::format("{}{} {}", words.empty() ? "" : ", ", count, outcome);
     return words;
@@ -237,8 +277,11 @@ class Verifier {
       const CaseResult& result = results_.at(ran_[i]->at("id").get<std::string>());
       if (!right_[i]) continue;
       ++looked;
-      if (result.digests == Digests{}) throw Wrong(fmt::format("'{}' is {}, and tells no digests of its memory", result.id, name(result.outcome)));
-      if (!(result.digests == *right_[i])) throw Wrong(fmt::format("'{}' is {}, but a digest of its memory is not that of right memory", result.id, name(result.outcome)));
+      if (result.digests == Digests{})
+        throw Wrong(fmt::format("'{}' is {}, and tells no digests of its memory", result.id, name(result.outcome)));
+      if (!(result.digests == *right_[i]))
+        throw Wrong(fmt::format("'{}' is {}, but a digest of its memory is not that of right memory", result.id,
+                                name(result.outcome)));
     }
     return fmt::format("{} computed again, from the seed and the golden tensors", looked);
   }
@@ -251,17 +294,20 @@ class Verifier {
       if (!told.is_null() && told.value("kind", "") == "waiver") {
         result.waiver = told.value("name", "");
         result.verdict = Verdict::xfail;
-        if (!subject_->catalogue().waivers().contains(result.waiver)) throw Wrong("'" + result.id + "' is waived by '" + result.waiver + "', which nobody declares");
+        if (!subject_->catalogue().waivers().contains(result.waiver))
+          throw Wrong("'" + result.id + "' is waived by '" + result.waiver + "', which nobody declares");
       }
-      if (told != claim_of(result, *subject_, selected_.at(result.id))) throw Wrong("'" + result.id + "' has the claim " + told.dump() + ", which does not follow from constraints and waivers");
-      if (record.at("verdict") == name(Verdict::xfail) && told.is_null()) throw Wrong("'" + result.id + "' is XFAIL, and no waiver is named");
+      if (told != claim_of(result, *subject_, selected_.at(result.id)))
+        throw Wrong("'" + result.id + "' has the claim " + told.dump() +
+                    ", which does not follow from constraints and waivers");
+      if (record.at("verdict") == name(Verdict::xfail) && told.is_null())
+        throw Wrong("'" + result.id + "' is XFAIL, and no waiver is named");
     }
     const json told_of_all = claims_of(package_.records, *subject_);
-    if (parsed(package_.others, "claims.json") != told_of_all) throw Wrong("claims.json does not tell what the records claim");
+    if (parsed(package_.others, "claims.json") != told_of_all)
+      throw Wrong("claims.json does not tell what the records claim");
     out_.claims = told_of_all;
-    std::int64_t waived = 0;
-    for (const json& claim : out_.claims) waived += claim.at("kind") == "waiver" ? claim.at("cases").get<std::int64_t>() : 0;
-    return fmt::format("{} declared, {} of the cases waived", out_.claims.size(), waived);
+    return fmt::format("{} declared, {} of the cases waived", out_.claims.size(), out_.waived);
   }
 
   std::string isolation() {
@@ -283,7 +329,8 @@ class Verifier {
       const auto at = told.find(one.id);
       if (at == told.end()) throw Wrong("'" + one.id + "' follows from the challenge, and is not there");
       const CaseResult result = result_of(*at->second);
-      if (const std::string why = why_not_caught(result, one.saboteur.fault_class); !why.empty()) throw Wrong("negative '" + one.id + "' " + why);
+      if (const std::string why = why_not_caught(result, one.saboteur.fault_class); !why.empty())
+        throw Wrong("negative '" + one.id + "' " + why);
       if (!(result.digests == one.rehearsal.digests) || result.wrong_bytes != one.rehearsal.wrong_bytes)
         throw Wrong("negative '" + one.id + "' has other bytes than the same saboteur leaves here");
       told.erase(at);
@@ -298,7 +345,8 @@ class Verifier {
     // By their own hashes and those of the root: nobody could know before the run which would be looked at.
     std::vector<std::pair<std::string, const json*>> order;
     const std::string salt = certificate::hex(certificate::sha256(bytes_));
-    for (const json* record : ran_) order.emplace_back(certificate::hex(certificate::sha256(salt + record->at("id").get<std::string>())), record);
+    for (const json* record : ran_)
+      order.emplace_back(certificate::hex(certificate::sha256(salt + record->at("id").get<std::string>())), record);
     std::sort(order.begin(), order.end());
     for (std::size_t i = 0; i < std::min(wanted, order.size()); ++i) chosen.push_back(order[i].second);
     std::vector<std::string> wrong(chosen.size());
@@ -309,13 +357,18 @@ class Verifier {
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t i, CaseResult&& now) {
       const CaseResult& then = results_.at(chosen[i]->at("id").get<std::string>());
-      if (now.outcome == Outcome::skipped || now.outcome == Outcome::error || now.outcome == Outcome::not_run) undone = now.message;
-      else if (now.outcome != then.outcome) wrong[i] = fmt::format("'{}' is {} here and {} in the package: {}", then.id, name(now.outcome), name(then.outcome), now.message);
-      else if (now.outcome == Outcome::pass && !(now.digests == then.digests)) wrong[i] = "'" + then.id + "' left other bytes here";
+      if (now.outcome == Outcome::skipped || now.outcome == Outcome::error || now.outcome == Outcome::not_run)
+        undone = now.message;
+      else if (now.outcome != then.outcome)
+        wrong[i] = fmt::format("'{}' is {} here and {} in the package: {}", then.id, name(now.outcome), name(then.outcome),
+                               now.message);
+      else if (now.outcome == Outcome::pass && !(now.digests == then.digests))
+        wrong[i] = "'" + then.id + "' left other bytes here";
     };
-    const auto summary = supervisor::run_cases({chosen.size(), [&](std::size_t i) { return chosen[i]->at("id").get<std::string>(); },
-                                                [&](std::size_t i) { return subject_->resolve(selected_.at(chosen[i]->at("id").get<std::string>()), seed_); }},
-                                               how, handlers);
+    const auto summary = supervisor::run_cases(
+        {chosen.size(), [&](std::size_t i) { return chosen[i]->at("id").get<std::string>(); },
+         [&](std::size_t i) { return subject_->resolve(selected_.at(chosen[i]->at("id").get<std::string>()), seed_); }},
+        how, handlers);
     if (summary.interrupted) throw supervisor::Interrupted();
     for (const std::string& words : wrong)
       if (!words.empty()) throw Wrong(words);
@@ -331,12 +384,13 @@ class Verifier {
   Verification out_;
   certificate::Package package_;
   std::unique_ptr<Subject> subject_;
-  std::map<std::string, std::size_t> selected_;       ///< cases of the profile, by id
-  std::vector<const json*> ran_;                      ///< records of cases that were run, without the negatives
-  std::vector<std::optional<Digests>> right_;         ///< of each of them: digests of right memory, where it says that its memory was right
+  std::map<std::string, std::size_t> selected_;  ///< cases of the profile, by id
+  std::vector<const json*> ran_;                 ///< records of cases that were run, without the negatives
+  std::vector<std::optional<Digests>>
+      right_;  ///< of each of them: digests of right memory, where it says that its memory was right
   std::map<std::string, CaseResult> results_;
   std::uint64_t seed_{0};
-  bool open_{false};                                  ///< of the line that is being looked at
+  bool open_{false};  ///< of the line that is being looked at
 };
 
 }  // namespace
@@ -347,7 +401,8 @@ const Line* Verification::first_wrong() const {
 }
 
 const Line* Verification::first_undone() const {
-  const auto at = std::find_if(lines.begin(), lines.end(), [](const Line& line) { return line.state == State::open && line.what == replay_line; });
+  const auto at = std::find_if(lines.begin(), lines.end(),
+                               [](const Line& line) { return line.state == State::open && line.what == replay_line; });
   return at == lines.end() ? nullptr : &*at;
 }
 
@@ -355,23 +410,33 @@ std::string Verification::verdict() const {
   const std::string of = product.empty() ? "the package" : product;
   if (const Line* wrong = first_wrong()) return fmt::format("REJECTED: {}: {}", wrong->what, wrong->words);
   if (const Line* undone = first_undone()) return fmt::format("NOT VERIFIED: {}: {}", undone->what, undone->words);
-  std::int64_t waived = 0;
-  for (const json& claim : claims) waived += claim.value("kind", "") == "waiver" ? claim.value("cases", std::int64_t{0}) : 0;
-  const std::string blind = challenged ? fmt::format("{} blind negatives caught", negatives) : "but no challenge was checked";
-  if (waived > 0) return fmt::format("VERIFIED WITH WAIVERS: {} fails {} of the {} cases of profile {}, as its waivers say; {}", of, waived, records, profile, blind);
+  const std::string blind =
+      challenged ? fmt::format("{} blind negatives caught", negatives) : "but no challenge was checked";
+  const std::string others =
+      records == passed + waived ? "" : fmt::format(", {} are declared unsupported or refused", records - passed - waived);
+  if (waived > 0)
+    return fmt::format("VERIFIED WITH WAIVERS: {} fails {} of the {} cases of profile {}, as its waivers say{}; {}", of,
+                       waived, records, profile, others, blind);
+  if (!others.empty())
+    return fmt::format("VERIFIED: {} passes {} of the {} cases of profile {}{}; {}", of, passed, records, profile, others,
+                       blind);
   return fmt::format("VERIFIED: {} passes all {} cases of profile {}, {}", of, records, profile, blind);
 }
 
-int Verification::status() const { return first_wrong() != nullptr ? exit_unexpected : first_undone() != nullptr ? exit_incomplete : exit_as_expected; }
+int Verification::status() const {
+  return first_wrong() != nullptr ? exit_unexpected : first_undone() != nullptr ? exit_incomplete : exit_as_expected;
+}
 
 Verification verify(const VerifyOptions& options, const Globals& globals) { return Verifier(options, globals).run(); }
 
 json to_json(const Verification& v) {
   constexpr const char* states[] = {"holds", "wrong", "open"};
   json lines = json::array();
-  for (const Line& line : v.lines) lines.push_back({{"what", line.what}, {"state", states[static_cast<int>(line.state)]}, {"words", line.words}});
-  return {{"verdict", v.verdict()}, {"lines", lines}, {"product", v.product}, {"profile", v.profile}, {"signer", v.signer}, {"records", v.records},
-          {"negatives", v.negatives}, {"challenged", v.challenged}, {"claims", v.claims}};
+  for (const Line& line : v.lines)
+    lines.push_back({{"what", line.what}, {"state", states[static_cast<int>(line.state)]}, {"words", line.words}});
+  return {{"verdict", v.verdict()}, {"lines", lines},       {"product", v.product},     {"profile", v.profile},
+          {"signer", v.signer},     {"records", v.records}, {"negatives", v.negatives}, {"challenged", v.challenged},
+          {"claims", v.claims}};
 }
 
 }  // namespace kvcts::cli

@@ -11,10 +11,10 @@ namespace kvcts::cli {
 
 struct VerifyOptions {
   std::string package;
-  std::string key;         ///< public key of the vendor; "" = the one in the package, and the reader is told so
-  std::string challenge;   ///< "" = none
-  double replay{0};        ///< per cent of the cases that are run again here
-  std::string html;        ///< page for the customer; "" = none
+  std::string key;        ///< public key of the vendor; "" = the one in the package, and the reader is told so
+  std::string challenge;  ///< "" = none
+  double replay{0};       ///< per cent of the cases that are run again here
+  std::string html;       ///< page for the customer; "" = none
   int jobs{1};
 };
 
@@ -28,17 +28,18 @@ struct Line {
 };
 
 struct Verification {
-  std::vector<Line> lines;    ///< behind the first that is wrong there may be none
+  std::vector<Line> lines;  ///< behind the first that is wrong there may be none
   std::string product, profile, signer;
   std::int64_t records{0}, negatives{0};
-  bool challenged{false};     ///< and the challenge was given here
+  std::int64_t passed{0}, waived{0};  ///< of the records; the rest is declared unsupported, or was refused as it had to be
+  bool challenged{false};             ///< and the challenge was given here
   nlohmann::json claims = nlohmann::json::array();
   nlohmann::json run = nlohmann::json::object();  ///< run.json
   nlohmann::json plan = nlohmann::json::object();
   const Line* first_wrong() const;
   const Line* first_undone() const;  ///< asked for, and could not be done here
-  std::string verdict() const;  ///< one sentence
-  int status() const;           ///< an Exit
+  std::string verdict() const;       ///< one sentence
+  int status() const;                ///< an Exit
 };
 
 /// Throws UsageError where a file that the reader gave cannot be read.

@@ -28,7 +28,9 @@ void DigestFold::fold(Sides& into, Side side, std::uint64_t file) {
   at = kernels::digest(both);
 }
 
-Digests DigestFold::whole() const { return {{digits(before_[0]), digits(after_[0])}, {digits(before_[1]), digits(after_[1])}}; }
+Digests DigestFold::whole() const {
+  return {{digits(before_[0]), digits(after_[0])}, {digits(before_[1]), digits(after_[1])}};
+}
 
 Digests expected_digests(const ResolvedCase& resolved, bool transferred) {
   const auto content = make_content(resolved);

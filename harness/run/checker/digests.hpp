@@ -23,8 +23,8 @@ class DigestFold {
   Sides before_{}, after_{};
 };
 
-/// The digests of a case that transfers as it must, and of one that is refused before any byte moves (after = before, in one pass): from the
-/// oracle or the golden tensors alone. Throws golden::Error.
+/// The digests of a case that transfers as it must, and of one that is refused before any byte moves (after = before, in one
+/// pass): from the oracle or the golden tensors alone. Throws golden::Error.
 Digests expected_digests(const ResolvedCase& resolved, bool transferred);
 
 }  // namespace kvcts::checker
