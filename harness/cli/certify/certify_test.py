@@ -275,6 +275,10 @@ def check_forgeries(place: Place) -> None:
         assert status == 1 and words.startswith("REJECTED: ") and says in words, (forge.__name__, words)
         good, words = place.second(package, "c.json")
         assert good != seen_by_second, (forge.__name__, words)
+    forgery = Forgery(place, "good.kvcert")
+    passed_anyway(forgery)
+    status, words = place.verdict(forgery.sign("forged.kvcert"))
+    assert status == 1 and "REJECTED: negatives: " in words, ("a negative that is PASS, to who has not the challenge", words)
     # A waiver is told by product.yaml, claims.json and the records: all, or none.
     waived = Forgery(place, "waived.kvcert")
     for name in ("product.yaml", "claims.json"):

@@ -321,6 +321,12 @@ class Verifier {
     std::map<std::string, const json*> told;
     for (const json& record : package_.records)
       if (record.value("negative", false)) told[record.at("id")] = &record;
+    for (const auto& [id, record] : told) {
+      const CaseResult result = result_of(*record);
+      const std::string why = why_not_caught(result, result.diagnosis.fault_class);
+      if (!why.empty() || result.wrong_bytes == 0)
+        throw Wrong("negative '" + id + "' " + (why.empty() ? "has no wrong byte" : why));
+    }
     if (!challenge_) {
       open_ = true;
       return told.empty() ? "there are none" : fmt::format("{} told; --challenge checks them", told.size());
