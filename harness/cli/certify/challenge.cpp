@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::int64_t most_negatives = 1000;
 
-std::uint64_t first_word(const certificate::Digest& digest) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < 8; ++i) value = value << 8 | digest[i];
-  return value;
-}
-
 bool is_secret(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -65,8 +59,14 @@ certificate::Digest drawn(const Challenge& challenge, const std::string& purpose
   return certificate::sha256(challenge.secret + " " + purpose);
 }
 
+std::uint64_t word_of(const certificate::Digest& digest, std::size_t which) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < 8; ++i) value = value << 8 | digest[8 * which + i];
+  return value;
+}
+
 std::uint64_t seed_of(const Challenge& challenge) {
-  return std::max<std::uint64_t>(1, first_word(drawn(challenge, "seed")));
+  return std::max<std::uint64_t>(1, word_of(drawn(challenge, "seed"), 0));
 }
 
 std::string bytes_of_file(const std::filesystem::path& file) {

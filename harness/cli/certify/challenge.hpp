@@ -25,6 +25,8 @@ Challenge challenge_from_text(const std::string& text, const std::string& shown)
 
 /// SHA-256 of the secret and a purpose: what is drawn for one says nothing of another.
 certificate::Digest drawn(const Challenge& challenge, const std::string& purpose);
+/// One of the four numbers in a digest, most significant byte first.
+std::uint64_t word_of(const certificate::Digest& digest, std::size_t which);
 /// Of the run: never 0.
 std::uint64_t seed_of(const Challenge& challenge);
 

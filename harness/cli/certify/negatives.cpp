@@ -37,12 +37,6 @@ std::vector<CaseResult> rehearse(const Subject& subject, const std::vector<Negat
   return results;
 }
 
-std::uint64_t word(const certificate::Digest& dice, std::size_t which) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < 8; ++i) value = value << 8 | dice[8 * which + i];
-  return value;
-}
-
 /// What is drawn from: saboteurs by class, and the cases that are run at all.
 class Draw {
  public:
@@ -66,7 +60,7 @@ class Draw {
   std::optional<Negative> at(std::size_t place, int round) {
     const certificate::Digest dice = drawn(challenge_, fmt::format("negative {} round {}", place, round));
     const auto pick = [&](std::size_t which, std::size_t count) {
-      return static_cast<std::size_t>(word(dice, which) % count);
+      return static_cast<std::size_t>(word_of(dice, which) % count);
     };
     const auto& saboteurs = by_class_.at(classes_[pick(0, classes_.size())]);
     const auto& saboteur = saboteurs[pick(1, saboteurs.size())];
@@ -147,7 +141,7 @@ std::vector<Negative> draw_negatives(const Subject& subject, const Challenge& ch
 
 void hide_negatives(Plan& plan, const std::vector<Negative>& negatives, const Challenge& challenge) {
   for (const Negative& one : negatives) {
-    const std::size_t at = word(drawn(challenge, "place of " + one.id), 0) % (plan.items().size() + 1);
+    const std::size_t at = word_of(drawn(challenge, "place of " + one.id), 0) % (plan.items().size() + 1);
     plan.insert(at, one.id, one.selected,
                 [saboteur = one.saboteur](ResolvedCase& resolved) { sabotage::put_into(saboteur, resolved); },
                 {Outcome::fail, one.saboteur.fault_class, std::nullopt, ""});

@@ -2,7 +2,6 @@
 // case.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,8 +34,5 @@ class Subject {
   catalogue::Catalogue catalogue_;
   matrix::Selection selection_;
 };
-
-/// body(0) to body(count - 1) on all processors; the first exception of any is thrown.
-void in_parallel(std::size_t count, const std::function<void(std::size_t)>& body);
 
 }  // namespace kvcts::cli

@@ -17,6 +17,7 @@
 #include "cli/certify/record.hpp"
 #include "cli/devices.hpp"
 #include "engines/transport/session.hpp"
+#include "kernels/parallel.hpp"
 #include "matrix/waivers.hpp"
 #include "run/checker/digests.hpp"
 #include "run/store/counts.hpp"
@@ -210,7 +211,7 @@ class Verifier {
         ran_.push_back(&record);
     std::vector<char> same(ran_.size());
     right_.resize(ran_.size());
-    in_parallel(ran_.size(), [&](std::size_t i) {
+    kernels::parallel(0, ran_.size(), [&](std::size_t i) {
       const json& record = *ran_[i];
       const ResolvedCase resolved = subject_->resolve(selected_.at(record.at("id")), seed_);
       const Written here = written(resolved);

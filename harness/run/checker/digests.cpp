@@ -1,22 +1,15 @@
 #include "run/checker/digests.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
-#include "case/text.hpp"
 #include "kernels/generate.hpp"
 #include "run/checker/content.hpp"
 #include "scene/oracle/oracle.hpp"
 
 namespace kvcts::checker {
-
-namespace {
-std::string digits(std::uint64_t value) {
-  std::array<std::uint8_t, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(value >> (56 - 8 * i));
-  return text::hex(bytes);
-}
-}  // namespace
 
 void DigestFold::fold(Sides& into, Side side, std::uint64_t file) {
   std::uint64_t& at = into[side == Side::producer ? 0 : 1];
@@ -29,6 +22,7 @@ void DigestFold::fold(Sides& into, Side side, std::uint64_t file) {
 }
 
 Digests DigestFold::whole() const {
+  const auto digits = [](std::uint64_t value) { return fmt::format("{:016x}", value); };
   return {{digits(before_[0]), digits(after_[0])}, {digits(before_[1]), digits(after_[1])}};
 }
 
