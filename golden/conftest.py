@@ -13,7 +13,7 @@ LAYOUTS = {
     "nhd": 'template: "L x K B N H C"',
     "packed": 'template: "L x { K=0 B H C/x N C%x ; K=1 B H C N }"',
     "footer": 'template: "L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { scale C=0..7 :e8m0 ; pad 1 } }"\n'
-              "fixed: {kv: 1, heads: 1, head_dim: 512}\ndtypes: [bf16]",
+    "fixed: {kv: 1, heads: 1, head_dim: 512}\ndtypes: [bf16]",
 }
 DTYPES = {
     "bf16": "data: bf16",

@@ -3,8 +3,8 @@
 
     fuzz_layouts.py [--count N] [--seed S] [--keep FOLDER] [--test kvcts_test_case]
 
-Makes N layouts with the plan's geometries and the repository's dtypes; the test program compares each tensor with its own, bit for bit.
-"""
+Makes N layouts with the plan's geometries and the repository's dtypes; the test program compares each tensor with its
+own, bit for bit."""
 
 import argparse
 import contextlib
@@ -28,7 +28,8 @@ except ImportError as missing:
 
 
 def axes(rng, allowed):
-    """The axes in random order; some split in two digits (the geometries have extents that 2 divides, but for H = 3, B = 5)."""
+    """The axes in random order; some split in two digits (the geometries have extents that 2 divides, but for H = 3, B
+    = 5)."""
     out = []
     for axis in allowed:
         if axis in "NC" and rng.random() < 0.3:
@@ -63,7 +64,11 @@ def pieces(rng, left):
         return [leaf(rng, axes(rng, left)), rng.choice(["pad 2", "pad 16*N", "N pad 1" if "N" in left else "pad 8"])]
     if kind == "hi":
         return [leaf(rng, axes(rng, left), dtype="int4.hi"), "pad 4"]
-    return [leaf(rng, axes(rng, left)), leaf(rng, axes(rng, left), "scale")] if rng.random() < 0.5 else [leaf(rng, axes(rng, left))]
+    return (
+        [leaf(rng, axes(rng, left)), leaf(rng, axes(rng, left), "scale")]
+        if rng.random() < 0.5
+        else [leaf(rng, axes(rng, left))]
+    )
 
 
 def region(rng):

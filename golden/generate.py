@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes and checks the golden tensors of KV-CTS.
 
-    generate.py                    adds a golden file for each layout of cases/layouts that has none
-    generate.py --check [NAME...]  makes the content again and compares digests; exit status 1 where they differ
-    generate.py --list             every layout x dtype: golden, missing, or why it cannot be
-    generate.py --replace NAME     makes golden layouts again and prints which digests change
+generate.py                    adds a golden file for each layout of cases/layouts that has none
+generate.py --check [NAME...]  makes the content again and compares digests; exit status 1 where they differ
+generate.py --list             every layout x dtype: golden, missing, or why it cannot be
+generate.py --replace NAME     makes golden layouts again and prints which digests change
 """
 
 import argparse
@@ -63,7 +63,9 @@ def replace(store, names):
 
 def check(store, names, as_json):
     selected(store, names)
-    files = {store.file_of(n) or f"{n}.h5" for n in names} or set(store.manifest["files"]) | {p.name for p in store.golden.glob("*.h5")}
+    files = {store.file_of(n) or f"{n}.h5" for n in names} or set(store.manifest["files"]) | {
+        p.name for p in store.golden.glob("*.h5")
+    }
     report = {"versions": h5file.versions(), "files": {}, "missing": []}
     for file in sorted(files):
         try:
@@ -89,7 +91,9 @@ def show(store, as_json):
     for name in sorted(store.layouts):
         made = store.make(name)
         have = store.manifest["files"].get(store.file_of(name), {}).get("dtypes", [])
-        rows += [(name, d, "golden" if d in have else "missing", "" if d in have else "run generate.py") for d in made.dtypes]
+        rows += [
+            (name, d, "golden" if d in have else "missing", "" if d in have else "run generate.py") for d in made.dtypes
+        ]
         rows += [(name, d, "not possible", reason) for d, reason in made.refused.items()]
     rows += [(name, "*", "unreadable", reason) for name, reason in store.unreadable.items()]
     if as_json:

@@ -106,6 +106,7 @@ def test_layouts_of_equal_content_share_a_file(made, cases, capsys):
 
 def test_a_lie_in_an_attribute_is_found(made, cases, capsys):
     from kvgold.store import sha256
+
     with h5py.File(made / "nhd.h5", "r+") as file:
         file.attrs.modify("seed", np.int64(2))
     store = Store(made, cases)
@@ -125,6 +126,7 @@ def test_a_lie_with_a_right_sha_is_found(made, cases, capsys):
     assert run(made, cases, "--check", "nhd") == 1
     assert "SHA-256" in capsys.readouterr().out
     from kvgold.store import sha256
+
     store.manifest["files"]["nhd.h5"]["sha256"] = sha256(made / "nhd.h5")
     store.save_manifest()
     assert run(made, cases, "--check", "nhd") == 1
@@ -143,7 +145,10 @@ def test_damage_is_one_clear_line(made, cases, capsys, damage):
         shutil.copy(path, made / "stranger.h5")
     assert run(made, cases, "--check") == 1
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and {"truncated": "SHA-256", "missing": "not in the folder", "stranger": "not in MANIFEST"}[damage] in lines[0]
+    assert (
+        len(lines) == 2
+        and {"truncated": "SHA-256", "missing": "not in the folder", "stranger": "not in MANIFEST"}[damage] in lines[0]
+    )
 
 
 def test_list_gives_a_reason_for_each_absence(made, cases, capsys):

@@ -17,7 +17,12 @@ def test_flat():
 def test_tree():
     (region,) = parse("L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { scale C=0..7 :e8m0 ; pad 1 } }")
     found = list(leaves(region.part))
-    assert [leaf for _, leaf in found] == [Leaf("data", "e4m3fn"), Leaf("data", "bf16"), Leaf("scale", "e8m0"), Leaf(pad="1")]
+    assert [leaf for _, leaf in found] == [
+        Leaf("data", "e4m3fn"),
+        Leaf("data", "bf16"),
+        Leaf("scale", "e8m0"),
+        Leaf(pad="1"),
+    ]
     assert found[1][0] == (Mode("B"), Mode("N"), Mode("C", "=", lo="448", hi="512"))
 
 
@@ -34,32 +39,38 @@ def test_component_before_braces_is_inherited():
     assert {leaf.component for _, leaf in leaves(region.part)} == {"scale"}
 
 
-@pytest.mark.parametrize("text", [
-    "L x K B N H C",
-    "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
-    "L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { C=0..7 scale :e8m0 ; pad 1 } }",
-    "scale L x B N H C & L x K B N H C/x C%x :int4.hi",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L x K B N H C",
+        "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
+        "L x B { N { C=0..448 :e4m3fn ; C=448..512 :bf16 } ; N { C=0..7 scale :e8m0 ; pad 1 } }",
+        "scale L x B N H C & L x K B N H C/x C%x :int4.hi",
+    ],
+)
 def test_text_round_trip(text):
     regions = parse(text)
     assert parse(" & ".join(region.text() for region in regions)) == regions
 
 
-@pytest.mark.parametrize("text, says", [
-    ("", "column 1: expected an axis"),
-    ("L x", "expected an axis"),
-    ("L x K B N H Q", "column 13: expected a mode"),
-    ("L x L x B N", "column 5: expected another list axis than L"),
-    ("B { N C", "expected '}' or ';'"),
-    ("B N C }", "found '}'"),
-    ("B N C :fp7", "expected a dtype"),
-    ("B { N C ; }", "expected an axis"),
-    ("B N C=..4", "found '=..4'"),
-    ("scale scale C", "one component word only"),
-    ("B N C &", "expected an axis"),
-    ("B N scale C", "expected a mode"),
-    ("B N pad", "found 'pad'"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("", "column 1: expected an axis"),
+        ("L x", "expected an axis"),
+        ("L x K B N H Q", "column 13: expected a mode"),
+        ("L x L x B N", "column 5: expected another list axis than L"),
+        ("B { N C", "expected '}' or ';'"),
+        ("B N C }", "found '}'"),
+        ("B N C :fp7", "expected a dtype"),
+        ("B { N C ; }", "expected an axis"),
+        ("B N C=..4", "found '=..4'"),
+        ("scale scale C", "one component word only"),
+        ("B N C &", "expected an axis"),
+        ("B N scale C", "expected a mode"),
+        ("B N pad", "found 'pad'"),
+    ],
+)
 def test_errors_name_the_column(text, says):
     with pytest.raises(GoldenError, match="column") as error:
         parse(text)
@@ -73,10 +84,19 @@ def test_expressions():
     assert evaluate("head_dim % 16 == 0 || !(D < 64)", names) is True
 
 
-@pytest.mark.parametrize("text, says", [
-    ("D/3", "does not divide"), ("Q", "'Q' has no value"), ("D/", "cannot be read"), ("__import__('os')", "expected numbers"),
-    ("D % 0", "modulo by 0"), ("D/0", "does not divide"), ("'a'", "expected numbers"), ("D < 1 < Q", None),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("D/3", "does not divide"),
+        ("Q", "'Q' has no value"),
+        ("D/", "cannot be read"),
+        ("__import__('os')", "expected numbers"),
+        ("D % 0", "modulo by 0"),
+        ("D/0", "does not divide"),
+        ("'a'", "expected numbers"),
+        ("D < 1 < Q", None),
+    ],
+)
 def test_expression_errors(text, says):
     if says is None:
         assert evaluate(text, {"D": 64}) is False

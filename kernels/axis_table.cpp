@@ -19,8 +19,8 @@ constexpr std::int64_t most_entries = std::int64_t{1} << 28;
 
 void require_entries(layout::Axis axis, std::int64_t so_far, std::int64_t extent) {
   if (so_far <= most_entries / extent) return;
-  throw layout::Error(std::string("axis ") + layout::letter(axis) + " of a plane has more than " + std::to_string(most_entries) +
-                      " coordinates; check its extents");
+  throw layout::Error(std::string("axis ") + layout::letter(axis) + " of a plane has more than " +
+                      std::to_string(most_entries) + " coordinates; check its extents");
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ class BlockPlaces {
   /// Needs a plane that check_plane() accepts.
   explicit BlockPlaces(const layout::Plane& plane);
 
-  /// Calls found(bit) for each place of the block, from the plane's offset: mostly one, none where the plane has no such block.
+  /// Calls found(bit) for each place of the block, from the plane's offset: mostly one, none where the plane has no such
+  /// block.
   template <typename Found>
   void each(std::int64_t block, Found found) const {
     if (table_) {
@@ -66,7 +67,9 @@ class BlockPlaces {
   /// Smallest distance between neighbours; 0 for a single block.
   std::int64_t pitch() const;
   /// Every block lies as far from the first one as in `other`, which has the same blocks: no table is needed to say so.
-  bool as(const BlockPlaces& other) const { return !table_ && !other.table_ && first_ == other.first_ && mode_ == other.mode_; }
+  bool as(const BlockPlaces& other) const {
+    return !table_ && !other.table_ && first_ == other.first_ && mode_ == other.mode_;
+  }
 
  private:
   std::int64_t first_;

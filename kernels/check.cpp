@@ -14,8 +14,8 @@ namespace kvcts::kernels {
 
 namespace {
 
-/// What one thread finds in its share. Planes that lie between each other are looked at slice by slice, each slice while it is in
-/// the second-level cache.
+/// What one thread finds in its share. Planes that lie between each other are looked at slice by slice, each slice while it
+/// is in the second-level cache.
 class Share {
  public:
   Share(std::span<const std::uint8_t> allocation, std::size_t limit) : allocation_(allocation), sink_(allocation, limit) {}
@@ -46,8 +46,8 @@ class Share {
   const Differences& differences() const { return sink_.differences(); }
 
  private:
-  /// Reads a byte of every line of these blocks, in order, which is how memory is fastest; their rows come from the cache then. Not
-  /// where a block's lines are spread over the allocation.
+  /// Reads a byte of every line of these blocks, in order, which is how memory is fastest; their rows come from the cache
+  /// then. Not where a block's lines are spread over the allocation.
   void fetch(std::span<const Map* const> maps, std::span<const BlockContent> content) const {
     Interval span = maps.front()->block_span;
     for (const Map* map : maps) {
@@ -68,8 +68,8 @@ class Share {
   bool all_{true};
 };
 
-/// Adds the bytes that the planes' codes of these blocks lie on. Blocks of one fill have them at the same places, so those of the
-/// first one are moved to the others.
+/// Adds the bytes that the planes' codes of these blocks lie on. Blocks of one fill have them at the same places, so those
+/// of the first one are moved to the others.
 void cover(std::span<const Map* const> maps, std::span<const BlockContent> content, Intervals& covered) {
   const BlockPlaces& places = maps.front()->blocks;
   const bool alike = std::all_of(maps.begin(), maps.end(), [&](const Map* map) { return map->blocks.as(places); });
@@ -124,7 +124,9 @@ std::optional<Differences> check_in_place(std::span<const std::uint8_t> allocati
     }
     const auto content = tagged[m].content;
     std::vector<const Map*> together;
-    for (; m < maps.size() && maps[m]->blocked && tagged[m].content.data() == content.data() && tagged[m].content.size() == content.size(); ++m) {
+    for (; m < maps.size() && maps[m]->blocked && tagged[m].content.data() == content.data() &&
+           tagged[m].content.size() == content.size();
+         ++m) {
       together.push_back(maps[m].get());
     }
     if (any_twice(content)) return std::nullopt;

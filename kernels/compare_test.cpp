@@ -120,8 +120,8 @@ TEST(Isa, AllAgree) {
       for (const std::size_t gap : {0, 3}) {
         const auto written = [&](const Isa& isa) {
           std::vector<std::uint8_t> out(keys.rows * (bytes + gap) + 64, 0x5a);
-          isa.write_rows(LaneKind(kind))(keys, {static_cast<std::uint32_t>(bytes), bytes, std::ptrdiff_t(bytes + gap), 0xb3ffb3ffu},
-                                         out.data() + 1);
+          isa.write_rows(LaneKind(kind))(
+              keys, {static_cast<std::uint32_t>(bytes), bytes, std::ptrdiff_t(bytes + gap), 0xb3ffb3ffu}, out.data() + 1);
           return out;
         };
         const auto expected = written(isas.front());
@@ -138,7 +138,8 @@ TEST(Isa, AllAgree) {
             return out;
           };
           const auto expected = written(isas.front());
-          for (const Isa& isa : isas) ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << width << " " << rows;
+          for (const Isa& isa : isas)
+            ASSERT_EQ(written(isa), expected) << isa.name << " " << kind << " " << width << " " << rows;
         }
       }
     }

@@ -151,7 +151,8 @@ RC_GTEST_PROP(Generate, IsTheSameOnAnyNumberOfThreads, ()) {
 }
 
 /// What check() must say: bytes of a copy that the reference changes.
-Difference expected_difference(const std::vector<std::uint8_t>& memory, const Drawn& drawn, const TagKey& key, std::size_t limit) {
+Difference expected_difference(const std::vector<std::uint8_t>& memory, const Drawn& drawn, const TagKey& key,
+                               std::size_t limit) {
   auto right = memory;
   reference::generate(right, drawn.plane, drawn.content, key, 9);
   Difference out;
@@ -283,7 +284,8 @@ TEST(Generate, CommonLayoutsOfEveryDtype) {
                 ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0), Difference{}) << text(plane);
                 made[bytes / 2] ^= 0x11;  // codes of every dtype have bit 0
                 ASSERT_EQ(check(made, plane, whole_blocks(3, 4), {6, 1, 0}, 0),
-                          (Difference{1, {static_cast<std::int64_t>(bytes / 2)}})) << text(plane);
+                          (Difference{1, {static_cast<std::int64_t>(bytes / 2)}}))
+                    << text(plane);
               }
             }
           }
@@ -357,9 +359,13 @@ TEST(Generate, LargeAllocationsAreWrittenPastTheCaches) {
     Plane gaps;
     gaps.dtype = dtype;
     gaps.offset = 8;
-    gaps.modes = {{Axis::block, 1000, row * 32 + 8}, {Axis::slot, 16, row * 2}, {Axis::head, 2, row}, {Axis::channel, d, width}};
+    gaps.modes = {
+        {Axis::block, 1000, row * 32 + 8}, {Axis::slot, 16, row * 2}, {Axis::head, 2, row}, {Axis::channel, d, width}};
     const std::vector<Plane> planes{
-        gaps, packed(dtype, {{Axis::block, 1000}, {Axis::head, 2}, {Axis::channel, d / 8, 0, 8}, {Axis::slot, 16}, {Axis::channel, 8}}, 24),
+        gaps,
+        packed(dtype,
+               {{Axis::block, 1000}, {Axis::head, 2}, {Axis::channel, d / 8, 0, 8}, {Axis::slot, 16}, {Axis::channel, 8}},
+               24),
         packed(dtype, {{Axis::block, 1000}, {Axis::head, 2}, {Axis::channel, d}, {Axis::slot, 16}}, 24)};
     for (const Plane& plane : planes) {
       std::vector<std::uint8_t> large(bytes, 0x5a), small(std::size_t{16} << 20, 0x5a);
@@ -385,7 +391,8 @@ TEST(Generate, ABlockLongerThanThreadsSharesIsOneSequence) {
   EXPECT_EQ(check(many, plane, content, {}, 0, 16, 3), Difference{});
 }
 
-/// What threads share must not depend on who is first: entries of a slot that is named twice stay together, and so do nibbles.
+/// What threads share must not depend on who is first: entries of a slot that is named twice stay together, and so do
+/// nibbles.
 TEST(Generate, ThreadsDoNotPartWhatSharesBytes) {
   const Plane bytes = packed(Dtype::bf16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
   const Plane nibbles = packed(Dtype::int4, {{Axis::block, 3}, {Axis::channel, 8}, {Axis::slot, 4}});

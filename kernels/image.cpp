@@ -32,9 +32,11 @@ std::optional<Difference> in_place(const Image& image, std::span<const std::uint
   holes.push_back({image.base + image.bytes, static_cast<std::int64_t>(file.size())});
   // Long holes are shared out byte by byte, the others as they are.
   constexpr std::int64_t long_hole = 1 << 20;
-  const auto shorter = std::stable_partition(holes.begin(), holes.end(), [](const Interval& hole) { return hole.end - hole.begin >= long_hole; });
+  const auto shorter = std::stable_partition(holes.begin(), holes.end(),
+                                             [](const Interval& hole) { return hole.end - hole.begin >= long_hole; });
   for (auto hole = holes.begin(); hole != shorter; ++hole) {
-    const auto bytes = file.subspan(static_cast<std::size_t>(hole->begin), static_cast<std::size_t>(hole->end - hole->begin));
+    const auto bytes =
+        file.subspan(static_cast<std::size_t>(hole->begin), static_cast<std::size_t>(hole->end - hole->begin));
     all.add(check_poison(image.poison, hole->begin, bytes, limit, threads), hole->begin);
   }
   const std::span<const Interval> others(shorter, holes.end());

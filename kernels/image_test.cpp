@@ -23,8 +23,8 @@ using layout::Plane;
 struct Scene {
   Scene() {
     data.dtype = Dtype::e4m3fn;
-    data.modes = {{Axis::layer, 2, 8 * 3840}, {Axis::kv, 2, 8 * 1920}, {Axis::block, 5, 8 * 384}, {Axis::slot, 4, 8 * 96},
-                  {Axis::head, 2, 8 * 48}, {Axis::channel, 40, 8}};
+    data.modes = {{Axis::layer, 2, 8 * 3840}, {Axis::kv, 2, 8 * 1920}, {Axis::block, 5, 8 * 384},
+                  {Axis::slot, 4, 8 * 96},    {Axis::head, 2, 8 * 48}, {Axis::channel, 40, 8}};
     scale = data;
     scale.component = Component::scale;
     scale.dtype = Dtype::fp32;
@@ -131,7 +131,11 @@ TEST(Parallel, EveryPieceOnceAndExceptionsComeOut) {
       for (std::size_t k = begin; k < end; ++k) ++bytes[k];
     });
     EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](int n) { return n == 1; }));
-    EXPECT_THROW(parallel(threads, 100, [](std::size_t k) { if (k == 50) throw layout::Error("x"); }), layout::Error);
+    EXPECT_THROW(parallel(threads, 100,
+                          [](std::size_t k) {
+                            if (k == 50) throw layout::Error("x");
+                          }),
+                 layout::Error);
   }
 }
 

@@ -74,8 +74,8 @@ struct Avx2 {
 template <typename Set>
 constexpr Isa isa(std::string_view name) {
   return {name,
-          {&Set::template rows<LaneKind::plain>, &Set::template rows<LaneKind::swapped>, &Set::template rows<LaneKind::digit16>,
-           &Set::template rows<LaneKind::digit32>},
+          {&Set::template rows<LaneKind::plain>, &Set::template rows<LaneKind::swapped>,
+           &Set::template rows<LaneKind::digit16>, &Set::template rows<LaneKind::digit32>},
           {&Set::template columns<LaneKind::plain>, &Set::template columns<LaneKind::plain>,
            &Set::template columns<LaneKind::digit16>, &Set::template columns<LaneKind::digit32>},
           &Set::keys,

@@ -20,12 +20,13 @@ struct RowKeys {
 
   /// Without keys, only the number of rows.
   RowKeys part(std::size_t first, std::size_t count) const {
-    return low == nullptr ? RowKeys{nullptr, nullptr, nullptr, count} : RowKeys{low + first, high + first, or_mask + first, count};
+    return low == nullptr ? RowKeys{nullptr, nullptr, nullptr, count}
+                          : RowKeys{low + first, high + first, or_mask + first, count};
   }
 };
 
-/// Rows as they lie in memory: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r at
-/// out + r * pitch. All of that `runs` times: run k begins k * run_words words later, at out + k * run_pitch.
+/// Rows as they lie in memory: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r
+/// at out + r * pitch. All of that `runs` times: run k begins k * run_words words later, at out + k * run_pitch.
 struct RowShape {
   std::uint32_t first_word{0};
   std::size_t bytes{0};
@@ -36,8 +37,8 @@ struct RowShape {
   std::ptrdiff_t run_pitch{0};
 };
 
-/// Rows side by side: one channel's codes of all rows, row 0 first, then the next channel's, packed. Codes of 4 bits: an even
-/// number of rows.
+/// Rows side by side: one channel's codes of all rows, row 0 first, then the next channel's, packed. Codes of 4 bits: an
+/// even number of rows.
 struct ColumnShape {
   std::uint32_t first_word{0};
   std::size_t words{0};

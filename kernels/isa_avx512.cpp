@@ -116,8 +116,8 @@ KVCTS_AVX512_INLINE void short_rows(const RowKeys& keys, const RowShape& shape, 
 /// nibble_pairs() leaves channel c of a pair of rows in byte `place` of eight.
 constexpr std::size_t place(std::size_t c) { return c % 2 * 4 + c / 2; }
 
-/// From sixteen words, of which lane k is word k / rows of row k % rows, to codes channel by channel: where each comes from, in
-/// units of 16 bits, of 8 bits, or of the bytes that nibble_pairs() makes.
+/// From sixteen words, of which lane k is word k / rows of row k % rows, to codes channel by channel: where each comes from,
+/// in units of 16 bits, of 8 bits, or of the bytes that nibble_pairs() makes.
 template <int width, std::size_t rows>
 struct Apart {
   std::uint16_t halves[32]{};
@@ -280,7 +280,8 @@ KVCTS_AVX512 bool Avx512::equal(const std::uint8_t* seen, const std::uint8_t* ti
         different = _mm512_or_si512(different, apart);
       }
       if (tail != 0) {
-        const __m512i apart = _mm512_xor_si512(_mm512_maskz_loadu_epi8(tail, at + whole), _mm512_maskz_loadu_epi8(tail, tile + whole));
+        const __m512i apart =
+            _mm512_xor_si512(_mm512_maskz_loadu_epi8(tail, at + whole), _mm512_maskz_loadu_epi8(tail, tile + whole));
         different = _mm512_or_si512(different, apart);
       }
     }

@@ -1,5 +1,5 @@
-// The inner loops by hand for AVX-512 with VBMI, where compilers leave much on the table: rows whose length is no whole number of
-// vectors, rows shorter than a vector, and codes of many rows side by side.
+// The inner loops by hand for AVX-512 with VBMI, where compilers leave much on the table: rows whose length is no whole
+// number of vectors, rows shorter than a vector, and codes of many rows side by side.
 #pragma once
 
 #include "kernels/isa.hpp"

@@ -1,5 +1,5 @@
-// The bodies of the inner loops, written once: isa.cpp inlines them into one function per instruction set, where the compiler
-// vectorises them.
+// The bodies of the inner loops, written once: isa.cpp inlines them into one function per instruction set, where the
+// compiler vectorises them.
 #pragma once
 
 #include <bit>
@@ -12,8 +12,8 @@ namespace kvcts::kernels::loops {
 
 static_assert(std::endian::native == std::endian::little, "tags and poison are little endian words, written as they are");
 
-/// A hashed word becomes codes. In an OR mask, the digits of a 16-bit or 32-bit scale are those of word 0: two channels a word
-/// later an odd word's are 2 on (bit 3 flips); one channel a word later they are i on.
+/// A hashed word becomes codes. In an OR mask, the digits of a 16-bit or 32-bit scale are those of word 0: two channels a
+/// word later an odd word's are 2 on (bit 3 flips); one channel a word later they are i on.
 template <LaneKind kind>
 [[gnu::always_inline]] inline std::uint32_t lane(std::uint32_t counter, std::uint32_t high, std::uint32_t i,
                                                  std::uint32_t and_mask, std::uint32_t or_mask) {
@@ -28,7 +28,8 @@ template <LaneKind kind>
 }
 
 template <LaneKind kind>
-[[gnu::always_inline]] inline void one_run(const RowKeys& keys, const RowShape& shape, std::uint32_t first, std::uint8_t* out) {
+[[gnu::always_inline]] inline void one_run(const RowKeys& keys, const RowShape& shape, std::uint32_t first,
+                                           std::uint8_t* out) {
   const std::uint32_t and_mask = shape.and_mask;
   const std::size_t words = shape.bytes / 4, tail = shape.bytes % 4;
   for (std::size_t r = 0; r < keys.rows; ++r, out += shape.pitch) {
@@ -99,7 +100,8 @@ template <LaneKind kind>
   }
 }
 
-[[gnu::always_inline]] inline void keys(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high) {
+[[gnu::always_inline]] inline void keys(const std::uint64_t* states, std::size_t n, std::uint32_t* low,
+                                        std::uint32_t* high) {
   for (std::size_t r = 0; r < n; ++r) {
     const std::uint64_t key = mix(states[r]);
     low[r] = static_cast<std::uint32_t>(key);

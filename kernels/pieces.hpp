@@ -6,7 +6,8 @@
 
 namespace kvcts::kernels {
 
-/// The tile's bytes in equal pieces, one after the other; in memory, in two loops: piece (o, k) at at + o * outer_pitch + k * pitch.
+/// The tile's bytes in equal pieces, one after the other; in memory, in two loops: piece (o, k) at at + o * outer_pitch + k
+/// * pitch.
 struct Pieces {
   std::int64_t at{0};
   std::size_t bytes{0};

@@ -75,7 +75,8 @@ PlaneShape::PlaneShape(const layout::Plane& plane, const AxisTable& channels, in
   for (const Runs& run : runs) {
     const bool places = whole(run.bit) && whole(run.stride);
     const bool whole_runs = whole(run.channels * width) && whole(run.first * width);
-    words = words && places && whole_runs && run.first * width % 32 == 0 && (run.count == 1 || run.channels * width % 32 == 0);
+    words =
+        words && places && whole_runs && run.first * width % 32 == 0 && (run.count == 1 || run.channels * width % 32 == 0);
     single = single && places && run.channels == 1;
     bytes = bytes && places && whole_runs;
   }

@@ -9,8 +9,8 @@
 
 namespace kvcts::kernels {
 
-/// Equal runs of channels at equal distances: run k holds channels [first + k * channels, + channels) at bit + k * stride of its
-/// row.
+/// Equal runs of channels at equal distances: run k holds channels [first + k * channels, + channels) at bit + k * stride of
+/// its row.
 struct Runs {
   std::int64_t first{0}, channels{0};
   std::int64_t bit{0}, stride{0};

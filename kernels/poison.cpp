@@ -38,8 +38,9 @@ void make(std::uint64_t key, std::uint64_t at, std::uint8_t* out, std::size_t n)
     const std::size_t bytes = std::min<std::uint64_t>(n, span_of_key - at % span_of_key);
     const std::uint64_t row = poison_row(key, i);
     const auto low = static_cast<std::uint32_t>(row), high = static_cast<std::uint32_t>(row >> 32);
-    best_isa().write_rows(LaneKind::plain)({&low, &high, &poison_or, 1},
-                                           {static_cast<std::uint32_t>(i), bytes, static_cast<std::ptrdiff_t>(bytes), poison_and}, out);
+    best_isa().write_rows(LaneKind::plain)(
+        {&low, &high, &poison_or, 1}, {static_cast<std::uint32_t>(i), bytes, static_cast<std::ptrdiff_t>(bytes), poison_and},
+        out);
     out += bytes;
     at += bytes;
     n -= bytes;
@@ -90,7 +91,8 @@ Difference check_poison(std::uint64_t key, std::int64_t offset, std::span<const 
   return all.result();
 }
 
-Differences check_poison(std::uint64_t key, std::span<const std::uint8_t> file, std::span<const Interval> places, std::size_t limit) {
+Differences check_poison(std::uint64_t key, std::span<const std::uint8_t> file, std::span<const Interval> places,
+                         std::size_t limit) {
   Check sink(file, limit);
   for (const Interval& place : places) {
     tiles(key, 0, static_cast<std::size_t>(place.begin), static_cast<std::size_t>(place.end), sink);

@@ -18,7 +18,8 @@ namespace kvcts::kernels {
 
 /// Key of one memory file. side: 0 producer, 1 consumer, 2 other. Throws layout::Error when rank or allocation >= 2^16.
 std::uint64_t poison_key(std::uint64_t seed, std::uint32_t side, std::uint32_t rank, std::uint32_t allocation);
-/// Fills `out`, which starts at byte `offset` of the memory file (any offset >= 0, else layout::Error). threads: see generate.hpp.
+/// Fills `out`, which starts at byte `offset` of the memory file (any offset >= 0, else layout::Error). threads: see
+/// generate.hpp.
 void fill_poison(std::uint64_t key, std::int64_t offset, std::span<std::uint8_t> out, int threads = 1);
 /// Checks in place that these bytes are poison. Places are counted from the first byte of `bytes`.
 Difference check_poison(std::uint64_t key, std::int64_t offset, std::span<const std::uint8_t> bytes, std::size_t limit = 16,

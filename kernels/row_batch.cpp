@@ -45,7 +45,8 @@ RowPattern::RowPattern(const AxisTable& heads, std::span<const AxisEntry> slots,
   }
 }
 
-void RowBatch::add(const RowPattern& pattern, std::uint64_t base, std::uint64_t token, std::uint32_t digit, std::int64_t bit) {
+void RowBatch::add(const RowPattern& pattern, std::uint64_t base, std::uint64_t token, std::uint32_t digit,
+                   std::int64_t bit) {
   const std::size_t before = rows_, n = pattern.rows();
   rows_ += n;
   if (states_.size() < rows_) {
@@ -56,7 +57,8 @@ void RowBatch::add(const RowPattern& pattern, std::uint64_t base, std::uint64_t 
   for (std::size_t r = 0; r < n; ++r) states_[before + r] = base ^ (pattern.who[r] + tokens);
   const auto& masks = pattern.or_mask[pattern.or_mask[1].empty() ? 0 : digit & 3u];
   std::copy(masks.begin(), masks.end(), or_masks_.begin() + static_cast<std::ptrdiff_t>(before));
-  for (const RowGroup& group : pattern.groups) join(groups_, {before + group.first, group.count, bit + group.bit, group.pitch});
+  for (const RowGroup& group : pattern.groups)
+    join(groups_, {before + group.first, group.count, bit + group.bit, group.pitch});
 }
 
 void RowBatch::clear() {

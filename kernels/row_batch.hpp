@@ -18,11 +18,11 @@ struct RowGroup {
   std::int64_t pitch{0};  ///< of a single row: 0
 };
 
-/// The rows of one block from one slot on, in the order in which they lie in memory, for token 0 in that slot. Blocks differ in
-/// where it begins and in the tokens.
+/// The rows of one block from one slot on, in the order in which they lie in memory, for token 0 in that slot. Blocks differ
+/// in where it begins and in the tokens.
 struct RowPattern {
   std::int64_t first_slot{-1}, tokens{-1};
-  std::vector<std::uint64_t> who;  ///< head + (token << 20)
+  std::vector<std::uint64_t> who;         ///< head + (token << 20)
   std::vector<std::uint32_t> or_mask[4];  ///< by the digit of token, layer and kv; [0] alone unless it is a scale
   std::vector<RowGroup> groups;
 
@@ -32,7 +32,8 @@ struct RowPattern {
 
 class RowBatch {
  public:
-  /// Appends a block's rows: `base` is tag_base() of them, `token` the one in the first slot, `digit` that of token, layer and kv.
+  /// Appends a block's rows: `base` is tag_base() of them, `token` the one in the first slot, `digit` that of token, layer
+  /// and kv.
   void add(const RowPattern& pattern, std::uint64_t base, std::uint64_t token, std::uint32_t digit, std::int64_t bit);
   std::size_t rows() const { return rows_; }
   void clear();

@@ -36,7 +36,8 @@ class RowWriter {
   std::uint32_t or_mask(std::uint32_t digit) const { return or_masks_[digit & 3u]; }
 
   /// `bytes` bytes of each row, from word `first_word` of its stream on, `pitch` bytes apart.
-  void rows(const RowKeys& keys, std::uint32_t first_word, std::size_t bytes, std::ptrdiff_t pitch, std::uint8_t* out) const {
+  void rows(const RowKeys& keys, std::uint32_t first_word, std::size_t bytes, std::ptrdiff_t pitch,
+            std::uint8_t* out) const {
     rows(keys, {first_word, bytes, pitch}, out);
   }
   /// The shape's AND mask is set here.

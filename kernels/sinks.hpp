@@ -1,5 +1,5 @@
-// Where expected bytes go: into memory, or against what is there. Tiles are made in a small buffer in the first-level cache, in the
-// order in which they lie in memory, so that a whole image is never made.
+// Where expected bytes go: into memory, or against what is there. Tiles are made in a small buffer in the first-level cache,
+// in the order in which they lie in memory, so that a whole image is never made.
 #pragma once
 
 #include <algorithm>
@@ -127,8 +127,8 @@ class Check {
   Check(std::span<const std::uint8_t> memory, std::size_t limit) : memory_(memory.data()), differences_(limit) {}
 
   std::uint8_t* direct(std::int64_t) { return nullptr; }
-  /// Memory is fetched while the tile is made. A processor's own fetching does as well in one program, and half as well in another with the same code
-  /// elsewhere. Short pieces share lines: asking once for each takes longer than it saves.
+  /// Memory is fetched while the tile is made. A processor's own fetching does as well in one program, and half as well in
+  /// another with the same code elsewhere. Short pieces share lines: asking once for each takes longer than it saves.
   void expect(const Pieces& pieces) {
     if (pieces.bytes < 64) return;
     each_piece(pieces, [&](std::int64_t at) {

@@ -204,7 +204,7 @@ TEST(Tag, EveryCodeOfANarrowDtypeIsSafeWhateverTheHash) {
 TEST(Tag, ScalesDifferFromEveryNeighbour) {
   struct Step {
     const char* axis;
-    std::int64_t RowId::*field;
+    std::int64_t RowId::* field;
   };
   for (const Drawn& drawn : drawn_rows(200)) {
     if (drawn.row.component == Component::data) continue;

@@ -24,7 +24,8 @@ class Tiler {
     }
   }
 
-  /// False, where rows do not end at whole bytes, for a sink that cannot put single bits; then nothing is said of these rows.
+  /// False, where rows do not end at whole bytes, for a sink that cannot put single bits; then nothing is said of these
+  /// rows.
   bool rows(RowBatch& batch) {
     const RowKeys keys = makes_bytes ? batch.keys() : RowKeys{nullptr, nullptr, nullptr, batch.rows()};
     bool all = true;
@@ -124,7 +125,8 @@ class Tiler {
                     std::int64_t first, std::int64_t last) {
     const std::int64_t width = writer_.width(), codes = 32 / width;
     const auto column = keys.rows * static_cast<std::size_t>(width) / 8;
-    Pieces pieces{at, static_cast<std::size_t>(width) / 8, keys.rows, pitch / 8, static_cast<std::size_t>(last - first), stride};
+    Pieces pieces{at,        static_cast<std::size_t>(width) / 8,    keys.rows,
+                  pitch / 8, static_cast<std::size_t>(last - first), stride};
     if (pitch == width || keys.rows == 1) pieces.bytes = column, pieces.count = 1;
     pieces = pieces.joined();
     const std::int64_t words = (last + codes - 1) / codes - word, before = first - word * codes;
@@ -141,12 +143,15 @@ class Tiler {
   void buffered(const RowKeys& key, std::int64_t bit) {
     const std::int64_t width = writer_.width();
     if constexpr (makes_bytes) {
-      writer_.rows(key, static_cast<std::uint32_t>(first_word_), row_.size(), static_cast<std::ptrdiff_t>(row_.size()), row_.data());
+      writer_.rows(key, static_cast<std::uint32_t>(first_word_), row_.size(), static_cast<std::ptrdiff_t>(row_.size()),
+                   row_.data());
     }
     for (const Runs& runs : shape_.runs) {
       const std::uint8_t* from = row_.data() + (runs.first * width / 8 - first_word_ * 4);
       sink_.take(Pieces{(bit + runs.bit) / 8, static_cast<std::size_t>(runs.channels * width / 8),
-                        static_cast<std::size_t>(runs.count), runs.stride / 8}.joined(), from);
+                        static_cast<std::size_t>(runs.count), runs.stride / 8}
+                     .joined(),
+                 from);
     }
   }
 

@@ -42,7 +42,8 @@ void check_content(std::span<const BlockContent> content) {
   }
 }
 
-const layout::Plane& checked(std::size_t allocation_bytes, const layout::Plane& plane, std::span<const BlockContent> content) {
+const layout::Plane& checked(std::size_t allocation_bytes, const layout::Plane& plane,
+                             std::span<const BlockContent> content) {
   check_plane(plane, code_rule(plane.dtype).width, allocation_bytes);
   check_coordinates(plane);
   check_content(content);

@@ -69,7 +69,8 @@ class Walk {
   bool unblocked(std::uint32_t generation) {
     const AxisEntry slot{0, 0};
     const RowPattern rows(map_.heads, {&slot, 1}, map_.writer);
-    for (const LayerKv& at : map_.layer_kvs) add(rows, at, tag_base(map_.prefix(at), generation), 0, map_.plane.offset + at.bit);
+    for (const LayerKv& at : map_.layer_kvs)
+      add(rows, at, tag_base(map_.prefix(at), generation), 0, map_.plane.offset + at.bit);
     return finish();
   }
 
@@ -104,7 +105,8 @@ class Walk {
   const RowPattern& pattern(std::int64_t first_slot, std::int64_t tokens) {
     const bool even = map_.slots.even(first_slot, first_slot + tokens);
     const auto is_it = [&](const RowPattern& known) {
-      return known.tokens == tokens && (known.first_slot == first_slot || (even && map_.slots.even(known.first_slot, known.first_slot + tokens)));
+      return known.tokens == tokens &&
+             (known.first_slot == first_slot || (even && map_.slots.even(known.first_slot, known.first_slot + tokens)));
     };
     if (latest_ != nullptr && is_it(*latest_)) return *latest_;
     for (auto& known : patterns_) {

@@ -27,10 +27,20 @@ class Layout:
 
 def read_layout(doc):
     """One YAML document of cases/layouts."""
-    requires = tuple((r["that"], r.get("because", "")) if isinstance(r, dict) else (r, "") for r in doc.get("requires") or ())
+    requires = tuple(
+        (r["that"], r.get("because", "")) if isinstance(r, dict) else (r, "") for r in doc.get("requires") or ()
+    )
     allowed = tuple(doc["dtypes"]) if doc.get("dtypes") else None
-    layout = Layout(doc["layout"], doc.get("title", ""), str(doc["template"]), doc.get("fixed") or {}, allowed, requires,
-                    doc.get("tensors") or {}, doc)
+    layout = Layout(
+        doc["layout"],
+        doc.get("title", ""),
+        str(doc["template"]),
+        doc.get("fixed") or {},
+        allowed,
+        requires,
+        doc.get("tensors") or {},
+        doc,
+    )
     template.parse(layout.template)
     return layout
 
@@ -65,8 +75,18 @@ def load_plan(path):
     rows = []
     for row in doc["geometries"]:
         numbers = {k: row[k] for k in GEOMETRY_KEYS if k in row}
-        rows.append((row.get("for", ""), memory.Geometry(name=row["geometry"], tokens=row["tokens"], table=tuple(row["table"]),
-                                                         generation=doc["generation"], **numbers)))
+        rows.append(
+            (
+                row.get("for", ""),
+                memory.Geometry(
+                    name=row["geometry"],
+                    tokens=row["tokens"],
+                    table=tuple(row["table"]),
+                    generation=doc["generation"],
+                    **numbers,
+                ),
+            )
+        )
     return Plan(memory.Key(seed=doc["seed"]), tuple(rows))
 
 
@@ -101,4 +121,3 @@ def place(layout, scheme, plan):
                 reason = str(error)
         first = first or reason
     raise GoldenError(first or reason)
-

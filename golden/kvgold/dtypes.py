@@ -78,6 +78,15 @@ def load_schemes(path):
         for dtype in (doc["data"], scale.get("dtype"), doc.get("global_scale")):
             if dtype and dtype not in NUMPY:
                 raise GoldenError(f"{path.name}: '{dtype}' is not a dtype; known: {' '.join(NUMPY)}")
-        schemes.append(Scheme(doc["dtype"], doc.get("title", ""), doc["data"], scale.get("dtype", ""), int(scale.get("group", 0)),
-                              doc.get("global_scale") or "", doc.get("facts") or {}))
+        schemes.append(
+            Scheme(
+                doc["dtype"],
+                doc.get("title", ""),
+                doc["data"],
+                scale.get("dtype", ""),
+                int(scale.get("group", 0)),
+                doc.get("global_scale") or "",
+                doc.get("facts") or {},
+            )
+        )
     return schemes

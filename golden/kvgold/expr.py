@@ -6,12 +6,7 @@ import re
 
 from . import GoldenError
 
-_BINARY = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Mod: operator.mod,
-}
+_BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod}
 _COMPARE = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

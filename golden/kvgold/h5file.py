@@ -10,15 +10,22 @@ import numpy as np
 from . import FORMAT_VERSION, TAG_VERSION, GoldenError, dtypes
 
 ABOUT = """\
-Golden tensors of one KV-cache layout (KV-CTS). Made by golden/generate.py with NumPy views; no code is shared with the C++ suite.
-/geometries/<name>              attributes: the numbers; block_table: blocks of the one request in order; token_table[block, slot]: the
+Golden tensors of one KV-cache layout (KV-CTS). Made by golden/generate.py with NumPy views; no code is shared with the \
+C++ suite.
+/geometries/<name>              attributes: the numbers; block_table: blocks of the one request in order; \
+token_table[block, slot]: the
                                 token that each slot holds, -1 where nobody wrote.
-/coordinates/c<i>               who each element is: [layer, kv, token, head, channel] of records {layer, kv, block, slot, token, head,
+/coordinates/c<i>               who each element is: [layer, kv, token, head, channel] of records {layer, kv, block, slot, \
+token, head,
                                 channel}. One array serves all dtypes; the planes link to it.
-/dtypes/<scheme>/memory/a<i>    the bytes of allocation i, as they lie in memory: tags where the request wrote, poison elsewhere.
-/dtypes/<scheme>/planes/p<i>    one leaf of the layout's text: 'tags' are the right-aligned codes of 'coordinates' (same shape);
-                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] (from coordinate 'first' by 'step') say where every
-                                element of the pool starts, written or not; blocked = 0: no block axis, always written. Data sets of equal content are one object with several names.
+/dtypes/<scheme>/memory/a<i>    the bytes of allocation i, as they lie in memory: tags where the request wrote, poison \
+elsewhere.
+/dtypes/<scheme>/planes/p<i>    one leaf of the layout's text: 'tags' are the right-aligned codes of 'coordinates' (same \
+shape);
+                                'allocation' and 'bit' [layer, kv, block, slot, head, channel] (from coordinate 'first' by \
+'step') say where every
+                                element of the pool starts, written or not; blocked = 0: no block axis, always written. \
+Data sets of equal content are one object with several names.
 Each data set has 'sha256', the SHA-256 of '<numpy dtype> <shape, x between>\\n' and its little-endian bytes."""
 
 RECORD = np.dtype([(name, "<i4") for name in ("layer", "kv", "block", "slot", "token", "head", "channel")])
@@ -26,19 +33,30 @@ RECORD = np.dtype([(name, "<i4") for name in ("layer", "kv", "block", "slot", "t
 
 def versions():
     """Of everything that took part in the making."""
-    return {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__, "h5py": h5py.__version__,
-            "hdf5": h5py.version.hdf5_version, "format": str(FORMAT_VERSION), "tag": str(TAG_VERSION)}
+    return {
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+        "h5py": h5py.__version__,
+        "hdf5": h5py.version.hdf5_version,
+        "format": str(FORMAT_VERSION),
+        "tag": str(TAG_VERSION),
+    }
 
 
 def digest(array):
     """Content digest of an array: dtype, shape and bytes."""
-    kind = array.dtype.str if array.dtype.names is None else "{" + ",".join(f"{n}:{array.dtype[n].str}" for n in array.dtype.names) + "}"
+    kind = (
+        array.dtype.str
+        if array.dtype.names is None
+        else "{" + ",".join(f"{n}:{array.dtype[n].str}" for n in array.dtype.names) + "}"
+    )
     head = f"{kind} {'x'.join(map(str, array.shape))}\n"
     return hashlib.sha256(head.encode() + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def dtype_digests(digests, geometries):
-    """{dtype: SHA-256 of the sorted lines '<path> <digest>' of all that one dtype needs}. geometries: {dtype: geometry name}."""
+    """{dtype: SHA-256 of the sorted lines '<path> <digest>' of all that one dtype needs}. geometries: {dtype: geometry
+    name}."""
     out = {}
     for dtype, geometry in geometries.items():
         tops = (f"/dtypes/{dtype}/", f"/geometries/{geometry}/")
@@ -48,27 +66,53 @@ def dtype_digests(digests, geometries):
 
 
 def attribute_digest(attributes):
-    """SHA-256 of what the attributes say beside the layout's name and title and the versions: equal for layouts of equal content."""
-    said = {group: {k: v for k, v in values.items() if k not in ("layout", "title", "about") and not k.startswith("version_")}
-            for group, values in attributes.items()}
+    """SHA-256 of what the attributes say beside the layout's name and title and the versions: equal for layouts of
+    equal content."""
+    said = {
+        group: {k: v for k, v in values.items() if k not in ("layout", "title", "about") and not k.startswith("version_")}
+        for group, values in attributes.items()
+    }
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def content(layout, entries, key):
     """{path: array} and {group path: attributes} of one layout. entries: [(scheme, geometry, cache)]; key: memory.Key."""
-    arrays, attributes = {}, {"/": {
-        "about": ABOUT, "layout": layout.name, "title": layout.title, "template": layout.template,
-        "kvcts_golden_format": FORMAT_VERSION, "tag_version": TAG_VERSION,
-        "tag_formula": "kernels/tag.hpp, contract version 1", "poison_formula": "kernels/poison.hpp, contract version 1",
-        "generator": "golden/generate.py", "seed": key.seed, "pass": key.pass_, "origin": key.origin, "side": key.side, "rank": key.rank,
-        **{f"version_{k}": v for k, v in versions().items() if k not in ("format", "tag")}}}
+    arrays, attributes = (
+        {},
+        {
+            "/": {
+                "about": ABOUT,
+                "layout": layout.name,
+                "title": layout.title,
+                "template": layout.template,
+                "kvcts_golden_format": FORMAT_VERSION,
+                "tag_version": TAG_VERSION,
+                "tag_formula": "kernels/tag.hpp, contract version 1",
+                "poison_formula": "kernels/poison.hpp, contract version 1",
+                "generator": "golden/generate.py",
+                "seed": key.seed,
+                "pass": key.pass_,
+                "origin": key.origin,
+                "side": key.side,
+                "rank": key.rank,
+                **{f"version_{k}": v for k, v in versions().items() if k not in ("format", "tag")},
+            }
+        },
+    )
     known = {}  # digest of coordinates -> path
     for scheme, geometry, cache in entries:
         _geometry(geometry, cache, arrays, attributes)
         top = f"/dtypes/{scheme.name}"
-        attributes[top] = {"dtype": scheme.name, "title": scheme.title, "data": scheme.data, "scale": scheme.scale or "none",
-                           "scale_group": scheme.group if scheme.scale else -1, "global_scale": scheme.global_scale or "none",
-                           "geometry": geometry.name, "x": scheme.x}
+        attributes[top] = {
+            "dtype": scheme.name,
+            "title": scheme.title,
+            "data": scheme.data,
+            "scale": scheme.scale or "none",
+            "scale_group": scheme.group if scheme.scale else -1,
+            "global_scale": scheme.global_scale or "none",
+            "geometry": geometry.name,
+            "x": scheme.x,
+        }
         for i, allocation in enumerate(cache.allocations):
             arrays[f"{top}/memory/a{i}"] = allocation.bytes
         for i, plane in enumerate(cache.planes):
@@ -76,10 +120,18 @@ def content(layout, entries, key):
             tags, records = by_token(plane)
             check_tags(plane, tags)
             number = dtypes.values(plane.dtype, tags)
-            attributes[at] = {"text": plane.path, "component": plane.component, "dtype": plane.dtype, "bits": dtypes.bits(plane.dtype),
-                              "nibbles": "high first" if plane.high_nibble_first else "low first",
-                              "blocked": int(plane.blocked), "first": plane.first, "step": plane.step,
-                              "smallest_value": float(number.min()), "largest_value": float(number.max())}
+            attributes[at] = {
+                "text": plane.path,
+                "component": plane.component,
+                "dtype": plane.dtype,
+                "bits": dtypes.bits(plane.dtype),
+                "nibbles": "high first" if plane.high_nibble_first else "low first",
+                "blocked": int(plane.blocked),
+                "first": plane.first,
+                "step": plane.step,
+                "smallest_value": float(number.min()),
+                "largest_value": float(number.max()),
+            }
             arrays[f"{at}/tags"] = tags
             arrays[f"{at}/bit"] = plane.bit.astype("<i8")
             arrays[f"{at}/allocation"] = plane.allocation.astype("<i2")
@@ -91,8 +143,10 @@ def content(layout, entries, key):
 
 def _geometry(geometry, cache, arrays, attributes):
     at = f"/geometries/{geometry.name}"
-    numbers = {k: getattr(geometry, k) for k in
-               ("layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "tokens", "generation")}
+    numbers = {
+        k: getattr(geometry, k)
+        for k in ("layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "tokens", "generation")
+    }
     if attributes.setdefault(at, numbers) != numbers:
         raise GoldenError(f"geometry {geometry.name} has two sets of numbers in one layout")
     arrays[f"{at}/block_table"] = np.array(geometry.table, dtype="<i4")
@@ -118,7 +172,8 @@ def by_token(plane):
 
 
 def check_tags(plane, tags):
-    """What the contract promises about values, asked of ml_dtypes: never 0, NaN, Inf; where there is room, no power of two."""
+    """What the contract promises about values, asked of ml_dtypes: never 0, NaN, Inf; where there is room, no power of
+    two."""
     values = dtypes.values(plane.dtype, tags)
     if not np.isfinite(values).all() or (values == 0).any():
         raise GoldenError(f"plane '{plane.path}': a tag of {plane.dtype} is 0, NaN or Inf; tag/1 forbids it")
@@ -132,7 +187,8 @@ def check_tags(plane, tags):
 
 
 def _create(path):
-    """An empty file without time stamps. Version bounds 1.10: what Debian 12's library reads, and one index-free chunk a data set."""
+    """An empty file without time stamps. Version bounds 1.10: what Debian 12's library reads, and one index-free chunk
+    a data set."""
     creation, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     creation.set_obj_track_times(False)
     creation.set_attr_phase_change(64, 0)
@@ -166,7 +222,11 @@ def write(path, arrays, attributes):
                 group[leaf] = file[first[key]]
                 continue
             first[key] = name
-            packed = {"compression": "gzip", "compression_opts": 9, "shuffle": True, "chunks": array.shape} if array.nbytes > 512 else {}
+            packed = (
+                {"compression": "gzip", "compression_opts": 9, "shuffle": True, "chunks": array.shape}
+                if array.nbytes > 512
+                else {}
+            )
             node = group.create_dataset(leaf, data=array, track_times=False, **packed)
             node.attrs.create("sha256", *_attribute(key))
     return first

@@ -38,14 +38,27 @@ class Geometry:
         """What expressions may say: single letters of the template and the keys of the geometry."""
         width = self.head_dim
         return {
-            "L": self.layers, "B": self.blocks, "N": self.block_size, "H": self.heads, "D": width,
-            "V": self.v_head_dim or width, "x": scheme.x if scheme else None,
-            "layers": self.layers, "blocks": self.blocks, "block_size": self.block_size, "heads": self.heads,
-            "head_dim": width, "v_head_dim": self.v_head_dim or width, "kv": self.kv, "K": self.kv, "tokens": self.tokens,
+            "L": self.layers,
+            "B": self.blocks,
+            "N": self.block_size,
+            "H": self.heads,
+            "D": width,
+            "V": self.v_head_dim or width,
+            "x": scheme.x if scheme else None,
+            "layers": self.layers,
+            "blocks": self.blocks,
+            "block_size": self.block_size,
+            "heads": self.heads,
+            "head_dim": width,
+            "v_head_dim": self.v_head_dim or width,
+            "kv": self.kv,
+            "K": self.kv,
+            "tokens": self.tokens,
         }
 
     def within(self):
-        """This geometry with a request that fits into its blocks: a half-filled last block where a block has room for halves."""
+        """This geometry with a request that fits into its blocks: a half-filled last block where a block has room for
+        halves."""
         table = tuple(b for b in self.table if b < self.blocks) or (0,)
         room = len(table) * self.block_size
         return replace(self, table=table, tokens=self.tokens if self.tokens < room else room - self.block_size // 2)
@@ -62,17 +75,17 @@ class Geometry:
 class Plane:
     """One leaf of the template: which elements, what they hold, where they ended up."""
 
-    path: str              # modes from the list axes to the leaf, as text
+    path: str  # modes from the list axes to the leaf, as text
     component: str
     dtype: str
     high_nibble_first: bool
-    coordinates: dict      # FIELDS -> int64 array of `shape`; token -1: nobody's
-    codes: np.ndarray      # right-aligned tag codes, of `shape` (layer, kv, block, slot, head, channel)
-    blocked: bool          # False: no block or slot axis; written always, with token 0
-    first: list            # the first coordinate of each axis of `shape`
-    step: list             # coordinates from one element to the next
+    coordinates: dict  # FIELDS -> int64 array of `shape`; token -1: nobody's
+    codes: np.ndarray  # right-aligned tag codes, of `shape` (layer, kv, block, slot, head, channel)
+    blocked: bool  # False: no block or slot axis; written always, with token 0
+    first: list  # the first coordinate of each axis of `shape`
+    step: list  # coordinates from one element to the next
     allocation: np.ndarray = None  # int16, of `shape`
-    bit: np.ndarray = None         # int64: first bit of the element in its allocation
+    bit: np.ndarray = None  # int64: first bit of the element in its allocation
 
     @property
     def shape(self):
@@ -86,8 +99,8 @@ class Plane:
 @dataclass
 class Allocation:
     name: str
-    bytes: np.ndarray      # uint8
-    owned: np.ndarray      # bool a byte: some nibble of it holds a tag
+    bytes: np.ndarray  # uint8
+    owned: np.ndarray  # bool a byte: some nibble of it holds a tag
 
 
 @dataclass
@@ -122,7 +135,9 @@ class _Builder:
         fixed = [self.number(m.lo) for m in path if m.axis == "K" and m.kind == "=" and m.hi is None]
         v = g.v_head_dim or g.head_dim
         if not fixed and g.kv == 2 and v != g.head_dim:
-            raise GoldenError(f"K and V have different widths ({g.head_dim}, {v}), but '{_words(path)}' holds both; name K=0 and K=1")
+            raise GoldenError(
+                f"K and V have different widths ({g.head_dim}, {v}), but '{_words(path)}' holds both; name K=0 and K=1"
+            )
         width = v if fixed == [1] else g.head_dim
         return self.scheme.groups(width) if leaf.component == "scale" else width
 
@@ -136,7 +151,9 @@ class _Builder:
             position, mode = modes[0]
             low = self.number(mode.lo, groups)
             high = low + 1 if mode.hi is None else self.number(mode.hi, groups)
-            free = axis == "C" and leaf.component == "scale" and mode.hi is not None  # a layout with scales of its own counts them itself
+            free = (
+                axis == "C" and leaf.component == "scale" and mode.hi is not None
+            )  # a layout with scales of its own counts them itself
             if low < 0 or high <= low or (not free and whole is not None and high > whole):
                 raise GoldenError(f"'{mode.text()}' is not inside 0..{whole}, the extent of {axis} here")
             return np.arange(low, high), [(position, high - low)]
@@ -151,15 +168,18 @@ class _Builder:
             return np.arange(whole), [(modes[0][0], whole)]
         divisors = {m.kind: self.number(m.n, groups) for _, m in modes if m.n}
         if kinds not in (["%", "/"], ["/"]) and not (leaf.pad and kinds == ["%"]):
-            raise GoldenError(f"axis {axis} appears as {' '.join(m.text() for _, m in modes)} in '{_words(path)}'; expected it once, "
-                              "as one outer '/' digit, or as one outer '/' and one inner '%' digit")
+            raise GoldenError(
+                f"axis {axis} appears as {' '.join(m.text() for _, m in modes)} in '{_words(path)}'; expected it once, "
+                "as one outer '/' digit, or as one outer '/' and one inner '%' digit"
+            )
         n = max(divisors.values())
         if len(set(divisors.values())) != 1:
             raise GoldenError(f"the two digits of {axis} in '{_words(path)}' need one divisor")
         if n < 1 or whole % n:
             raise GoldenError(f"{axis} has extent {whole}, which does not divide by {n} in '{_words(path)}'")
         digits = [(i, whole // n if m.kind == "/" else n) for i, m in sorted(modes, key=lambda m: m[1].kind, reverse=True)]
-        # Without its inner digit, an element stands for n coordinates (one scale of 16 tokens): its own is the first of them.
+        # Without its inner digit, an element stands for n coordinates (one scale of 16 tokens): its own is the first of
+        # them.
         return np.arange(0, whole, n) if kinds == ["/"] else np.arange(whole), digits
 
     # ---- leaves and parts -------------------------------------------------------------------------------------------
@@ -191,17 +211,39 @@ class _Builder:
         blocked = any(m.axis in "BN" for m in path)
         token = self.tokens[block, slot] if blocked else np.zeros((1,) * 6, dtype=np.int64)
         fields = dict(zip(FIELDS, np.broadcast_arrays(layer, kv, block, slot, token, head, channel)))
-        codes = tag.codes(dtype, self.key.seed, self.key.pass_, self.key.origin, leaf.component, fields["kv"], fields["layer"],
-                          fields["head"], np.maximum(fields["token"], 0), self.geometry.generation, fields["channel"])
+        codes = tag.codes(
+            dtype,
+            self.key.seed,
+            self.key.pass_,
+            self.key.origin,
+            leaf.component,
+            fields["kv"],
+            fields["layer"],
+            fields["head"],
+            np.maximum(fields["token"], 0),
+            self.geometry.generation,
+            fields["channel"],
+        )
         lists = "".join(f"{m.axis} x " for m in path[: self.lists])
         text = lists + " ".join(t for t in (_words(path[self.lists :]), leaf.text()) if t)
-        return Plane(text, leaf.component, dtype, leaf.high_nibble_first, fields, codes.astype(dtypes.code_type(dtype)),
-                     blocked, [int(c[0]) for c in coordinates], [int(c[1] - c[0]) if len(c) > 1 else 1 for c in coordinates])
+        return Plane(
+            text,
+            leaf.component,
+            dtype,
+            leaf.high_nibble_first,
+            fields,
+            codes.astype(dtypes.code_type(dtype)),
+            blocked,
+            [int(c[0]) for c in coordinates],
+            [int(c[1] - c[0]) if len(c) > 1 else 1 for c in coordinates],
+        )
 
     def region(self, region):
         """One flat nibble array for each allocation, list axes outermost first."""
         g, self.lists = self.geometry, len(region.lists)
-        apart = "K" in region.lists and g.kv == 2 and g.v_head_dim not in (0, g.head_dim)  # K and V differ in width: one by one
+        apart = (
+            "K" in region.lists and g.kv == 2 and g.v_head_dim not in (0, g.head_dim)
+        )  # K and V differ in width: one by one
         found = {}
         for kv in range(2) if apart else (None,):
             lists = tuple(Mode(a, "=", lo=str(kv)) if a == "K" and apart else Mode(a) for a in region.lists)
@@ -252,8 +294,8 @@ def components(regions):
 
 
 def _scale_part(part, group):
-    """The data part with its scales: a split C becomes one C at the place of its outer digit, a range of C is counted in groups,
-    padding and leaves of a dtype of their own fall away. None where nothing is left."""
+    """The data part with its scales: a split C becomes one C at the place of its outer digit, a range of C is counted
+    in groups, padding and leaves of a dtype of their own fall away. None where nothing is left."""
     modes = []
     for mode in part.modes:
         if mode.axis == "C" and mode.kind == "%":
@@ -277,7 +319,8 @@ def _scale_part(part, group):
 
 
 def side_regions(regions, scheme):
-    """Regions that a scheme needs and the template does not place: scales in the data's order, and one global scale a (layer, kv)."""
+    """Regions that a scheme needs and the template does not place: scales in the data's order, and one global scale a
+    (layer, kv)."""
     placed = components(regions)
     side = []
     if scheme.scale and "scale" not in placed:
@@ -289,7 +332,8 @@ def side_regions(regions, scheme):
 
 
 def build(text, geometry, scheme, key=Key()):
-    """Allocations and planes of one rank's cache. Raises GoldenError where the layout cannot hold the scheme at this geometry."""
+    """Allocations and planes of one rank's cache. Raises GoldenError where the layout cannot hold the scheme at this
+    geometry."""
     regions = template.parse(text)
     builder = _Builder(geometry, scheme, key)
     memories = []  # one flat nibble array an allocation

@@ -22,7 +22,7 @@ class Made:
     layout: object
     arrays: dict = field(default_factory=dict)
     attributes: dict = field(default_factory=dict)
-    dtypes: dict = field(default_factory=dict)   # dtype -> geometry name
+    dtypes: dict = field(default_factory=dict)  # dtype -> geometry name
     refused: dict = field(default_factory=dict)  # dtype -> reason
 
 
@@ -81,16 +81,24 @@ class Store:
     def entry(self, name, made):
         """What the manifest says of a layout's content (without the file's own hash)."""
         digests = {path: h5file.digest(array) for path, array in made.arrays.items()}
-        return {"layouts": [name], "template": made.layout.template, "attributes": h5file.attribute_digest(made.attributes),
-                "dtypes": h5file.dtype_digests(digests, made.dtypes)}
+        return {
+            "layouts": [name],
+            "template": made.layout.template,
+            "attributes": h5file.attribute_digest(made.attributes),
+            "dtypes": h5file.dtype_digests(digests, made.dtypes),
+        }
 
     def add(self, name, made):
-        """Adds a layout: to the file that has its content already, or with a new file. Returns the file's name. Rewrites nothing."""
+        """Adds a layout: to the file that has its content already, or with a new file. Returns the file's name.
+        Rewrites nothing."""
         if not made.arrays:
             raise GoldenError(f"{name}: no dtype of the catalogue fits at any geometry of plan.yaml; --list says why")
         target = self.golden / f"{name}.h5"
         if self.file_of(name) or target.exists() or target.name in self.manifest["files"]:
-            raise GoldenError(f"{self.file_of(name) or target.name} exists; golden files are never rewritten silently (use --replace {name})")
+            raise GoldenError(
+                f"{self.file_of(name) or target.name} exists; golden files are never rewritten silently (use "
+                f"--replace {name})"
+            )
         entry = self.entry(name, made)
         for file, other in self.manifest["files"].items():
             if all(other[key] == entry[key] for key in ("template", "attributes", "dtypes")):
@@ -101,19 +109,25 @@ class Store:
         first = h5file.write(new, made.arrays, made.attributes)
         os.replace(new, target)
         self.manifest["files"][target.name] = {
-            "sha256": sha256(target), "bytes": target.stat().st_size, **entry, "versions": h5file.versions(),
-            "datasets": {path: key for key, path in first.items()}}
+            "sha256": sha256(target),
+            "bytes": target.stat().st_size,
+            **entry,
+            "versions": h5file.versions(),
+            "datasets": {path: key for key, path in first.items()},
+        }
         self.save_manifest()
         return target.name
 
     def remove(self, names):
-        """Takes layouts out of the manifest; a file goes when its last layout goes. A file keeps its name, so it cannot outlive the
-        layout that it is named after."""
+        """Takes layouts out of the manifest; a file goes when its last layout goes. A file keeps its name, so it cannot
+        outlive the layout that it is named after."""
         for name in names:
             file = self.file_of(name)
             others = [n for n in self.manifest["files"][file]["layouts"] if n not in names] if file else []
             if file == f"{name}.h5" and others:
-                raise GoldenError(f"{file} is shared by {' '.join(others)}; replace them together: --replace {name} {' '.join(others)}")
+                raise GoldenError(
+                    f"{file} is shared by {' '.join(others)}; replace them together: --replace {name} {' '.join(others)}"
+                )
         for name in names:
             file = self.file_of(name)
             if file:
@@ -139,7 +153,11 @@ class Store:
         if sha256(path) != entry["sha256"]:
             return [f"{file}: SHA-256 is {sha256(path)}, {MANIFEST} says {entry['sha256']}; restore it from version control"]
         found, attributes = self.digests(file), h5file.read_attributes(path)
-        faults = [f"{file}{p}: content digest differs from {MANIFEST}" for p, key in entry["datasets"].items() if found.get(p) != key]
+        faults = [
+            f"{file}{p}: content digest differs from {MANIFEST}"
+            for p, key in entry["datasets"].items()
+            if found.get(p) != key
+        ]
         if h5file.attribute_digest(attributes) != entry["attributes"]:
             faults.append(f"{file}: its attributes are not those of {MANIFEST}")
         for name in entry["layouts"]:
@@ -153,7 +171,11 @@ class Store:
         if made.layout.template != entry["template"]:
             faults.append(f"{file}: made from template '{entry['template']}', {name} now says '{made.layout.template}'")
         faults += [f"{file}{line}" for line in difference(found, {p: h5file.digest(a) for p, a in made.arrays.items()})]
-        if not faults and made.attributes and h5file.attribute_digest(made.attributes) != h5file.attribute_digest(attributes):
+        if (
+            not faults
+            and made.attributes
+            and h5file.attribute_digest(made.attributes) != h5file.attribute_digest(attributes)
+        ):
             faults.append(f"{file}: its attributes are not those that {name} has now")
         return faults
 
@@ -162,4 +184,8 @@ def difference(old, new):
     """Lines that say how two {path: digest} differ."""
     lines = [f"{p}: only in the file ({old[p][:12]})" for p in sorted(old.keys() - new.keys())]
     lines += [f"{p}: only in the new content ({new[p][:12]})" for p in sorted(new.keys() - old.keys())]
-    return lines + [f"{p}: {old[p][:12]} in the file, {new[p][:12]} made now" for p in sorted(old.keys() & new.keys()) if old[p] != new[p]]
+    return lines + [
+        f"{p}: {old[p][:12]} in the file, {new[p][:12]} made now"
+        for p in sorted(old.keys() & new.keys())
+        if old[p] != new[p]
+    ]

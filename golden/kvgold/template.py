@@ -14,7 +14,9 @@ DTYPES = ("fp32", "fp16", "bf16", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "int
 
 _TERM = r"(?:[0-9]+|[LBNHDVxG])"
 _EXPR = rf"(?:{_TERM}(?:\s*[*/+-]\s*{_TERM})*)"
-_MODE = re.compile(rf"(?P<axis>[{AXES}])(?:(?P<op>[/%])(?P<n>{_EXPR})|=(?P<lo>{_EXPR})(?:\.\.(?P<hi>{_EXPR}))?)?(?![A-Za-z0-9_])")
+_MODE = re.compile(
+    rf"(?P<axis>[{AXES}])(?:(?P<op>[/%])(?P<n>{_EXPR})|=(?P<lo>{_EXPR})(?:\.\.(?P<hi>{_EXPR}))?)?(?![A-Za-z0-9_])"
+)
 _DTYPE = re.compile(r":\s*(?P<dtype>[a-z0-9]+)(?P<hi>\.hi)?(?![A-Za-z0-9_])")
 _WORD = re.compile(r"(?P<word>data|scale|gscale)(?![A-Za-z0-9_])")
 _PAD = re.compile(rf"pad\s+(?P<n>{_EXPR})")
@@ -23,7 +25,8 @@ _LIST = re.compile(rf"(?P<axis>[{AXES}])\s+x(?![A-Za-z0-9_])")
 
 @dataclass(frozen=True)
 class Mode:
-    """One nested loop: kind '' whole axis, '/' outer digit, '%' inner digit, '=' range [lo, hi) (hi None: one coordinate)."""
+    """One nested loop: kind '' whole axis, '/' outer digit, '%' inner digit, '=' range [lo, hi) (hi None: one
+    coordinate)."""
 
     axis: str
     kind: str = ""

@@ -158,7 +158,8 @@ json executed_fields(const ResolvedCase& c, bool with_arch) {
   out["deadline_ms"] = c.deadline_ms;
   out["content"] = {{"kind", c.content.kind}};
   if (c.content.kind != "tags") {
-    out["content"].update({{"producer", c.content.producer}, {"consumer", c.content.consumer}, {"digest", c.content.digest}});
+    out["content"].update(
+        {{"producer", c.content.producer}, {"consumer", c.content.consumer}, {"digest", c.content.digest}});
   }
   if (c.scripted()) out["script"] = script::to_json(c.script);
   if (!with_arch) out.erase("arch");
@@ -169,7 +170,8 @@ std::string digest_of(const json& executed) {
   const std::string text = executed.dump();
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
   char hex[33];
-  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64), static_cast<unsigned long long>(hash.low64));
+  std::snprintf(hex, sizeof hex, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
   return hex;
 }
 
@@ -199,10 +201,10 @@ std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side) {
       const auto& rank = caches.ranks[r];
       const auto& allocations = rank.truth.allocations.empty() ? rank.claim.allocations : rank.truth.allocations;
       for (std::size_t a = 0; a < allocations.size(); ++a) {
-        out.push_back({side, static_cast<int>(g), static_cast<int>(r), static_cast<int>(a),
-                       std::string(name(side)) + "/g" + std::to_string(g) + "/r" + std::to_string(r) + "/" +
-                           allocations[a].name,
-                       allocations[a].bytes});
+        out.push_back(
+            {side, static_cast<int>(g), static_cast<int>(r), static_cast<int>(a),
+             std::string(name(side)) + "/g" + std::to_string(g) + "/r" + std::to_string(r) + "/" + allocations[a].name,
+             allocations[a].bytes});
       }
     }
   }
@@ -265,8 +267,8 @@ ResolvedCase case_from_json(const json& in) {
   const auto& connector = in.at("connector");
   c.connector = {connector.at("name").get<std::string>(), connector.at("kind").get<std::string>(), connector.at("options")};
   const auto& engine = in.at("engine");
-  c.engine = {engine.at("name").get<std::string>(), engine.at("plugin").get<std::string>(), engine.at("processes").get<int>(),
-              engine.at("options"), engine.at("environment")};
+  c.engine = {engine.at("name").get<std::string>(), engine.at("plugin").get<std::string>(),
+              engine.at("processes").get<int>(), engine.at("options"), engine.at("environment")};
   const auto& reader = in.at("reader");
   c.reader = {reader.at("name").get<std::string>(), reader.at("kind").get<std::string>(), reader.at("options")};
   for (const auto& v : in.at("copies")) {

@@ -23,15 +23,15 @@ std::string_view name(Side side);
 
 /// One rank (a tensor-parallel shard) of one side in one group.
 struct RankCache {
-  layout::Geometry geometry;   ///< of this rank
-  layout::Cache truth;         ///< how the attention backend lays it out
-  layout::Cache claim;         ///< what the connector is told (tensors included); equals truth unless the case lies
+  layout::Geometry geometry;  ///< of this rank
+  layout::Cache truth;        ///< how the attention backend lays it out
+  layout::Cache claim;        ///< what the connector is told (tensors included); equals truth unless the case lies
   bool operator==(const RankCache&) const = default;
 };
 
 struct SideCache {
-  std::string layout;          ///< catalogue id or "(template)"
-  std::string text;            ///< template text of the truth
+  std::string layout;  ///< catalogue id or "(template)"
+  std::string text;    ///< template text of the truth
   layout::Scheme scheme;
   std::vector<RankCache> ranks;
   bool operator==(const SideCache&) const = default;
@@ -42,7 +42,7 @@ struct SideCache {
 struct Request {
   std::uint32_t generation{1};
   std::int64_t tokens{0};
-  bool transfer{true};         ///< false: written on the producer, not moved (its bytes must not appear anywhere)
+  bool transfer{true};  ///< false: written on the producer, not moved (its bytes must not appear anywhere)
   std::vector<std::int64_t> producer_blocks, consumer_blocks;
   bool operator==(const Request&) const = default;
 };
@@ -66,9 +66,9 @@ struct Copy {
 };
 
 struct EngineSpec {
-  std::string name;            ///< catalogue id
-  std::string plugin;          ///< stem of the plug-in file, e.g. "kvcts_engine_memcpy"
-  int processes{1};            ///< 1: one worker hosts both sides; 2: a worker a side
+  std::string name;    ///< catalogue id
+  std::string plugin;  ///< stem of the plug-in file, e.g. "kvcts_engine_memcpy"
+  int processes{1};    ///< 1: one worker hosts both sides; 2: a worker a side
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();  ///< for the worker process (UCX_TLS=...)
   nlohmann::json path = nlohmann::json::object();         ///< what its facts must say where the case passes
@@ -76,67 +76,69 @@ struct EngineSpec {
 
 struct ConnectorSpec {
   std::string name;
-  std::string kind;            ///< "reference", "contract", "explicit", "none"
+  std::string kind;  ///< "reference", "contract", "explicit", "none"
   nlohmann::json options = nlohmann::json::object();
 };
 
 struct ReaderSpec {
-  std::string name;            ///< "" = no reader
+  std::string name;  ///< "" = no reader
   std::string kind;
   nlohmann::json options = nlohmann::json::object();
 };
 
-/// Where the content comes from. "tags": tag/1, checked by the oracle. "golden": both sides' bytes are golden tensors (HDF5); the oracle is
-/// not asked. "specials": tag/1 with NaN, -0, ... among it. "emulated": another harness's fill and checks, named by `producer` (checker/).
+/// Where the content comes from. "tags": tag/1, checked by the oracle. "golden": both sides' bytes are golden tensors
+/// (HDF5); the oracle is not asked. "specials": tag/1 with NaN, -0, ... among it. "emulated": another harness's fill and
+/// checks, named by `producer` (checker/).
 struct ContentSpec {
   std::string kind{"tags"};
-  std::string folder;                      ///< of the golden files; a place, so not part of any digest
-  std::string producer, consumer;          ///< layouts whose golden tensors are taken
-  std::string digest;                      ///< of both contents, from the manifest
+  std::string folder;              ///< of the golden files; a place, so not part of any digest
+  std::string producer, consumer;  ///< layouts whose golden tensors are taken
+  std::string digest;              ///< of both contents, from the manifest
 };
 
 struct ResolvedCase {
   std::string id;
   std::string title;
-  std::string arch;                        ///< "sm_90", "cpu"
-  std::string dtype;                       ///< catalogue id of the scheme
-  std::string op{"write"};                 ///< "write": the producer pushes; "read": the consumer pulls
+  std::string arch;         ///< "sm_90", "cpu"
+  std::string dtype;        ///< catalogue id of the scheme
+  std::string op{"write"};  ///< "write": the producer pushes; "read": the consumer pulls
   std::uint64_t seed{1};
-  int passes{1};                           ///< deciding passes (kernels::deciding_passes)
+  int passes{1};  ///< deciding passes (kernels::deciding_passes)
   ContentSpec content;
   std::vector<Group> groups;
   ConnectorSpec connector;
   EngineSpec engine;
-  std::vector<std::string> grants;         ///< what the sandbox of both lets them see and do beside (process/grants.hpp)
+  std::vector<std::string> grants;  ///< what the sandbox of both lets them see and do beside (process/grants.hpp)
   ReaderSpec reader;
-  std::vector<Copy> copies;                ///< connector kind "explicit"
-  script::Script script;                   ///< a scripted case has this instead of groups, connector, engine and reader
+  std::vector<Copy> copies;  ///< connector kind "explicit"
+  script::Script script;     ///< a scripted case has this instead of groups, connector, engine and reader
   bool scripted() const { return !script.empty(); }
   std::vector<Expected> expected;
   std::array<std::int64_t, phase_count> deadline_ms{};  ///< per phase
-  std::int64_t settle_ms{250};             ///< how long memory is watched for late writes after the end
+  std::int64_t settle_ms{250};                          ///< how long memory is watched for late writes after the end
   std::int64_t guard_bytes{4096};
-  std::int64_t misalign{0};                ///< bytes by which each allocation's base is off a page
-  nlohmann::json facts = nlohmann::json::object();      ///< axis values and links for filters and reports
+  std::int64_t misalign{0};                         ///< bytes by which each allocation's base is off a page
+  nlohmann::json facts = nlohmann::json::object();  ///< axis values and links for filters and reports
 };
 
 /// Name and place of every allocation of one side, in the order in which Copy numbers them: groups, ranks, allocations.
 struct RegionRef {
   Side side{};
   int group{0}, rank{0}, allocation{0};
-  std::string name;                        ///< "consumer/g0/r1/kv.L3"
+  std::string name;  ///< "consumer/g0/r1/kv.L3"
   std::int64_t bytes{0};
 };
 std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
 /// The cache of the rank that owns `region`.
 const RankCache& rank_of(const ResolvedCase& resolved, const RegionRef& region);
 
-/// Bytes of memory that running the case takes: both sides' files, half as much for an engine's copies, and three images of the largest
-/// region to compare it with. A scripted case: what its steps touch (case/footprint.hpp). A search for a cause is tried only where it fits.
+/// Bytes of memory that running the case takes: both sides' files, half as much for an engine's copies, and three images of
+/// the largest region to compare it with. A scripted case: what its steps touch (case/footprint.hpp). A search for a cause
+/// is tried only where it fits.
 std::int64_t memory_needed(const ResolvedCase& resolved);
 
 nlohmann::json to_json(const ResolvedCase& resolved);
-ResolvedCase case_from_json(const nlohmann::json& json);     ///< throws std::runtime_error with the offending key
+ResolvedCase case_from_json(const nlohmann::json& json);  ///< throws std::runtime_error with the offending key
 /// What code under test may know: claims, tensors, ids, connector, engine. No truth, expected, fault, seed or id.
 nlohmann::json worker_view(const ResolvedCase& resolved);
 

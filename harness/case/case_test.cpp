@@ -142,7 +142,8 @@ TEST(Case, WorkersAreNotToldTheTruth) {
   s.expected = {{Outcome::fail, "axis-permuted", {}, ""}};
   const auto c = resolve(s, cases());
   const auto view = worker_view(c);
-  for (const char* key : {"id", "title", "expected", "seed", "facts", "passes", "content"}) EXPECT_FALSE(view.contains(key)) << key;
+  for (const char* key : {"id", "title", "expected", "seed", "facts", "passes", "content"})
+    EXPECT_FALSE(view.contains(key)) << key;
   const auto text = view.dump();
   EXPECT_EQ(text.find("truth"), std::string::npos);
   EXPECT_EQ(text.find("axis-permuted"), std::string::npos);

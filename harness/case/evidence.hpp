@@ -11,10 +11,12 @@
 
 namespace kvcts {
 
-/// `claims`: what the engine says of itself (null where it never got so far). `devices`: architectures of the devices that the suite
-/// itself found and that this engine may use, asked only where the engine claims one; {}: none. Executed only where both name one
-/// device, and the case asks for that device's architecture or for none ("cpu"); anything else is modelled.
-inline Evidence evidence_of(const nlohmann::json& claims, const std::string& arch, const std::function<std::vector<std::string>()>& devices) {
+/// `claims`: what the engine says of itself (null where it never got so far). `devices`: architectures of the devices that
+/// the suite itself found and that this engine may use, asked only where the engine claims one; {}: none. Executed only
+/// where both name one device, and the case asks for that device's architecture or for none ("cpu"); anything else is
+/// modelled.
+inline Evidence evidence_of(const nlohmann::json& claims, const std::string& arch,
+                            const std::function<std::vector<std::string>()>& devices) {
   const auto text = [&](const char* key) {
     const auto at = claims.is_object() ? claims.find(key) : claims.end();
     return at != claims.end() && at->is_string() ? at->get<std::string>() : std::string();

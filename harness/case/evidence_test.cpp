@@ -19,7 +19,8 @@ TEST(Evidence, AClaimAloneIsModelled) {
 TEST(Evidence, AClaimOfADeviceThatTheSuiteSawIsExecutedThere) {
   EXPECT_EQ(evidence_of(claim, "sm_90", devices({"sm_80", "sm_90"})), Evidence::executed);
   EXPECT_EQ(evidence_of(claim, "cpu", devices({"sm_90"})), Evidence::executed);
-  EXPECT_EQ(evidence_of(claim, "sm_80", devices({"sm_80", "sm_90"})), Evidence::modelled) << "another architecture than the case asks for";
+  EXPECT_EQ(evidence_of(claim, "sm_80", devices({"sm_80", "sm_90"})), Evidence::modelled)
+      << "another architecture than the case asks for";
 }
 
 TEST(Evidence, TheSuiteIsAskedForDevicesOnlyWhereOneIsClaimed) {
@@ -29,7 +30,8 @@ TEST(Evidence, TheSuiteIsAskedForDevicesOnlyWhereOneIsClaimed) {
 }
 
 TEST(Evidence, ClaimsOfAnyShapeAreHarmless) {
-  for (const auto& odd : {nlohmann::json(), nlohmann::json("executed"), nlohmann::json{{"device_evidence", 1}}, nlohmann::json{{"device_evidence", "executed"}, {"arch", 90}}}) {
+  for (const auto& odd : {nlohmann::json(), nlohmann::json("executed"), nlohmann::json{{"device_evidence", 1}},
+                          nlohmann::json{{"device_evidence", "executed"}, {"arch", 90}}}) {
     EXPECT_EQ(evidence_of(odd, "sm_90", devices({"sm_90"})), Evidence::modelled);
   }
 }

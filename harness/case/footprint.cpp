@@ -10,8 +10,8 @@ namespace kvcts::script {
 namespace {
 
 // Measured on x86-64 and rounded up; script/memory_test.cpp holds what comes of them against runs.
-constexpr double per_element = 120;    // of a step while the truth is painted: its places, its codes
-constexpr double per_row = 200;        // of a step on the tape
+constexpr double per_element = 120;                        // of a step while the truth is painted: its places, its codes
+constexpr double per_row = 200;                            // of a step on the tape
 constexpr double per_name = 450, per_name_and_pass = 300;  // of a row that is written, or a number that is read
 constexpr double per_byte = 4, per_byte_and_pass = 2;      // touched, at a check
 constexpr double kept_whole = 4 << 20, per_whole_byte_and_pass = 3;  // script::Arena
@@ -50,7 +50,8 @@ bool wanted(const std::string& parts, layout::Component component) {
 Taken taken(const Script& script, const Action& action, const View& view) {
   Taken out;
   if (view.cache.empty()) return out;
-  const auto& given = &view >= action.to.data() && &view < action.to.data() + action.to.size() ? action.to_blocks : action.from_blocks;
+  const auto& given =
+      &view >= action.to.data() && &view < action.to.data() + action.to.size() ? action.to_blocks : action.from_blocks;
   const std::size_t blocks = given ? given->size() : longest_table(script, action.request, memory_of(view.of));
   for (const auto& plane : layout::cache_from_text(view.cache).planes) {
     if (!wanted(action.parts, plane.component) && !action.decode) continue;
@@ -58,8 +59,10 @@ Taken taken(const Script& script, const Action& action, const View& view) {
     bool blocked = false;
     for (const auto& mode : plane.modes) {
       blocked = blocked || mode.axis == layout::Axis::block || mode.axis == layout::Axis::slot;
-      if (mode.axis == layout::Axis::channel) channels *= static_cast<double>(mode.extent);
-      else if (mode.axis != layout::Axis::block) rows *= static_cast<double>(mode.extent);
+      if (mode.axis == layout::Axis::channel)
+        channels *= static_cast<double>(mode.extent);
+      else if (mode.axis != layout::Axis::block)
+        rows *= static_cast<double>(mode.extent);
     }
     if (blocked) rows *= static_cast<double>(blocks);
     out.rows += rows, out.elements += rows * channels;
@@ -76,7 +79,8 @@ double memory_needed(const Script& script) {
     double bytes = static_cast<double>(memory.bytes) + guards;
     if (!memory.view.cache.empty()) {
       double laid_out = 0;
-      for (const auto& a : layout::cache_from_text(memory.view.cache).allocations) laid_out += static_cast<double>(a.bytes) + static_cast<double>(memory.gap) + guards;
+      for (const auto& a : layout::cache_from_text(memory.view.cache).allocations)
+        laid_out += static_cast<double>(a.bytes) + static_cast<double>(memory.gap) + guards;
       bytes = std::max(bytes, laid_out);
     }
     whole += bytes;
@@ -97,10 +101,13 @@ double memory_needed(const Script& script) {
     names += action.op == "write" ? to.rows : action.decode ? from.elements / 64 + from.rows : 0;
     const bool raw = action.op == "copy" || (action.op == "fill" && action.request.empty() && !action.to_blocks);
     // A read has an output of its own, numbers of four bytes where it decodes; a put an object.
-    const double out = action.op == "read" && action.decode ? 4 * from.elements : action.op == "read" || action.op == "put" ? from.bytes : 0;
+    const double out = action.op == "read" && action.decode        ? 4 * from.elements
+                       : action.op == "read" || action.op == "put" ? from.bytes
+                                                                   : 0;
     touched += raw ? static_cast<double>(action.bytes) * static_cast<double>(action.count) : to.bytes + out;
   });
-  return step * per_element + rows * per_row + names * (per_name + per_name_and_pass * passes) + touched * (per_byte + per_byte_and_pass * passes) * checks +
+  return step * per_element + rows * per_row + names * (per_name + per_name_and_pass * passes) +
+         touched * (per_byte + per_byte_and_pass * passes) * checks +
          std::min(whole, kept_whole) * per_whole_byte_and_pass * passes;
 }
 

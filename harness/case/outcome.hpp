@@ -51,14 +51,21 @@ bool is_fault_class(std::string_view name);
 /// What a user needs of a case. Fields left empty match anything; a case may accept several.
 struct Expected {
   Outcome outcome{Outcome::pass};
-  std::string fault_class;        ///< FAIL, HANG, CRASH: primary class
-  std::optional<Phase> phase;     ///< phase in which it ended
-  std::string contains;           ///< a part of the message that must appear
+  std::string fault_class;     ///< FAIL, HANG, CRASH: primary class
+  std::optional<Phase> phase;  ///< phase in which it ended
+  std::string contains;        ///< a part of the message that must appear
   bool operator==(const Expected&) const = default;
 };
 
 enum class Verdict : std::uint8_t {
-  as_expected, unexpected, xfail, xpass, expired_waiver, skipped, not_run, error,
+  as_expected,
+  unexpected,
+  xfail,
+  xpass,
+  expired_waiver,
+  skipped,
+  not_run,
+  error,
 };
 inline constexpr int verdict_count = 8;
 std::string_view name(Verdict verdict);  ///< "as expected", "XFAIL", ...

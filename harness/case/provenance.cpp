@@ -7,7 +7,9 @@ using Kind = Provenance::Kind;
 
 namespace {
 
-std::string range(std::int64_t first, std::int64_t last) { return std::to_string(first) + (last > first ? ".." + std::to_string(last) : ""); }
+std::string range(std::int64_t first, std::int64_t last) {
+  return std::to_string(first) + (last > first ? ".." + std::to_string(last) : "");
+}
 
 std::string hex(std::uint8_t value) {
   static constexpr char digits[] = "0123456789abcdef";
@@ -18,10 +20,12 @@ std::string hex(std::uint8_t value) {
 
 bool extend(Provenance& run, const Provenance& next) {
   Provenance same = next;
-  same.channel = run.channel, same.last_channel = run.last_channel, same.offset = run.offset, same.last_offset = run.last_offset;
+  same.channel = run.channel, same.last_channel = run.last_channel, same.offset = run.offset,
+  same.last_offset = run.last_offset;
   if (!(same == run)) return false;
   if (run.kind == Kind::element) {
-    if (next.channel > run.last_channel + 1 || next.channel < run.channel || next.last_channel < run.last_channel) return false;
+    if (next.channel > run.last_channel + 1 || next.channel < run.channel || next.last_channel < run.last_channel)
+      return false;
     run.last_channel = next.last_channel;
   }
   if (run.kind == Kind::poison) {
@@ -33,24 +37,34 @@ bool extend(Provenance& run, const Provenance& next) {
 
 std::string words(const Provenance& who) {
   switch (who.kind) {
-    case Kind::unknown: return "unknown";
-    case Kind::constant: return hex(who.value);
-    case Kind::other: return who.text;
+    case Kind::unknown:
+      return "unknown";
+    case Kind::constant:
+      return hex(who.value);
+    case Kind::other:
+      return who.text;
     case Kind::poison: {
       const bool below = who.offset < 0;
-      return "poison of " + who.region + (below ? " - " : " + ") + (below ? range(-who.last_offset, -who.offset) : range(who.offset, who.last_offset));
+      return "poison of " + who.region + (below ? " - " : " + ") +
+             (below ? range(-who.last_offset, -who.offset) : range(who.offset, who.last_offset));
     }
-    case Kind::element: break;
+    case Kind::element:
+      break;
   }
   std::string out = who.component.empty() ? "" : who.component + " ";
   out += who.kv == 0 ? "K" : who.kv == 1 ? "V" : "kv " + std::to_string(who.kv);
   out += " layer " + std::to_string(who.layer);
-  if (who.block >= 0) out += " block " + std::to_string(who.block) + " slot " + std::to_string(who.slot);
-  else if (who.token >= 0) out += " token " + std::to_string(who.token);
-  if (who.component != "global scale") out += " head " + std::to_string(who.head) + (who.component == "scale" ? " group " : " channel ") + range(who.channel, who.last_channel);
+  if (who.block >= 0)
+    out += " block " + std::to_string(who.block) + " slot " + std::to_string(who.slot);
+  else if (who.token >= 0)
+    out += " token " + std::to_string(who.token);
+  if (who.component != "global scale")
+    out += " head " + std::to_string(who.head) + (who.component == "scale" ? " group " : " channel ") +
+           range(who.channel, who.last_channel);
   out += ", generation " + std::to_string(who.generation);
   if (who.block >= 0 && who.token >= 0) out += ", token " + std::to_string(who.token);
-  if (!who.from.empty() || who.rank >= 0) out += ", from" + (who.from.empty() ? "" : " " + who.from) + (who.rank < 0 ? "" : " rank " + std::to_string(who.rank));
+  if (!who.from.empty() || who.rank >= 0)
+    out += ", from" + (who.from.empty() ? "" : " " + who.from) + (who.rank < 0 ? "" : " rank " + std::to_string(who.rank));
   return out;
 }
 
@@ -63,7 +77,8 @@ void append(std::vector<Stretch>& stretches, Stretch byte) {
   if (!stretches.empty()) {
     Stretch& last = stretches.back();
     Provenance expected = last.expected, found = last.found;
-    if (last.offset + last.bytes == byte.offset && last.place == byte.place && last.wrong == byte.wrong && extend(expected, byte.expected) && extend(found, byte.found)) {
+    if (last.offset + last.bytes == byte.offset && last.place == byte.place && last.wrong == byte.wrong &&
+        extend(expected, byte.expected) && extend(found, byte.found)) {
       last.expected = std::move(expected), last.found = std::move(found), last.bytes += byte.bytes;
       return;
     }

@@ -76,9 +76,7 @@ void check_utf8(std::string_view key, const json& in) {
 }
 
 template <typename T>
-constexpr bool is_word = requires {
-  Words<T>::parse("");
-};
+constexpr bool is_word = requires { Words<T>::parse(""); };
 
 template <typename T>
 struct IsVector : std::false_type {};
@@ -96,7 +94,7 @@ enum class When { always, if_set };  // if_set: left out when equal to the defau
 template <typename Owner, typename Member>
 struct Field {
   std::string_view key;
-  Member Owner::*member;
+  Member Owner::* member;
   When when;
 };
 template <typename Owner, typename Member>
@@ -154,9 +152,9 @@ struct Fields<Digests> {
 template <>
 struct Fields<Try> {
   static constexpr std::tuple table{
-      Field{"number", &Try::number, When::always},           Field{"outcome", &Try::outcome, When::always},
-      Field{"phase", &Try::phase, When::if_set},             Field{"fault_class", &Try::fault_class, When::if_set},
-      Field{"message", &Try::message, When::always},         Field{"wall_ns", &Try::wall_ns, When::always},
+      Field{"number", &Try::number, When::always},   Field{"outcome", &Try::outcome, When::always},
+      Field{"phase", &Try::phase, When::if_set},     Field{"fault_class", &Try::fault_class, When::if_set},
+      Field{"message", &Try::message, When::always}, Field{"wall_ns", &Try::wall_ns, When::always},
   };
 };
 template <>
@@ -206,9 +204,7 @@ struct Fields<CaseResult> {
 };
 
 template <typename T>
-constexpr bool is_record = requires {
-  Fields<T>::table;
-};
+constexpr bool is_record = requires { Fields<T>::table; };
 
 template <typename T>
 bool is_default(const T& value) {

@@ -19,22 +19,23 @@ struct PhaseTime {
 
 /// A wrong byte (or the first of a run) in logical coordinates.
 struct WrongByte {
-  std::string region;      ///< "consumer/g0/r0/kv.L0"
-  std::int64_t offset{0};  ///< bytes from the allocation's start; negative or beyond the end = guard
+  std::string region;              ///< "consumer/g0/r0/kv.L0"
+  std::int64_t offset{0};          ///< bytes from the allocation's start; negative or beyond the end = guard
   std::string expected, observed;  ///< hex
-  std::string where;       ///< "K layer 0 block 3 slot 2 head 1 channel 0..3" or "padding", "guard below", "free block"
+  std::string where;  ///< "K layer 0 block 3 slot 2 head 1 channel 0..3" or "padding", "guard below", "free block"
 };
 
 struct Diagnosis {
-  std::string fault_class;      ///< primary class, "" = none
-  bool exact{false};            ///< explains every observed byte; otherwise a guess, and called one
-  std::string text;             ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
+  std::string fault_class;  ///< primary class, "" = none
+  bool exact{false};        ///< explains every observed byte; otherwise a guess, and called one
+  std::string text;         ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
   std::string what_to_do;
   std::vector<std::string> others;  ///< equally good explanations
 };
 
-/// Of one side's memory over all passes, guards included: 16 hex digits before the transfer and after it; "" = not looked at. Bytes where the oracle
-/// leaves a choice (scene/oracle/tail.hpp) count as it would have written them, so that of right memory there is one digest.
+/// Of one side's memory over all passes, guards included: 16 hex digits before the transfer and after it; "" = not looked
+/// at. Bytes where the oracle leaves a choice (scene/oracle/tail.hpp) count as it would have written them, so that of right
+/// memory there is one digest.
 struct SideDigests {
   std::string before, after;
   bool operator==(const SideDigests&) const = default;
@@ -45,40 +46,40 @@ struct Digests {
 };
 
 struct EvidenceFile {
-  std::string kind;             ///< "stack", "stdout", "stderr", "status", "note"
-  std::string text;             ///< capped at 64 KiB
+  std::string kind;  ///< "stack", "stdout", "stderr", "status", "note"
+  std::string text;  ///< capped at 64 KiB
 };
 
 struct CaseResult {
   std::string id;
   std::string case_digest;
-  std::string execution;        ///< digest without arch: results with the same one share an execution
+  std::string execution;  ///< digest without arch: results with the same one share an execution
   std::uint64_t seed{0};
   Outcome outcome{Outcome::not_run};
-  std::optional<Phase> phase;   ///< where it ended, if not PASS
+  std::optional<Phase> phase;  ///< where it ended, if not PASS
   std::optional<HangKind> hang;
-  std::string signal;           ///< CRASH: "SIGSEGV", "exit 0", "protocol"
-  std::string message;          ///< one or two sentences: cause, numbers, what to do
+  std::string signal;   ///< CRASH: "SIGSEGV", "exit 0", "protocol"
+  std::string message;  ///< one or two sentences: cause, numbers, what to do
   Diagnosis diagnosis;
   Evidence evidence{Evidence::modelled};
   Verdict verdict{Verdict::not_run};
-  std::string waiver;           ///< name of the waiver that applied
-  Tries tries;                  ///< of a case that was run more than once; the rest is of its first try that failed, or of the last
+  std::string waiver;  ///< name of the waiver that applied
+  Tries tries;         ///< of a case that was run more than once; the rest is of its first try that failed, or of the last
   std::vector<PhaseTime> phases;
   std::int64_t wall_ns{0};
-  std::int64_t peak_bytes{0};   ///< case memory plus the worker's high-water mark
+  std::int64_t peak_bytes{0};  ///< case memory plus the worker's high-water mark
   std::int64_t checked_bytes{0};
   std::int64_t planned_bytes{0}, moved_bytes{0}, expected_bytes{0};
   std::int64_t copies{0};
   std::int64_t wrong_bytes{0};
   std::vector<WrongByte> first_wrong;
   Digests digests;
-  std::string worker;           ///< "lane0/worker7"
+  std::string worker;              ///< "lane0/worker7"
   std::int64_t worker_ordinal{0};  ///< how many cases this worker had run before
-  std::string ran_before;       ///< id of the case that worker ran just before
+  std::string ran_before;          ///< id of the case that worker ran just before
   std::vector<EvidenceFile> evidence_files;
   nlohmann::json facts = nlohmann::json::object();  ///< axis values; engine version; transport selected
-  nlohmann::json picture;       ///< what a drawing of a failure needs (report/picture.hpp); null = none
+  nlohmann::json picture;                           ///< what a drawing of a failure needs (report/picture.hpp); null = none
 };
 
 nlohmann::json to_json(const CaseResult& result);

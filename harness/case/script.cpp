@@ -1,4 +1,5 @@
-// The wire form of a script. Members are taken apart by structured bindings, so one that is added and not named here does not compile.
+// The wire form of a script. Members are taken apart by structured bindings, so one that is added and not named here does
+// not compile.
 #include "case/script.hpp"
 
 #include <type_traits>
@@ -27,23 +28,28 @@ void members(auto& v, const Arithmetic*, F f) {
 
 template <class F>
 void members(auto& v, const View*, F f) {
-  auto& [of, layout, text, planes, geometry, dtype, offset, strides, scale_strides, scale_offset, align, arithmetic, cache] = v;
-  f("of", of), f("layout", layout), f("template", text), f("planes", planes), f("geometry", geometry), f("dtype", dtype), f("offset", offset);
-  f("strides", strides), f("scale_strides", scale_strides), f("scale_offset", scale_offset), f("align", align), f("arithmetic", arithmetic);
+  auto& [of, layout, text, planes, geometry, dtype, offset, strides, scale_strides, scale_offset, align, arithmetic, cache] =
+      v;
+  f("of", of), f("layout", layout), f("template", text), f("planes", planes), f("geometry", geometry), f("dtype", dtype),
+      f("offset", offset);
+  f("strides", strides), f("scale_strides", scale_strides), f("scale_offset", scale_offset), f("align", align),
+      f("arithmetic", arithmetic);
   f("cache", cache);
 }
 
 template <class F>
 void members(auto& v, const Memory*, F f) {
   auto& [side, rank, view, bytes, pool, gap, guard_below, guard_above, sparse, boundaries, base, holds] = v;
-  f("side", side), f("rank", rank), f("view", view), f("bytes", bytes), f("pool", pool), f("gap", gap), f("guard_below", guard_below);
+  f("side", side), f("rank", rank), f("view", view), f("bytes", bytes), f("pool", pool), f("gap", gap),
+      f("guard_below", guard_below);
   f("guard_above", guard_above), f("sparse", sparse), f("boundaries", boundaries), f("base", base), f("holds", holds);
 }
 
 template <class F>
 void members(auto& v, const Request*, F f) {
   auto& [tokens, generation, first_token, blocks, positions] = v;
-  f("tokens", tokens), f("generation", generation), f("first_token", first_token), f("blocks", blocks), f("positions", positions);
+  f("tokens", tokens), f("generation", generation), f("first_token", first_token), f("blocks", blocks),
+      f("positions", positions);
 }
 
 template <class F>
@@ -54,14 +60,19 @@ void members(auto& v, const Selection*, F f) {
 
 template <class F>
 void members(auto& v, const Action*, F f) {
-  auto& [op, request, from, to, pick, pick_to, from_blocks, to_blocks, splits, parts, content, value, from_offset, to_offset, bytes, count, from_step,
-         to_step, maps, output, decode, scales, store, key, on_exists, blocks, generation, tokens, event, fields, in, text, about, expects,
-         found, needs, has, otherwise, signal, memory, is, after, before, reads, table] = v;
-  f("op", op), f("request", request), f("from", from), f("to", to), f("pick", pick), f("pick_to", pick_to), f("from_blocks", from_blocks);
-  f("to_blocks", to_blocks), f("splits", splits), f("parts", parts), f("content", content), f("value", value), f("from_offset", from_offset), f("bytes", bytes);
-  f("to_offset", to_offset), f("count", count), f("from_step", from_step), f("to_step", to_step), f("maps", maps), f("output", output);
+  auto& [op, request, from, to, pick, pick_to, from_blocks, to_blocks, splits, parts, content, value, from_offset, to_offset,
+         bytes, count, from_step, to_step, maps, output, decode, scales, store, key, on_exists, blocks, generation, tokens,
+         event, fields, in, text, about, expects, found, needs, has, otherwise, signal, memory, is, after, before, reads,
+         table] = v;
+  f("op", op), f("request", request), f("from", from), f("to", to), f("pick", pick), f("pick_to", pick_to),
+      f("from_blocks", from_blocks);
+  f("to_blocks", to_blocks), f("splits", splits), f("parts", parts), f("content", content), f("value", value),
+      f("from_offset", from_offset), f("bytes", bytes);
+  f("to_offset", to_offset), f("count", count), f("from_step", from_step), f("to_step", to_step), f("maps", maps),
+      f("output", output);
   f("decode", decode), f("scales", scales), f("store", store), f("key", key), f("on_exists", on_exists), f("blocks", blocks);
-  f("generation", generation), f("tokens", tokens), f("event", event), f("fields", fields), f("in", in), f("text", text), f("about", about);
+  f("generation", generation), f("tokens", tokens), f("event", event), f("fields", fields), f("in", in), f("text", text),
+      f("about", about);
   f("expects", expects), f("found", found), f("needs", needs), f("has", has), f("otherwise", otherwise), f("signal", signal);
   f("memory", memory), f("is", is), f("after", after), f("before", before), f("reads", reads), f("table", table);
 }
@@ -92,7 +103,8 @@ json pack(const T& value) {
     static const std::map<std::string, json> usual = [] {
       std::map<std::string, json> out;
       const T fallback{};
-      members(fallback, static_cast<const T*>(nullptr), [&](const char* key, const auto& member) { out[key] = pack(member); });
+      members(fallback, static_cast<const T*>(nullptr),
+              [&](const char* key, const auto& member) { out[key] = pack(member); });
       return out;
     }();
     json out = json::object();
@@ -122,8 +134,10 @@ void unpack(const json& in, T& value) {
       if (const auto it = in.find(key); it != in.end()) unpack(*it, member);
     });
   } else if constexpr (is_optional<T>::value) {
-    if (in.is_null()) value.reset();
-    else unpack(in, value.emplace());
+    if (in.is_null())
+      value.reset();
+    else
+      unpack(in, value.emplace());
   } else if constexpr (is_map<T>) {
     value.clear();
     for (const auto& [key, item] : in.items()) unpack(item, value[key]);

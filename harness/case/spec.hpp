@@ -23,7 +23,7 @@ struct SideSpec {
   std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, when other than the layout says
   std::string dtype;                          ///< scheme, when the sides differ
   std::optional<std::int64_t> block_size, blocks;
-  std::int64_t tp{1};                         ///< ranks that share the KV heads (tp > heads: heads are replicated)
+  std::int64_t tp{1};  ///< ranks that share the KV heads (tp > heads: heads are replicated)
   // What the connector is told, when it is not the truth:
   std::string claim_layout, claim_text;
   std::optional<layout::TensorSpec> claim_tensors;
@@ -46,7 +46,7 @@ struct GroupSpec {
 };
 
 struct CopySpec {
-  std::string from, to;                       ///< region names "producer/g0/r0/kv.L0" or a unique tail ("kv.L0")
+  std::string from, to;  ///< region names "producer/g0/r0/kv.L0" or a unique tail ("kv.L0")
   std::int64_t from_offset{0}, to_offset{0}, bytes{0};
 };
 
@@ -54,12 +54,12 @@ struct CopySpec {
 struct ControlSpec {
   std::string name;
   nlohmann::json set = nlohmann::json::object();  ///< JSON merge patch on the case document; `steps` by name of the step
-  bool as_intended{false};                    ///< every step as intended: a scripted case without its fault
+  bool as_intended{false};                        ///< every step as intended: a scripted case without its fault
   std::vector<Expected> expected;
 };
 
 struct CaseSpec {
-  std::string id;                             ///< key `case`
+  std::string id;  ///< key `case`
   std::string title, notes;
   std::vector<std::string> links;
   std::string arch{"cpu"};
@@ -70,21 +70,21 @@ struct CaseSpec {
   std::string engine{"memcpy"};
   nlohmann::json engine_options = nlohmann::json::object();
   std::string op{"write"};
-  std::string ids{"shuffled"};                ///< block ids where a request names none: shuffled | identity | reversed
-  std::string content{"tags"};                ///< what the producer holds: tags | golden (bytes of a golden file)
+  std::string ids{"shuffled"};  ///< block ids where a request names none: shuffled | identity | reversed
+  std::string content{"tags"};  ///< what the producer holds: tags | golden (bytes of a golden file)
   std::uint64_t seed{1};
   SideSpec producer, consumer;
-  std::vector<RequestSpec> requests;          ///< empty: one request of geometry.tokens
+  std::vector<RequestSpec> requests;  ///< empty: one request of geometry.tokens
   std::vector<GroupSpec> groups;
   std::string reader;
   nlohmann::json reader_options = nlohmann::json::object();
   std::vector<CopySpec> copies;
-  script::Script script;                      ///< keys memory, requests (a mapping), steps: a scripted case
+  script::Script script;                             ///< keys memory, requests (a mapping), steps: a scripted case
   std::map<std::string, std::int64_t> deadlines_ms;  ///< phase name -> ms
   std::optional<std::int64_t> settle_ms, guard_bytes, misalign;
   std::vector<Expected> expected;
   std::vector<ControlSpec> controls;
-  std::string declared_by;                    ///< file or suite it came from
+  std::string declared_by;  ///< file or suite it came from
 };
 
 }  // namespace kvcts

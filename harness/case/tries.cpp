@@ -9,12 +9,16 @@ Rate wilson(std::int64_t failed, std::int64_t made) {
   if (made <= 0) return {};
   constexpr double z = 1.959963984540054;  // 97.5 % of the normal distribution
   const auto n = static_cast<double>(made);
-  const double p = static_cast<double>(failed) / n, spread = z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n)), scale = 1 + z * z / n;
+  const double p = static_cast<double>(failed) / n, spread = z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n)),
+               scale = 1 + z * z / n;
   const double middle = p + z * z / (2 * n);
-  return {failed == 0 ? 0 : std::max(0.0, (middle - spread) / scale), failed == made ? 1 : std::min(1.0, (middle + spread) / scale)};
+  return {failed == 0 ? 0 : std::max(0.0, (middle - spread) / scale),
+          failed == made ? 1 : std::min(1.0, (middle + spread) / scale)};
 }
 
-Rate rate_of(const Tries& tries) { return tries.retries > 0 ? wilson(tries.failed - 1, tries.retries) : wilson(tries.failed, tries.made); }
+Rate rate_of(const Tries& tries) {
+  return tries.retries > 0 ? wilson(tries.failed - 1, tries.retries) : wilson(tries.failed, tries.made);
+}
 
 std::int64_t tries_to_see(const Tries& tries) {
   if (tries.made == 0 || tries.failed == tries.made || tries.failed == 0) return 1;

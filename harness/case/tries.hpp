@@ -21,9 +21,9 @@ struct Try {
 };
 
 struct Tries {
-  std::int64_t made{0};     ///< 0: run once, as a case is without --repeat and --retry-failures
-  std::int64_t failed{0};   ///< of them
-  std::int64_t retries{0};  ///< of `made`: those that were made only because the first one failed
+  std::int64_t made{0};       ///< 0: run once, as a case is without --repeat and --retry-failures
+  std::int64_t failed{0};     ///< of them
+  std::int64_t retries{0};    ///< of `made`: those that were made only because the first one failed
   std::vector<Try> failures;  ///< the first try_limit
 };
 inline constexpr std::size_t try_limit = 20;
@@ -36,7 +36,8 @@ Rate wilson(std::int64_t failed, std::int64_t made);
 
 /// What the tries say of the rate of failing. The try that others were made for is left out: it is there because it failed.
 Rate rate_of(const Tries& tries);
-/// How many tries see such a failure with 95 % probability, if its rate is the one seen; from 1 to 1000. 1 for a case that always fails.
+/// How many tries see such a failure with 95 % probability, if its rate is the one seen; from 1 to 1000. 1 for a case that
+/// always fails.
 std::int64_t tries_to_see(const Tries& tries);
 
 }  // namespace kvcts

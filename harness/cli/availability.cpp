@@ -22,12 +22,14 @@ namespace {
 std::ptrdiff_t gpus_found() {
   static const std::ptrdiff_t count = [] {
     const auto gpus = doctor::gpus();
-    return std::count_if(gpus.findings.begin(), gpus.findings.end(), [](const auto& f) { return f.state == doctor::State::good; });
+    return std::count_if(gpus.findings.begin(), gpus.findings.end(),
+                         [](const auto& f) { return f.state == doctor::State::good; });
   }();
   return count;
 }
 
-/// Why a library of the system is not there, "" when it is. One that is there and does not load is not lacking: who links it will say so.
+/// Why a library of the system is not there, "" when it is. One that is there and does not load is not lacking: who links it
+/// will say so.
 std::string library_lacking(const char* name) {
   const ChildAnswer answer = ask_child(
       [&] {
@@ -39,8 +41,8 @@ std::string library_lacking(const char* name) {
   return answer.ok ? answer.value.get<std::string>() : "";
 }
 
-/// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there. Any other need is an engine
-/// package (harness/engines/packages).
+/// What an entry of cases/engines may name under `needs`, and how it is looked for. Returns "" when it is there. Any other
+/// need is an engine package (harness/engines/packages).
 const std::map<std::string, std::function<std::string()>>& probes() {
   static const std::map<std::string, std::function<std::string()>> table{
       {"ucx", [] { return library_lacking("libucp.so.0"); }},
@@ -69,7 +71,9 @@ Availability::Standing Availability::examine(const std::string& engine) const {
   if (!entry) return {};
   for (const auto& need : entry->needs) {
     const auto probe = probes().find(need);
-    const auto missing_package = [&] { return transport::package_folder(need).empty() ? transport::package_missing(need) : std::string(); };
+    const auto missing_package = [&] {
+      return transport::package_folder(need).empty() ? transport::package_missing(need) : std::string();
+    };
     if (std::string reason = probe != probes().end() ? probe->second() : missing_package(); !reason.empty()) {
       return {Lack{{need, engine}, fmt::format("engine {} needs {}: {}", engine, need, reason)}, {}};
     }

@@ -22,7 +22,7 @@ constexpr std::size_t max_output = 64 * 1024;
 
 struct Ended {
   std::string output;
-  int status{0};          ///< as from waitpid
+  int status{0};  ///< as from waitpid
   bool in_time{false};
 };
 
@@ -109,7 +109,8 @@ namespace {
 /// Forks, has the other process `become` what answers at the descriptor that it is given, and hears it to its end.
 Ended ask_process(const std::function<void(int answer)>& become, std::chrono::milliseconds deadline) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot ask what this machine has: no pipe");
   const pid_t pid = fork();
   if (pid < 0) {
     const int why = errno;
@@ -137,7 +138,8 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
   return read_answer(ask_process(become, deadline), deadline);
 }
 
-ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more_place, int answer_place, std::chrono::milliseconds deadline) {
+ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more_place, int answer_place,
+                        std::chrono::milliseconds deadline) {
   std::vector<std::string> words = argv;
   std::vector<char*> pointers = process::pointers_to(words);  // before the fork
   const auto become = [&](int end) {
@@ -150,7 +152,8 @@ ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more
   };
   Ended ended = ask_process(become, deadline);
   constexpr int signalled = 128;
-  if (ended.in_time && WIFEXITED(ended.status) && WEXITSTATUS(ended.status) > signalled && sigabbrev_np(WEXITSTATUS(ended.status) - signalled) != nullptr)
+  if (ended.in_time && WIFEXITED(ended.status) && WEXITSTATUS(ended.status) > signalled &&
+      sigabbrev_np(WEXITSTATUS(ended.status) - signalled) != nullptr)
     ended.status = WEXITSTATUS(ended.status) - signalled;  // as wait() tells a signal
   return read_answer(ended, deadline);
 }

@@ -30,8 +30,10 @@ TEST(Words, EveryWordOfTheSuiteIsExplained) {
     EXPECT_FALSE(w.meaning.empty()) << w.name;
     EXPECT_TRUE(known.insert(w.kind + "/" + w.name).second) << w.name << " is explained twice";
   }
-  for (int i = 0; i < outcome_count; ++i) EXPECT_TRUE(known.contains("outcome/" + std::string(name(static_cast<Outcome>(i)))));
-  for (int i = 0; i < verdict_count; ++i) EXPECT_TRUE(known.contains("verdict/" + std::string(name(static_cast<Verdict>(i)))));
+  for (int i = 0; i < outcome_count; ++i)
+    EXPECT_TRUE(known.contains("outcome/" + std::string(name(static_cast<Outcome>(i)))));
+  for (int i = 0; i < verdict_count; ++i)
+    EXPECT_TRUE(known.contains("verdict/" + std::string(name(static_cast<Verdict>(i)))));
   for (int i = 0; i < phase_count; ++i) EXPECT_TRUE(known.contains("phase/" + std::string(name(static_cast<Phase>(i)))));
   for (const FaultClass& c : fault_classes()) EXPECT_TRUE(known.contains("fault class/" + std::string(c.name)));
 }
@@ -71,7 +73,8 @@ TEST(Selection, ShardsAreChecked) {
   };
   EXPECT_EQ(query("2/8").shard, 2);
   EXPECT_EQ(query("2/8").shards, 8);
-  for (const char* wrong : {"0/8", "9/8", "2", "/8", "2/", "a/b", "1/0", "-1/2", "2/8x", "99999999999/2"}) EXPECT_THROW(query(wrong), UsageError) << wrong;
+  for (const char* wrong : {"0/8", "9/8", "2", "/8", "2/", "a/b", "1/0", "-1/2", "2/8x", "99999999999/2"})
+    EXPECT_THROW(query(wrong), UsageError) << wrong;
 }
 
 layout::Cache small_nhd() {
@@ -164,15 +167,26 @@ TEST(Provenance, CiJobsAreKnownByTheirVariables) {
   EXPECT_TRUE(job({}).is_null());
   EXPECT_TRUE(job({{"CI", "false"}}).is_null());
   EXPECT_EQ(job({{"CI", "true"}}), (nlohmann::json{{"system", "unknown"}}));
-  EXPECT_EQ(job({{"CI", "true"}, {"GITHUB_ACTIONS", "true"}, {"GITHUB_SERVER_URL", "https://h"}, {"GITHUB_REPOSITORY", "o/r"}, {"GITHUB_RUN_ID", "7"},
-                 {"GITHUB_WORKFLOW", "nightly"}, {"GITHUB_JOB", "kv"}, {"GITHUB_SHA", "abc"}}),
-            (nlohmann::json{{"system", "GitHub Actions"}, {"job", "nightly/kv"}, {"url", "https://h/o/r/actions/runs/7"}, {"commit", "abc"}}));
+  EXPECT_EQ(
+      job({{"CI", "true"},
+           {"GITHUB_ACTIONS", "true"},
+           {"GITHUB_SERVER_URL", "https://h"},
+           {"GITHUB_REPOSITORY", "o/r"},
+           {"GITHUB_RUN_ID", "7"},
+           {"GITHUB_WORKFLOW", "nightly"},
+           {"GITHUB_JOB", "kv"},
+           {"GITHUB_SHA", "abc"}}),
+      (nlohmann::json{
+          {"system", "GitHub Actions"}, {"job", "nightly/kv"}, {"url", "https://h/o/r/actions/runs/7"}, {"commit", "abc"}}));
   EXPECT_EQ(job({{"GITLAB_CI", "true"}, {"CI_JOB_NAME", "kv"}, {"CI_JOB_URL", "https://g/1"}, {"CI_COMMIT_SHA", "d"}}),
             (nlohmann::json{{"system", "GitLab CI"}, {"job", "kv"}, {"url", "https://g/1"}, {"commit", "d"}}));
   EXPECT_EQ(job({{"JENKINS_URL", "https://j"}, {"JOB_NAME", "kv"}, {"BUILD_URL", "https://j/kv/3"}}),
             (nlohmann::json{{"system", "Jenkins"}, {"job", "kv"}, {"url", "https://j/kv/3"}}));
   EXPECT_EQ(job({{"BUILDKITE", "true"}, {"BUILDKITE_BUILD_URL", "https://b/1"}})["url"], "https://b/1");
-  EXPECT_EQ(job({{"TF_BUILD", "True"}, {"BUILD_BUILDID", "4"}, {"SYSTEM_TEAMFOUNDATIONCOLLECTIONURI", "https://a/"}, {"SYSTEM_TEAMPROJECT", "p"}})["url"],
+  EXPECT_EQ(job({{"TF_BUILD", "True"},
+                 {"BUILD_BUILDID", "4"},
+                 {"SYSTEM_TEAMFOUNDATIONCOLLECTIONURI", "https://a/"},
+                 {"SYSTEM_TEAMPROJECT", "p"}})["url"],
             "https://a/p/_build/results?buildId=4");
 }
 

@@ -48,7 +48,8 @@ std::string words(const layout::Cache& cache, const Row& row) {
       text += at == 0 ? "K " : "V ";
       continue;
     }
-    text += row.moving == axis ? fmt::format("{} {}..{} ", name(axis), at, row.last->coord[axis]) : fmt::format("{} {} ", name(axis), at);
+    text += row.moving == axis ? fmt::format("{} {}..{} ", name(axis), at, row.last->coord[axis])
+                               : fmt::format("{} {} ", name(axis), at);
   }
   text.pop_back();
   return text;
@@ -60,8 +61,8 @@ std::string draw_modes(const layout::Plane& plane) {
   std::string text;
   std::string indent;
   for (const layout::Mode& mode : plane.modes) {
-    text += fmt::format("{:<28} every {}{}\n", fmt::format("{}{} x {}", indent, name(mode.axis), mode.extent), bytes_text(mode.stride),
-                        mode.step == 1 ? "" : fmt::format(", counting by {}", mode.step));
+    text += fmt::format("{:<28} every {}{}\n", fmt::format("{}{} x {}", indent, name(mode.axis), mode.extent),
+                        bytes_text(mode.stride), mode.step == 1 ? "" : fmt::format(", counting by {}", mode.step));
     indent += "  ";
   }
   text += fmt::format("{}{} of {}\n", indent, bytes_text(bits(plane.dtype)), name(plane.dtype));
@@ -94,7 +95,8 @@ std::string draw_bytes(const layout::Cache& cache, int allocation, int rows) {
     const Row& row = found[static_cast<std::size_t>(i)];
     text += fmt::format("{:>10} .. {:<10} {}\n", row.begin / 8, (row.end + 7) / 8, words(cache, row));
   }
-  if (static_cast<int>(found.size()) > rows) text += fmt::format("{:>10} .. {:<10} and so on\n", found.back().begin / 8, end / 8);
+  if (static_cast<int>(found.size()) > rows)
+    text += fmt::format("{:>10} .. {:<10} and so on\n", found.back().begin / 8, end / 8);
   return text;
 }
 

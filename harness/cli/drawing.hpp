@@ -12,8 +12,8 @@ namespace kvcts::cli {
 ///     B x 7       every 4096 bytes
 std::string draw_modes(const layout::Plane& plane);
 
-/// The first `rows` runs of an allocation: byte range and the coordinates there, or padding. Neighbouring elements that differ only
-/// in channel (or in token, where channels are not innermost) share a row.
+/// The first `rows` runs of an allocation: byte range and the coordinates there, or padding. Neighbouring elements that
+/// differ only in channel (or in token, where channels are not innermost) share a row.
 std::string draw_bytes(const layout::Cache& cache, int allocation, int rows);
 
 }  // namespace kvcts::cli

@@ -30,11 +30,11 @@ void end(int number) {
 
 void end_when_interrupted() {
   program = ::getpid();
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = end;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  struct sigaction hangup {};
+  struct sigaction hangup{};
   ::sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
 }

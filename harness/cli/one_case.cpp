@@ -13,7 +13,8 @@ CaseSpec OneCase::spec() const {
   return spec;
 }
 
-OneCase choose(const catalogue::Catalogue& catalogue, const std::string& verb, const std::string& subject, const std::string& file, std::optional<std::uint64_t> seed) {
+OneCase choose(const catalogue::Catalogue& catalogue, const std::string& verb, const std::string& subject,
+               const std::string& file, std::optional<std::uint64_t> seed) {
   OneCase out{subject, file, seed, nullptr, 0};
   if ((subject.ends_with(".yaml") || subject.ends_with(".yml")) && !subject.starts_with("kv/")) {
     if (!file.empty()) throw UsageError("expected one case file, found two; name the case and give its file with --file");
@@ -28,9 +29,11 @@ OneCase choose(const catalogue::Catalogue& catalogue, const std::string& verb, c
     const std::string& id = out.plan->items()[i].planned.id;
     if (out.id.empty() ? id.find('#') == std::string::npos : id == out.id) found.push_back(i);
   }
-  if (found.empty()) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", out.id, out.plan->selection().why_empty()));
+  if (found.empty())
+    throw UsageError(fmt::format("expected the id of a case, found '{}': {}", out.id, out.plan->selection().why_empty()));
   if (found.size() > 1) {
-    throw UsageError(fmt::format("expected one case, found {} in {}; name one: kvcts {} {} --file {}", found.size(), out.file, verb, out.plan->items()[found[0]].planned.id, report::shell_word(out.file)));
+    throw UsageError(fmt::format("expected one case, found {} in {}; name one: kvcts {} {} --file {}", found.size(),
+                                 out.file, verb, out.plan->items()[found[0]].planned.id, report::shell_word(out.file)));
   }
   out.item = found[0];
   out.id = out.chosen().planned.id;

@@ -31,7 +31,8 @@ Option Option::duration() {
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
     const std::string_view unit = std::string_view(text).substr(static_cast<std::size_t>(parsed.ptr - text.data()));
     const double ms = number * (unit == "ms" ? 1 : unit == "s" ? 1e3 : unit == "m" ? 6e4 : -1);
-    if (parsed.ec != std::errc{} || !(ms >= 0) || ms > 3.6e6) return "expected a time of at most 60m (0s, 250ms, 2s), found '" + text + "'";
+    if (parsed.ec != std::errc{} || !(ms >= 0) || ms > 3.6e6)
+      return "expected a time of at most 60m (0s, 250ms, 2s), found '" + text + "'";
     text = std::to_string(std::llround(ms));
     return {};
   };

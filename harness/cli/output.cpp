@@ -1,8 +1,8 @@
 #include "cli/output.hpp"
 
-#include <ext/stdio_sync_filebuf.h>
 #include <poll.h>
 #include <unistd.h>
+#include <ext/stdio_sync_filebuf.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -33,7 +33,8 @@ std::size_t unfinished(std::string_view text) {
 
 }  // namespace
 
-/// A FILE on a descriptor. The first error is kept; what comes after it is dropped, so that a verb at work goes on to its end.
+/// A FILE on a descriptor. The first error is kept; what comes after it is dropped, so that a verb at work goes on to its
+/// end.
 struct Output::Stream {
   Stream(int descriptor, bool filters) : fd(descriptor), safe(filters) {
     cookie_io_functions_t functions{};
@@ -81,9 +82,12 @@ struct Output::Stream {
 };
 
 Output::Output()
-    : safe_out_(std::make_unique<Stream>(STDOUT_FILENO, true)), safe_err_(std::make_unique<Stream>(STDERR_FILENO, true)),
-      plain_out_(std::make_unique<Stream>(STDOUT_FILENO, false)), plain_buffer_(std::make_unique<__gnu_cxx::stdio_sync_filebuf<char>>(plain_out_->file)),
-      old_out_(stdout), old_err_(stderr) {
+    : safe_out_(std::make_unique<Stream>(STDOUT_FILENO, true)),
+      safe_err_(std::make_unique<Stream>(STDERR_FILENO, true)),
+      plain_out_(std::make_unique<Stream>(STDOUT_FILENO, false)),
+      plain_buffer_(std::make_unique<__gnu_cxx::stdio_sync_filebuf<char>>(plain_out_->file)),
+      old_out_(stdout),
+      old_err_(stderr) {
   std::fflush(stdout);
   stdout = safe_out_->file;
   stderr = safe_err_->file;

@@ -12,8 +12,8 @@ std::filesystem::path program_folder();
 /// <bin>/../share/kvcts
 std::filesystem::path data_folder();
 std::filesystem::path golden_folder();
-/// The Python interpreter of the golden generator: $KVCTS_PYTHON, else the checkout's .venv when the program runs from a build folder
-/// in it, else "python3".
+/// The Python interpreter of the golden generator: $KVCTS_PYTHON, else the checkout's .venv when the program runs from a
+/// build folder in it, else "python3".
 std::string find_python();
 
 }  // namespace kvcts::cli

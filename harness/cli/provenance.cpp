@@ -26,7 +26,8 @@ std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:
 std::string digest_of_folder(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error), end; !error && at != end; at.increment(error)) {
+  for (fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error), end;
+       !error && at != end; at.increment(error)) {
     const std::string kind = at->path().extension();
     if ((kind == ".yaml" || kind == ".json") && at->is_regular_file(error)) files.push_back(at->path());
   }
@@ -60,7 +61,8 @@ nlohmann::json ci_job(const Environment& environment) {
   if (get("GITHUB_ACTIONS") == "true") {
     const std::string run = get("GITHUB_RUN_ID");
     take("GitHub Actions", get("GITHUB_WORKFLOW") + "/" + get("GITHUB_JOB"),
-         run.empty() ? "" : get("GITHUB_SERVER_URL") + "/" + get("GITHUB_REPOSITORY") + "/actions/runs/" + run, get("GITHUB_SHA"));
+         run.empty() ? "" : get("GITHUB_SERVER_URL") + "/" + get("GITHUB_REPOSITORY") + "/actions/runs/" + run,
+         get("GITHUB_SHA"));
   } else if (get("GITLAB_CI") == "true") {
     take("GitLab CI", get("CI_JOB_NAME"), get("CI_JOB_URL"), get("CI_COMMIT_SHA"));
   } else if (environment("JENKINS_URL")) {
@@ -70,7 +72,10 @@ nlohmann::json ci_job(const Environment& environment) {
   } else if (environment("TF_BUILD")) {
     const std::string id = get("BUILD_BUILDID");
     take("Azure Pipelines", get("BUILD_DEFINITIONNAME"),
-         id.empty() ? "" : get("SYSTEM_TEAMFOUNDATIONCOLLECTIONURI") + get("SYSTEM_TEAMPROJECT") + "/_build/results?buildId=" + id, get("BUILD_SOURCEVERSION"));
+         id.empty()
+             ? ""
+             : get("SYSTEM_TEAMFOUNDATIONCOLLECTIONURI") + get("SYSTEM_TEAMPROJECT") + "/_build/results?buildId=" + id,
+         get("BUILD_SOURCEVERSION"));
   } else if (get("CI") == "true" || get("CI") == "1") {
     take("unknown", "", "", "");
   }
@@ -83,8 +88,11 @@ nlohmann::json provenance(const fs::path& cases, const fs::path& golden) {
   std::ostringstream manifest;
   manifest << std::ifstream(golden / "MANIFEST.json", std::ios::binary).rdbuf();
   const std::string listed = manifest.str();
-  nlohmann::json out{{"commit", built_from()}, {"cases", digest_of_folder(cases)}, {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
-                     {"host", host.data()}, {"isolation", process::isolation_words()}};
+  nlohmann::json out{{"commit", built_from()},
+                     {"cases", digest_of_folder(cases)},
+                     {"golden", listed.empty() ? "" : digits_of(XXH3_128bits(listed.data(), listed.size()))},
+                     {"host", host.data()},
+                     {"isolation", process::isolation_words()}};
   const nlohmann::json ci = ci_job([](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);

@@ -28,7 +28,8 @@ constexpr const char* flag = "--answer";
 constexpr int lifeline_place = 5;
 constexpr const char* lifeline_variable = "KVCTS_LIFELINE";
 
-/// Inside: this process ends with the one outside, also where bubblewrap did not get so far as to see to that. Who was outside says how it ended.
+/// Inside: this process ends with the one outside, also where bubblewrap did not get so far as to see to that. Who was
+/// outside says how it ended.
 void hang_on() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGIO}) ::signal(number, SIG_DFL);
   ::fcntl(lifeline_place, F_SETFD, FD_CLOEXEC);
@@ -38,8 +39,8 @@ void hang_on() {
   if (::poll(&end, 1, 0) != 0) ::_exit(exit_interrupted);
 }
 
-/// Ends a sandbox that was begun a moment ago, too: bubblewrap's inside waits for ever for one that was killed before it had said "go on", and such
-/// an orphan comes to us (subreaper).
+/// Ends a sandbox that was begun a moment ago, too: bubblewrap's inside waits for ever for one that was killed before it had
+/// said "go on", and such an orphan comes to us (subreaper).
 void end_all(pid_t pid) {
   ::kill(pid, SIGKILL);
   for (int round = 0; round < 500; ++round) {
@@ -59,8 +60,8 @@ const std::vector<Question>& questions() {
   return all;
 }
 
-ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants, const std::vector<std::string>& shown,
-                std::chrono::milliseconds deadline) {
+ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
+                const std::vector<std::string>& shown, std::chrono::milliseconds deadline) {
   std::vector<std::string> argv{process::program_folder() + "/kvcts", flag, std::string(question), about.dump()};
   process::UniqueFd filter;
   if (process::why_no_sandbox().empty()) {
@@ -79,7 +80,8 @@ ChildAnswer ask(std::string_view question, const nlohmann::json& about, const st
 std::optional<int> inside(const std::vector<std::string>& grants) {
   if (!process::why_no_sandbox().empty()) {
     if (std::getenv(lifeline_variable) != nullptr) hang_on();
-    ::prctl(PR_SET_DUMPABLE, 1);  // transports reach from one of its processes into the other; there is nothing to hide from them
+    ::prctl(PR_SET_DUMPABLE,
+            1);  // transports reach from one of its processes into the other; there is nothing to hide from them
     return std::nullopt;
   }
   std::vector<std::string> argv = command_line();
@@ -109,7 +111,8 @@ std::optional<int> inside(const std::vector<std::string>& grants) {
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::setenv("KVCTS_SANDBOX", "off", 1);  // there is one around it
     ::setenv(lifeline_variable, "1", 1);
-    const int above = lifeline_place + 1, lifted = ::fcntl(filter.get(), F_DUPFD_CLOEXEC, above), line = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, above);
+    const int above = lifeline_place + 1, lifted = ::fcntl(filter.get(), F_DUPFD_CLOEXEC, above),
+              line = ::fcntl(theirs.get(), F_DUPFD_CLOEXEC, above);
     ::dup2(lifted, filter_place);
     ::dup2(line, lifeline_place);
     ::execv(pointers[0], pointers.data());

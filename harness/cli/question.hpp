@@ -1,4 +1,5 @@
-// Questions to plug-ins: each loads code under test, so this program is started anew for it, in a sandbox, and may crash or hang there.
+// Questions to plug-ins: each loads code under test, so this program is started anew for it, in a sandbox, and may crash or
+// hang there.
 #pragma once
 
 #include <chrono>
@@ -19,22 +20,25 @@ struct Question {
 };
 const std::vector<Question>& questions();
 
-/// Asks by name. `shown`: files that must be seen although they lie in /tmp. `grants`: as in cases/engines. Without a sandbox on this machine
-/// the process is one without. Throws std::system_error as ask_child does.
-ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants, const std::vector<std::string>& shown,
-                std::chrono::milliseconds deadline);
+/// Asks by name. `shown`: files that must be seen although they lie in /tmp. `grants`: as in cases/engines. Without a
+/// sandbox on this machine the process is one without. Throws std::system_error as ask_child does.
+ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
+                const std::vector<std::string>& shown, std::chrono::milliseconds deadline);
 
-/// For a verb that plays with code under test in processes of its own: the verb once more, as it was called, in a sandbox that takes with it
-/// whatever is left. Its exit status; nullopt where this process is already inside, or the machine has none: it goes on by itself.
+/// For a verb that plays with code under test in processes of its own: the verb once more, as it was called, in a sandbox
+/// that takes with it whatever is left. Its exit status; nullopt where this process is already inside, or the machine has
+/// none: it goes on by itself.
 std::optional<int> inside(const std::vector<std::string>& grants);
 
-/// The other side: `kvcts --answer QUESTION ABOUT`, with the answer's pipe at descriptor 4. True when that is what was called; then it is done.
+/// The other side: `kvcts --answer QUESTION ABOUT`, with the answer's pipe at descriptor 4. True when that is what was
+/// called; then it is done.
 bool answered(int argc, const char* const* argv);
 
 /// The questions, where what they ask about is.
 namespace doctor {
 nlohmann::json load_engine(const nlohmann::json& about);  ///< {file, environment} -> its version
-nlohmann::json try_engine(const nlohmann::json& about);   ///< {stem, environment, options} -> {name, version, file, self_test, facts}
+nlohmann::json try_engine(
+    const nlohmann::json& about);  ///< {stem, environment, options} -> {name, version, file, self_test, facts}
 }  // namespace doctor
 
 }  // namespace kvcts::cli

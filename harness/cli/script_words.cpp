@@ -17,9 +17,12 @@ std::string memory_words(const script::Memory& memory) {
   std::string out = memory.side + (memory.rank ? fmt::format(" rank {}", memory.rank) : "");
   const auto& view = memory.view;
   if (!view.of.empty()) out += ", bytes of " + view.of + (view.offset ? fmt::format(" + {}", view.offset) : "");
-  if (!view.layout.empty()) out += ": " + view.layout;
-  else if (!view.text.empty()) out += ": " + view.text;
-  else if (!view.planes.empty()) out += ": planes written out";
+  if (!view.layout.empty())
+    out += ": " + view.layout;
+  else if (!view.text.empty())
+    out += ": " + view.text;
+  else if (!view.planes.empty())
+    out += ": planes written out";
   if (view.cache.empty()) return out + fmt::format(", {} bytes", report::thousands(memory.bytes));
   const auto cache = layout::cache_from_text(view.cache);
   for (std::size_t i = 0; i < cache.allocations.size() && i < 3; ++i) {
@@ -34,7 +37,8 @@ std::string memory_words(const script::Memory& memory) {
 std::vector<std::string> script_lines(const script::Script& script) {
   using nlohmann::json;
   std::vector<std::string> lines;
-  for (const auto& [name, memory] : script.memories) lines.push_back(fmt::format("memory    {}: {}", name, memory_words(memory)));
+  for (const auto& [name, memory] : script.memories)
+    lines.push_back(fmt::format("memory    {}: {}", name, memory_words(memory)));
   for (const auto& [name, request] : script.requests) {
     std::string line = fmt::format("request   {}: {} tokens, generation {}", name, request.tokens, request.generation);
     for (const auto& [memory, ids] : request.blocks) line += fmt::format(", {} [{}]", memory, fmt::join(ids, " "));
@@ -60,7 +64,9 @@ std::vector<std::string> script_lines(const script::Script& script) {
       const std::string& op = item.begin().key();
       const bool same = op == step.intended.op;
       const json shown = same ? catalogue::difference(body, item.begin().value()) : item.begin().value();
-      lines.push_back(fmt::format("  {:<{}}  actually: {}", "", widest, same ? (shown.empty() ? "as intended" : catalogue::words_of_step(shown, op)) : op + " " + catalogue::words_of_step(shown, op)));
+      lines.push_back(fmt::format("  {:<{}}  actually: {}", "", widest,
+                                  same ? (shown.empty() ? "as intended" : catalogue::words_of_step(shown, op))
+                                       : op + " " + catalogue::words_of_step(shown, op)));
     }
   }
   return lines;

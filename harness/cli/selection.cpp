@@ -54,12 +54,15 @@ matrix::Query query_of(const SelectOptions& options) {
 
 std::string to_text(const SelectOptions& options) {
   std::string text;
-  const auto add = [&](const char* flag, const std::string& value) { text += fmt::format("{}{} {}", text.empty() ? "" : " ", flag, report::shell_word(value)); };
+  const auto add = [&](const char* flag, const std::string& value) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", flag, report::shell_word(value));
+  };
   for (const auto& s : options.suites) add("--suite", s);
   for (const auto& i : options.ids) add("--id", i);
   if (!options.where.empty()) add("--where", options.where);
   if (options.draw > 0) add("--draw", std::to_string(options.draw));
-  if (options.draw > 0 && options.draw_seed != SelectOptions().draw_seed) add("--draw-seed", std::to_string(options.draw_seed));
+  if (options.draw > 0 && options.draw_seed != SelectOptions().draw_seed)
+    add("--draw-seed", std::to_string(options.draw_seed));
   if (options.cover > 0) add("--cover", std::to_string(options.cover));
   if (!options.shard.empty()) add("--shard", options.shard);
   if (options.budget > 0) add("--budget", fmt::format("{}", options.budget));
@@ -102,7 +105,8 @@ SelectOptions selection_from_text(const std::string& text) {
 std::string short_name(const SelectOptions& options) {
   std::vector<std::string> parts = options.suites;
   for (const auto& f : options.files) parts.push_back(std::filesystem::path(f).filename().string());
-  if (parts.empty()) return options.ids.size() == 1 && options.ids[0].find_first_of("*?[") == std::string::npos ? options.ids[0] : "full";
+  if (parts.empty())
+    return options.ids.size() == 1 && options.ids[0].find_first_of("*?[") == std::string::npos ? options.ids[0] : "full";
   return fmt::format("{}", fmt::join(parts, "+"));
 }
 

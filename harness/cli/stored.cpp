@@ -16,7 +16,8 @@ std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals, c
     return std::make_unique<catalogue::Catalogue>(catalogue::find_cases(globals.cases));
   } catch (const catalogue::Error& e) {
     if (!globals.cases.empty()) throw;
-    fmt::print(stderr, "kvcts {}: without the case data the page's filter knows axes, but no facts like dtype.family ({})\n", verb, e.what());
+    fmt::print(stderr, "kvcts {}: without the case data the page's filter knows axes, but no facts like dtype.family ({})\n",
+               verb, e.what());
     return nullptr;
   }
 }

@@ -12,7 +12,8 @@
 
 namespace kvcts::cli {
 
-/// Turns an error of the store into a UsageError: wrong folder, damaged file, another writer are the user's. A full disk is not.
+/// Turns an error of the store into a UsageError: wrong folder, damaged file, another writer are the user's. A full disk is
+/// not.
 template <class Function>
 auto opening(Function&& function) {
   try {
@@ -28,8 +29,8 @@ auto opening(Function&& function) {
 /// it.
 std::optional<store::Row> stored_case(const std::string& directory, const std::string& id);
 
-/// The case data; a report is also wanted on a machine without it, and says less then. Null, and `verb` says so, where it is not there and was
-/// not asked for.
+/// The case data; a report is also wanted on a machine without it, and says less then. Null, and `verb` says so, where it is
+/// not there and was not asked for.
 std::unique_ptr<catalogue::Catalogue> catalogue_if_any(const Globals& globals, const char* verb);
 
 }  // namespace kvcts::cli

@@ -5,12 +5,14 @@
 
 namespace kvcts::cli {
 
-std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jobs, const std::function<bool(const CaseResult&)>& enough,
+std::vector<CaseResult> run_until(const std::vector<ResolvedCase>& cases, int jobs,
+                                  const std::function<bool(const CaseResult&)>& enough,
                                   const std::optional<supervisor::Look>& look) {
   std::vector<std::optional<CaseResult>> all(cases.size());
   std::size_t in_order = 0;
   bool found = false;
-  const supervisor::Jobs queue{cases.size(), [&](std::size_t i) { return cases[i].id; }, [&](std::size_t i) { return cases[i]; }};
+  const supervisor::Jobs queue{cases.size(), [&](std::size_t i) { return cases[i].id; },
+                               [&](std::size_t i) { return cases[i]; }};
   supervisor::Options options;
   options.devices = devices_for;
   options.jobs = jobs;

@@ -13,8 +13,8 @@ namespace kvcts::cli {
 
 /// Options that every verb has.
 struct Globals {
-  bool json{false};              ///< --json: one JSON document on standard output, nothing else there
-  std::string cases;             ///< --cases; empty: the catalogue beside the program (catalogue::find_cases)
+  bool json{false};   ///< --json: one JSON document on standard output, nothing else there
+  std::string cases;  ///< --cases; empty: the catalogue beside the program (catalogue::find_cases)
 };
 
 using Action = std::function<int()>;

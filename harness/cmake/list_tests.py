@@ -31,7 +31,11 @@ for suite in suites:
         if suite["name"].startswith("Nightly/"):  # an instantiation that takes long
             labels = f"nightly;room:{room}"
         name, own = f"{suite['name']}.{test['name']}", f"{room.split('/')[0]}.{suite['name']}.{test['name']}"
-        lines.append(f"add_test([==[{own}]==] [==[{program}]==] [==[--gtest_filter={name}]==] --gtest_also_run_disabled_tests)")
-        lines.append(f"set_tests_properties([==[{own}]==] PROPERTIES TIMEOUT {seconds} LABELS [==[{labels}]==]"
-                     " SKIP_REGULAR_EXPRESSION [==[\\[  SKIPPED \\]]==])")
+        lines.append(
+            f"add_test([==[{own}]==] [==[{program}]==] [==[--gtest_filter={name}]==] --gtest_also_run_disabled_tests)"
+        )
+        lines.append(
+            f"set_tests_properties([==[{own}]==] PROPERTIES TIMEOUT {seconds} LABELS [==[{labels}]==]"
+            " SKIP_REGULAR_EXPRESSION [==[\\[  SKIPPED \\]]==])"
+        )
 Path(out).write_text("\n".join(lines) + "\n")

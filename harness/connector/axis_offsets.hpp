@@ -24,5 +24,4 @@ struct AxisOffsets {
 /// Walks the digits of every mode of the axis. Sizes: product of the axis' extents.
 AxisOffsets axis_offsets(const layout::Plane& plane, layout::Axis axis);
 
-
 }  // namespace kvcts::connector

@@ -1,10 +1,13 @@
-// A connector of today that moves blocks as bytes: dim 0 of every tensor is the block, what is inside is not looked at. Options:
-//   refuse: [order, blocks, ranks]   what it does look at: the axis order of the tensors; the number of blocks against the pool's; unequal
+// A connector of today that moves blocks as bytes: dim 0 of every tensor is the block, what is inside is not looked at.
+// Options:
+//   refuse: [order, blocks, ranks]   what it does look at: the axis order of the tensors; the number of blocks against the
+//   pool's; unequal
 //                                    numbers of ranks
 //   heads_apart: true                unequal numbers of ranks only where the heads of a block lie apart (HND)
 //   at: {order: file:line, ...}      where its code says so; for the words of the refusal
-// Unequal numbers of ranks are served by contiguous pieces of a block, as if heads were outermost in it: right for HND, wrong for NHD. Where
-// the heads are replicated, the first replica sends. A block that is no one stretch of bytes is registered head by head.
+// Unequal numbers of ranks are served by contiguous pieces of a block, as if heads were outermost in it: right for HND,
+// wrong for NHD. Where the heads are replicated, the first replica sends. A block that is no one stretch of bytes is
+// registered head by head.
 #pragma once
 
 #include <map>

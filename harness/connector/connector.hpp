@@ -22,9 +22,10 @@ struct Raised : std::runtime_error {
 };
 
 struct Plan {
-  std::vector<Copy> copies;       ///< regions numbered as kvcts::regions(case, side)
-  bool relayout{false};           ///< the pair's inner orders differ: copies are smaller than a row of channels or reorder within a block
-  std::string note;               ///< one sentence for people
+  std::vector<Copy> copies;  ///< regions numbered as kvcts::regions(case, side)
+  bool relayout{
+      false};        ///< the pair's inner orders differ: copies are smaller than a row of channels or reorder within a block
+  std::string note;  ///< one sentence for people
 };
 
 class Connector {
@@ -36,8 +37,9 @@ class Connector {
   virtual Plan plan(const ResolvedCase& view, process::Progress progress) = 0;
 };
 
-/// Kinds "reference", "blocks", "contract", "explicit", "none" (kind "program" is hosted by program/host.hpp instead); with an option `sabotage`, one
-/// that misreads what it is handed (misread.hpp). Throws std::runtime_error on an unknown kind or bad options.
+/// Kinds "reference", "blocks", "contract", "explicit", "none" (kind "program" is hosted by program/host.hpp instead); with
+/// an option `sabotage`, one that misreads what it is handed (misread.hpp). Throws std::runtime_error on an unknown kind or
+/// bad options.
 std::unique_ptr<Connector> make_connector(const ConnectorSpec& spec);
 
 }  // namespace kvcts::connector

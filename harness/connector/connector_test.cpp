@@ -10,7 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-SideCache side(const std::string& text, const layout::Geometry& g, const layout::Scheme& scheme, const layout::TensorSpec& tensors = {}) {
+SideCache side(const std::string& text, const layout::Geometry& g, const layout::Scheme& scheme,
+               const layout::TensorSpec& tensors = {}) {
   RankCache rank{g, layout::instantiate(text, g, scheme, tensors), {}};
   rank.claim = rank.truth;
   return {"(template)", text, scheme, {rank}};
@@ -19,7 +20,8 @@ SideCache side(const std::string& text, const layout::Geometry& g, const layout:
 const layout::Geometry geometry{.layers = 2, .blocks = 6, .block_size = 4, .heads = 2, .head_dim = 16};
 const layout::Scheme bf16{"bf16", layout::Dtype::bf16, {}, {}};
 
-ResolvedCase pair(const std::string& producer, const std::string& consumer, const layout::Scheme& p = bf16, const layout::Scheme& q = bf16) {
+ResolvedCase pair(const std::string& producer, const std::string& consumer, const layout::Scheme& p = bf16,
+                  const layout::Scheme& q = bf16) {
   ResolvedCase c;
   Group g;
   g.producer = side(producer, geometry, p);
@@ -108,7 +110,8 @@ TEST(Reference, SaysWhyItCannot) {
 TEST(Reference, RulesRefuse) {
   auto hetero = pair("L x K B N H C", "L x K B N H C");
   EXPECT_EQ(refusal(hetero, {{"refuse", {"relayout", "block-size", "tp", "head-slice"}}}), "");
-  EXPECT_NE(refusal(pair("L x K B N H C", "L x K B H N C"), {{"refuse", {"relayout"}}}).find("orders a block"), std::string::npos);
+  EXPECT_NE(refusal(pair("L x K B N H C", "L x K B H N C"), {{"refuse", {"relayout"}}}).find("orders a block"),
+            std::string::npos);
   hetero.groups[0].consumer.ranks.push_back(hetero.groups[0].consumer.ranks[0]);
   EXPECT_NE(refusal(hetero, {{"refuse", {"tp"}}}).find("ranks"), std::string::npos);
   auto sizes = pair("L x K B N H C", "L x K B N H C");
@@ -116,7 +119,9 @@ TEST(Reference, RulesRefuse) {
   EXPECT_NE(refusal(sizes, {{"refuse", {"block-size"}}}).find("tokens"), std::string::npos);
 }
 
-const json unpack5{{"unpack", {"_", "num_blocks", "block_size", "num_heads", "head_dim"}}, {"reading", "K B N H C"}, {"error", "ValueError"}};
+const json unpack5{{"unpack", {"_", "num_blocks", "block_size", "num_heads", "head_dim"}},
+                   {"reading", "K B N H C"},
+                   {"error", "ValueError"}};
 
 TEST(Contract, RaisesAsPythonDoes) {
   auto c = pair("L x K B N H C", "L x K B N H C");

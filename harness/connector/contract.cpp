@@ -35,9 +35,9 @@ void Contract::register_caches(const ResolvedCase& view, Side side) {
         std::string names;
         for (const auto& n : unpack_) names += (names.empty() ? "" : ", ") + n;
         const std::string counts = "expected " + std::to_string(want) + ", got " + std::to_string(got) + ")";
-        throw Raised(error_, (got < want ? "not enough values to unpack (" : "too many values to unpack (") + counts + " in `" +
-                                 names + " = " + tensor.name + ".shape`; the " + std::string(name(side)) + "'s tensor is " +
-                                 shape_text(tensor));
+        throw Raised(error_, (got < want ? "not enough values to unpack (" : "too many values to unpack (") + counts +
+                                 " in `" + names + " = " + tensor.name + ".shape`; the " + std::string(name(side)) +
+                                 "'s tensor is " + shape_text(tensor));
       }
     }
   }
@@ -89,8 +89,9 @@ Plan Contract::plan(const ResolvedCase& view, process::Progress progress) {
         const auto pairs = std::min(request.producer_blocks.size(), request.consumer_blocks.size());
         for (std::size_t b = 0; b < pairs; ++b) {
           for (std::int64_t kv = 0; kv < s.kv; ++kv) {
-            plan.copies.push_back({s.region, s.offset + kv * s.kv_stride + request.producer_blocks[b] * s.block_stride, t.region,
-                                   t.offset + kv * t.kv_stride + request.consumer_blocks[b] * t.block_stride, s.block_bytes});
+            plan.copies.push_back({s.region, s.offset + kv * s.kv_stride + request.producer_blocks[b] * s.block_stride,
+                                   t.region, t.offset + kv * t.kv_stride + request.consumer_blocks[b] * t.block_stride,
+                                   s.block_bytes});
           }
         }
       }

@@ -1,5 +1,5 @@
-// A historical or foreign connector as data: how many dims it unpacks from the tensors it is handed, what it believes they mean,
-// and that it then moves whole blocks as they are. Options:
+// A historical or foreign connector as data: how many dims it unpacks from the tensors it is handed, what it believes they
+// mean, and that it then moves whole blocks as they are. Options:
 //   unpack: [names]      what the code assigns the shape to; another number of dims raises as Python does
 //   error: ValueError    the exception's type
 //   reading: "K B N H C" one group of letters a dim (default: taken from the names)

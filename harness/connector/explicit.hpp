@@ -1,4 +1,5 @@
-// Plans that are given rather than made: the case's own copy list ("explicit"), or nothing at all ("none", reader-only cases).
+// Plans that are given rather than made: the case's own copy list ("explicit"), or nothing at all ("none", reader-only
+// cases).
 #pragma once
 
 #include "connector/connector.hpp"

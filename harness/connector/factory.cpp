@@ -17,9 +17,11 @@ std::unique_ptr<Connector> make_connector(const ConnectorSpec& spec) {
   if (spec.kind == "contract") return std::make_unique<Contract>(spec.options);
   if (spec.kind == "explicit") return std::make_unique<Explicit>();
   if (spec.kind == "none") return std::make_unique<None>();
-  if (spec.kind == "program") throw std::runtime_error("connector '" + spec.name + "' is a program: it moves its bytes itself, with engine own");
-  throw std::runtime_error("connector '" + spec.name + "': expected kind reference, blocks, contract, explicit, none or program, found '" +
-                           spec.kind + "'");
+  if (spec.kind == "program")
+    throw std::runtime_error("connector '" + spec.name + "' is a program: it moves its bytes itself, with engine own");
+  throw std::runtime_error("connector '" + spec.name +
+                           "': expected kind reference, blocks, contract, explicit, none or program, found '" + spec.kind +
+                           "'");
 }
 
 }  // namespace kvcts::connector

@@ -1,6 +1,7 @@
-"""Prints what became of each case of a run of suite history, one line each: what the connector answered, in its words or in the diagnosis'.
+"""Prints what became of each case of a run of suite history, one line each: what the connector answered, in its words
+or in the diagnosis'.
 
-    history.py RUN
+history.py RUN
 """
 
 import json
@@ -13,7 +14,11 @@ for result in results:
     if "#" in result["id"]:  # controls: they pass
         continue
     silent = result["phase"] == "compare"  # the connector said nothing
-    answer = f"no error, {result['wrong_bytes']:,} wrong bytes" if silent else result["message"].split(";")[0].split(" (at connector)")[0]
+    answer = (
+        f"no error, {result['wrong_bytes']:,} wrong bytes"
+        if silent
+        else result["message"].split(";")[0].split(" (at connector)")[0]
+    )
     print(f"{result['id'].removeprefix('history/'):38}{answer}")
 passed = sum("#" in result["id"] and result["outcome"] == "PASS" for result in results)
 print(f"{passed} controls passed")

@@ -25,11 +25,14 @@ struct How {
 How how_of(const json& sabotage) {
   static const std::set<std::string> known{"fault", "side", "how", "swap", "axis", "n", "divide"};
   for (const auto& [key, value] : sabotage.items()) {
-    if (!known.contains(key)) throw std::runtime_error("sabotage: unknown key '" + key + "'; known are fault, side, how, swap, axis, n, divide");
+    if (!known.contains(key))
+      throw std::runtime_error("sabotage: unknown key '" + key + "'; known are fault, side, how, swap, axis, n, divide");
   }
-  How out{sabotage.value("side", "consumer"), sabotage.value("how", ""), sabotage.value("swap", ""), sabotage.value("axis", ""),
+  How out{sabotage.value("side", "consumer"),   sabotage.value("how", ""),
+          sabotage.value("swap", ""),           sabotage.value("axis", ""),
           sabotage.value("n", std::int64_t{1}), sabotage.value("divide", std::int64_t{1})};
-  if (out.side != "producer" && out.side != "consumer") throw std::runtime_error("sabotage side: expected producer or consumer, found '" + out.side + "'");
+  if (out.side != "producer" && out.side != "consumer")
+    throw std::runtime_error("sabotage side: expected producer or consumer, found '" + out.side + "'");
   return out;
 }
 
@@ -61,7 +64,8 @@ void axes(Group& group, const How& how) {
     };
     const auto at_a = place(*a), at_b = place(*b);
     if (at_a == nest.end() || at_b == nest.end()) return;
-    std::vector<std::int64_t> gaps;  // what lies between a mode's reach and the next step, as a factor: padding stays where it is
+    std::vector<std::int64_t>
+        gaps;  // what lies between a mode's reach and the next step, as a factor: padding stays where it is
     std::int64_t reach = layout::bits(plane.dtype);
     for (auto i = nest.rbegin(); i != nest.rend(); ++i) {
       gaps.push_back(modes[*i].stride - reach);
@@ -100,7 +104,8 @@ void offset(Group& group, const How& how) {
   });
 }
 
-/// Coordinates of an axis of two or more change places: first and last. Works on a mode of the axis and on planes of one value each.
+/// Coordinates of an axis of two or more change places: first and last. Works on a mode of the axis and on planes of one
+/// value each.
 void exchange_ends(Plane& plane, Axis axis, std::int64_t first, std::int64_t last) {
   bool mode_found = false;
   for (auto& mode : plane.modes) {
@@ -111,8 +116,10 @@ void exchange_ends(Plane& plane, Axis axis, std::int64_t first, std::int64_t las
   }
   if (mode_found) return;
   auto& at = plane.origin[axis];
-  if (at == first) at = last;
-  else if (at == last) at = first;
+  if (at == first)
+    at = last;
+  else if (at == last)
+    at = first;
 }
 
 /// exchanged: K for V and V for K. k-for-v: V is read where K lies.
@@ -149,7 +156,8 @@ void layers(Group& group, const How& how) {
     auto& planes = rank.claim.planes;
     if (how.how == "missing") {
       std::erase_if(planes, [&](const Plane& p) {
-        return p.origin[Axis::layer] == last && std::none_of(p.modes.begin(), p.modes.end(), [](auto& m) { return m.axis == Axis::layer; });
+        return p.origin[Axis::layer] == last &&
+               std::none_of(p.modes.begin(), p.modes.end(), [](auto& m) { return m.axis == Axis::layer; });
       });
       for (auto& plane : planes) {
         for (auto& mode : plane.modes) {
@@ -160,7 +168,8 @@ void layers(Group& group, const How& how) {
     }
     if (how.how != "exchanged" && how.how != "next") unknown_how("layers", how, "missing, exchanged or next");
     for (auto& plane : planes) {
-      if (how.how == "exchanged") exchange_ends(plane, Axis::layer, first, last);
+      if (how.how == "exchanged")
+        exchange_ends(plane, Axis::layer, first, last);
       else if (std::none_of(plane.modes.begin(), plane.modes.end(), [](auto& m) { return m.axis == Axis::layer; })) {
         plane.origin[Axis::layer] = first + (plane.origin[Axis::layer] - first + 1) % count;
       }
@@ -200,7 +209,8 @@ void scales(Group& group, const How& how) {
 void packed(Group& group, const How& how) {
   each_plane(group, how, [](Plane& plane, RankCache&) {
     for (auto& mode : plane.modes) {
-      if (mode.axis == Axis::channel && plane.component == Component::data && mode.stride == layout::bits(plane.dtype)) mode.extent /= 2;
+      if (mode.axis == Axis::channel && plane.component == Component::data && mode.stride == layout::bits(plane.dtype))
+        mode.extent /= 2;
     }
   });
 }
@@ -218,24 +228,32 @@ struct IdRule {
 constexpr std::array id_rules{
     IdRule{"reversed", [](auto& ids, auto&, auto, auto) { std::reverse(ids.begin(), ids.end()); }},
     IdRule{"sorted", [](auto& ids, auto&, auto, auto) { std::sort(ids.begin(), ids.end()); }},
-    IdRule{"consecutive", [](auto& ids, auto&, auto pool, auto) {
+    IdRule{"consecutive",
+           [](auto& ids, auto&, auto pool, auto) {
              for (std::size_t i = 1; i < ids.size(); ++i) ids[i] = (ids[0] + static_cast<std::int64_t>(i)) % pool;
            }},
-    IdRule{"plus", [](auto& ids, auto&, auto pool, auto n) {
+    IdRule{"plus",
+           [](auto& ids, auto&, auto pool, auto n) {
              for (auto& id : ids) id = std::clamp<std::int64_t>(id + n, 0, pool - 1);
            }},
-    IdRule{"rotated", [](auto& ids, auto&, auto, auto) {
+    IdRule{"rotated",
+           [](auto& ids, auto&, auto, auto) {
              if (!ids.empty()) std::rotate(ids.begin(), ids.begin() + 1, ids.end());
            }},
     IdRule{"all-first", [](auto& ids, auto&, auto, auto) { std::fill(ids.begin(), ids.end(), ids.empty() ? 0 : ids[0]); }},
-    IdRule{"first-two-exchanged", [](auto& ids, auto&, auto, auto) {
+    IdRule{"first-two-exchanged",
+           [](auto& ids, auto&, auto, auto) {
              if (ids.size() > 1) std::swap(ids[0], ids[1]);
            }},
-    IdRule{"other-side", [](auto& ids, auto& others, auto pool, auto) {
-             if (others.size() == ids.size() && std::all_of(others.begin(), others.end(), [&](auto id) { return id < pool; })) ids = others;
+    IdRule{"other-side",
+           [](auto& ids, auto& others, auto pool, auto) {
+             if (others.size() == ids.size() &&
+                 std::all_of(others.begin(), others.end(), [&](auto id) { return id < pool; }))
+               ids = others;
            }},
     // Blocks that the request does not own, in the order of their ids: another request's, or nobody's.
-    IdRule{"not-ours", [](auto& ids, auto&, auto pool, auto) {
+    IdRule{"not-ours",
+           [](auto& ids, auto&, auto pool, auto) {
              const std::set<std::int64_t> ours(ids.begin(), ids.end());
              std::vector<std::int64_t> free;
              for (std::int64_t id = 0; id < pool; ++id) {
@@ -247,7 +265,9 @@ constexpr std::array id_rules{
 
 void ids(Group& group, const How& how) {
   const auto rule = std::find_if(id_rules.begin(), id_rules.end(), [&](auto& r) { return r.name == how.how; });
-  if (rule == id_rules.end()) unknown_how("ids", how, "reversed, sorted, consecutive, plus, rotated, all-first, first-two-exchanged, other-side or not-ours");
+  if (rule == id_rules.end())
+    unknown_how("ids", how,
+                "reversed, sorted, consecutive, plus, rotated, all-first, first-two-exchanged, other-side or not-ours");
   How other = how;
   other.side = how.side == "producer" ? "consumer" : "producer";
   const std::int64_t pool = side_of(group, how).ranks.at(0).geometry.blocks;
@@ -262,12 +282,17 @@ void tokens(Group& group, const How& how) {
   const std::int64_t p = group.producer.ranks.at(0).geometry.block_size, c = group.consumer.ranks.at(0).geometry.block_size;
   const std::int64_t unit = how.n > 0 ? how.n : p;
   for (auto& request : group.requests) {
-    const std::int64_t room = std::min(static_cast<std::int64_t>(request.producer_blocks.size()) * p, static_cast<std::int64_t>(request.consumer_blocks.size()) * c);
+    const std::int64_t room = std::min(static_cast<std::int64_t>(request.producer_blocks.size()) * p,
+                                       static_cast<std::int64_t>(request.consumer_blocks.size()) * c);
     auto& count = request.tokens;
-    if (how.how == "down") count = count >= unit ? count / unit * unit : count;
-    else if (how.how == "up") count = std::min(room, (count + unit - 1) / unit * unit);
-    else if (how.how == "fewer") count = std::max<std::int64_t>(0, count - how.n);
-    else unknown_how("tokens", how, "down, up or fewer");
+    if (how.how == "down")
+      count = count >= unit ? count / unit * unit : count;
+    else if (how.how == "up")
+      count = std::min(room, (count + unit - 1) / unit * unit);
+    else if (how.how == "fewer")
+      count = std::max<std::int64_t>(0, count - how.n);
+    else
+      unknown_how("tokens", how, "down, up or fewer");
   }
 }
 
@@ -279,7 +304,8 @@ void block_size(Group& group, const How&) {
     for (auto& rank : *ranks) rank.geometry.block_size = smaller;
   }
   for (auto& r : group.requests) {
-    r.tokens = std::min(r.tokens, smaller * static_cast<std::int64_t>(std::min(r.producer_blocks.size(), r.consumer_blocks.size())));
+    r.tokens = std::min(r.tokens,
+                        smaller * static_cast<std::int64_t>(std::min(r.producer_blocks.size(), r.consumer_blocks.size())));
   }
 }
 
@@ -287,9 +313,10 @@ struct Row {
   std::string_view name;
   void (*change)(Group&, const How&);
 };
-constexpr std::array rows{Row{"axes", axes},     Row{"stride", stride}, Row{"offset", offset}, Row{"kv", kv},   Row{"layers", layers},
-                          Row{"heads", heads},   Row{"scales", scales}, Row{"packed", packed}, Row{"ids", ids}, Row{"tokens", tokens},
-                          Row{"block_size", block_size}, Row{"none", [](Group&, const How&) {}}};
+constexpr std::array rows{Row{"axes", axes},     Row{"stride", stride},         Row{"offset", offset},
+                          Row{"kv", kv},         Row{"layers", layers},         Row{"heads", heads},
+                          Row{"scales", scales}, Row{"packed", packed},         Row{"ids", ids},
+                          Row{"tokens", tokens}, Row{"block_size", block_size}, Row{"none", [](Group&, const How&) {}}};
 
 }  // namespace
 
@@ -308,7 +335,8 @@ void misread(ResolvedCase& view, const json& sabotage) {
     return;
   }
   const auto row = std::find_if(rows.begin(), rows.end(), [&](auto& r) { return r.name == fault; });
-  if (row == rows.end()) throw std::runtime_error("sabotage: there is no misreading '" + fault + "'; the table is in connector/misread.cpp");
+  if (row == rows.end())
+    throw std::runtime_error("sabotage: there is no misreading '" + fault + "'; the table is in connector/misread.cpp");
   const How how = how_of(sabotage);
   for (auto& group : view.groups) row->change(group, how);
 }

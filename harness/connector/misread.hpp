@@ -1,6 +1,6 @@
-// What a wrong connector, planner or reader believes: the view it was handed, changed in one way of a table. The connector that then
-// plans from it is the suite's own, so a misreading is data: {fault: NAME, side: producer|consumer, ...} under the option `sabotage`
-// of a connector or a reader (cases/saboteurs/). Rows and their keys are in misread.cpp.
+// What a wrong connector, planner or reader believes: the view it was handed, changed in one way of a table. The connector
+// that then plans from it is the suite's own, so a misreading is data: {fault: NAME, side: producer|consumer, ...} under the
+// option `sabotage` of a connector or a reader (cases/saboteurs/). Rows and their keys are in misread.cpp.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace kvcts::connector {
 
-/// Changes claims, geometry and requests of every group. A row that has nothing to misread in this case leaves the view as it is.
-/// Throws std::runtime_error on an unknown fault or key.
+/// Changes claims, geometry and requests of every group. A row that has nothing to misread in this case leaves the view as
+/// it is. Throws std::runtime_error on an unknown fault or key.
 void misread(ResolvedCase& view, const nlohmann::json& sabotage);
 
 /// Names of the rows.
@@ -20,7 +20,8 @@ std::vector<std::string> misreadings();
 /// Plans as the connector inside, from the misread view.
 class Misreading final : public Connector {
  public:
-  Misreading(std::unique_ptr<Connector> inside, nlohmann::json sabotage) : inside_(std::move(inside)), sabotage_(std::move(sabotage)) {}
+  Misreading(std::unique_ptr<Connector> inside, nlohmann::json sabotage)
+      : inside_(std::move(inside)), sabotage_(std::move(sabotage)) {}
   void register_caches(const ResolvedCase& view, Side side) override { inside_->register_caches(view, side); }
   Plan plan(const ResolvedCase& view, process::Progress progress) override;
 

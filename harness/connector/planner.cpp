@@ -96,9 +96,8 @@ class GroupPlanner {
       }
     };
     each(dst[Axis::layer], [&](std::int64_t layer) {
-      each(dst[Axis::kv], [&](std::int64_t kv) {
-        each(dst[Axis::head], [&](std::int64_t head) { fill_rows(dst, layer, kv, head); });
-      });
+      each(dst[Axis::kv],
+           [&](std::int64_t kv) { each(dst[Axis::head], [&](std::int64_t head) { fill_rows(dst, layer, kv, head); }); });
     });
   }
 
@@ -149,8 +148,9 @@ class GroupPlanner {
                     ": that is a conversion, not a move; use the same dtype or a connector that converts");
     }
     if (layout::bits(src.plane->dtype) < 8 && src.plane->high_nibble_first != dst.plane->high_nibble_first) {
-      throw Refusal("producer and consumer order the two nibbles of a byte differently; moving them needs work below a byte, "
-                    "which this connector does not do");
+      throw Refusal(
+          "producer and consumer order the two nibbles of a byte differently; moving them needs work below a byte, "
+          "which this connector does not do");
     }
     if (src.blocks != dst.blocks || src.slots != dst.slots) {
       throw Refusal("producer and consumer disagree on whether " + words(*dst.plane) +
@@ -245,14 +245,16 @@ void finish(std::vector<Copy>& copies) {
   for (Copy& c : copies) {
     if (c.dst != region) region = c.dst, end = 0;
     if ((c.src_offset - c.dst_offset) % 8 != 0) {
-      throw Refusal("the two sides place 4-bit codes in different halves of their bytes; moving them needs work below a byte, "
-                    "which this connector does not do");
+      throw Refusal(
+          "the two sides place 4-bit codes in different halves of their bytes; moving them needs work below a byte, "
+          "which this connector does not do");
     }
     const std::int64_t before = c.dst_offset % 8, after = (8 - (c.dst_offset + c.bytes) % 8) % 8;
     c = {c.src, (c.src_offset - before) / 8, c.dst, (c.dst_offset - before) / 8, (before + c.bytes + after) / 8};
     if (c.dst_offset < end) {
-      throw Refusal("two 4-bit codes that share a byte on the consumer come from different bytes of the producer; moving them needs "
-                    "work below a byte, which this connector does not do");
+      throw Refusal(
+          "two 4-bit codes that share a byte on the consumer come from different bytes of the producer; moving them needs "
+          "work below a byte, which this connector does not do");
     }
     end = c.dst_offset + c.bytes;
   }

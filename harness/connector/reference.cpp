@@ -41,7 +41,8 @@ Reference::Reference(const nlohmann::json& options) {
   for (const auto& rule : options.value("refuse", nlohmann::json::array())) {
     const auto text = rule.get<std::string>();
     if (!known.contains(text)) {
-      throw std::runtime_error("connector option refuse: expected relayout, block-size, tp or head-slice, found '" + text + "'");
+      throw std::runtime_error("connector option refuse: expected relayout, block-size, tp or head-slice, found '" + text +
+                               "'");
     }
     refuse_.insert(text);
   }
@@ -70,8 +71,9 @@ void Reference::check_rules(const Group& group) const {
     for (const auto& a : p.claim.planes) {
       for (const auto& b : c.claim.planes) {
         if (a.component == b.component && a.origin == b.origin && inner_order(a) != inner_order(b)) {
-          throw Refusal("producer orders a block " + inner_order(a) + ", consumer " + inner_order(b) +
-                        "; this connector moves blocks as they are: use one layout on both sides or one that re-lays them out");
+          throw Refusal(
+              "producer orders a block " + inner_order(a) + ", consumer " + inner_order(b) +
+              "; this connector moves blocks as they are: use one layout on both sides or one that re-lays them out");
         }
       }
     }

@@ -38,21 +38,26 @@ static_assert(same(Attribute::memory_pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUP
 static_assert(same(Attribute::gpudirect_rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED));
 static_assert(same(Attribute::dma_buf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED));
 
-static_assert(same(status::invalid_value, CUDA_ERROR_INVALID_VALUE) && same(status::out_of_memory, CUDA_ERROR_OUT_OF_MEMORY));
+static_assert(same(status::invalid_value, CUDA_ERROR_INVALID_VALUE) &&
+              same(status::out_of_memory, CUDA_ERROR_OUT_OF_MEMORY));
 static_assert(same(status::no_device, CUDA_ERROR_NO_DEVICE) && same(status::invalid_device, CUDA_ERROR_INVALID_DEVICE));
-static_assert(same(status::invalid_image, CUDA_ERROR_INVALID_IMAGE) && same(status::invalid_context, CUDA_ERROR_INVALID_CONTEXT));
-static_assert(same(status::no_binary_for_gpu, CUDA_ERROR_NO_BINARY_FOR_GPU) && same(status::invalid_handle, CUDA_ERROR_INVALID_HANDLE));
-static_assert(same(status::peer_access_already_enabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) && same(status::not_found, CUDA_ERROR_NOT_FOUND));
+static_assert(same(status::invalid_image, CUDA_ERROR_INVALID_IMAGE) &&
+              same(status::invalid_context, CUDA_ERROR_INVALID_CONTEXT));
+static_assert(same(status::no_binary_for_gpu, CUDA_ERROR_NO_BINARY_FOR_GPU) &&
+              same(status::invalid_handle, CUDA_ERROR_INVALID_HANDLE));
+static_assert(same(status::peer_access_already_enabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) &&
+              same(status::not_found, CUDA_ERROR_NOT_FOUND));
 static_assert(same(status::not_ready, CUDA_ERROR_NOT_READY) && same(status::illegal_address, CUDA_ERROR_ILLEGAL_ADDRESS));
 static_assert(same(status::launch_failed, CUDA_ERROR_LAUNCH_FAILED) && same(status::assertion, CUDA_ERROR_ASSERT));
 static_assert(same(status::host_memory_already_registered, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));
-static_assert(same(status::not_permitted, CUDA_ERROR_NOT_PERMITTED) && same(status::not_supported, CUDA_ERROR_NOT_SUPPORTED));
+static_assert(same(status::not_permitted, CUDA_ERROR_NOT_PERMITTED) &&
+              same(status::not_supported, CUDA_ERROR_NOT_SUPPORTED));
 static_assert(same(status::not_initialized, CUDA_ERROR_NOT_INITIALIZED));
 
-static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR == 1 && CU_MEM_LOCATION_TYPE_DEVICE == 1 &&
-              CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3 && CU_STREAM_NON_BLOCKING == 1 && CU_STREAM_CAPTURE_MODE_GLOBAL == 0 &&
-              CU_MEMHOSTALLOC_PORTABLE == 1 && CU_MEMHOSTALLOC_DEVICEMAP == 2 && CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 1 &&
-              CU_MEM_ALLOC_GRANULARITY_MINIMUM == 0);
+static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR == 1 &&
+              CU_MEM_LOCATION_TYPE_DEVICE == 1 && CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3 && CU_STREAM_NON_BLOCKING == 1 &&
+              CU_STREAM_CAPTURE_MODE_GLOBAL == 0 && CU_MEMHOSTALLOC_PORTABLE == 1 && CU_MEMHOSTALLOC_DEVICEMAP == 2 &&
+              CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 1 && CU_MEM_ALLOC_GRANULARITY_MINIMUM == 0);
 
 /// Parameters of a function by their sizes and count.
 template <class Signature>

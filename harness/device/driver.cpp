@@ -22,8 +22,8 @@ Opened open() {
   auto out = std::make_unique<Driver>();
   out->path = path;
   std::string missing;
-#define KVCTS_DRIVER_LOAD(member, symbol, required, parameters)                              \
-  out->member = reinterpret_cast<decltype(out->member)>(::dlsym(library, symbol));           \
+#define KVCTS_DRIVER_LOAD(member, symbol, required, parameters)                    \
+  out->member = reinterpret_cast<decltype(out->member)>(::dlsym(library, symbol)); \
   if (required && out->member == nullptr && missing.empty()) missing = symbol;
   KVCTS_DRIVER_FUNCTIONS(KVCTS_DRIVER_LOAD)
 #undef KVCTS_DRIVER_LOAD

@@ -56,7 +56,8 @@ Facts facts_of(const Driver& driver, int ordinal) {
   check(driver, driver.device_memory(&bytes, device), "asking a device's memory");
   facts.memory_bytes = bytes;
   facts.multiprocessors = attribute(driver, device, Attribute::multiprocessors);
-  facts.virtual_memory = attribute(driver, device, Attribute::virtual_memory_management) != 0 && driver.create_allocation != nullptr;
+  facts.virtual_memory =
+      attribute(driver, device, Attribute::virtual_memory_management) != 0 && driver.create_allocation != nullptr;
   facts.posix_handles = attribute(driver, device, Attribute::posix_handles) != 0;
   facts.memory_pools = attribute(driver, device, Attribute::memory_pools) != 0 && driver.allocate_async != nullptr;
   facts.integrated = attribute(driver, device, Attribute::integrated) != 0;
@@ -70,16 +71,19 @@ Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver), facts_(facts_of(d
   // A stand-in driver has the kernels itself; it looks at the header only.
   static constexpr std::uint32_t no_code[16]{0xba55ed50u};
   const bool built = !cuda::device_image().empty();
-  if (!built && !driver.modelled) throw Error{status::not_found, "this build has no device kernels: it was made without nvcc"};
+  if (!built && !driver.modelled)
+    throw Error{status::not_found, "this build has no device kernels: it was made without nvcc"};
   check(driver_, driver_.retain_context(&context_, ordinal), "making a context on device " + std::to_string(ordinal));
   try {
     make_current();
-    const Status loaded = driver_.load_module(&module_, built ? static_cast<const void*>(cuda::device_image().data()) : no_code);
+    const Status loaded =
+        driver_.load_module(&module_, built ? static_cast<const void*>(cuda::device_image().data()) : no_code);
     if (loaded == status::no_binary_for_gpu) {
       throw Error{loaded, "the device kernels hold no code for " + facts_.arch + " that this driver can load"};
     }
-    check(driver_, loaded, "loading the device kernels (nvcc 13.0) with a driver for CUDA " + std::to_string(driver.version / 1000) + "." +
-                               std::to_string(driver.version % 1000 / 10));
+    check(driver_, loaded,
+          "loading the device kernels (nvcc 13.0) with a driver for CUDA " + std::to_string(driver.version / 1000) + "." +
+              std::to_string(driver.version % 1000 / 10));
   } catch (...) {
     driver_.release_context(ordinal);
     throw;
@@ -101,7 +105,8 @@ std::uint64_t Gpu::free_bytes() const {
 Function Gpu::function(std::string_view kernel) {
   if (const auto known = functions_.find(kernel); known != functions_.end()) return known->second;
   Function found = nullptr;
-  check(driver_, driver_.get_function(&found, module_, std::string(kernel).c_str()), "finding kernel " + std::string(kernel));
+  check(driver_, driver_.get_function(&found, module_, std::string(kernel).c_str()),
+        "finding kernel " + std::string(kernel));
   functions_.emplace(kernel, found);
   return found;
 }
@@ -115,7 +120,8 @@ void Gpu::launch_raw(std::string_view kernel, void* args, std::uint64_t blocks, 
   const auto most = static_cast<std::uint64_t>(std::max(1, facts_.multiprocessors)) * 32;
   void* parameters[]{args};
   check(driver_,
-        driver_.launch(f, static_cast<unsigned>(std::min(blocks, most)), 1, 1, cuda::threads, 1, 1, 0, stream, parameters, nullptr),
+        driver_.launch(f, static_cast<unsigned>(std::min(blocks, most)), 1, 1, cuda::threads, 1, 1, 0, stream, parameters,
+                       nullptr),
         "launching " + std::string(kernel));
 }
 
@@ -139,7 +145,8 @@ void Gpu::canary() {
   launch("kvcts_generate_rows", cuda::bind(plan, memory.pointer(), tables.pointer()), plan.blocks(), stream);
   memory.read(seen, stream);
   synchronize(stream);
-  if (seen != expected) throw Error{status::launch_failed, "the device computes wrongly: its canary wrote other bytes than expected"};
+  if (seen != expected)
+    throw Error{status::launch_failed, "the device computes wrongly: its canary wrote other bytes than expected"};
 }
 
 bool OwnEvent::passed() const {

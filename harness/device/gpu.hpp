@@ -25,8 +25,8 @@ struct Facts {
 Facts facts_of(const Driver& driver, int ordinal);
 int device_count(const Driver& driver);
 
-/// Called with a line before every launch: "kernel kvcts_never_ends, launch 3". A worker puts it where the supervisor can read it when the
-/// kernel never ends. In a worker this is found by itself (kvcts_worker_note); nullptr: nobody asks.
+/// Called with a line before every launch: "kernel kvcts_never_ends, launch 3". A worker puts it where the supervisor can
+/// read it when the kernel never ends. In a worker this is found by itself (kvcts_worker_note); nullptr: nobody asks.
 using Note = void (*)(const char* line);
 
 /// A primary context, current in the calling thread while the object is used there, and the module of device kernels in it.
@@ -44,7 +44,8 @@ class Gpu {
   void make_current() const { check(driver_, driver_.set_current(context_), "making the context current"); }
   std::uint64_t free_bytes() const;
 
-  /// Launches one of the kernels of kernels/cuda with `blocks` tiles of work: as many thread blocks as fill the device several times.
+  /// Launches one of the kernels of kernels/cuda with `blocks` tiles of work: as many thread blocks as fill the device
+  /// several times.
   template <class Args>
   void launch(std::string_view kernel, const Args& args, std::uint64_t blocks, Stream stream) {
     Args copy = args;
@@ -71,7 +72,9 @@ class Gpu {
 /// A stream of one device.
 class OwnStream {
  public:
-  explicit OwnStream(const Gpu& gpu) : gpu_(gpu) { check(gpu.driver(), gpu.driver().create_stream(&stream_, 1), "creating a stream"); }
+  explicit OwnStream(const Gpu& gpu) : gpu_(gpu) {
+    check(gpu.driver(), gpu.driver().create_stream(&stream_, 1), "creating a stream");
+  }
   ~OwnStream() { gpu_.driver().destroy_stream(stream_); }
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
@@ -84,7 +87,9 @@ class OwnStream {
 
 class OwnEvent {
  public:
-  explicit OwnEvent(const Gpu& gpu) : gpu_(gpu) { check(gpu.driver(), gpu.driver().create_event(&event_, 0), "creating an event"); }
+  explicit OwnEvent(const Gpu& gpu) : gpu_(gpu) {
+    check(gpu.driver(), gpu.driver().create_event(&event_, 0), "creating an event");
+  }
   ~OwnEvent() { gpu_.driver().destroy_event(event_); }
   OwnEvent(const OwnEvent&) = delete;
   OwnEvent& operator=(const OwnEvent&) = delete;

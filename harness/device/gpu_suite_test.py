@@ -1,5 +1,5 @@
-"""Suite gpu-acceptance on the stand-in driver: kernels that hang or fail end as they must, with their name; nothing is shown as executed.
-Without a driver everything is SKIPPED, and the run is incomplete."""
+"""Suite gpu-acceptance on the stand-in driver: kernels that hang or fail end as they must, with their name; nothing is
+shown as executed. Without a driver everything is SKIPPED, and the run is incomplete."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ def run(driver: str, *argv: str) -> tuple[int, str, dict]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         environment = {**os.environ, "KVCTS_CUDA_DRIVER": driver, "KVCTS_FAKE_DEVICES": "2"}
-        done = subprocess.run([str(BUILD / "bin/kvcts"), "run", "--suite", "gpu-acceptance", *argv, "--out", str(out)], env=environment,
-                              capture_output=True, text=True, timeout=280)
+        done = subprocess.run(
+            [str(BUILD / "bin/kvcts"), "run", "--suite", "gpu-acceptance", *argv, "--out", str(out)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
         results = json.loads((out / "results.json").read_text())
-        assert driver != str(STAND_IN) or results["run"]["machine"]["gpus"][0]["arch"].startswith("sm_"), "the run does not say on which devices"
+        assert driver != str(STAND_IN) or results["run"]["machine"]["gpus"][0]["arch"].startswith("sm_"), (
+            "the run does not say on which devices"
+        )
         return done.returncode, done.stdout + done.stderr, {c["id"]: c for c in results["results"]}
 
 

@@ -61,7 +61,8 @@ class VmmMemory final : public Allocation {
       for (std::uint64_t at = 0; at < whole;) {
         const std::uint64_t size = whole - at < 2 * piece ? whole - at : piece;
         AllocationHandle handle = 0;
-        check(driver_, driver_.create_allocation(&handle, size, &properties, 0), "allocating " + std::to_string(size) + " bytes to be mapped");
+        check(driver_, driver_.create_allocation(&handle, size, &properties, 0),
+              "allocating " + std::to_string(size) + " bytes to be mapped");
         adopt(handle, at, size);
         at += size;
       }
@@ -80,7 +81,8 @@ class VmmMemory final : public Allocation {
       std::uint64_t at = 0;
       for (const Piece& piece : pieces) {
         AllocationHandle handle = 0;
-        check(driver_, driver_.import_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(piece.descriptor)), 1),
+        check(driver_,
+              driver_.import_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(piece.descriptor)), 1),
               "importing a piece of another process's device memory");
         adopt(handle, at, piece.bytes);
         at += piece.bytes;
@@ -114,7 +116,8 @@ class VmmMemory final : public Allocation {
     bool mapped;
   };
   void reserve(std::uint64_t bytes, std::size_t alignment) {
-    check(driver_, driver_.reserve(&address_, bytes, alignment, 0, 0), "reserving " + std::to_string(bytes) + " bytes of addresses");
+    check(driver_, driver_.reserve(&address_, bytes, alignment, 0, 0),
+          "reserving " + std::to_string(bytes) + " bytes of addresses");
     reserved_ = bytes;
   }
   void adopt(AllocationHandle handle, std::uint64_t at, std::uint64_t bytes) {
@@ -146,7 +149,8 @@ class PinnedMemory final : public Allocation {
   PinnedMemory(const Gpu& gpu, std::uint64_t bytes) : driver_(gpu.driver()) {
     void* memory = nullptr;
     // 1: pinned for every context; 2: mapped into the device's addresses.
-    check(driver_, driver_.allocate_host(&memory, bytes, 1 | 2), "allocating " + std::to_string(bytes) + " bytes of pinned host memory");
+    check(driver_, driver_.allocate_host(&memory, bytes, 1 | 2),
+          "allocating " + std::to_string(bytes) + " bytes of pinned host memory");
     host_ = static_cast<std::uint8_t*>(memory);
     bytes_ = bytes;
     const Status status = driver_.host_address(&address_, memory, 0);
@@ -165,7 +169,8 @@ class RegisteredMemory final : public Allocation {
     bytes_ = bytes;
     if (existing == nullptr) {
       void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (pages == MAP_FAILED) throw Error{status::out_of_memory, "the system has no " + std::to_string(bytes) + " bytes of memory to register"};
+      if (pages == MAP_FAILED)
+        throw Error{status::out_of_memory, "the system has no " + std::to_string(bytes) + " bytes of memory to register"};
       own_ = existing = pages;
     }
     host_ = static_cast<std::uint8_t*>(existing);
@@ -208,7 +213,8 @@ std::string lack(const Gpu& gpu, MemoryKind kind) {
   if (kind == MemoryKind::vmm && !(facts.virtual_memory && facts.posix_handles)) {
     return facts.name + " has no virtual memory management with exportable handles";
   }
-  if ((kind == MemoryKind::pinned || kind == MemoryKind::registered) && !facts.host_mapping) return facts.name + " cannot map host memory";
+  if ((kind == MemoryKind::pinned || kind == MemoryKind::registered) && !facts.host_mapping)
+    return facts.name + " cannot map host memory";
   return "";
 }
 
@@ -236,13 +242,19 @@ std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Alloca
 }
 
 void Buffer::write(std::span<const std::uint8_t> from, Stream stream) {
-  if (from.size() > bytes_) throw Error{status::invalid_value, "writing " + std::to_string(from.size()) + " bytes into a buffer of " + std::to_string(bytes_)};
-  if (!from.empty()) check(gpu_.driver(), gpu_.driver().copy_in(address(), from.data(), from.size(), stream), "copying to the device");
+  if (from.size() > bytes_)
+    throw Error{status::invalid_value,
+                "writing " + std::to_string(from.size()) + " bytes into a buffer of " + std::to_string(bytes_)};
+  if (!from.empty())
+    check(gpu_.driver(), gpu_.driver().copy_in(address(), from.data(), from.size(), stream), "copying to the device");
 }
 
 void Buffer::read(std::span<std::uint8_t> to, Stream stream) const {
-  if (to.size() > bytes_) throw Error{status::invalid_value, "reading " + std::to_string(to.size()) + " bytes of a buffer of " + std::to_string(bytes_)};
-  if (!to.empty()) check(gpu_.driver(), gpu_.driver().copy_out(to.data(), address(), to.size(), stream), "copying from the device");
+  if (to.size() > bytes_)
+    throw Error{status::invalid_value,
+                "reading " + std::to_string(to.size()) + " bytes of a buffer of " + std::to_string(bytes_)};
+  if (!to.empty())
+    check(gpu_.driver(), gpu_.driver().copy_out(to.data(), address(), to.size(), stream), "copying from the device");
 }
 
 }  // namespace kvcts::device

@@ -29,10 +29,11 @@ std::string lack(const Gpu& gpu, MemoryKind kind);
 class Allocation {
  public:
   virtual ~Allocation() = default;
-  Address address() const { return address_; }   ///< for the device
-  std::uint8_t* host() const { return host_; }   ///< nullptr where the processor cannot reach it
+  Address address() const { return address_; }  ///< for the device
+  std::uint8_t* host() const { return host_; }  ///< nullptr where the processor cannot reach it
   std::uint64_t bytes() const { return bytes_; }
-  /// VMM only: the descriptors of its pieces, in order, each with its bytes; others: none. Duplicates; the caller closes them.
+  /// VMM only: the descriptors of its pieces, in order, each with its bytes; others: none. Duplicates; the caller closes
+  /// them.
   struct Piece {
     int descriptor{-1};
     std::uint64_t bytes{0};
@@ -44,8 +45,8 @@ class Allocation {
   std::uint8_t* host_{nullptr};
   std::uint64_t bytes_{0};
 };
-/// `existing`: for MemoryKind::registered, the memory to register (page-aligned by the driver); nullptr: fresh pages. Throws Error; a kind
-/// that the device lacks is status::not_supported.
+/// `existing`: for MemoryKind::registered, the memory to register (page-aligned by the driver); nullptr: fresh pages. Throws
+/// Error; a kind that the device lacks is status::not_supported.
 std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint64_t bytes, void* existing = nullptr);
 /// Pieces of another process's VMM allocation, mapped side by side here. Descriptors stay the caller's.
 std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Allocation::Piece> pieces);
@@ -53,7 +54,8 @@ std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Alloca
 /// Plain device memory for tables, results and tests, readable to the next 16 bytes behind its end.
 class Buffer {
  public:
-  Buffer(const Gpu& gpu, std::uint64_t bytes) : gpu_(gpu), bytes_(bytes), memory_(allocate(gpu, MemoryKind::device, bytes / 16 * 16 + 16)) {}
+  Buffer(const Gpu& gpu, std::uint64_t bytes)
+      : gpu_(gpu), bytes_(bytes), memory_(allocate(gpu, MemoryKind::device, bytes / 16 * 16 + 16)) {}
   void* pointer() const { return reinterpret_cast<void*>(memory_->address()); }
   Address address() const { return memory_->address(); }
   std::uint64_t bytes() const { return bytes_; }

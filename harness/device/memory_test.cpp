@@ -18,7 +18,8 @@ namespace {
 
 using testing::gpu;
 
-constexpr MemoryKind kinds[]{MemoryKind::device, MemoryKind::pool, MemoryKind::vmm, MemoryKind::pinned, MemoryKind::registered};
+constexpr MemoryKind kinds[]{MemoryKind::device, MemoryKind::pool, MemoryKind::vmm, MemoryKind::pinned,
+                             MemoryKind::registered};
 
 std::vector<std::uint8_t> pattern(std::size_t bytes, std::uint64_t key) {
   std::vector<std::uint8_t> out(bytes);
@@ -57,7 +58,10 @@ TEST(Memory, EveryKindCarriesBytesAndKernels) {
       }
       Buffer sum(gpu(), 8);
       check(d, d.set_bytes(sum.address(), 0, 8, stream), "clearing");
-      gpu().launch("kvcts_digest", cuda::DigestArgs{reinterpret_cast<const cuda::u8*>(memory->address()), bytes, static_cast<cuda::u64*>(sum.pointer())}, 64, stream);
+      gpu().launch("kvcts_digest",
+                   cuda::DigestArgs{reinterpret_cast<const cuda::u8*>(memory->address()), bytes,
+                                    static_cast<cuda::u64*>(sum.pointer())},
+                   64, stream);
       std::uint64_t seen = 0;
       sum.read({reinterpret_cast<std::uint8_t*>(&seen), 8}, stream);
       check(d, d.copy_out(in.data(), memory->address(), bytes, stream), "out");

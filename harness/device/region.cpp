@@ -16,7 +16,8 @@ std::span<const std::uint8_t> raw(const T& value) {
   return {reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
 }
 
-/// Whether two of the planes share bits. Throws layout::Error when one shares bits with itself: which thread writes last is then anybody's guess.
+/// Whether two of the planes share bits. Throws layout::Error when one shares bits with itself: which thread writes last is
+/// then anybody's guess.
 bool overlapping(const std::vector<layout::Plane>& planes, std::uint64_t bytes) {
   layout::Cache cache;
   cache.allocations.push_back({"a0", static_cast<std::int64_t>(bytes)});
@@ -38,7 +39,8 @@ RegionWork::RegionWork(Gpu& gpu, const Image& image, Stream stream)
     : gpu_(gpu), image_(image), found_(gpu, sizeof(cuda::Findings)), list_(gpu, list_entries * sizeof(std::uint64_t)) {
   in_place_ = !overlapping(image.planes, image.bytes - image.base);
   for (const layout::Plane& plane : image.planes) {
-    cuda::RowsPlan plan = cuda::plan_rows(image.content, plane, image.key, image.unblocked_generation, image.base, image.bytes);
+    cuda::RowsPlan plan =
+        cuda::plan_rows(image.content, plane, image.key, image.unblocked_generation, image.base, image.bytes);
     in_place_ = in_place_ && !plan.by_code;
     Buffer tables(gpu, plan.tables.bytes().size());
     tables.write(plan.tables.bytes(), stream);
@@ -60,8 +62,8 @@ void RegionWork::fill(Address memory, Stream stream) {
   void* at = reinterpret_cast<void*>(memory);
   gpu_.launch("kvcts_write_poison", cuda::bind(all_->plan, at, all_->tables.pointer()), all_->plan.blocks(), stream);
   for (const Rows& rows : rows_) {
-    gpu_.launch(rows.plan.by_code ? "kvcts_generate_codes" : "kvcts_generate_rows", cuda::bind(rows.plan, at, rows.tables.pointer()),
-                rows.plan.blocks(), stream);
+    gpu_.launch(rows.plan.by_code ? "kvcts_generate_codes" : "kvcts_generate_rows",
+                cuda::bind(rows.plan, at, rows.tables.pointer()), rows.plan.blocks(), stream);
   }
 }
 
@@ -70,14 +72,16 @@ void RegionWork::launch_check(Address memory, const cuda::Probe& probe, Stream s
   if (!in_place_) {
     if (!beside_) beside_ = std::make_unique<Buffer>(gpu_, image_.bytes);
     fill(beside_->address(), stream);
-    const cuda::CompareArgs args{static_cast<const cuda::u8*>(at), static_cast<const cuda::u8*>(beside_->pointer()), image_.bytes, probe};
+    const cuda::CompareArgs args{static_cast<const cuda::u8*>(at), static_cast<const cuda::u8*>(beside_->pointer()),
+                                 image_.bytes, probe};
     gpu_.launch("kvcts_compare", args, (image_.bytes + 16 * cuda::range_vectors - 1) / (16 * cuda::range_vectors), stream);
     return;
   }
   for (const Rows& rows : rows_) {
     gpu_.launch("kvcts_check_rows", cuda::bind(rows.plan, at, rows.tables.pointer(), probe), rows.plan.blocks(), stream);
   }
-  gpu_.launch("kvcts_check_poison", cuda::bind(free_->plan, at, free_->tables.pointer(), probe), free_->plan.blocks(), stream);
+  gpu_.launch("kvcts_check_poison", cuda::bind(free_->plan, at, free_->tables.pointer(), probe), free_->plan.blocks(),
+              stream);
 }
 
 void RegionWork::launch_check(Address memory, Stream stream) {
@@ -93,8 +97,10 @@ cuda::Findings RegionWork::findings(Stream stream) {
 
 kernels::Difference RegionWork::check(Address memory, std::size_t limit, Stream stream) {
   kernels::Difference difference;
-  cuda::Probe probe{static_cast<cuda::Findings*>(found_.pointer()), static_cast<cuda::u64*>(list_.pointer()), 0, 0, list_entries};
-  // Counted in one pass. Then, only if something is wrong: the first wrong byte is known, and a window from there on is listed.
+  cuda::Probe probe{static_cast<cuda::Findings*>(found_.pointer()), static_cast<cuda::u64*>(list_.pointer()), 0, 0,
+                    list_entries};
+  // Counted in one pass. Then, only if something is wrong: the first wrong byte is known, and a window from there on is
+  // listed.
   const cuda::Findings none;
   const auto pass = [&] {
     found_.write(raw(none), stream);

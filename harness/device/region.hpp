@@ -31,11 +31,13 @@ class RegionWork {
 
   /// Poison, then tags. `memory` is 16-byte aligned and has room to the next 16 bytes behind image.bytes.
   void fill(Address memory, Stream stream);
-  /// Every byte of the memory against the image, as kernels::compare() says it: how many are wrong, and the first `limit` of them. Waits.
+  /// Every byte of the memory against the image, as kernels::compare() says it: how many are wrong, and the first `limit` of
+  /// them. Waits.
   kernels::Difference check(Address memory, std::size_t limit, Stream stream);
   /// Launches of a check without waiting for its result: what a benchmark times.
   void launch_check(Address memory, Stream stream);
-  /// Whether planes share bytes or have 4-bit codes that do: then a check generates the image beside the memory and compares.
+  /// Whether planes share bytes or have 4-bit codes that do: then a check generates the image beside the memory and
+  /// compares.
   bool in_place() const { return in_place_; }
 
  private:

@@ -67,7 +67,8 @@ struct Placed {
   RegionWork work;
 };
 
-const Plane nhd = plane_of(Dtype::bf16, {{Axis::block, 7}, {Axis::kv, 2}, {Axis::slot, 16}, {Axis::head, 4}, {Axis::channel, 64}});
+const Plane nhd =
+    plane_of(Dtype::bf16, {{Axis::block, 7}, {Axis::kv, 2}, {Axis::slot, 16}, {Axis::head, 4}, {Axis::channel, 64}});
 
 TEST(Region, IsWhatTheHostWrites) {
   for (const std::uint64_t base : {4096, 4098, 4111}) {
@@ -91,7 +92,8 @@ TEST(Region, InMemoryOfEveryKind) {
 
 TEST(Region, WrongBytesAreCountedAndTheFirstAreNamedInOrder) {
   Placed placed(image_of(nhd, 4096, 4096 * 2 + 7 * 2 * 16 * 4 * 128));
-  const std::vector<std::int64_t> wrong{0, 17, 5000, 5001, 70000, 110000, 122879};  // guards, tags, free blocks, the last byte
+  const std::vector<std::int64_t> wrong{0,     17,     5000,  5001,
+                                        70000, 110000, 122879};  // guards, tags, free blocks, the last byte
   for (const std::int64_t at : wrong) placed.flip(static_cast<std::uint64_t>(at));
   const auto all = placed.work.check(placed.memory->address(), 100, placed.stream);
   EXPECT_EQ(all.wrong_bytes, 7);
@@ -100,7 +102,8 @@ TEST(Region, WrongBytesAreCountedAndTheFirstAreNamedInOrder) {
   EXPECT_EQ(some.wrong_bytes, 7);
   EXPECT_EQ(some.first, (std::vector<std::int64_t>{0, 17, 5000}));
   // Everything wrong: the first ones are still the first ones.
-  check(gpu().driver(), gpu().driver().set_bytes(placed.memory->address(), 0xff, placed.image.bytes, placed.stream), "spoiling");
+  check(gpu().driver(), gpu().driver().set_bytes(placed.memory->address(), 0xff, placed.image.bytes, placed.stream),
+        "spoiling");
   const auto spoilt = placed.work.check(placed.memory->address(), 5, placed.stream);
   EXPECT_GT(spoilt.wrong_bytes, 120000);  // a tag may hold 0xff
   EXPECT_EQ(spoilt.first, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));

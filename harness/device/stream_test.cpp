@@ -58,7 +58,8 @@ TEST(Streams, ASpinIsBounded) {
 }
 
 TEST(Graphs, AReplayUsesTheTablesOfItsCapture) {
-  // Plan/run drift: gather is captured with a block table; what changes *in* the table is seen at replay, another table is not.
+  // Plan/run drift: gather is captured with a block table; what changes *in* the table is seen at replay, another table is
+  // not.
   const Driver& d = gpu().driver();
   if (d.instantiate == nullptr) GTEST_SKIP() << "this driver cannot instantiate graphs with flags (CUDA 11.4)";
   OwnStream stream(gpu());

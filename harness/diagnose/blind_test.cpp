@@ -1,5 +1,5 @@
-// The diagnosis never sees what a case says of itself: cases without their name, title, links and expected outcome, and cases that have those
-// of another one, are diagnosed word for word as before.
+// The diagnosis never sees what a case says of itself: cases without their name, title, links and expected outcome, and
+// cases that have those of another one, are diagnosed word for word as before.
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
@@ -60,12 +60,15 @@ TEST_P(Blind, SameDiagnosisWithoutAndWithAnothersLabels) {
     failures += told["outcome"] != "PASS";
     YAML::Node nothing;
     EXPECT_EQ(diagnosed(with_labels_of(all[i], nothing), catalogue), told) << "stripped: " << all[i]["case"];
-    EXPECT_EQ(diagnosed(with_labels_of(all[i], all[(i + 1) % all.size()]), catalogue), told) << "labels of another one: " << all[i]["case"];
+    EXPECT_EQ(diagnosed(with_labels_of(all[i], all[(i + 1) % all.size()]), catalogue), told)
+        << "labels of another one: " << all[i]["case"];
   }
   EXPECT_GT(failures, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Blind, testing::Values("faults/layout.yaml", "faults/content.yaml", "museum/vllm-1.yaml", "museum/sglang-1.yaml", "museum/mooncake-2.yaml"),
+INSTANTIATE_TEST_SUITE_P(Files, Blind,
+                         testing::Values("faults/layout.yaml", "faults/content.yaml", "museum/vllm-1.yaml",
+                                         "museum/sglang-1.yaml", "museum/mooncake-2.yaml"),
                          [](const auto& file) {
                            std::string name = std::filesystem::path(file.param).string();
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';

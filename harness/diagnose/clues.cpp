@@ -32,11 +32,13 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
   return h ^ (h >> 32);
 }
 
-Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed) : observation_(observation), names_(names) {
+Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed)
+    : observation_(observation), names_(names) {
   // Everybody who was ever meant to be somewhere, and the poison of every byte.
   for (const Backing& b : arena.backings()) {
     if (b.sparse) continue;
-    for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i) names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
+    for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i)
+      names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = i});
   }
   for (int pass = 0; pass < naming_passes; ++pass) renderings_.emplace_back(names, arena.backings(), seed, pass);
   learn();
@@ -53,7 +55,8 @@ void Namer::learn() {
   });
   std::vector<std::uint64_t> signatures(ids.size(), 0);
   for (int pass = 0; pass < first_passes; ++pass) {
-    for (std::size_t i = 0; i < ids.size(); ++i) signatures[i] = extend_signature(signatures[i], renderings_[static_cast<std::size_t>(pass)].byte(ids[i]));
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      signatures[i] = extend_signature(signatures[i], renderings_[static_cast<std::size_t>(pass)].byte(ids[i]));
   }
   const auto put = [&](const std::pair<std::uint64_t, Id>& entry) {
     std::size_t at = entry.first & (table_.size() - 1);
@@ -75,24 +78,29 @@ Who Namer::who(std::size_t check, int backing, std::int64_t offset) const {
   std::array<std::uint8_t, naming_passes> seen{};
   for (std::size_t pass = 0; pass < seen.size(); ++pass) seen[pass] = observation_.bytes[pass][check].at(backing, offset);
   std::uint64_t signature = 0;
-  for (int pass = 0; pass < first_passes; ++pass) signature = extend_signature(signature, seen[static_cast<std::size_t>(pass)]);
+  for (int pass = 0; pass < first_passes; ++pass)
+    signature = extend_signature(signature, seen[static_cast<std::size_t>(pass)]);
   for (std::size_t at = signature & (table_.size() - 1); table_[at].second != hole; at = (at + 1) & (table_.size() - 1)) {
     if (table_[at].first != signature) continue;
     bool same = true;
-    for (std::size_t pass = first_passes; pass < seen.size() && same; ++pass) same = renderings_[pass].byte(table_[at].second) == seen[pass];
+    for (std::size_t pass = first_passes; pass < seen.size() && same; ++pass)
+      same = renderings_[pass].byte(table_[at].second) == seen[pass];
     if (same) return names_.at(table_[at].second);
   }
   Who out;
-  if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; })) out.kind = Who::Kind::constant, out.byte = seen[0];
+  if (std::all_of(seen.begin(), seen.end(), [&](std::uint8_t byte) { return byte == seen[0]; }))
+    out.kind = Who::Kind::constant, out.byte = seen[0];
   return out;
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena, Names& names, std::uint64_t seed) {
+Clues find_clues(const Observation& o, const Mismatch& mismatch, const Truth&, Expectation& expectation, const Arena& arena,
+                 Names& names, std::uint64_t seed) {
   if (mismatch.ranges.empty()) return {};
   return find_clues(o, mismatch, expectation, arena, names, Namer(o, names, arena, seed));
 }
 
-Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Namer& namer) {
+Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
+                 const Namer& namer) {
   Clues out;
   if (mismatch.ranges.empty()) return out;
   out.check = mismatch.ranges.front().check;
@@ -126,8 +134,9 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
       clue.wrong = is_wrong(offset);
       if (clue.wrong) {
         clue.is = namer.who(out.check, b.ordinal, offset);
-        clue.untouched = b.zeroed || b.sparse ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
-                                              : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;
+        clue.untouched = b.zeroed || b.sparse
+                             ? fresh_in_every_pass(o, out.check, b.ordinal, offset)
+                             : clue.is.kind == Who::Kind::poison && clue.is.backing == b.ordinal && clue.is.offset == offset;
         ++out.wrong;
         out.untouched += clue.untouched;
         out.unknown += clue.is.kind == Who::Kind::unknown;
@@ -142,7 +151,8 @@ Clues find_clues(const Observation& o, const Mismatch& mismatch, Expectation& ex
 }
 
 std::uint64_t identity_key(const Who& who) {
-  std::uint64_t key = static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype) * 10 + who.byte;
+  std::uint64_t key =
+      static_cast<std::uint64_t>(who.component) * 1000 + static_cast<std::uint64_t>(who.dtype) * 10 + who.byte;
   const auto put = [&](std::int64_t value) {
     key = (key ^ static_cast<std::uint64_t>(value)) * 0x9fb21c651e98df25ull;
     key ^= key >> 29;

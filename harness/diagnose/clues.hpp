@@ -1,5 +1,5 @@
-// Who is where: for each byte that should hold content, and for each wrong one, who it must be and who it is. Observed bytes are named by
-// their values over the naming passes; nothing here knows what the code under test did.
+// Who is where: for each byte that should hold content, and for each wrong one, who it must be and who it is. Observed bytes
+// are named by their values over the naming passes; nothing here knows what the code under test did.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct Clue {
   std::int64_t offset{0};
   Who must, is;
   bool wrong{false};
-  bool untouched{false};               ///< holds what it held before anybody wrote it
+  bool untouched{false};  ///< holds what it held before anybody wrote it
 };
 
 struct Clues {
-  std::size_t check{0};                ///< the check they are taken at
-  std::vector<Clue> all;               ///< by backing and offset; content bytes, and wrong bytes of any kind
+  std::size_t check{0};   ///< the check they are taken at
+  std::vector<Clue> all;  ///< by backing and offset; content bytes, and wrong bytes of any kind
   std::int64_t wrong{0}, unknown{0}, untouched{0}, damage{0};  ///< damage: wrong bytes that should hold no content
 };
 
@@ -46,17 +46,18 @@ class Namer {
   Names& names_;
   /// Signatures of the first passes, each with its name: an open hash table; names that share one stand behind each other.
   std::vector<std::pair<std::uint64_t, Id>> table_;
-  std::vector<bool> known_;            ///< by Id
-  std::size_t count_{0};               ///< of entries in the table
+  std::vector<bool> known_;  ///< by Id
+  std::size_t count_{0};     ///< of entries in the table
   mutable std::vector<Rendering> renderings_;
 };
 
 /// At the first check with wrong bytes.
-Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation, const Arena& arena,
-                 Names& names, std::uint64_t seed);
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
+                 const Arena& arena, Names& names, std::uint64_t seed);
 
 /// The same, with names that are known already.
-Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Namer& namer);
+Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
+                 Names& names, const Namer& namer);
 
 /// "K layer 1 token 3 head 0 channel 0", and where somebody like that must be: the place of each content byte in the truth.
 class Whereabouts {
@@ -68,10 +69,11 @@ class Whereabouts {
   std::span<const Place> of(const Who& who) const;
 
  private:
-  std::vector<std::uint64_t> keys_;    ///< ascending; of places_[i]
+  std::vector<std::uint64_t> keys_;  ///< ascending; of places_[i]
   std::vector<Place> places_;
 };
-/// A number for a byte of an element. What is looked up by it is tried out byte for byte, so that one number for two does no harm.
+/// A number for a byte of an element. What is looked up by it is tried out byte for byte, so that one number for two does no
+/// harm.
 std::uint64_t identity_key(const Who& who);
 
 }  // namespace kvcts::script

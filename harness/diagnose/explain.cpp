@@ -13,14 +13,25 @@ namespace {
 
 // What code compares, and so says when it stops: the quantity names the class. The words of `about`, see cases/README.md.
 std::string class_of_quantity(const std::string& about) {
-  static const std::map<std::string, std::string> classes{
-      {"dims", "rank-mismatch"},          {"groups", "rank-mismatch"},       {"heads", "head-shard-mapping"},
-      {"layers", "layer-missing"},        {"block_size", "wrong-block-size"}, {"bytes", "truncated"},
-      {"tokens", "truncated"},            {"stride", "wrong-stride"},        {"axes", "axis-permuted"},
-      {"kv", "kv-split-vs-interleaved"},  {"alignment", "misaligned"},       {"registration", "registration-missing-region"},
-      {"dtype", "dtype-reinterpreted"},   {"capability", "capability-mismatch"}, {"blocks", "wrong-block-id"},
-      {"key", "identity-collision"},      {"scales", "scale-lost"},          {"size", "int32-overflow"},
-      {"width", "packed-dim-misread"}};
+  static const std::map<std::string, std::string> classes{{"dims", "rank-mismatch"},
+                                                          {"groups", "rank-mismatch"},
+                                                          {"heads", "head-shard-mapping"},
+                                                          {"layers", "layer-missing"},
+                                                          {"block_size", "wrong-block-size"},
+                                                          {"bytes", "truncated"},
+                                                          {"tokens", "truncated"},
+                                                          {"stride", "wrong-stride"},
+                                                          {"axes", "axis-permuted"},
+                                                          {"kv", "kv-split-vs-interleaved"},
+                                                          {"alignment", "misaligned"},
+                                                          {"registration", "registration-missing-region"},
+                                                          {"dtype", "dtype-reinterpreted"},
+                                                          {"capability", "capability-mismatch"},
+                                                          {"blocks", "wrong-block-id"},
+                                                          {"key", "identity-collision"},
+                                                          {"scales", "scale-lost"},
+                                                          {"size", "int32-overflow"},
+                                                          {"width", "packed-dim-misread"}};
   const auto found = classes.find(about);
   return found == classes.end() ? "" : found->second;
 }
@@ -62,23 +73,27 @@ Explanation from_requirements(const Evidence& e) {
     for (const nlohmann::json& meant : e.truth.events) {
       if (meant.value("step", "") != seen.value("step", "") || !meant.value("good", false)) continue;
       if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
-        return certain("int32-overflow", "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
+        return certain("int32-overflow",
+                       "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
       }
     }
     bool meant_good = false;
     for (const Step& step : e.intended.steps) {
       if (step.name != seen.value("step", "")) continue;
       const Action& a = step.intended;
-      meant_good = (a.op == "require" && a.expects == a.found && a.needs.empty()) || (a.op == "unpack" && a.expects.size() == a.found.size());
+      meant_good = (a.op == "require" && a.expects == a.found && a.needs.empty()) ||
+                   (a.op == "unpack" && a.expects.size() == a.found.size());
     }
     if (!meant_good) continue;
     if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
-      return certain("int32-overflow", "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
+      return certain("int32-overflow",
+                     "a number that does not fit: expected " + seen["expects"].dump() + ", found " + seen["found"].dump());
     }
     const std::string fault_class = class_of_quantity(seen.value("about", ""));
-    const std::string words = e.observation.ending.step == seen.value("step", "") && !e.observation.ending.text.empty()
-                                  ? e.observation.ending.text
-                                  : seen.value("about", "") + ": expected " + seen["expects"].dump() + ", found " + seen["found"].dump();
+    const std::string words =
+        e.observation.ending.step == seen.value("step", "") && !e.observation.ending.text.empty()
+            ? e.observation.ending.text
+            : seen.value("about", "") + ": expected " + seen["expects"].dump() + ", found " + seen["found"].dump();
     if (!fault_class.empty()) return certain(fault_class, words);
   }
   if (shows_underflow(e.observation.ending.text)) return certain("int32-overflow", e.observation.ending.text);
@@ -89,7 +104,8 @@ Explanation from_requirements(const Evidence& e) {
       if (step.name == e.truth.ending.step && !step.intended.needs.empty()) fault_class = "capability-mismatch";
     }
     if (fault_class.empty()) fault_class = "capability-mismatch";
-    if (wrapped(e.truth.ending.expects, e.truth.ending.found) || wrapped(e.truth.ending.found, e.truth.ending.expects)) fault_class = "int32-overflow";
+    if (wrapped(e.truth.ending.expects, e.truth.ending.found) || wrapped(e.truth.ending.found, e.truth.ending.expects))
+      fault_class = "int32-overflow";
     return certain(fault_class, "not refused: " + e.truth.ending.text);
   }
   return {};
@@ -99,25 +115,32 @@ Explanation from_requirements(const Evidence& e) {
 Explanation from_reports(const Evidence& e) {
   if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
   const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
-  const auto status = [](const nlohmann::json& report) { return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done"); };
+  const auto status = [](const nlohmann::json& report) {
+    return report.contains("fields") ? report["fields"].value("status", nlohmann::json("done")) : nlohmann::json("done");
+  };
   const auto count = [](const std::vector<nlohmann::json>& all, const char* op) {
     return std::count_if(all.begin(), all.end(), [&](const auto& r) { return r["op"] == op; });
   };
   for (const auto& m : meant) {
     for (const auto& s : seen) {
-      if (m["op"] != "complete" || s["op"] != "complete" || m["request"] != s["request"] || !m.contains("fields") || !s.contains("fields")) continue;
+      if (m["op"] != "complete" || s["op"] != "complete" || m["request"] != s["request"] || !m.contains("fields") ||
+          !s.contains("fields"))
+        continue;
       for (const auto& [field, value] : m["fields"].items()) {
         if (s["fields"].contains(field) && wrapped(value, s["fields"][field])) {
-          return certain("int32-overflow", field + " was reported as " + s["fields"][field].dump() + " instead of " + value.dump());
+          return certain("int32-overflow",
+                         field + " was reported as " + s["fields"][field].dump() + " instead of " + value.dump());
         }
       }
     }
   }
   const auto failed = [](const nlohmann::json& word) { return word == "failed" || word == "aborted" || word == "error"; };
-  const bool done = std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
+  const bool done =
+      std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
   if (count(meant, "fail") > count(seen, "fail") && done) return certain("false-success", "a failure was reported as done");
   if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was reported to nobody");
-  if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) && count(meant, "complete") == count(seen, "complete") &&
+  if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) &&
+      count(meant, "complete") == count(seen, "complete") &&
       std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
     return {};  // keys: a search finds out which
   }
@@ -140,7 +163,8 @@ Explanation from_ending(const Evidence& e) {
   if (end.kind == "hung") return certain(end.in == "kernel" ? "hang-kernel" : "hang-transfer", end.text);
   std::string fault_class = class_of_quantity(end.about);
   for (const nlohmann::json& event : e.observation.events) {
-    if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty()) fault_class = "capability-mismatch";
+    if (event.value("step", "") == end.step && event.contains("needs") && !event["needs"].empty())
+      fault_class = "capability-mismatch";
   }
   return certain(fault_class.empty() ? "crash" : fault_class, end.text);
 }
@@ -162,7 +186,8 @@ Explanation from_kinds(const Evidence& e) {
   return {};
 }
 
-// Zeros that lost their sign, NaNs that became another, numbers too small for some unit that became zero: a copy by way of numbers.
+// Zeros that lost their sign, NaNs that became another, numbers too small for some unit that became zero: a copy by way of
+// numbers.
 Explanation from_values(const Evidence& e) {
   std::map<int, layout::Dtype> dtypes;
   for (const auto& [name, memory] : e.intended.memories) {
@@ -172,14 +197,18 @@ Explanation from_values(const Evidence& e) {
     whole.of = name;
     const auto places = e.arena.places(whole, cache);
     for (const auto& plane : cache.planes) {
-      if (plane.component == layout::Component::data) dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).backing, plane.dtype);
+      if (plane.component == layout::Component::data)
+        dtypes.emplace(places.at(static_cast<std::size_t>(plane.allocation)).backing, plane.dtype);
     }
   }
   struct Format {
     int bytes;
-    std::uint64_t exponent;            ///< its bits; sign is the highest bit
+    std::uint64_t exponent;  ///< its bits; sign is the highest bit
   };
-  static const std::map<layout::Dtype, Format> formats{{layout::Dtype::bf16, {2, 0x7f80}}, {layout::Dtype::fp16, {2, 0x7c00}}, {layout::Dtype::fp32, {4, 0x7f800000}}, {layout::Dtype::e5m2, {1, 0x7c}}};
+  static const std::map<layout::Dtype, Format> formats{{layout::Dtype::bf16, {2, 0x7f80}},
+                                                       {layout::Dtype::fp16, {2, 0x7c00}},
+                                                       {layout::Dtype::fp32, {4, 0x7f800000}},
+                                                       {layout::Dtype::e5m2, {1, 0x7c}}};
   std::set<std::string> kinds;
   for (int pass = 0; pass < static_cast<int>(e.observation.bytes.size()); ++pass) {
     for (const WrongRange& range : e.mismatch.ranges) {
@@ -200,10 +229,14 @@ Explanation from_values(const Evidence& e) {
         }
         if (p == q) continue;
         const auto nan = [&](std::uint64_t v) { return (v & f.exponent) == f.exponent && (v & ~(sign | f.exponent)) != 0; };
-        if (nan(p) && nan(q)) kinds.insert("a NaN became another NaN");
-        else if (p == sign && q == 0) kinds.insert("-0 became 0");
-        else if ((p & f.exponent) == 0 && (q & ~sign) == 0) kinds.insert("subnormal numbers became zero");
-        else return {};
+        if (nan(p) && nan(q))
+          kinds.insert("a NaN became another NaN");
+        else if (p == sign && q == 0)
+          kinds.insert("-0 became 0");
+        else if ((p & f.exponent) == 0 && (q & ~sign) == 0)
+          kinds.insert("subnormal numbers became zero");
+        else
+          return {};
       }
     }
   }
@@ -216,7 +249,8 @@ Explanation from_values(const Evidence& e) {
 Explanation from_bounds(const Evidence& e, Workshop& workshop) {
   for (const nlohmann::json& meant : e.truth.events) {
     if (!meant.contains("leaves") || !workshop.as_it_stands()) continue;
-    return certain(meant.value("before", false) ? "wrong-stride" : "over-read", "'" + meant.value("step", "") + "' leaves its memory: " + meant.value("leaves", ""));
+    return certain(meant.value("before", false) ? "wrong-stride" : "over-read",
+                   "'" + meant.value("step", "") + "' leaves its memory: " + meant.value("leaves", ""));
   }
   return {};
 }
@@ -231,14 +265,15 @@ std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
       Hypothesis h{"identity-collision", "keys without " + field, w.bodies()};
       leave_out_of_keys(h.bodies, field);
       if (*how) let_win(h.bodies, how);
-      if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; })) out.push_back(std::move(h));
+      if (puts > 1 && std::none_of(out.begin(), out.end(), [&](const Hypothesis& o) { return o.bodies == h.bodies; }))
+        out.push_back(std::move(h));
     }
   }
   return out;
 }
 
-// Of processor time for a second cause, in seconds. A search that goes on costs a run more than a second name is worth, and past the checker's deadline
-// all that is known of the case would be lost.
+// Of processor time for a second cause, in seconds. A search that goes on costs a run more than a second name is worth, and
+// past the checker's deadline all that is known of the case would be lost.
 constexpr std::clock_t patience = 30;
 
 // Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
@@ -265,8 +300,10 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       auto residue = workshop.residue(first.bodies);
       if (!residue || residue->mismatch.wrong_bytes == 0) continue;
       Expectation expectation(residue->truth, evidence.arena, evidence.names, evidence.seed);
-      const Clues clues = find_clues(evidence.observation, residue->mismatch, expectation, evidence.arena, evidence.names, workshop.namer());
-      Evidence rest{residue->believed, evidence.arena, residue->truth, evidence.observation, residue->mismatch, clues, expectation, evidence.names, evidence.seed};
+      const Clues clues =
+          find_clues(evidence.observation, residue->mismatch, expectation, evidence.arena, evidence.names, workshop.namer());
+      Evidence rest{residue->believed, evidence.arena, residue->truth, evidence.observation, residue->mismatch, clues,
+                    expectation,       evidence.names, evidence.seed};
       Workshop second(rest, workshop);
       second.allow(3000);
       for (const Family& family : families()) {
@@ -276,7 +313,9 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       tried += second.tried();
       if (!second.found()) continue;
       const Hypothesis& other = second.exact().front();
-      Explanation out = certain(first.fault_class, first.words + "; and " + other.words + (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
+      Explanation out =
+          certain(first.fault_class, first.words + "; and " + other.words +
+                                         (other.fault_class == first.fault_class ? "" : " (" + other.fault_class + ")"));
       out.tried = tried;
       return out;
     } catch (const std::exception&) {
@@ -347,7 +386,8 @@ Explanation explain(Evidence evidence) {
   }
   out.tried = workshop.tried();
   if (!workshop.partial().empty()) {
-    const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(), [](const auto& a, const auto& b) { return a.share < b.share; });
+    const auto best = std::max_element(workshop.partial().begin(), workshop.partial().end(),
+                                       [](const auto& a, const auto& b) { return a.share < b.share; });
     out.words = best->hypothesis.words;
     out.share = best->share;
     out.others.push_back(best->hypothesis.fault_class + ": " + best->hypothesis.words);

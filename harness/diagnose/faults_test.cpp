@@ -34,9 +34,12 @@ TEST_P(FaultCases, EachEndsAsDeclared) {
       matches = matches || (outcome == name(e.outcome) && (e.fault_class.empty() || e.fault_class == fault_class));
     }
     if (std::getenv("KVCTS_SHOW")) {
-      std::cout << spec.id << ": " << outcome << " " << fault_class << " | " << reply.value("message", "") << " | tried " << reply.value("tried", 0) << ", "
-                << (reply["ns"].value("diagnose", std::int64_t{0}) / 1000000) << " ms, compare " << reply["ns"].value("compare", std::int64_t{0}) / 1000000 << " ms\n";
-      for (const auto& other : reply.value("diagnosis", nlohmann::json::object()).value("others", std::vector<std::string>{})) std::cout << "      also " << other << "\n";
+      std::cout << spec.id << ": " << outcome << " " << fault_class << " | " << reply.value("message", "") << " | tried "
+                << reply.value("tried", 0) << ", " << (reply["ns"].value("diagnose", std::int64_t{0}) / 1000000)
+                << " ms, compare " << reply["ns"].value("compare", std::int64_t{0}) / 1000000 << " ms\n";
+      for (const auto& other :
+           reply.value("diagnosis", nlohmann::json::object()).value("others", std::vector<std::string>{}))
+        std::cout << "      also " << other << "\n";
     }
     EXPECT_TRUE(matches) << outcome << " " << fault_class << ": " << reply.value("message", "");
   }

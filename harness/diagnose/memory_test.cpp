@@ -17,14 +17,19 @@ using testing_support::peak_of;
 
 constexpr double mib = 1 << 20;
 
-Script told(const std::string& blocks, const std::string& tokens, const std::string& ids, const std::string& actual, const std::string& dtype = "bf16",
-            const std::string& layout = "L x K B N H C") {
+Script told(const std::string& blocks, const std::string& tokens, const std::string& ids, const std::string& actual,
+            const std::string& dtype = "bf16", const std::string& layout = "L x K B N H C") {
   static const catalogue::Catalogue all(std::filesystem::path(checkout::source()) / "cases");
-  const std::string text =
-      "case: t/pool\ndtype: " + dtype + "\ngeometry: {layers: 1, blocks: " + blocks + ", block_size: 16, heads: 2, head_dim: 32}\n"
-      "memory:\n  P: {side: producer, template: \"" + layout + "\"}\n  C: {template: \"" + layout + "\"}\n"
-      "requests: {A: {tokens: " + tokens + ", blocks: {P: " + ids + ", C: " + ids + "}}}\n"
-      "steps:\n  - write: {request: A, to: P}\n  - check\n  - move: {request: A, from: P, to: C" + actual + "}\n  - read: {request: A, from: C}\n";
+  const std::string text = "case: t/pool\ndtype: " + dtype + "\ngeometry: {layers: 1, blocks: " + blocks +
+                           ", block_size: 16, heads: 2, head_dim: 32}\n"
+                           "memory:\n  P: {side: producer, template: \"" +
+                           layout + "\"}\n  C: {template: \"" + layout +
+                           "\"}\n"
+                           "requests: {A: {tokens: " +
+                           tokens + ", blocks: {P: " + ids + ", C: " + ids +
+                           "}}}\n"
+                           "steps:\n  - write: {request: A, to: P}\n  - check\n  - move: {request: A, from: P, to: C" +
+                           actual + "}\n  - read: {request: A, from: C}\n";
   return resolve_script(catalogue::parse_cases(text, "f.yaml", &all)[0], all);
 }
 
@@ -48,10 +53,13 @@ TEST(Memory, IsReckonedBeforehand) {
   for (const int blocks : {128, 512}) {
     std::string ids;
     for (int i = 0; i < blocks; ++i) ids += (i ? ", " : "[") + std::to_string(i);
-    for (const auto& [dtype, layout] : {std::pair{"bf16", "L x K B N H C"}, {"fp8_per_token_head", "L x K B N H { C ; scale C }"}, {"nvfp4", "L x K B N H { C ; scale C } & gscale L K"}}) {
+    for (const auto& [dtype, layout] : {std::pair{"bf16", "L x K B N H C"},
+                                        {"fp8_per_token_head", "L x K B N H { C ; scale C }"},
+                                        {"nvfp4", "L x K B N H { C ; scale C } & gscale L K"}}) {
       SCOPED_TRACE(std::to_string(blocks) + " blocks of " + dtype);
       const Script script = told(std::to_string(blocks), std::to_string(16 * blocks), ids + "]", "", dtype, layout);
-      const double peak = peak_of([&] { return run_script(script, 1).at("outcome") == "PASS"; }), reckoned = memory_needed(script);
+      const double peak = peak_of([&] { return run_script(script, 1).at("outcome") == "PASS"; }),
+                   reckoned = memory_needed(script);
       EXPECT_GT(peak, 0);
       EXPECT_LT(peak, reckoned);
       EXPECT_GT(peak, reckoned / 8);
@@ -65,7 +73,8 @@ TEST(Memory, ASearchThatWouldNotFitIsNotBegun) {
   const Script script = told("1024", "16384", ids + "]", ", actually: {kv: [V, K], to_kv: [K, V]}");
   const double peak = peak_of([&] {
     const auto ran = run_script(script, 1);
-    return ran.at("outcome") == "FAIL" && ran.at("message").get<std::string>().find("the cause was not searched for") != std::string::npos;
+    return ran.at("outcome") == "FAIL" &&
+           ran.at("message").get<std::string>().find("the cause was not searched for") != std::string::npos;
   });
   EXPECT_GT(peak, 0);
   EXPECT_LT(peak, memory_needed(script));

@@ -11,8 +11,7 @@ void observe_more(Observation& o, const Tape& tape, std::uint64_t seed, int pass
   for (int pass = static_cast<int>(o.bytes.size()); pass < passes; ++pass) {
     Bytes bytes(tape.backings, seed, pass);
     std::vector<Bytes> at;
-    play(
-        tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, mover);
+    play(tape, bytes, seed, pass, [&](std::size_t) { at.push_back(bytes); }, mover);
     o.bytes.push_back(std::move(at));
   }
 }
@@ -37,7 +36,8 @@ const Checkpoint* Expectation::at(const std::string& check) const {
 
 Rendering& Expectation::rendering(int pass) {
   while (renderings_.size() <= static_cast<std::size_t>(pass)) {
-    renderings_.push_back(std::make_unique<Rendering>(names_, arena_.backings(), seed_, static_cast<int>(renderings_.size())));
+    renderings_.push_back(
+        std::make_unique<Rendering>(names_, arena_.backings(), seed_, static_cast<int>(renderings_.size())));
   }
   return *renderings_[static_cast<std::size_t>(pass)];
 }
@@ -72,7 +72,8 @@ std::vector<std::uint8_t> Expectation::page(const Checkpoint& check, int backing
   const Bytes& before = fresh(pass);
   const auto& pages = check.images[static_cast<std::size_t>(backing)].pages();
   const auto found = pages.find(number);
-  const std::int64_t from = std::max(number * Image::page, -b.guard_below), to = std::min((number + 1) * Image::page, b.bytes + b.guard_above);
+  const std::int64_t from = std::max(number * Image::page, -b.guard_below),
+                     to = std::min((number + 1) * Image::page, b.bytes + b.guard_above);
   if (from >= to) return out;
   before.read(backing, from, to - from, out.data() + (from - number * Image::page));
   for (std::int64_t offset = from; offset < to && found != pages.end(); ++offset) {
@@ -108,7 +109,9 @@ std::vector<json> reports(const std::vector<json>& events) {
   std::set<json> told;  // the parts of an object that one step gets are one hit or miss
   for (const json& event : events) {
     if (!ops.contains(event.value("op", "")) || event.contains("bytes_moved")) continue;
-    if (event["op"] == "get" && !told.insert(json::array({event.value("step", ""), event.value("key", json()), event.value("hit", json())})).second) continue;
+    if (event["op"] == "get" &&
+        !told.insert(json::array({event.value("step", ""), event.value("key", json()), event.value("hit", json())})).second)
+      continue;
     json kept{{"op", event["op"]}, {"request", event.value("request", "")}};
     for (const char* key : {"fields", "hit"}) {
       if (event.contains(key)) kept[key] = event[key];
@@ -138,10 +141,12 @@ bool matters(const Checkpoint& check, int backing, std::int64_t offset) {
 
 }  // namespace
 
-Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena, const Mismatch* decided) {
+Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectation, const Arena& arena,
+                 const Mismatch* decided) {
   Mismatch out;
   std::set<std::pair<std::size_t, int>> doubtful;
-  for (const WrongRange& range : decided ? decided->ranges : std::vector<WrongRange>{}) doubtful.emplace(range.check, range.backing);
+  for (const WrongRange& range : decided ? decided->ranges : std::vector<WrongRange>{})
+    doubtful.emplace(range.check, range.backing);
   const auto& backings = arena.backings();
   std::map<std::size_t, std::int64_t> wrong_at;
   for (std::size_t c = 0; c < o.checks.size(); ++c) {
@@ -174,7 +179,8 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
       }
       std::set<std::int64_t> numbers;
       for (const auto& [number, ids] : check->images[static_cast<std::size_t>(b)].pages()) numbers.insert(number);
-      for (const std::int64_t begin : o.bytes[0][c].pages(b)) numbers.insert(begin >= 0 ? begin / Image::page : -((Image::page - 1 - begin) / Image::page));
+      for (const std::int64_t begin : o.bytes[0][c].pages(b))
+        numbers.insert(begin >= 0 ? begin / Image::page : -((Image::page - 1 - begin) / Image::page));
       for (const std::int64_t number : numbers) {
         out.checked_bytes += Image::page;
         std::vector<bool> wrong(static_cast<std::size_t>(Image::page));
@@ -185,7 +191,8 @@ Mismatch compare(const Observation& o, const Truth& truth, Expectation& expectat
           o.bytes[pass][c].read(b, first, last - first, seen.data());
           const std::vector<std::uint8_t> must = expectation.page(*check, b, number, static_cast<int>(pass));
           for (std::int64_t i = first; i < last; ++i) {
-            if (seen[static_cast<std::size_t>(i - first)] != must[static_cast<std::size_t>(i - number * Image::page)]) wrong[static_cast<std::size_t>(i - number * Image::page)] = true;
+            if (seen[static_cast<std::size_t>(i - first)] != must[static_cast<std::size_t>(i - number * Image::page)])
+              wrong[static_cast<std::size_t>(i - number * Image::page)] = true;
           }
         }
         for (std::int64_t i = first; i < last; ++i) {

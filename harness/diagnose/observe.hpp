@@ -1,4 +1,5 @@
-// What a run showed: the bytes at every check in every pass, how it ended and what was reported. And where that is not as it must be.
+// What a run showed: the bytes at every check in every pass, how it ended and what was reported. And where that is not as it
+// must be.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace kvcts::script {
 struct Observation {
   Ending ending;
   std::vector<nlohmann::json> events;
-  std::vector<std::string> checks;                  ///< names of the checks that were reached; "" = the end
-  std::vector<std::vector<Bytes>> bytes;            ///< [pass][check]
+  std::vector<std::string> checks;        ///< names of the checks that were reached; "" = the end
+  std::vector<std::vector<Bytes>> bytes;  ///< [pass][check]
 };
 
 /// Plays a tape in passes [0, passes).
@@ -50,20 +51,22 @@ class Expectation {
 
 /// Wrong bytes of one backing at one check, in any pass.
 struct WrongRange {
-  std::size_t check{0};                ///< index into Observation::checks
+  std::size_t check{0};  ///< index into Observation::checks
   int backing{0};
   std::int64_t begin{0}, end{0};
 };
 struct Mismatch {
-  std::vector<WrongRange> ranges;      ///< ascending
-  std::int64_t wrong_bytes{0};         ///< at the check where most are wrong
+  std::vector<WrongRange> ranges;  ///< ascending
+  std::int64_t wrong_bytes{0};     ///< at the check where most are wrong
   std::int64_t checked_bytes{0};
   bool ending_differs{false};
-  bool reports_differ{false};          ///< completions, hits and misses
+  bool reports_differ{false};  ///< completions, hits and misses
   bool any() const { return wrong_bytes > 0 || ending_differs || reports_differ; }
 };
-/// `decided`: the comparison of the passes that decide; where it finds a backing right at a check, the others are not looked at.
-Mismatch compare(const Observation& observation, const Truth& truth, Expectation& expectation, const Arena& arena, const Mismatch* decided = nullptr);
+/// `decided`: the comparison of the passes that decide; where it finds a backing right at a check, the others are not looked
+/// at.
+Mismatch compare(const Observation& observation, const Truth& truth, Expectation& expectation, const Arena& arena,
+                 const Mismatch* decided = nullptr);
 
 /// The events that say what was reported: completions, failures, hits and misses.
 std::vector<nlohmann::json> reports(const std::vector<nlohmann::json>& events);

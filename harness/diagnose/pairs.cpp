@@ -1,6 +1,7 @@
-// Two changes of one transfer at once. Neither explains a byte alone, so that no search gets from one to the other; but where each byte came
-// from is known (facts), and addresses can be worked out without playing anything: every layout that either end may have been taken for, with
-// every other one or with one list of what went elsewhere, is asked whether it makes all facts.
+// Two changes of one transfer at once. Neither explains a byte alone, so that no search gets from one to the other; but
+// where each byte came from is known (facts), and addresses can be worked out without playing anything: every layout that
+// either end may have been taken for, with every other one or with one list of what went elsewhere, is asked whether it
+// makes all facts.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -34,7 +35,8 @@ std::vector<Taken> ways(const View& view) {
       if (mode.axis == Axis::block || mode.axis == Axis::layer) others.push_back(mode.stride);
     }
   }
-  for (const auto& variants : {permuted(cache, false, true), renamed(cache), reblocked(cache), restrided(cache, others), resized(cache)}) {
+  for (const auto& variants :
+       {permuted(cache, false, true), renamed(cache), reblocked(cache), restrided(cache, others), resized(cache)}) {
     for (const Variant& variant : variants) {
       out.push_back({variant.fault_class, variant.words, view, false});
       out.back().view.cache = layout::to_text(variant.cache);
@@ -47,8 +49,8 @@ std::vector<Taken> ways(const View& view) {
 struct Route {
   const char* what;
   const char* fault_class;
-  Picks Selection::*picks;
-  std::int64_t Element::*member;       ///< nullptr: tokens (whole blocks of them)
+  Picks Selection::* picks;
+  std::int64_t Element::* member;  ///< nullptr: tokens (whole blocks of them)
 };
 const std::array<Route, 3> routes{{{"layers", "layer-misrouted", &Selection::layers, &Element::layer},
                                    {"heads", "head-shard-mapping", &Selection::heads, &Element::head},
@@ -68,7 +70,8 @@ class Pairs {
     const std::vector<Taken> sources = ways(*from_.view);
     const std::vector<Taken> destinations = to_.view ? ways(*to_.view) : std::vector<Taken>{{"", "", {}, true}};
     std::vector<Aim> aims;
-    for (const Taken& source : sources) aims.emplace_back(w_.locators().of(source.view), from_.ids, from_.positions, request_.first_token);
+    for (const Taken& source : sources)
+      aims.emplace_back(w_.locators().of(source.view), from_.ids, from_.positions, request_.first_token);
     // The source through any layout, the destination through any: x = what the destination's byte is, then where x is read.
     for (const Taken& destination : destinations) {
       const auto asked = elements(destination);
@@ -100,7 +103,8 @@ class Pairs {
   std::vector<Asked> elements(const Taken& destination) {
     std::vector<Asked> out;
     std::optional<Lens> lens;
-    if (to_.view && !(fetch_ && destination.declared)) lens.emplace(destination.view, w_.evidence().arena, to_.ids, to_.positions, request_.first_token);
+    if (to_.view && !(fetch_ && destination.declared))
+      lens.emplace(destination.view, w_.evidence().arena, to_.ids, to_.positions, request_.first_token);
     if (lens && !lens->nested()) return {};
     const std::vector<Sighting>& sightings = w_.sightings(step_);
     for (const Fact& fact : w_.facts(step_)) {
@@ -108,7 +112,9 @@ class Pairs {
       if (lens) {
         x = lens->at(fact.to);
       } else {
-        const auto seen = std::find_if(sightings.begin(), sightings.end(), [&](const Sighting& s) { return s.clue->backing == fact.to.backing && s.clue->offset == fact.to.offset; });
+        const auto seen = std::find_if(sightings.begin(), sightings.end(), [&](const Sighting& s) {
+          return s.clue->backing == fact.to.backing && s.clue->offset == fact.to.offset;
+        });
         if (seen != sightings.end()) x = seen->at;
       }
       if (x && x->token) out.push_back({*x, fact.from});
@@ -120,7 +126,7 @@ class Pairs {
     return std::all_of(asked.begin(), asked.end(), [&](const Asked& a) { return aim.at(a.x) == a.from; });
   }
 
-  std::vector<std::int64_t> range_of(std::int64_t Element::*member) const {
+  std::vector<std::int64_t> range_of(std::int64_t Element::* member) const {
     std::int64_t hi = 0;
     const Axis axis = member == &Element::layer ? Axis::layer : member == &Element::head ? Axis::head : Axis::kv;
     for (const auto& plane : cache_of(*from_.view).planes) hi = std::max(hi, layout::domain(plane).hi[axis]);
@@ -129,8 +135,10 @@ class Pairs {
     return out;
   }
 
-  // What each coordinate of an axis must have come from, so that all facts hold; nothing where no list does it, or the plain one.
-  std::optional<std::map<std::int64_t, std::int64_t>> route(const Aim& aim, const std::vector<Asked>& asked, std::int64_t Element::*member) const {
+  // What each coordinate of an axis must have come from, so that all facts hold; nothing where no list does it, or the plain
+  // one.
+  std::optional<std::map<std::int64_t, std::int64_t>> route(const Aim& aim, const std::vector<Asked>& asked,
+                                                            std::int64_t Element::* member) const {
     const std::vector<std::int64_t> range = range_of(member);
     std::map<std::int64_t, std::vector<std::int64_t>> left;
     for (const Asked& a : asked) {
@@ -141,7 +149,8 @@ class Pairs {
     }
     return chosen(left);
   }
-  static std::optional<std::map<std::int64_t, std::int64_t>> chosen(const std::map<std::int64_t, std::vector<std::int64_t>>& left) {
+  static std::optional<std::map<std::int64_t, std::int64_t>> chosen(
+      const std::map<std::int64_t, std::vector<std::int64_t>>& left) {
     std::map<std::int64_t, std::int64_t> out;
     bool plain = true;
     for (const auto& [value, sources] : left) {
@@ -192,7 +201,8 @@ class Pairs {
         const auto x = source.at(fact.from);
         if (!x || !x->token) continue;
         Element y = *x;
-        const auto value = std::find_if(range.begin(), range.end(), [&](std::int64_t v) { return y.*r.member = v, aim.at(y) == fact.to; });
+        const auto value =
+            std::find_if(range.begin(), range.end(), [&](std::int64_t v) { return y.*r.member = v, aim.at(y) == fact.to; });
         good = value != range.end() && list.try_emplace(*value, (*x).*r.member).first->second == (*x).*r.member;
         if (!good) break;
         plain = plain && *value == (*x).*r.member;
@@ -227,7 +237,8 @@ class Pairs {
               if ((blocks ? aim.at(e, v) : aim.at(e)) == a.from) x.insert(u), y.insert(v);
             }
           }
-          const auto keep = [&](std::map<std::int64_t, std::set<std::int64_t>>& left, std::int64_t at, const std::set<std::int64_t>& here) {
+          const auto keep = [&](std::map<std::int64_t, std::set<std::int64_t>>& left, std::int64_t at,
+                                const std::set<std::int64_t>& here) {
             const auto [known, fresh] = left.try_emplace(at, here);
             if (!fresh) std::erase_if(known->second, [&](std::int64_t value) { return !here.contains(value); });
             good = good && !known->second.empty();
@@ -260,16 +271,20 @@ class Pairs {
     }
   }
 
-  void attempt(const Taken& source, const Taken& destination, const std::vector<std::pair<const Route*, std::map<std::int64_t, std::int64_t>>>& lists,
+  void attempt(const Taken& source, const Taken& destination,
+               const std::vector<std::pair<const Route*, std::map<std::int64_t, std::int64_t>>>& lists,
                const std::optional<std::vector<std::int64_t>>& blocks) {
     Action body = action_;
-    std::vector<std::pair<std::string, std::string>> parts;   // class, words
+    std::vector<std::pair<std::string, std::string>> parts;  // class, words
     for (const auto& [r, list] : lists) {
       Picks &from = body.pick.*r->picks, &to = body.pick_to.*r->picks;
       from.emplace(), to.emplace();
-      for (const auto& [destination_value, source_value] : list) to->push_back(destination_value), from->push_back(source_value);
+      for (const auto& [destination_value, source_value] : list)
+        to->push_back(destination_value), from->push_back(source_value);
       std::string fault_class = r->fault_class;
-      if (r->picks == &Selection::kv && list.size() == 2 && list.begin()->second == 1 && std::next(list.begin())->second == 0) fault_class = "kv-split-vs-interleaved";
+      if (r->picks == &Selection::kv && list.size() == 2 && list.begin()->second == 1 &&
+          std::next(list.begin())->second == 0)
+        fault_class = "kv-split-vs-interleaved";
       parts.emplace_back(fault_class, std::string(r->what) + " " + list_words(*from) + " went to " + list_words(*to));
       if (body.op == "read") to.reset();
     }
@@ -280,7 +295,9 @@ class Pairs {
     if (action_.op == "put" && !lists.empty()) return;  // an object has no order but its own
     Bodies bodies = w_.bodies();
     if (!source.declared) body.from[0] = source.view, parts.emplace_back(source.fault_class, "read with " + source.words);
-    if (!destination.declared) (fetch_ ? bodies[*fetch_][0] : body).to[0] = destination.view, parts.emplace_back(destination.fault_class, "written with " + destination.words);
+    if (!destination.declared)
+      (fetch_ ? bodies[*fetch_][0] : body).to[0] = destination.view,
+                                     parts.emplace_back(destination.fault_class, "written with " + destination.words);
     if (parts.size() != 2) return;
     bodies[step_] = {body};
     const std::string words = parts[0].second + " in " + name_of(w_, step_) + "; and " + parts[1].second +
@@ -306,7 +323,8 @@ void propose_pairs(Workshop& w) {
     std::optional<std::size_t> fetch;
     for (std::size_t k = i + 1; k < w.script().steps.size() && a.op == "put" && !fetch; ++k) {
       const Action& get = w.action(k);
-      if (get.op == "get" && get.store == a.store && get.key == a.key && get.request == a.request && get.to.size() == 1) fetch = k;
+      if (get.op == "get" && get.store == a.store && get.key == a.key && get.request == a.request && get.to.size() == 1)
+        fetch = k;
     }
     Pairs(w, i, fetch).propose();
   }

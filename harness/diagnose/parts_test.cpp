@@ -1,5 +1,6 @@
-// `parts` of every operation that has them: a step told as its parts is that step, in whatever way the scales lie; a part that is not there, or
-// is somebody else's, is seen. And where parts, picks and lists of blocks say nothing that can be done, the file is told so.
+// `parts` of every operation that has them: a step told as its parts is that step, in whatever way the scales lie; a part
+// that is not there, or is somebody else's, is seen. And where parts, picks and lists of blocks say nothing that can be
+// done, the file is told so.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -35,7 +36,9 @@ constexpr Scales all_scales[] = {{"inline", "fp8_per_token_head", "L x B K N H {
 std::string head(const Scales& s) {
   return std::string("case: t/parts\ndtype: ") + s.dtype +
          "\ngeometry: {layers: 2, blocks: 6, block_size: 4, heads: 2, head_dim: 32}\n"
-         "memory:\n  P: {side: producer, template: \"" + s.layout + "\"}\n  C: {template: \"" + s.layout + "\"}\n"
+         "memory:\n  P: {side: producer, template: \"" +
+         s.layout + "\"}\n  C: {template: \"" + s.layout +
+         "\"}\n"
          "requests:\n  A: {tokens: 10, blocks: {P: [3, 0, 4], C: [5, 1, 2]}}\nsteps:\n";
 }
 
@@ -70,7 +73,7 @@ std::string error_of(const std::string& text) {
 // Each operation that has parts, and what makes it show.
 struct Told {
   const char* before;
-  const char* step;                    ///< up to `actually`
+  const char* step;  ///< up to `actually`
   const char* after;
 };
 const std::map<std::string, Told> operations{
@@ -78,8 +81,12 @@ const std::map<std::string, Told> operations{
     {"move", {"  - write: {request: A, to: P}\n", "  - move: {request: A, from: P, to: C", ""}},
     {"fill", {"  - write: {request: A, to: P}\n", "  - fill: {request: A, to: P, value: \"a5\"", ""}},
     {"read", {"  - write: {request: A, to: P}\n", "  - read: {request: A, from: P", ""}},
-    {"put", {"  - write: {request: A, to: P}\n", "  - put: {request: A, from: P, key: k", "  - get: {request: A, to: C, key: k}\n"}},
-    {"get", {"  - write: {request: A, to: P}\n  - put: {request: A, from: P, key: k}\n", "  - get: {request: A, to: C, key: k", ""}},
+    {"put",
+     {"  - write: {request: A, to: P}\n", "  - put: {request: A, from: P, key: k",
+      "  - get: {request: A, to: C, key: k}\n"}},
+    {"get",
+     {"  - write: {request: A, to: P}\n  - put: {request: A, from: P, key: k}\n", "  - get: {request: A, to: C, key: k",
+      ""}},
 };
 
 class Parts : public testing::TestWithParam<Scales> {};
@@ -87,7 +94,9 @@ class Parts : public testing::TestWithParam<Scales> {};
 TEST_P(Parts, ToldOneByOneAreTheStep) {
   for (const auto& [name, op] : operations) {
     SCOPED_TRACE(name);
-    const auto with = [&](const std::string& actual) { return right(head(GetParam()) + op.before + op.step + ", actually: " + actual + "}\n" + op.after); };
+    const auto with = [&](const std::string& actual) {
+      return right(head(GetParam()) + op.before + op.step + ", actually: " + actual + "}\n" + op.after);
+    };
     EXPECT_TRUE(right(head(GetParam()) + op.before + op.step + "}\n" + op.after));
     EXPECT_TRUE(with("[{intended: {parts: data}}, {intended: {parts: scales}}]"));
     EXPECT_TRUE(with("[{intended: {parts: scales}}, {intended: {parts: data}}]"));
@@ -99,7 +108,9 @@ TEST_P(Parts, ToldOneByOneAreTheStep) {
 TEST_P(Parts, ByLayerAndByKeyAndValueToo) {
   for (const auto& [name, op] : operations) {
     SCOPED_TRACE(name);
-    const auto with = [&](const std::string& actual) { return right(head(GetParam()) + op.before + op.step + ", actually: " + actual + "}\n" + op.after); };
+    const auto with = [&](const std::string& actual) {
+      return right(head(GetParam()) + op.before + op.step + ", actually: " + actual + "}\n" + op.after);
+    };
     EXPECT_TRUE(with("[{intended: {layers: 1}}, {intended: {layers: 0}}]"));
     EXPECT_TRUE(with("[{intended: {kv: V, parts: scales}}, {intended: {parts: data}}, {intended: {kv: K, parts: scales}}]"));
     EXPECT_TRUE(with("[{intended: {tokens: \"4..10\"}}, {intended: {tokens: \"0..4\"}}]"));
@@ -109,15 +120,20 @@ TEST_P(Parts, ByLayerAndByKeyAndValueToo) {
 
 TEST_P(Parts, ARawReadSeesScalesThatAreAnothers) {
   const std::string before = head(GetParam()) + "  - write: {request: A, to: P}\n";
-  EXPECT_FALSE(right(before + "  - read: {request: A, from: P, actually: [{intended: {parts: data}}, {intended: {parts: scales, kv: [K, K]}}]}\n"));
+  EXPECT_FALSE(right(
+      before +
+      "  - read: {request: A, from: P, actually: [{intended: {parts: data}}, {intended: {parts: scales, kv: [K, K]}}]}\n"));
   EXPECT_FALSE(right(before + "  - read: {request: A, from: P, parts: scales, actually: {kv: [K, K]}}\n"));
   EXPECT_FALSE(right(before + "  - read: {request: A, from: P, parts: data, actually: {kv: [V, K]}}\n"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Parts, testing::ValuesIn(all_scales), [](const auto& scales) { return std::string(scales.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Parts, testing::ValuesIn(all_scales),
+                         [](const auto& scales) { return std::string(scales.param.name); });
 
 TEST(Reads, TakeTheScalesOfKForV) {
-  const std::string text = head(all_scales[2]) + "  - write: {request: A, to: P}\n  - read: {request: A, from: P, actually: {from: {of: P, scale_strides: {kv: 0}}}}\n";
+  const std::string text =
+      head(all_scales[2]) +
+      "  - write: {request: A, to: P}\n  - read: {request: A, from: P, actually: {from: {of: P, scale_strides: {kv: 0}}}}\n";
   const nlohmann::json reply = played(text);
   EXPECT_EQ(reply.at("outcome"), "FAIL");
   EXPECT_EQ(reply.at("class"), "scale-misplaced") << reply.at("message");
@@ -126,10 +142,12 @@ TEST(Reads, TakeTheScalesOfKForV) {
 TEST(Objects, OfSeveralViewsHaveOneOrder) {
   const std::string text =
       "case: t/ranks\ndtype: fp16\ngeometry: {layers: 1, blocks: 4, block_size: 4, heads: 2, head_dim: 16}\n"
-      "memory:\n  P0: {side: producer, template: \"L x K B N H C\", geometry: {heads: 1}}\n  P1: {side: producer, template: \"L x K B N H C\", geometry: {heads: 1, first_head: 1}}\n"
+      "memory:\n  P0: {side: producer, template: \"L x K B N H C\", geometry: {heads: 1}}\n  P1: {side: producer, template: "
+      "\"L x K B N H C\", geometry: {heads: 1, first_head: 1}}\n"
       "  C: {template: \"L x K B N H C\"}\n  D0: {template: \"L x K B N H C\"}\n  D1: {template: \"L x K B N H C\"}\n"
       "requests: {A: {tokens: 6, blocks: {P0: [3, 0], P1: [1, 2], C: [2, 1], D0: [0, 1], D1: [3, 2]}}}\n"
-      "steps:\n  - write: {request: A, to: [P0, P1]}\n  - put: {request: A, from: [P0, P1], key: k}\n  - get: {request: A, to: C, key: k}\n  - get: {request: A, to: [D0, D1], key: k}\n";
+      "steps:\n  - write: {request: A, to: [P0, P1]}\n  - put: {request: A, from: [P0, P1], key: k}\n  - get: {request: A, "
+      "to: C, key: k}\n  - get: {request: A, to: [D0, D1], key: k}\n";
   const nlohmann::json reply = played(text);
   EXPECT_EQ(reply.at("outcome"), "PASS") << reply.dump(1);
 }
@@ -149,10 +167,12 @@ TEST(Mistakes, OfPartsPicksAndListsAreSaid) {
   has("  - fill: {to: [P/kv.L0, C/kv.L0], value: zero}\n", "one memory or allocation");
   has("  - move: {request: A, from: P, to: C/kv.L0, parts: scales}\n", "has no scales");
   has("  - read: {request: A, from: P, parts: data, actually: {parts: scales}}\n", "reads scale into the output 'read2'");
-  has("  - move: {request: A, from: P, to: C, tokens: \"4..10\", actually: {from_blocks: [3]}}\n", "has none for token 4, which is entry 1 of the request's table");
+  has("  - move: {request: A, from: P, to: C, tokens: \"4..10\", actually: {from_blocks: [3]}}\n",
+      "has none for token 4, which is entry 1 of the request's table");
   has("  - move: {request: A, from: P, to: C, actually: {to_blocks: []}}\n", "an empty list of blocks");
   // What the intended steps cannot mean.
-  has("  - move: {request: A, from: P, to: C, layers: 2}\n", "step 'move2': picks layer 2, which 'P' does not hold: expected 0..1");
+  has("  - move: {request: A, from: P, to: C, layers: 2}\n",
+      "step 'move2': picks layer 2, which 'P' does not hold: expected 0..1");
   has("  - read: {request: A, from: P, heads: [0, 7]}\n", "picks head 7, which 'P' does not hold: expected 0..1");
   has("  - write: {request: A, to: P, kv: 2}\n", "picks kv 2");
   has("  - move: {request: A, from: P, to: C, tokens: 10}\n", "picks token 10, but request 'A' has tokens 0 to 9");
@@ -168,7 +188,8 @@ TEST(Picks, ThatNobodyHoldsAreWatchedUnderActually) {
     EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: " + actual + "}\n").at("outcome"), "FAIL");
     EXPECT_EQ(played(start + "  - read: {request: A, from: P, actually: " + actual + "}\n").at("outcome"), "CRASH");
   }
-  EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: {to_blocks: [5, 1, 6]}}\n").at("outcome"), "FAIL");
+  EXPECT_EQ(played(start + "  - move: {request: A, from: P, to: C, actually: {to_blocks: [5, 1, 6]}}\n").at("outcome"),
+            "FAIL");
 }
 
 }  // namespace

@@ -14,16 +14,25 @@ void NamePlayer::until(std::size_t end) {
   for (; next_ < end; ++next_) {
     const Op& op = tape_.ops[next_];
     switch (op.kind) {
-      case Op::Kind::copy: copy(op); break;
+      case Op::Kind::copy:
+        copy(op);
+        break;
       case Op::Kind::nibble: {
         const std::int64_t from = byte_of(op.src);
         set_nibble(op.dst_backing, op.dst, names_.nibble(id_at(op.src_backing, from), op.src != from * 8));
         break;
       }
-      case Op::Kind::row: row(tape_.rows[op.extra]); break;
-      case Op::Kind::pattern: pattern(op); break;
-      case Op::Kind::decode: decode(op); break;
-      case Op::Kind::check: break;
+      case Op::Kind::row:
+        row(tape_.rows[op.extra]);
+        break;
+      case Op::Kind::pattern:
+        pattern(op);
+        break;
+      case Op::Kind::decode:
+        decode(op);
+        break;
+      case Op::Kind::check:
+        break;
     }
   }
 }
@@ -48,8 +57,16 @@ void NamePlayer::set_nibble(int backing, std::int64_t bit, Nibble nibble) {
 
 void NamePlayer::row(const RowOp& op) {
   const int width = layout::bits(op.dtype);
-  Who who{.kind = Who::Kind::tag, .component = op.component, .dtype = op.dtype, .codes = op.content == "codes", .values = op.content == "values",
-          .generation = op.generation, .kv = op.kv, .layer = op.layer, .token = op.token, .head = op.head};
+  Who who{.kind = Who::Kind::tag,
+          .component = op.component,
+          .dtype = op.dtype,
+          .codes = op.content == "codes",
+          .values = op.content == "values",
+          .generation = op.generation,
+          .kv = op.kv,
+          .layer = op.layer,
+          .token = op.token,
+          .head = op.head};
   for (std::int64_t i = 0; i < op.count; ++i) {
     std::int64_t bit = op.bit + i * op.stride;
     who.channel = op.first + i, who.byte = 0;
@@ -67,8 +84,10 @@ void NamePlayer::pattern(const Op& op) {
     Who who{.kind = Who::Kind::poison, .backing = op.dst_backing, .offset = op.dst + i};
     if (!pattern.empty()) who = {.kind = Who::Kind::constant, .byte = pattern[static_cast<std::size_t>(i) % pattern.size()]};
     const Id id = names_.intern(who);
-    if (op.src == 0) set(op.dst_backing, op.dst + i, id);
-    else set_nibble(op.dst_backing, op.dst * 8 + (op.src == 2 ? 4 : 0), names_.nibble(id, op.src == 2));
+    if (op.src == 0)
+      set(op.dst_backing, op.dst + i, id);
+    else
+      set_nibble(op.dst_backing, op.dst * 8 + (op.src == 2 ? 4 : 0), names_.nibble(id, op.src == 2));
   }
 }
 
@@ -85,7 +104,8 @@ std::uint32_t NamePlayer::reference(const DecodeOp::Code& code, Who* element) {
   }
   Who first = names_.at(mixed.pieces[0]);
   bool one = first.kind == Who::Kind::tag && first.dtype == code.dtype && first.byte == 0;
-  for (int i = 1; i < width / 8; ++i) one = one && mixed.pieces[static_cast<std::size_t>(i)] == mixed.pieces[0] + static_cast<Id>(i);
+  for (int i = 1; i < width / 8; ++i)
+    one = one && mixed.pieces[static_cast<std::size_t>(i)] == mixed.pieces[0] + static_cast<Id>(i);
   if (one && element) {
     *element = first;
     if (width == 4 && mixed.halves != 0) ++element->channel;
@@ -114,8 +134,10 @@ Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& m
     player.until(i);
     Checkpoint check;
     check.step = tape.checks.at(tape.ops[i].extra);
-    check.images.assign(player.images().begin(), player.images().begin() + static_cast<std::ptrdiff_t>(arena.backings().size()));
-    const auto same = std::find_if(meant.checks.begin(), meant.checks.end(), [&](const Checkpoint& c) { return c.step == check.step; });
+    check.images.assign(player.images().begin(),
+                        player.images().begin() + static_cast<std::ptrdiff_t>(arena.backings().size()));
+    const auto same =
+        std::find_if(meant.checks.begin(), meant.checks.end(), [&](const Checkpoint& c) { return c.step == check.step; });
     if (same != meant.checks.end()) check.any = same->any, check.memory = same->memory;
     out.checks.push_back(std::move(check));
   }

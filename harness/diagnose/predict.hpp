@@ -1,5 +1,5 @@
-// Who every byte would be after a tape: what a hypothesis leaves, in names. The truth's names come from the painter (truth.hpp); these only
-// serve to look for what is still wrong when one hypothesis is taken for true.
+// Who every byte would be after a tape: what a hypothesis leaves, in names. The truth's names come from the painter
+// (truth.hpp); these only serve to look for what is still wrong when one hypothesis is taken for true.
 #pragma once
 
 #include "scene/machine/tape.hpp"

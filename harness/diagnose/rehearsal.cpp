@@ -41,8 +41,15 @@ Harvest harvest(const std::vector<json>& events, std::size_t from) {
 
 }  // namespace
 
-Rehearsal::Rehearsal(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until, std::uint64_t seed, int pass)
-    : script_(script), arena_(arena), locators_(locators), base_(std::move(base)), until_(std::move(until)), seed_(seed), pass_(pass) {
+Rehearsal::Rehearsal(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until,
+                     std::uint64_t seed, int pass)
+    : script_(script),
+      arena_(arena),
+      locators_(locators),
+      base_(std::move(base)),
+      until_(std::move(until)),
+      seed_(seed),
+      pass_(pass) {
   for (const auto& body : base_) reordered_ = reordered_ || reorders(body);
   plays_ = cut(sequence_of(script, base_));
   if (!reordered_) {
@@ -58,14 +65,16 @@ Rehearsal::Rehearsal(const Script& script, const Arena& arena, Locators& locator
   const auto on_check = [&](std::size_t) { at_checks_.push_back(bytes); };
   bool going = true;
   for (std::size_t k = 0; k < plays_.size() && going; ++k) {
-    Segment segment{tape_.ops.size(), 0, tape_.backings.size(), 0, tape_.checks.size(), 0, 0, {}, recorder.progress(), {}, bytes};
+    Segment segment{
+        tape_.ops.size(), 0, tape_.backings.size(), 0, tape_.checks.size(), 0, 0, {}, recorder.progress(), {}, bytes};
     const std::size_t events = tape_.events.size();
     going = recorder.act(plays_[k]);
     bytes.grow(tape_.backings, seed, pass);
     script::play(tape_, segment.ops_begin, tape_.ops.size(), bytes, seed, pass, on_check);
     Harvest got = harvest(tape_.events, events);
     segment.moved = got.moved, segment.said = std::move(got.said);
-    segment.ops_end = tape_.ops.size(), segment.backings_end = tape_.backings.size(), segment.checks_end = tape_.checks.size();
+    segment.ops_end = tape_.ops.size(), segment.backings_end = tape_.backings.size(),
+    segment.checks_end = tape_.checks.size();
     segment.after = recorder.progress();
     unchanged_.moved += segment.moved;
     unchanged_.said.insert(unchanged_.said.end(), segment.said.begin(), segment.said.end());
@@ -89,7 +98,8 @@ std::size_t Rehearsal::ops_before(const std::string& step) const {
 
 Sequence Rehearsal::cut(Sequence sequence) const {
   if (until_.empty()) return sequence;
-  const auto last = std::find_if(sequence.begin(), sequence.end(), [&](const Play& play) { return play.step == until_ && play.part != Play::Part::capture; });
+  const auto last = std::find_if(sequence.begin(), sequence.end(),
+                                 [&](const Play& play) { return play.step == until_ && play.part != Play::Part::capture; });
   sequence.erase(last, sequence.end());
   return sequence;
 }
@@ -144,14 +154,20 @@ Rehearsed Rehearsal::play(const Bodies& bodies, const OnCheck& on_check) {
 
   Tape tape;
   tape.own = tape_.own;
-  const std::size_t checks = k < segments_.size() ? segments_[k].checks_begin : segments_.empty() ? 0 : segments_.back().checks_end;
+  const std::size_t checks = k < segments_.size() ? segments_[k].checks_begin
+                             : segments_.empty()  ? 0
+                                                  : segments_.back().checks_end;
   tape.checks.assign(tape_.checks.begin(), tape_.checks.begin() + static_cast<std::ptrdiff_t>(checks));
   out.first_check = checks;
   const auto backings_at = [&](std::size_t at) {
-    const std::size_t n = at < segments_.size() ? segments_[at].backings_begin : segments_.empty() ? tape_.own : segments_.back().backings_end;
+    const std::size_t n = at < segments_.size() ? segments_[at].backings_begin
+                          : segments_.empty()   ? tape_.own
+                                                : segments_.back().backings_end;
     return static_cast<std::ptrdiff_t>(n);
   };
-  const auto progress_at = [&](std::size_t at) { return at < segments_.size() ? segments_[at].before : segments_.back().after; };
+  const auto progress_at = [&](std::size_t at) {
+    return at < segments_.size() ? segments_[at].before : segments_.back().after;
+  };
   tape.backings.assign(tape_.backings.begin(), tape_.backings.begin() + backings_at(k));
   Bytes bytes = k < segments_.size() ? segments_[k].bytes : at_checks_.back();
   bytes.grow(tape.backings, seed_, pass_);
@@ -166,7 +182,8 @@ Rehearsed Rehearsal::play(const Bodies& bodies, const OnCheck& on_check) {
     if (same && is_base(k)) {
       const Segment& segment = segments_[k];
       recorder.reset();
-      tape.backings.insert(tape.backings.end(), tape_.backings.begin() + static_cast<std::ptrdiff_t>(tape.backings.size()), tape_.backings.begin() + static_cast<std::ptrdiff_t>(segment.backings_end));
+      tape.backings.insert(tape.backings.end(), tape_.backings.begin() + static_cast<std::ptrdiff_t>(tape.backings.size()),
+                           tape_.backings.begin() + static_cast<std::ptrdiff_t>(segment.backings_end));
       bytes.grow(tape.backings, seed_, pass_);
       played(tape_, segment.ops_begin, segment.ops_end);
       take(segment);
@@ -183,7 +200,8 @@ Rehearsed Rehearsal::play(const Bodies& bodies, const OnCheck& on_check) {
     out.moved += got.moved;
     out.said.insert(out.said.end(), got.said.begin(), got.said.end());
     // Whether what comes behind can be taken over.
-    const bool counted = k < segments_.size() && tape.backings.size() == segments_[k].backings_end && tape.checks.size() == segments_[k].checks_end;
+    const bool counted = k < segments_.size() && tape.backings.size() == segments_[k].backings_end &&
+                         tape.checks.size() == segments_[k].checks_end;
     const bool quiet = same && k < plays_.size() && !leaves_traces(*plays[k]) && !leaves_traces(plays_[k]);
     same = going && counted && (quiet || recorder->progress() == segments_[k].after);
   }

@@ -1,5 +1,5 @@
-// Hypotheses about one failure are sequences that differ in a step or two. Whatever comes before the first difference is recorded and played
-// once; what comes behind it and does not depend on it is played, but not recorded again.
+// Hypotheses about one failure are sequences that differ in a step or two. Whatever comes before the first difference is
+// recorded and played once; what comes behind it and does not depend on it is played, but not recorded again.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,16 @@
 
 namespace kvcts::script {
 
-using Bodies = std::vector<std::vector<Action>>;   ///< what each step does, in a hypothesis
+using Bodies = std::vector<std::vector<Action>>;  ///< what each step does, in a hypothesis
 
 /// What a sequence did, besides its bytes.
 struct Rehearsed {
   Ending ending;
   std::vector<std::string> checks;
-  std::vector<nlohmann::json> said;    ///< events that reach somebody: reports, and accesses that could not be
-  std::int64_t moved{0};               ///< bytes, as engines count them
-  std::size_t first_check{0};          ///< the checks before are those of the unchanged sequence
-  std::int64_t ops{0};                 ///< that were played
+  std::vector<nlohmann::json> said;  ///< events that reach somebody: reports, and accesses that could not be
+  std::int64_t moved{0};             ///< bytes, as engines count them
+  std::size_t first_check{0};        ///< the checks before are those of the unchanged sequence
+  std::int64_t ops{0};               ///< that were played
 };
 
 /// In one pass, from one sequence on.
@@ -29,8 +29,10 @@ class Rehearsal {
   /// Called at a check with the bytes there; false: nothing behind it is asked for.
   using OnCheck = std::function<bool(std::size_t check, const Bytes& bytes)>;
 
-  /// `base`: the sequence from which hypotheses differ. `until`: plays of this step, and what comes behind them, are left out.
-  Rehearsal(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until, std::uint64_t seed, int pass);
+  /// `base`: the sequence from which hypotheses differ. `until`: plays of this step, and what comes behind them, are left
+  /// out.
+  Rehearsal(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until, std::uint64_t seed,
+            int pass);
 
   /// Of the base itself.
   const Rehearsed& unchanged() const { return unchanged_; }
@@ -51,7 +53,7 @@ class Rehearsal {
     std::int64_t moved{0};
     std::vector<nlohmann::json> said;
     Progress before, after;
-    Bytes bytes;                       ///< before it
+    Bytes bytes;  ///< before it
   };
   /// Plays in order; those of unchanged steps are the base's own. `own` keeps the others.
   std::vector<const Play*> order(const Bodies& bodies, Sequence& own) const;
@@ -64,11 +66,11 @@ class Rehearsal {
   std::string until_;
   std::uint64_t seed_;
   int pass_;
-  bool reordered_{false};              ///< the base has steps that take place elsewhere
+  bool reordered_{false};  ///< the base has steps that take place elsewhere
   Sequence plays_;
-  std::vector<std::size_t> first_;     ///< step -> its first play, where nothing is reordered; one more at the end
+  std::vector<std::size_t> first_;  ///< step -> its first play, where nothing is reordered; one more at the end
   Tape tape_;
-  std::vector<Segment> segments_;      ///< as far as the base came
+  std::vector<Segment> segments_;  ///< as far as the base came
   std::vector<Bytes> at_checks_;
   Rehearsed unchanged_;
 };

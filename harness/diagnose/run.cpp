@@ -57,7 +57,8 @@ std::string op_of(const Script& script, const std::string& step) {
 }
 
 // The first wrong bytes, in words, with whose data are there instead.
-json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names, const Clues& clues) {
+json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
+                 const Clues& clues) {
   json out = json::array();
   std::size_t shown = 0;
   for (const WrongRange& range : mismatch.ranges) {
@@ -71,33 +72,46 @@ json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& ex
     const Backing& b = arena.backings()[static_cast<std::size_t>(range.backing)];
     for (std::int64_t i = 0; i < bytes; ++i) {
       if (!b.sparse) {
-        must.push_back(expectation.dense(*check, range.backing, 0)[static_cast<std::size_t>(range.begin + i + b.guard_below)]);
+        must.push_back(
+            expectation.dense(*check, range.backing, 0)[static_cast<std::size_t>(range.begin + i + b.guard_below)]);
       } else {
-        const std::int64_t at = range.begin + i, number = at >= 0 ? at / Image::page : -((Image::page - 1 - at) / Image::page);
-        must.push_back(expectation.page(*check, range.backing, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
+        const std::int64_t at = range.begin + i,
+                           number = at >= 0 ? at / Image::page : -((Image::page - 1 - at) / Image::page);
+        must.push_back(
+            expectation.page(*check, range.backing, number, 0)[static_cast<std::size_t>(at - number * Image::page)]);
       }
     }
     std::string where = words(names.at(expectation.id(*check, range.backing, range.begin, names)), arena.backings());
-    const auto clue = std::find_if(clues.all.begin(), clues.all.end(), [&](const Clue& c) { return c.backing == range.backing && c.offset == range.begin; });
-    if (clue != clues.all.end()) where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, arena.backings()));
-    out.push_back({{"region", region}, {"offset", offset}, {"expected", text::hex(must)}, {"observed", text::hex(seen)}, {"where", where}});
+    const auto clue = std::find_if(clues.all.begin(), clues.all.end(),
+                                   [&](const Clue& c) { return c.backing == range.backing && c.offset == range.begin; });
+    if (clue != clues.all.end())
+      where += "; found: " + (clue->untouched ? std::string("what was there before") : words(clue->is, arena.backings()));
+    out.push_back({{"region", region},
+                   {"offset", offset},
+                   {"expected", text::hex(must)},
+                   {"observed", text::hex(seen)},
+                   {"where", where}});
   }
   return out;
 }
 
-// What the search below holds at once: all passes of every check, the names in each pass, and what is known of each byte of content.
-double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const Arena& arena, const Names& names, std::int64_t content) {
+// What the search below holds at once: all passes of every check, the names in each pass, and what is known of each byte of
+// content.
+double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const Arena& arena, const Names& names,
+                           std::int64_t content) {
   // Measured, rounded up: clue, sighting and place of a byte; a byte whose poison is looked for by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
   for (const Bytes& bytes : seen.bytes.front()) {
     for (const Backing& b : arena.backings()) {
-      kept += b.sparse ? static_cast<double>(bytes.pages(b.ordinal).size() * Bytes::page) : static_cast<double>(bytes.dense(b.ordinal).size());
+      kept += b.sparse ? static_cast<double>(bytes.pages(b.ordinal).size() * Bytes::page)
+                       : static_cast<double>(bytes.dense(b.ordinal).size());
       if (!b.sparse) named = std::max(named, static_cast<double>(bytes.dense(b.ordinal).size()));
     }
   }
   const double rendered = static_cast<double>(names.chunks()) * Names::chunk;
-  return naming_passes * (2 * kept + rendered) + per_named * named + per_clue * static_cast<double>(content + mismatch.wrong_bytes);
+  return naming_passes * (2 * kept + rendered) + per_named * named +
+         per_clue * static_cast<double>(content + mismatch.wrong_bytes);
 }
 
 }  // namespace
@@ -111,7 +125,9 @@ void expect_playable(const Script& script) {
 
 json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   using clock = std::chrono::steady_clock;
-  const auto ns_since = [](clock::time_point begin) { return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count(); };
+  const auto ns_since = [](clock::time_point begin) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
+  };
   const auto begin = clock::now();
   const Arena arena(script);
   Names names;
@@ -120,12 +136,16 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   Observation seen = observe(tape, seed, deciding_passes(script), mover);
   Expectation expectation(truth, arena, names, seed);
   Mismatch mismatch = compare(seen, truth, expectation, arena);
-  json reply = {{"checked_bytes", mismatch.checked_bytes}, {"wrong_bytes", mismatch.wrong_bytes}, {"events", seen.events}, {"state", ""}};
+  json reply = {{"checked_bytes", mismatch.checked_bytes},
+                {"wrong_bytes", mismatch.wrong_bytes},
+                {"events", seen.events},
+                {"state", ""}};
   std::int64_t content = 0;
   if (const Checkpoint* end = expectation.at("")) {
     for (const Image& image : end->images) {
       for (const auto& [number, ids] : image.pages()) {
-        content += std::count_if(ids->begin(), ids->end(), [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
+        content += std::count_if(ids->begin(), ids->end(),
+                                 [&](Id id) { return id != hole && names.at(id).kind != Who::Kind::poison; });
       }
     }
   }
@@ -136,16 +156,19 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   reply["outcome"] = kind == "hung" ? "HANG" : kind == "crashed" ? "CRASH" : "FAIL";
   if (!mismatch.any()) {
     reply["outcome"] = kind == "completed" ? "PASS" : kind == "refused" ? "REFUSED" : reply["outcome"];
-    if (kind != "completed") reply["message"] = seen.ending.text, reply["phase"] = phase_of(script, seen.ending, op_of(script, seen.ending.step));
+    if (kind != "completed")
+      reply["message"] = seen.ending.text, reply["phase"] = phase_of(script, seen.ending, op_of(script, seen.ending.step));
     for (const Step& step : script.steps) {
       const bool same = !step.as_intended && step.actual.size() == 1 && step.actual.front() == step.intended;
-      if (same && reply["outcome"] == "PASS") reply["message"] = "'actually' of '" + step.name + "' says what was meant anyway";
+      if (same && reply["outcome"] == "PASS")
+        reply["message"] = "'actually' of '" + step.name + "' says what was meant anyway";
     }
     reply["ns"] = {{"compare", ns_since(begin)}, {"diagnose", 0}};
     return reply;
   }
   // A refusal of what should have gone well, before anything moved, is still a clean refusal.
-  const bool moved = std::any_of(seen.events.begin(), seen.events.end(), [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
+  const bool moved = std::any_of(seen.events.begin(), seen.events.end(),
+                                 [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) reply["outcome"] = "REFUSED";
 
   const double needed = memory_of_diagnosis(seen, mismatch, arena, names, content);
@@ -165,39 +188,54 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   reply["phase"] = kind == "completed" ? "compare" : phase_of(script, seen.ending, op_of(script, seen.ending.step));
   if (kind == "hung" || kind == "crashed") {
     const std::int64_t missing = clues.untouched;
-    reply["state"] = mismatch.wrong_bytes == 0 ? fmt::format("all {} bytes had arrived", content) : !searched ? fmt::format("{} of {} bytes were wrong", mismatch.wrong_bytes, content) : fmt::format("{} of {} bytes were wrong, {} of them never written", mismatch.wrong_bytes, content, missing);
+    reply["state"] = mismatch.wrong_bytes == 0 ? fmt::format("all {} bytes had arrived", content)
+                     : !searched ? fmt::format("{} of {} bytes were wrong", mismatch.wrong_bytes, content)
+                                 : fmt::format("{} of {} bytes were wrong, {} of them never written", mismatch.wrong_bytes,
+                                               content, missing);
   }
 
   std::string text;
   if (!searched) {
-    text = fmt::format("the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; tell the bug with fewer tokens, layers or heads", needed / (1 << 30),
-                       diagnosis_memory / (1 << 30));
+    text = fmt::format(
+        "the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; tell the bug with "
+        "fewer tokens, layers or heads",
+        needed / (1 << 30), diagnosis_memory / (1 << 30));
   } else if (why.exact) {
     text = why.words;
     if (mismatch.wrong_bytes > 0) text += fmt::format(": explains 100 % of {} wrong bytes", mismatch.wrong_bytes);
   } else {
     text = "unexplained";
-    // A guess says what speaks against it. All bytes and yet no proof: another ending, other reports, or right in some passes only.
+    // A guess says what speaks against it. All bytes and yet no proof: another ending, other reports, or right in some
+    // passes only.
     const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(mismatch.wrong_bytes)));
     if (!why.words.empty()) text += fmt::format("; best partial explanation (a guess): {}: ", why.words);
-    if (!why.words.empty()) text += left > 0 ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, mismatch.wrong_bytes) : "it does not predict how the run ended and what was reported";
+    if (!why.words.empty())
+      text += left > 0 ? fmt::format("it leaves {} of {} wrong bytes unexplained", left, mismatch.wrong_bytes)
+                       : "it does not predict how the run ended and what was reported";
   }
   if (clues.damage > 0) text += fmt::format("; {} bytes that should hold no content were overwritten", clues.damage);
   std::vector<std::string> messages;
   if (kind != "completed" && why.words != seen.ending.text) messages.push_back(seen.ending.text);
   if (mismatch.wrong_bytes > 0) messages.push_back(fmt::format("{} wrong bytes", mismatch.wrong_bytes));
   if (mismatch.reports_differ) messages.push_back("what was reported is not what happened");
-  if (kind == "completed" && truth.ending.kind != "completed") messages.push_back("went on where it had to be " + truth.ending.kind + ": " + truth.ending.text);
+  if (kind == "completed" && truth.ending.kind != "completed")
+    messages.push_back("went on where it had to be " + truth.ending.kind + ": " + truth.ending.text);
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   reply["message"] = message.empty() ? text : message + "; " + text;
-  reply["diagnosis"] = {{"class", why.fault_class}, {"exact", why.exact}, {"text", text}, {"what_to_do", check_for(why.fault_class)}, {"others", why.others}};
+  reply["diagnosis"] = {{"class", why.fault_class},
+                        {"exact", why.exact},
+                        {"text", text},
+                        {"what_to_do", check_for(why.fault_class)},
+                        {"others", why.others}};
   reply["tried"] = why.tried;
   reply["first_wrong"] = first_wrong(seen, mismatch, expectation, arena, names, clues);
   if (!mismatch.ranges.empty() && searched) {
-    if (const Checkpoint* check = expectation.at(seen.checks[clues.check])) reply["picture"] = moves_of(script, arena, names, *check, clues);
+    if (const Checkpoint* check = expectation.at(seen.checks[clues.check]))
+      reply["picture"] = moves_of(script, arena, names, *check, clues);
   }
-  reply["ns"] = {{"compare", std::chrono::duration_cast<std::chrono::nanoseconds>(compared - begin).count()}, {"diagnose", ns_since(compared)}};
+  reply["ns"] = {{"compare", std::chrono::duration_cast<std::chrono::nanoseconds>(compared - begin).count()},
+                 {"diagnose", ns_since(compared)}};
   return reply;
 }
 

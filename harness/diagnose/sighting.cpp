@@ -8,14 +8,16 @@ namespace kvcts::script {
 
 using layout::Axis;
 
-Lens::Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions, std::int64_t first_token) {
+Lens::Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids,
+           const std::vector<std::int64_t>& positions, std::int64_t first_token) {
   const layout::Cache cache = cache_of(view);
   const std::vector<Place> starts = arena.places(view, cache);
   for (const layout::Plane& plane : cache.planes) {
     Face face{plane, starts.at(static_cast<std::size_t>(plane.allocation))};
     face.start.offset += view.offset + (plane.component == layout::Component::scale ? view.scale_offset : 0);
     std::erase_if(face.plane.modes, [](const layout::Mode& mode) { return mode.extent == 1; });
-    std::stable_sort(face.plane.modes.begin(), face.plane.modes.end(), [](const auto& a, const auto& b) { return a.stride > b.stride; });
+    std::stable_sort(face.plane.modes.begin(), face.plane.modes.end(),
+                     [](const auto& a, const auto& b) { return a.stride > b.stride; });
     std::int64_t inside = layout::bits(plane.dtype);
     for (auto mode = face.plane.modes.rbegin(); mode != face.plane.modes.rend(); ++mode) {
       face.nested = face.nested && mode->stride >= inside;
@@ -59,8 +61,11 @@ std::optional<Element> Lens::at(Place place) const {
       if (found.empty()) continue;
       at = found.front().coord;
     }
-    Element out{face.plane.component, face.plane.dtype, at[Axis::kv], at[Axis::layer], at[Axis::head], at[Axis::channel], {}, at[Axis::block], at[Axis::slot]};
-    const auto has = [&](Axis axis) { return std::any_of(face.plane.modes.begin(), face.plane.modes.end(), [&](const auto& m) { return m.axis == axis; }); };
+    Element out{face.plane.component, face.plane.dtype, at[Axis::kv], at[Axis::layer], at[Axis::head], at[Axis::channel], {},
+                at[Axis::block],      at[Axis::slot]};
+    const auto has = [&](Axis axis) {
+      return std::any_of(face.plane.modes.begin(), face.plane.modes.end(), [&](const auto& m) { return m.axis == axis; });
+    };
     if (!has(Axis::block) && !has(Axis::slot)) {
       out.block = -1, out.token = 0;
     } else if (const auto token = token_of_block_.find(out.block); token != token_of_block_.end()) {
@@ -76,7 +81,8 @@ std::optional<Place> Aim::at(const Element& element) const {
   const std::int64_t n = view_.block_size(), position = (*element.token - first_token_) / n;
   if (*element.token < first_token_) return std::nullopt;
   std::size_t index = static_cast<std::size_t>(position);
-  if (!positions_.empty()) index = static_cast<std::size_t>(std::find(positions_.begin(), positions_.end(), position) - positions_.begin());
+  if (!positions_.empty())
+    index = static_cast<std::size_t>(std::find(positions_.begin(), positions_.end(), position) - positions_.begin());
   if (index >= ids_.size() || ids_[index] == -1) return std::nullopt;
   return at(element, ids_[index]);
 }
@@ -85,10 +91,15 @@ std::optional<Place> Aim::at(const Element& element, std::int64_t block) const {
   const std::int64_t slot = (element.token.value_or(first_token_) - first_token_) % view_.block_size();
   for (const PlaneLocator& plane : view_.planes()) {
     const layout::Box& box = plane.domain();
-    if (plane.plane().component != element.component || element.channel < box.lo[Axis::channel] || element.channel >= box.hi[Axis::channel]) continue;
-    if (element.kv >= box.hi[Axis::kv] || element.layer >= box.hi[Axis::layer] || element.head >= box.hi[Axis::head]) continue;
-    const auto k = plane.part(Axis::kv, element.kv), l = plane.part(Axis::layer, element.layer), h = plane.part(Axis::head, element.head);
-    const auto b = plane.part(Axis::block, block), s = plane.part(Axis::slot, slot), c = plane.part(Axis::channel, element.channel);
+    if (plane.plane().component != element.component || element.channel < box.lo[Axis::channel] ||
+        element.channel >= box.hi[Axis::channel])
+      continue;
+    if (element.kv >= box.hi[Axis::kv] || element.layer >= box.hi[Axis::layer] || element.head >= box.hi[Axis::head])
+      continue;
+    const auto k = plane.part(Axis::kv, element.kv), l = plane.part(Axis::layer, element.layer),
+               h = plane.part(Axis::head, element.head);
+    const auto b = plane.part(Axis::block, block), s = plane.part(Axis::slot, slot),
+               c = plane.part(Axis::channel, element.channel);
     if (!k || !l || !h || !b || !s || !c) continue;
     const Spot spot = plane.at(*k + *l + *h + *b + *s + *c);
     return Place{spot.backing, spot.bit >= 0 ? spot.bit / 8 : -((7 - spot.bit) / 8)};
@@ -104,11 +115,16 @@ std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t dest
   return index < from->size() ? (*from)[index] : destination;
 }
 
-std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source) { return picked_source(to, from, source); }
+std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source) {
+  return picked_source(to, from, source);
+}
 
-bool picked(const Picks& picks, std::int64_t value) { return !picks || std::find(picks->begin(), picks->end(), value) != picks->end(); }
+bool picked(const Picks& picks, std::int64_t value) {
+  return !picks || std::find(picks->begin(), picks->end(), value) != picks->end();
+}
 
-std::vector<std::int64_t> ids_in(const Request& request, const View& view, const std::optional<std::vector<std::int64_t>>& instead) {
+std::vector<std::int64_t> ids_in(const Request& request, const View& view,
+                                 const std::optional<std::vector<std::int64_t>>& instead) {
   if (instead) return *instead;
   const auto ids = request.blocks.find(Arena::memory_of(view));
   return ids == request.blocks.end() ? std::vector<std::int64_t>{} : ids->second;
@@ -119,7 +135,7 @@ std::vector<std::int64_t> positions_in(const Request& request, const View& view)
   return positions == request.positions.end() ? std::vector<std::int64_t>{} : positions->second;
 }
 
-void keep_only(Action& action, Picks Selection::*axis, const std::set<std::int64_t>& destinations) {
+void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations) {
   Picks &from = action.pick.*axis, &to = action.pick_to.*axis;
   if (!from) {
     from.emplace(destinations.begin(), destinations.end());
@@ -137,20 +153,28 @@ void keep_only(Action& action, Picks Selection::*axis, const std::set<std::int64
 
 namespace {
 
-bool picked(const Picks& from, const Picks& to, std::int64_t destination) { return script::picked(to ? to : from, destination); }
+bool picked(const Picks& from, const Picks& to, std::int64_t destination) {
+  return script::picked(to ? to : from, destination);
+}
 
-Element element_of(const Who& who) { return {who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0}; }
+Element element_of(const Who& who) {
+  return {who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
+}
 
 // Elements of an output, by their order.
 class OutputLens {
  public:
-  OutputLens(const Script& script, const Action& read, int backing) : shape_(output_shape(script, read)), backing_(backing) {}
+  OutputLens(const Script& script, const Action& read, int backing)
+      : shape_(output_shape(script, read)), backing_(backing) {}
   /// The bytes of the number that begins there lie behind one another; at() knows the first.
-  bool same_number(Place first, Place other) const { return first.backing == other.backing && first.offset / 4 == other.offset / 4; }
+  bool same_number(Place first, Place other) const {
+    return first.backing == other.backing && first.offset / 4 == other.offset / 4;
+  }
   std::optional<Element> at(Place place) const {
     if (place.backing != backing_) return std::nullopt;
     for (const OutputSection& section : shape_.sections) {
-      if (place.offset >= section.begin && place.offset < section.begin + section.bytes()) return in(section, place.offset - section.begin);
+      if (place.offset >= section.begin && place.offset < section.begin + section.bytes())
+        return in(section, place.offset - section.begin);
     }
     return std::nullopt;
   }
@@ -170,7 +194,8 @@ class OutputLens {
     Element out;
     out.component = section.component;
     out.channel = section.channels.at(static_cast<std::size_t>(bit / section.width));
-    out.head = take(section.heads), out.token = take(section.tokens), out.layer = take(section.layers), out.kv = take(section.kv);
+    out.head = take(section.heads), out.token = take(section.tokens), out.layer = take(section.layers),
+    out.kv = take(section.kv);
     return out;
   }
 
@@ -188,7 +213,8 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
   const Request& r = *request;
   const auto lenses = [&](const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead) {
     std::vector<Lens> all;
-    for (const View& view : views) all.emplace_back(view, evidence_.arena, ids_in(r, view, instead), positions_in(r, view), r.first_token);
+    for (const View& view : views)
+      all.emplace_back(view, evidence_.arena, ids_in(r, view, instead), positions_in(r, view), r.first_token);
     return all;
   };
   const auto seen_by = [](const std::vector<Lens>& all, Place place) -> std::optional<Element> {
@@ -201,7 +227,11 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
   std::optional<OutputLens> output;
   if (a.op == "read") output.emplace(script(), a, evidence_.arena.output(a.output));
   std::optional<Whereabouts> places;
-  if (!from.empty()) places.emplace(images_before(step), [&](int backing) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(backing); }); }, evidence_.names);
+  if (!from.empty())
+    places.emplace(
+        images_before(step),
+        [&](int backing) { return std::any_of(from.begin(), from.end(), [&](const Lens& l) { return l.sees(backing); }); },
+        evidence_.names);
 
   for (const Clue& clue : clues().all) {
     Sighting s;
@@ -217,7 +247,9 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
       if (!s.at) {
         // A number may be right in its first byte and wrong behind it: an exponent that is one off.
         Sighting* last = out.empty() ? nullptr : &out.back();
-        if (last && clue.wrong && !last->clue->wrong && a.decode && output->same_number({last->clue->backing, last->clue->offset}, here)) last->clue = &clue;
+        if (last && clue.wrong && !last->clue->wrong && a.decode &&
+            output->same_number({last->clue->backing, last->clue->offset}, here))
+          last->clue = &clue;
         continue;
       }
     } else {
@@ -227,10 +259,12 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
     if (s.at) {
       Element e = *s.at;
       const bool asked_for = a.parts == "all" || (a.parts == "data") == (e.component == layout::Component::data);
-      s.taken = asked_for && e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) && picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
+      s.taken = asked_for && e.token && picked(a.pick.kv, a.pick_to.kv, e.kv) &&
+                picked(a.pick.layers, a.pick_to.layers, e.layer) && picked(a.pick.tokens, a.pick_to.tokens, *e.token) &&
                 picked(a.pick.heads, a.pick_to.heads, e.head);
       e.kv = picked_source(a.pick.kv, a.pick_to.kv, e.kv), e.layer = picked_source(a.pick.layers, a.pick_to.layers, e.layer);
-      e.head = picked_source(a.pick.heads, a.pick_to.heads, e.head), e.channel = picked_source(a.pick.channels, a.pick_to.channels, e.channel);
+      e.head = picked_source(a.pick.heads, a.pick_to.heads, e.head),
+      e.channel = picked_source(a.pick.channels, a.pick_to.channels, e.channel);
       if (e.token) e.token = picked_source(a.pick.tokens, a.pick_to.tokens, *e.token);
       e.block = -1;
       s.asked = e;
@@ -245,7 +279,8 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
       auto found = seen_by(from, place);
       if (!found) return false;
       found->channel += odd;
-      const bool as_asked = found->token == s.asked.token && found->kv == s.asked.kv && found->layer == s.asked.layer && found->head == s.asked.head && found->channel == s.asked.channel;
+      const bool as_asked = found->token == s.asked.token && found->kv == s.asked.kv && found->layer == s.asked.layer &&
+                            found->head == s.asked.head && found->channel == s.asked.channel;
       if (!s.from || as_asked) s.from = found, s.source = place;
       return as_asked;
     };
@@ -279,7 +314,8 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
   known.emplace();
   std::vector<Fact> all;
   for (const Sighting& s : sightings(step)) {
-    if (s.source && s.from->component == layout::Component::data && layout::bits(s.from->dtype) * s.from->channel % 8 == 0) all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken});
+    if (s.source && s.from->component == layout::Component::data && layout::bits(s.from->dtype) * s.from->channel % 8 == 0)
+      all.push_back({{s.clue->backing, s.clue->offset}, *s.source, s.taken});
   }
   constexpr std::size_t enough = 61;
   const std::size_t every = std::max<std::size_t>(1, all.size() / enough);
@@ -294,13 +330,17 @@ double Workshop::agreement(std::size_t step, const Action& body) {
   const auto request = request_at(step, body.request);
   if (asked.empty() || !request) return 0;
   const Request& r = *request;
-  const Lens to(body.to[0], evidence_.arena, ids_in(r, body.to[0], body.to_blocks), positions_in(r, body.to[0]), r.first_token);
-  const Aim from(common_->locators.of(body.from[0]), ids_in(r, body.from[0], body.from_blocks), positions_in(r, body.from[0]), r.first_token);
+  const Lens to(body.to[0], evidence_.arena, ids_in(r, body.to[0], body.to_blocks), positions_in(r, body.to[0]),
+                r.first_token);
+  const Aim from(common_->locators.of(body.from[0]), ids_in(r, body.from[0], body.from_blocks),
+                 positions_in(r, body.from[0]), r.first_token);
   const auto agrees = [&](const Fact& fact) {
     auto x = to.at(fact.to);
     if (!x || !x->token) return false;
-    x->kv = picked_source(body.pick.kv, body.pick_to.kv, x->kv), x->layer = picked_source(body.pick.layers, body.pick_to.layers, x->layer);
-    x->head = picked_source(body.pick.heads, body.pick_to.heads, x->head), x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
+    x->kv = picked_source(body.pick.kv, body.pick_to.kv, x->kv),
+    x->layer = picked_source(body.pick.layers, body.pick_to.layers, x->layer);
+    x->head = picked_source(body.pick.heads, body.pick_to.heads, x->head),
+    x->channel = picked_source(body.pick.channels, body.pick_to.channels, x->channel);
     x->token = picked_source(body.pick.tokens, body.pick_to.tokens, *x->token);
     const auto place = from.at(*x);
     return place && *place == fact.from;
@@ -330,7 +370,8 @@ const std::vector<Image>& Workshop::images_before(std::size_t step) {
 
 Who Workshop::name_before(std::size_t step, int backing, std::int64_t offset) {
   const Id id = images_before(step)[static_cast<std::size_t>(backing)].at(offset);
-  return evidence_.names.at(id != hole ? id : fresh_id(evidence_.arena.backings()[static_cast<std::size_t>(backing)], offset, evidence_.names));
+  return evidence_.names.at(
+      id != hole ? id : fresh_id(evidence_.arena.backings()[static_cast<std::size_t>(backing)], offset, evidence_.names));
 }
 
 }  // namespace kvcts::script

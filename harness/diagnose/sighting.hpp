@@ -1,5 +1,5 @@
-// A step seen from the bytes: for each element that its destination has room for, which element of its source is there. Places say it, not
-// content: what lay at the source in front of the step, data or poison, is found again wherever it went.
+// A step seen from the bytes: for each element that its destination has room for, which element of its source is there.
+// Places say it, not content: what lay at the source in front of the step, data or poison, is found again wherever it went.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,26 @@ struct Element {
   layout::Dtype dtype{};
   std::int64_t kv{0}, layer{0}, head{0}, channel{0};
   std::optional<std::int64_t> token;
-  std::int64_t block{-1}, slot{0};     ///< -1: the plane has no blocks
+  std::int64_t block{-1}, slot{0};  ///< -1: the plane has no blocks
 };
 
 /// Place -> element, through one view and one block table.
 class Lens {
  public:
-  Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions, std::int64_t first_token);
+  Lens(const View& view, const Arena& arena, const std::vector<std::int64_t>& ids,
+       const std::vector<std::int64_t>& positions, std::int64_t first_token);
   /// The element whose code begins at a byte (4 bits: the even one of the pair).
   std::optional<Element> at(Place place) const;
   bool sees(int backing) const;
   /// No two elements share a byte: at() knows all there is to know.
   bool nested() const;
-  std::int64_t slots() const { return slots_; }   ///< of a block
+  std::int64_t slots() const { return slots_; }  ///< of a block
 
  private:
   struct Face {
-    layout::Plane plane;               ///< modes by falling stride
+    layout::Plane plane;  ///< modes by falling stride
     Place start;
-    bool nested{true};                 ///< each mode's steps are longer than what lies inside of it
+    bool nested{true};  ///< each mode's steps are longer than what lies inside of it
   };
   std::vector<Face> faces_;
   std::unordered_map<std::int64_t, std::int64_t> token_of_block_;
@@ -47,7 +48,8 @@ class Lens {
 /// Element -> place, through one view and one block table.
 class Aim {
  public:
-  Aim(const ViewLocator& view, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions, std::int64_t first_token)
+  Aim(const ViewLocator& view, const std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& positions,
+      std::int64_t first_token)
       : view_(view), ids_(ids), positions_(positions), first_token_(first_token) {}
   std::optional<Place> at(const Element& element) const;
   /// With the block given, instead of the table's.
@@ -61,19 +63,19 @@ class Aim {
 };
 
 struct Sighting {
-  std::optional<Element> at;           ///< where it is: in the destination; in a step without one, whom the truth has there
-  Element asked;                       ///< who comes there when the step is done as it stands
-  bool taken{false};                   ///< `at` is one of the elements that the step brings
-  std::optional<Element> from;         ///< who has come
-  std::optional<Place> source;         ///< from where
+  std::optional<Element> at;    ///< where it is: in the destination; in a step without one, whom the truth has there
+  Element asked;                ///< who comes there when the step is done as it stands
+  bool taken{false};            ///< `at` is one of the elements that the step brings
+  std::optional<Element> from;  ///< who has come
+  std::optional<Place> source;  ///< from where
   const Clue* clue{nullptr};
 };
 
-/// This byte of the destination holds what that byte of the source held in front of the step. What a step would have done with addresses can
-/// be asked for such facts without playing it.
+/// This byte of the destination holds what that byte of the source held in front of the step. What a step would have done
+/// with addresses can be asked for such facts without playing it.
 struct Fact {
   Place to, from;
-  bool taken{false};                   ///< by the step, where it is: others may have brought the rest
+  bool taken{false};  ///< by the step, where it is: others may have brought the rest
 };
 
 /// Where a pick of a destination comes from, and where a pick of a source goes.
@@ -81,10 +83,12 @@ std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t dest
 std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source);
 /// Nothing picked: all are.
 bool picked(const Picks& picks, std::int64_t value);
-/// The block table that a request has in a view's memory, or the one that is given instead; and which positions of a request lie there.
-std::vector<std::int64_t> ids_in(const Request& request, const View& view, const std::optional<std::vector<std::int64_t>>& instead);
+/// The block table that a request has in a view's memory, or the one that is given instead; and which positions of a request
+/// lie there.
+std::vector<std::int64_t> ids_in(const Request& request, const View& view,
+                                 const std::optional<std::vector<std::int64_t>>& instead);
 std::vector<std::int64_t> positions_in(const Request& request, const View& view);
 /// A step that brings only these destinations of those that it brings.
-void keep_only(Action& action, Picks Selection::*axis, const std::set<std::int64_t>& destinations);
+void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations);
 
 }  // namespace kvcts::script

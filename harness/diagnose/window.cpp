@@ -8,8 +8,8 @@
 
 namespace kvcts::script {
 
-using nlohmann::json;
 using layout::Axis;
+using nlohmann::json;
 using Kind = Provenance::Kind;
 
 // ---- seats ---------------------------------------------------------------------------------------------------------
@@ -36,8 +36,10 @@ std::optional<Provenance> Seats::at(Place place) const {
       const auto& c = elements.front().coord;
       Provenance out;
       out.kind = Kind::element;
-      if (plane.component != layout::Component::data) out.component = plane.component == layout::Component::scale ? "scale" : "global scale";
-      out.kv = c[Axis::kv], out.layer = c[Axis::layer], out.block = c[Axis::block], out.slot = c[Axis::slot], out.head = c[Axis::head];
+      if (plane.component != layout::Component::data)
+        out.component = plane.component == layout::Component::scale ? "scale" : "global scale";
+      out.kv = c[Axis::kv], out.layer = c[Axis::layer], out.block = c[Axis::block], out.slot = c[Axis::slot],
+      out.head = c[Axis::head];
       out.channel = out.last_channel = c[Axis::channel];
       out.from = m.name, out.rank = m.rank;
       return out;
@@ -53,7 +55,8 @@ std::string Seats::words_at(Place place) const {
   const auto seat = at(place);
   if (seat) {
     const std::string kv = seat->kv == 0 ? "K" : seat->kv == 1 ? "V" : fmt::format("kv {}", seat->kv);
-    return fmt::format("{}{} layer {} block {} slot {} head {}", seat->component.empty() ? "" : seat->component + " ", kv, seat->layer, seat->block, seat->slot, seat->head);
+    return fmt::format("{}{} layer {} block {} slot {} head {}", seat->component.empty() ? "" : seat->component + " ", kv,
+                       seat->layer, seat->block, seat->slot, seat->head);
   }
   const bool declared = std::any_of(memories_.begin(), memories_.end(), [&](const Memory& m) { return m.name == b.memory; });
   return declared ? "padding" : "raw bytes";
@@ -67,19 +70,28 @@ Teller::Teller(const Script& script, const Arena& arena, const Names& names, con
 Provenance Teller::tell(const Who& who, int backing) const {
   Provenance out;
   switch (who.kind) {
-    case Who::Kind::unknown: return out;
-    case Who::Kind::constant: out.kind = Kind::constant, out.value = who.byte; return out;
+    case Who::Kind::unknown:
+      return out;
+    case Who::Kind::constant:
+      out.kind = Kind::constant, out.value = who.byte;
+      return out;
     case Who::Kind::poison:
       out.kind = Kind::poison;
       out.region = arena_.backings().at(static_cast<std::size_t>(who.backing)).name;
       out.offset = out.last_offset = who.offset;
       return out;
     case Who::Kind::tag:
-    case Who::Kind::number: break;
-    default: out.kind = Kind::other, out.text = words(who, arena_.backings()); return out;
+    case Who::Kind::number:
+      break;
+    default:
+      out.kind = Kind::other, out.text = words(who, arena_.backings());
+      return out;
   }
   out.kind = Kind::element;
-  out.component = who.kind == Who::Kind::number ? "number of" : who.component == layout::Component::data ? "" : who.component == layout::Component::scale ? "scale" : "global scale";
+  out.component = who.kind == Who::Kind::number               ? "number of"
+                  : who.component == layout::Component::data  ? ""
+                  : who.component == layout::Component::scale ? "scale"
+                                                              : "global scale";
   out.kv = who.kv, out.layer = who.layer, out.head = who.head, out.token = who.token, out.generation = who.generation;
   out.channel = who.channel;
   out.last_channel = who.channel + (who.kind == Who::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
@@ -135,7 +147,8 @@ std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window
   const int backing = backing_of(arena, window.region);
   const Backing& b = arena.backings()[static_cast<std::size_t>(backing)];
   if (window.offset < -b.guard_below || window.offset + window.bytes > b.bytes + b.guard_above) {
-    throw std::runtime_error(fmt::format("{} has bytes {} to {} (guards included), the window is {} to {}", b.name, -b.guard_below, b.bytes + b.guard_above, window.offset,
+    throw std::runtime_error(fmt::format("{} has bytes {} to {} (guards included), the window is {} to {}", b.name,
+                                         -b.guard_below, b.bytes + b.guard_above, window.offset,
                                          window.offset + window.bytes));
   }
   if (seen.checks.empty()) throw std::runtime_error("the run reached no check");
@@ -154,13 +167,20 @@ std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window
   const Namer namer(seen, names, arena, seed);
   const Teller teller(script, arena, names, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;
-  for (int pass = 0; pass < naming_passes; ++pass) renderings.push_back(std::make_unique<Rendering>(names, arena.backings(), seed, pass));
+  for (int pass = 0; pass < naming_passes; ++pass)
+    renderings.push_back(std::make_unique<Rendering>(names, arena.backings(), seed, pass));
   std::vector<Stretch> out;
   for (std::int64_t offset = window.offset; offset < window.offset + window.bytes; ++offset) {
     const Id must = expectation.id(*check, backing, offset, names);
-    Stretch byte{offset, 1, teller.seats().words_at({backing, offset}), teller.tell(names.at(must), backing), teller.tell(namer.who(at, backing, offset), backing), false};
+    Stretch byte{offset,
+                 1,
+                 teller.seats().words_at({backing, offset}),
+                 teller.tell(names.at(must), backing),
+                 teller.tell(namer.who(at, backing, offset), backing),
+                 false};
     for (int pass = 0; pass < naming_passes && !byte.wrong; ++pass) {
-      byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(backing, offset) != renderings[static_cast<std::size_t>(pass)]->byte(must);
+      byte.wrong = seen.bytes[static_cast<std::size_t>(pass)][at].at(backing, offset) !=
+                   renderings[static_cast<std::size_t>(pass)]->byte(must);
     }
     if (!byte.wrong) byte.found = byte.expected;  // equal content may have several names
     append(out, std::move(byte));
@@ -192,7 +212,11 @@ json moves_of(const Script& script, const Arena& arena, const Names& names, cons
     std::int64_t offset = 0;
     const std::string region = arena.name_of({first->backing, runs[i].offset}, offset);
     all -= runs[i].bytes;
-    moves.push_back({{"region", region}, {"offset", offset}, {"bytes", runs[i].bytes}, {"should", place_json(runs[i].expected)}, {"did", place_json(runs[i].found)}});
+    moves.push_back({{"region", region},
+                     {"offset", offset},
+                     {"bytes", runs[i].bytes},
+                     {"should", place_json(runs[i].expected)},
+                     {"did", place_json(runs[i].found)}});
   }
   return {{"moves", moves}, {"moves_from", "bytes"}, {"bytes_left_out", all}};
 }

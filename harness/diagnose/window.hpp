@@ -16,7 +16,8 @@ namespace kvcts::script {
 class Seats {
  public:
   Seats(const Script& script, const Arena& arena);
-  /// The element there as a place: layer, kv, block, slot, head, channel, and the memory that it is in. nullopt: padding, guard, raw bytes.
+  /// The element there as a place: layer, kv, block, slot, head, channel, and the memory that it is in. nullopt: padding,
+  /// guard, raw bytes.
   std::optional<Provenance> at(Place place) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
   std::string words_at(Place place) const;
@@ -26,14 +27,14 @@ class Seats {
     std::string name;
     int rank{0};
     layout::Cache cache;
-    std::vector<Place> begins;         ///< of the allocations
+    std::vector<Place> begins;  ///< of the allocations
   };
   const Arena& arena_;
   std::vector<Memory> memories_;
 };
 
-/// Whos as people read them: the element with the block and slot of the memory that it came from (the first other memory that has it in the
-/// truth, a producer's before others).
+/// Whos as people read them: the element with the block and slot of the memory that it came from (the first other memory
+/// that has it in the truth, a producer's before others).
 class Teller {
  public:
   Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check);
@@ -48,9 +49,9 @@ class Teller {
 };
 
 struct Window {
-  std::string region;                  ///< "P/kv.L0", or a memory, an allocation or an output that is the only one of that name
-  std::int64_t offset{0}, bytes{0};    ///< from the region's first byte; guards are below 0 and behind the end
-  std::string check;                   ///< name of a check; "" = the last that was reached
+  std::string region;  ///< "P/kv.L0", or a memory, an allocation or an output that is the only one of that name
+  std::int64_t offset{0}, bytes{0};  ///< from the region's first byte; guards are below 0 and behind the end
+  std::string check;                 ///< name of a check; "" = the last that was reached
 };
 struct Region {
   std::string name, side;
@@ -59,10 +60,13 @@ struct Region {
 
 /// What can be looked at.
 std::vector<Region> regions_of(const Script& script);
-/// Plays the script, as run_script() does, and looks. Throws std::runtime_error where there is no such region, check or byte.
+/// Plays the script, as run_script() does, and looks. Throws std::runtime_error where there is no such region, check or
+/// byte.
 std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window& window);
 
-/// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty where none is wrong.
-nlohmann::json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check, const Clues& clues);
+/// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
+/// where none is wrong.
+nlohmann::json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
+                        const Clues& clues);
 
 }  // namespace kvcts::script

@@ -21,13 +21,17 @@ json outcome_of(const Ending& ending, const std::vector<json>& events) {
   json out{{"kind", ending.kind}, {"in", ending.kind == "hung" ? ending.in : ""}, {"reports", reports(events)}};
   json violations = json::array();
   for (const json& event : events) {
-    if (event.contains("violation")) violations.push_back({event["violation"], event["backing"], event["offset"], event["bytes"], event["write"], event["count"]});
+    if (event.contains("violation"))
+      violations.push_back(
+          {event["violation"], event["backing"], event["offset"], event["bytes"], event["write"], event["count"]});
   }
   out["violations"] = std::move(violations);
   return out;
 }
 
-std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) { return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); }
+std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) {
+  return std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
 
 Bodies intended_bodies(const Script& script) {
   Bodies out;
@@ -40,21 +44,32 @@ bool stopped_early(const Evidence& e) {
   const Ending& end = e.observation.ending;
   const auto violated = [](const json& event) { return event.contains("violation"); };
   return end.kind != "completed" && end.kind != e.truth.ending.kind &&
-         std::any_of(e.intended.steps.begin(), e.intended.steps.end(), [&](const Step& step) { return step.name == end.step; }) &&
+         std::any_of(e.intended.steps.begin(), e.intended.steps.end(),
+                     [&](const Step& step) { return step.name == end.step; }) &&
          std::none_of(e.observation.events.begin(), e.observation.events.end(), violated);
 }
 
 }  // namespace
 
-Workshop::Workshop(Evidence& evidence) : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena)) {}
+Workshop::Workshop(Evidence& evidence)
+    : Workshop(evidence, evidence.intended, stopped_early(evidence), std::make_shared<Common>(evidence.arena)) {}
 
-Workshop::Workshop(Evidence& evidence, const Workshop& first) : Workshop(evidence, first.asked_, first.ending_given_, first.common_) {}
+Workshop::Workshop(Evidence& evidence, const Workshop& first)
+    : Workshop(evidence, first.asked_, first.ending_given_, first.common_) {}
 
-Workshop::Workshop(Evidence& evidence, const Workshop& first, std::size_t only) : Workshop(evidence, evidence.intended, first.ending_given_, first.common_) { only_ = only; }
+Workshop::Workshop(Evidence& evidence, const Workshop& first, std::size_t only)
+    : Workshop(evidence, evidence.intended, first.ending_given_, first.common_) {
+  only_ = only;
+}
 
 Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common)
-    : evidence_(evidence), asked_(asked), ending_given_(ending_given), common_(std::move(common)), base_(intended_bodies(evidence.intended)),
-      rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "", evidence.seed, 0) {
+    : evidence_(evidence),
+      asked_(asked),
+      ending_given_(ending_given),
+      common_(std::move(common)),
+      base_(intended_bodies(evidence.intended)),
+      rehearsal_(asked, evidence.arena, common_->locators, base_, ending_given ? evidence.observation.ending.step : "",
+                 evidence.seed, 0) {
   const Observation& o = evidence.observation;
   locals_.resize(base_.size());
   outcome_ = outcome_of(o.ending, o.events);
@@ -62,7 +77,8 @@ Workshop::Workshop(Evidence& evidence, const Script& asked, bool ending_given, s
   const auto& bytes = rehearsal_.unchanged_bytes();
   for (std::size_t check = 0; check < bytes.size() && check < o.checks.size(); ++check) {
     auto& misses = base_misses_.emplace_back();
-    for (const Backing& b : evidence.arena.backings()) misses.push_back(differing(bytes[check], 0, check, b.ordinal)), all_base_misses_ += misses.back();
+    for (const Backing& b : evidence.arena.backings())
+      misses.push_back(differing(bytes[check], 0, check, b.ordinal)), all_base_misses_ += misses.back();
   }
 }
 
@@ -99,13 +115,15 @@ std::optional<Request> Workshop::request_at(std::size_t step, const std::string&
   return out;
 }
 
-std::vector<std::vector<std::int64_t>> Workshop::older_tables(std::size_t step, const std::string& name, const std::string& memory) const {
+std::vector<std::vector<std::int64_t>> Workshop::older_tables(std::size_t step, const std::string& name,
+                                                              const std::string& memory) const {
   std::vector<std::vector<std::int64_t>> out;
   const auto now = request_at(step, name);
   for (std::size_t i = 0; i <= step; ++i) {
     const auto then = request_at(i, name);
     const auto ids = then ? then->blocks.find(memory) : std::map<std::string, std::vector<std::int64_t>>::const_iterator{};
-    if (!then || ids == then->blocks.end() || (now->blocks.contains(memory) && now->blocks.at(memory) == ids->second)) continue;
+    if (!then || ids == then->blocks.end() || (now->blocks.contains(memory) && now->blocks.at(memory) == ids->second))
+      continue;
     if (std::find(out.begin(), out.end(), ids->second) == out.end()) out.push_back(ids->second);
   }
   return out;
@@ -171,7 +189,8 @@ std::int64_t Workshop::differing(const Bytes& bytes, int pass, std::size_t check
 
 const Bytes& Workshop::begin(int pass) {
   auto& all = common_->begin;
-  while (all.size() <= static_cast<std::size_t>(pass)) all.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(all.size()));
+  while (all.size() <= static_cast<std::size_t>(pass))
+    all.emplace_back(evidence_.arena.backings(), evidence_.seed, static_cast<int>(all.size()));
   return all[static_cast<std::size_t>(pass)];
 }
 
@@ -215,7 +234,8 @@ std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
     Bytes bytes(begin(pass), tape.backings, evidence_.seed, pass);
     script::play(tape, bytes, evidence_.seed, pass, [&](std::size_t check) {
       for (const Backing& b : evidence_.arena.backings()) {
-        each_difference(bytes, pass, check, b.ordinal, [&](std::int64_t offset) { return wrong[{check, b.ordinal}].insert(offset), true; });
+        each_difference(bytes, pass, check, b.ordinal,
+                        [&](std::int64_t offset) { return wrong[{check, b.ordinal}].insert(offset), true; });
       }
     });
   }
@@ -223,8 +243,11 @@ std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
   for (const auto& [where, offsets] : wrong) {
     for (const std::int64_t offset : offsets) {
       auto& ranges = out.mismatch.ranges;
-      if (!ranges.empty() && ranges.back().check == where.first && ranges.back().backing == where.second && ranges.back().end == offset) ++ranges.back().end;
-      else ranges.push_back({where.first, where.second, offset, offset + 1});
+      if (!ranges.empty() && ranges.back().check == where.first && ranges.back().backing == where.second &&
+          ranges.back().end == offset)
+        ++ranges.back().end;
+      else
+        ranges.push_back({where.first, where.second, offset, offset + 1});
     }
     wrong_at[where.first] += static_cast<std::int64_t>(offsets.size());
   }
@@ -248,7 +271,9 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
       for (const Backing& b : backings) {
         const bool as_base = check < base_misses_.size() && bytes.shares(rehearsal_.unchanged_bytes()[check], b.ordinal);
         misses += as_base ? base_misses_[check][static_cast<std::size_t>(b.ordinal)] : differing(bytes, 0, check, b.ordinal);
-        if (!as_base && !b.sparse) predicted_ = predicted_ * 0x9fb21c651e98df25ull + hash_of(bytes.dense(b.ordinal)) + static_cast<std::uint64_t>(b.ordinal);
+        if (!as_base && !b.sparse)
+          predicted_ =
+              predicted_ * 0x9fb21c651e98df25ull + hash_of(bytes.dense(b.ordinal)) + static_cast<std::uint64_t>(b.ordinal);
       }
       return misses == 0 || !found();
     });
@@ -262,7 +287,8 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   if (misses > 0 && found()) return 0;  // only the exact ones are still asked for
   if (ending_given_ && seen.ending.kind == "completed") seen.ending = o.ending;
   // What went to a place that does not matter cannot be told from what did not go anywhere.
-  const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(), [](const Checkpoint& c) { return !c.any.empty(); });
+  const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(),
+                                    [](const Checkpoint& c) { return !c.any.empty(); });
   counts = anywhere || seen.moved == moved_;
   if (seen.checks != o.checks) return 0;
   const bool same_outcome = outcome_of(seen.ending, seen.said) == outcome_;
@@ -270,12 +296,16 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
     all = true;
     return 1;
   }
-  return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) / static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
+  return std::max(0.0, 1 - (static_cast<double>(misses) + (same_outcome ? 0 : 1)) /
+                               static_cast<double>(std::max<std::int64_t>(1, all_base_misses_)));
 }
 
-bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) { return attempt(fault_class, words, std::move(bodies), 0, 0); }
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies) {
+  return attempt(fault_class, words, std::move(bodies), 0, 0);
+}
 
-bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement) {
+bool Workshop::attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement,
+                       double base_agreement) {
   if (spent() || bodies == base_) return false;
   for (std::size_t step = 0; only_ && step < bodies.size(); ++step) {
     if (step != *only_ && bodies[step] != base_[step]) return false;
@@ -284,7 +314,8 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
   std::int64_t bytes = 0;
   const Bytes& seen = evidence_.observation.bytes.front().back();
   for (const Backing& b : evidence_.arena.backings()) {
-    bytes += b.sparse ? static_cast<std::int64_t>(seen.pages(b.ordinal).size()) * Bytes::page : b.guard_below + b.bytes + b.guard_above;
+    bytes += b.sparse ? static_cast<std::int64_t>(seen.pages(b.ordinal).size()) * Bytes::page
+                      : b.guard_below + b.bytes + b.guard_above;
   }
   work_ += 1 + bytes / 524288;
   bool all = false, counts = false;
@@ -308,7 +339,8 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
     return true;
   }
   constexpr std::size_t kept = 8;
-  if (agreement > 0.99 && agreement > base_agreement && agreeing_.size() < kept && std::find(agreeing_bytes_.begin(), agreeing_bytes_.end(), predicted_) == agreeing_bytes_.end()) {
+  if (agreement > 0.99 && agreement > base_agreement && agreeing_.size() < kept &&
+      std::find(agreeing_bytes_.begin(), agreeing_bytes_.end(), predicted_) == agreeing_bytes_.end()) {
     agreeing_.push_back(hypothesis);
     agreeing_bytes_.push_back(predicted_);
   }
@@ -317,23 +349,28 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
   return false;
 }
 
-// Of hypotheses that do equally well the first is kept, and few of one class: variants of one idea would crowd out the others.
+// Of hypotheses that do equally well the first is kept, and few of one class: variants of one idea would crowd out the
+// others.
 void Workshop::remember(Partial partial) {
   constexpr std::size_t kept = 10, alike = 2;
-  if (std::any_of(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.bytes == partial.bytes; })) return;
+  if (std::any_of(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.bytes == partial.bytes; }))
+    return;
   const auto of_class = [&](const Partial& other) { return other.hypothesis.fault_class == partial.hypothesis.fault_class; };
   if (std::count_if(partial_.begin(), partial_.end(), of_class) >= static_cast<std::ptrdiff_t>(alike)) {
     const auto worst = std::find_if(partial_.rbegin(), partial_.rend(), of_class);
     if (worst->rank >= partial.rank) return;
     partial_.erase(std::next(worst).base());
   }
-  partial_.insert(std::find_if(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.rank < partial.rank; }), std::move(partial));
+  partial_.insert(
+      std::find_if(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.rank < partial.rank; }),
+      std::move(partial));
   if (partial_.size() > kept) partial_.pop_back();
 }
 
 // What is wrong with scales alone: they are there, but those of somebody else.
 static std::string of_scales(const std::string& fault_class) {
-  static const std::set<std::string> of_data{"wrong-block-id", "region-aliasing", "layer-misrouted", "head-shard-mapping", "kv-split-vs-interleaved", "axis-permuted"};
+  static const std::set<std::string> of_data{"wrong-block-id",     "region-aliasing",         "layer-misrouted",
+                                             "head-shard-mapping", "kv-split-vs-interleaved", "axis-permuted"};
   return of_data.contains(fault_class) ? "scale-misplaced" : fault_class;
 }
 
@@ -352,7 +389,8 @@ bool Workshop::attempt(const std::string& given_class, const std::string& words,
   const double plain = agrees > 0.99 ? agreement(step, action(step)) : 0;
   if (agrees > 0.99 && agrees > plain) {
     auto& known = locals_[step];
-    if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; })) known.push_back({fault_class, words, changed});
+    if (std::none_of(known.begin(), known.end(), [&](const Hypothesis& h) { return h.fault_class == fault_class; }))
+      known.push_back({fault_class, words, changed});
   }
   return attempt(fault_class, words, std::move(changed), agrees, plain);
 }
@@ -402,18 +440,23 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
   const Checkpoint& check = *evidence_.expectation.at(evidence_.observation.checks[clues().check]);
   const auto spot = [](int backing, std::int64_t offset) { return offset * 256 + backing; };
   if (clue_at_.empty()) {
-    for (std::size_t i = 0; i < clues().all.size(); ++i) clue_at_.emplace(spot(clues().all[i].backing, clues().all[i].offset), i);
+    for (std::size_t i = 0; i < clues().all.size(); ++i)
+      clue_at_.emplace(spot(clues().all[i].backing, clues().all[i].offset), i);
   }
   int probes = 0, agree = 0;
   const std::size_t stride = std::max<std::size_t>(1, tape.ops.size() / 12);
   for (std::size_t i = 0; i < tape.ops.size() && probes < 16; i += stride) {
     const Op& op = tape.ops[i];
     if (op.kind != Op::Kind::copy) continue;
-    if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own)) return true;  // by way of a copy
+    if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own))
+      return true;  // by way of a copy
     for (const std::int64_t at : {std::int64_t{0}, op.n - 1}) {
       const Who source = evidence_.names.at(evidence_.expectation.id(check, op.src_backing, op.src + at, evidence_.names));
       const auto seen = clue_at_.find(spot(op.dst_backing, op.dst + at));
-      const Who there = seen != clue_at_.end() ? clues().all[seen->second].is : evidence_.names.at(evidence_.expectation.id(check, op.dst_backing, op.dst + at, evidence_.names));
+      const Who there =
+          seen != clue_at_.end()
+              ? clues().all[seen->second].is
+              : evidence_.names.at(evidence_.expectation.id(check, op.dst_backing, op.dst + at, evidence_.names));
       ++probes;
       agree += source == there;
     }
@@ -421,7 +464,8 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
   return probes < 4 || agree > 0;
 }
 
-bool Workshop::attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps) {
+bool Workshop::attempt_without(const std::string& fault_class, const std::string& words,
+                               const std::set<std::size_t>& steps) {
   Bodies changed = base_;
   for (const std::size_t step : steps) changed[step].clear();
   return attempt(fault_class, words, std::move(changed));

@@ -29,7 +29,8 @@ class Workshop {
   explicit Workshop(Evidence& evidence);
   /// A search for what is wrong besides a hypothesis of another one: `evidence.intended` has its steps.
   Workshop(Evidence& evidence, const Workshop& first);
-  /// A search for what is wrong with one piece of a step: `evidence.intended` has the pieces as steps, and only step `only` is changed.
+  /// A search for what is wrong with one piece of a step: `evidence.intended` has the pieces as steps, and only step `only`
+  /// is changed.
   Workshop(Evidence& evidence, const Workshop& first, std::size_t only);
 
   const Script& script() const { return evidence_.intended; }
@@ -51,7 +52,8 @@ class Workshop {
   /// A request with what the steps in front of this one assigned to it; nothing where there is no such request.
   std::optional<Request> request_at(std::size_t step, const std::string& name) const;
   /// Block tables that a request had in a memory before the one that it has at a step, the first one first.
-  std::vector<std::vector<std::int64_t>> older_tables(std::size_t step, const std::string& name, const std::string& memory) const;
+  std::vector<std::vector<std::int64_t>> older_tables(std::size_t step, const std::string& name,
+                                                      const std::string& memory) const;
   /// Whether a step takes part in what went wrong, as far as one can tell before trying: it moves, writes or reads.
   bool moves(std::size_t step) const;
 
@@ -90,9 +92,9 @@ class Workshop {
   void allow(std::int64_t more) { limit_ = std::max(limit_, work_ + more); }
   /// Explains a part.
   struct Partial {
-    double share{0};                   ///< of the wrong bytes
-    double rank{0};                    ///< higher where it also says from where bytes came
-    std::uint64_t bytes{0};            ///< a number for what it predicts
+    double share{0};         ///< of the wrong bytes
+    double rank{0};          ///< higher where it also says from where bytes came
+    std::uint64_t bytes{0};  ///< a number for what it predicts
     Hypothesis hypothesis;
   };
   /// The best few, best first: no two that predict the same bytes.
@@ -103,12 +105,14 @@ class Workshop {
   const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:
-  bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement, double base_agreement);
+  bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement,
+               double base_agreement);
   void remember(Partial partial);
-  /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in doubt.
+  /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in
+  /// doubt.
   bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
-  std::uint64_t predicted_{0};         ///< by the last that was judged: a number for its bytes
+  std::uint64_t predicted_{0};  ///< by the last that was judged: a number for its bytes
   /// Bytes that differ from what was observed at a check in a pass, and matter.
   std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing) const;
   /// Whether it predicts the passes behind the first as well.
@@ -117,7 +121,7 @@ class Workshop {
   struct Common {
     explicit Common(const Arena& arena) : locators(arena) {}
     Locators locators;
-    std::vector<Bytes> begin;          ///< of each pass, before the first step
+    std::vector<Bytes> begin;  ///< of each pass, before the first step
     std::optional<Namer> namer;
   };
   Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common);
@@ -127,27 +131,27 @@ class Workshop {
   const Bytes& begin(int pass);
 
   Evidence& evidence_;
-  const Script& asked_;                ///< the sequence that was meant
-  std::optional<std::size_t> only_;    ///< the one step that hypotheses may change
+  const Script& asked_;              ///< the sequence that was meant
+  std::optional<std::size_t> only_;  ///< the one step that hypotheses may change
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
   Bodies base_;
-  Rehearsal rehearsal_;                ///< of the first pass
-  std::vector<std::vector<std::int64_t>> base_misses_;   ///< check, backing -> bytes that the base gets wrong
+  Rehearsal rehearsal_;                                 ///< of the first pass
+  std::vector<std::vector<std::int64_t>> base_misses_;  ///< check, backing -> bytes that the base gets wrong
   std::int64_t all_base_misses_{0};
-  nlohmann::json outcome_;             ///< that was observed
-  std::int64_t moved_{0};              ///< bytes, as engines counted them
+  nlohmann::json outcome_;  ///< that was observed
+  std::int64_t moved_{0};   ///< bytes, as engines counted them
   std::vector<Sighting> look(std::size_t step);
   std::optional<Whereabouts> whereabouts_;
   std::vector<std::optional<std::vector<Sighting>>> sightings_;
   std::vector<std::optional<std::vector<Image>>> images_;
   std::vector<std::optional<std::vector<Fact>>> facts_;
-  std::unordered_map<std::int64_t, std::size_t> clue_at_;   ///< backing and offset -> index of the clue
+  std::unordered_map<std::int64_t, std::size_t> clue_at_;  ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
   std::vector<Partial> partial_;
-  std::vector<std::uint64_t> agreeing_bytes_;   ///< what those of the same index predict
+  std::vector<std::uint64_t> agreeing_bytes_;  ///< what those of the same index predict
   std::vector<Hypothesis> agreeing_;
-  std::vector<std::vector<Hypothesis>> locals_;   ///< by step
+  std::vector<std::vector<Hypothesis>> locals_;  ///< by step
   std::optional<Hypothesis> second_, late_;
   bool involved_{false};
   std::int64_t tried_{0};
@@ -164,36 +168,36 @@ const std::vector<Family>& families();
 
 // ---- families (families_*.cpp) -------------------------------------------------------------------------------------
 
-void propose_skips(Workshop& w);          ///< a step, or a group of steps, never happened
-void propose_subsets(Workshop& w);        ///< a part of a step never happened
-void propose_options(Workshop& w);        ///< scales, decode, splits, direction, requirements, registration
-void propose_keys(Workshop& w);           ///< stores: fields of keys that are left out
-void propose_orders(Workshop& w);         ///< a step happened at another time
+void propose_skips(Workshop& w);            ///< a step, or a group of steps, never happened
+void propose_subsets(Workshop& w);          ///< a part of a step never happened
+void propose_options(Workshop& w);          ///< scales, decode, splits, direction, requirements, registration
+void propose_keys(Workshop& w);             ///< stores: fields of keys that are left out
+void propose_orders(Workshop& w);           ///< a step happened at another time
 void propose_orders_together(Workshop& w);  ///< several steps happened at another time
 void propose_tables_together(Workshop& w);  ///< requests of a batch, each by the table of another one
-void propose_lists(Workshop& w);          ///< block ids, layers, heads, kv, tokens that went elsewhere
-void propose_any_lists(Workshop& w);      ///< block ids, whatever the bytes show
-void propose_memories(Workshop& w);       ///< another memory, another request, another generation
-void propose_arithmetic(Workshop& w);     ///< 32-bit addresses, alignment
-void propose_offsets(Workshop& w);        ///< a base that is off
-void propose_layouts(Workshop& w);        ///< axes, blocks, strides, sizes: simple changes of a layout
-void propose_scales(Workshop& w);         ///< scales elsewhere
-void propose_far_layouts(Workshop& w);    ///< any order of axes
-void propose_raw(Workshop& w);            ///< raw copies and fills: other lengths, offsets, steps
-void propose_everywhere(Workshop& w);     ///< one belief about a memory in all steps
-void propose_fits(Workshop& w);           ///< one linear map, read off the bytes
-void propose_lengths(Workshop& w);        ///< more or fewer tokens than there are
-void propose_copies(Workshop& w);         ///< a transfer as a list of copies: other lengths, joined, cut
-void propose_tables(Workshop& w);         ///< ids of another unit, or of another time
-void propose_beyond(Workshop& w);         ///< ids beyond the pool, in front of it or behind it
-void propose_pieces(Workshop& w);         ///< any of these, in a piece of a step only
-void propose_registered(Workshop& w);     ///< several registrations: a limit, a side, bases exchanged
-void propose_stores(Workshop& w);         ///< several contents under one key, and who wins
-void propose_ways_out(Workshop& w);       ///< where the elements of a step went
-void propose_parts(Workshop& w);          ///< a layer, K or V, a head, a destination of a step unlike the others
-void propose_part_by_part(Workshop& w);   ///< regions paired by index, a table for each part
-void propose_some_beliefs(Workshop& w);   ///< one belief about a memory in some steps
-void propose_together(Workshop& w);       ///< one mistake in several steps, each with its own numbers
+void propose_lists(Workshop& w);            ///< block ids, layers, heads, kv, tokens that went elsewhere
+void propose_any_lists(Workshop& w);        ///< block ids, whatever the bytes show
+void propose_memories(Workshop& w);         ///< another memory, another request, another generation
+void propose_arithmetic(Workshop& w);       ///< 32-bit addresses, alignment
+void propose_offsets(Workshop& w);          ///< a base that is off
+void propose_layouts(Workshop& w);          ///< axes, blocks, strides, sizes: simple changes of a layout
+void propose_scales(Workshop& w);           ///< scales elsewhere
+void propose_far_layouts(Workshop& w);      ///< any order of axes
+void propose_raw(Workshop& w);              ///< raw copies and fills: other lengths, offsets, steps
+void propose_everywhere(Workshop& w);       ///< one belief about a memory in all steps
+void propose_fits(Workshop& w);             ///< one linear map, read off the bytes
+void propose_lengths(Workshop& w);          ///< more or fewer tokens than there are
+void propose_copies(Workshop& w);           ///< a transfer as a list of copies: other lengths, joined, cut
+void propose_tables(Workshop& w);           ///< ids of another unit, or of another time
+void propose_beyond(Workshop& w);           ///< ids beyond the pool, in front of it or behind it
+void propose_pieces(Workshop& w);           ///< any of these, in a piece of a step only
+void propose_registered(Workshop& w);       ///< several registrations: a limit, a side, bases exchanged
+void propose_stores(Workshop& w);           ///< several contents under one key, and who wins
+void propose_ways_out(Workshop& w);         ///< where the elements of a step went
+void propose_parts(Workshop& w);            ///< a layer, K or V, a head, a destination of a step unlike the others
+void propose_part_by_part(Workshop& w);     ///< regions paired by index, a table for each part
+void propose_some_beliefs(Workshop& w);     ///< one belief about a memory in some steps
+void propose_together(Workshop& w);         ///< one mistake in several steps, each with its own numbers
 
 /// Not a family: two changes of one transfer at once, told by where its bytes came from (pairs.cpp).
 void propose_pairs(Workshop& w);

@@ -1,6 +1,6 @@
-// Engine attacker: engine shm that, in each transfer, tries to reach what judges it. Option `attack` names a row of the table below; what came of
-// it is the fact "attack": "refused: <why>" or "SUCCEEDED: <what>". `target`: the path or word that some need. Bytes are moved rightly, unless
-// `corrupt` is 1.
+// Engine attacker: engine shm that, in each transfer, tries to reach what judges it. Option `attack` names a row of the
+// table below; what came of it is the fact "attack": "refused: <why>" or "SUCCEEDED: <what>". `target`: the path or word
+// that some need. Bytes are moved rightly, unless `corrupt` is 1.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,7 +33,9 @@ constexpr pid_t first_process = 1;  // of the sandbox: the warden
 constexpr int warden_channel = 3;
 
 std::string refused(const std::string& why) { return "refused: " + why; }
-std::string by_errno(bool succeeded, const char* what) { return succeeded ? std::string("SUCCEEDED: ") + what : refused(std::strerror(errno)); }
+std::string by_errno(bool succeeded, const char* what) {
+  return succeeded ? std::string("SUCCEEDED: ") + what : refused(std::strerror(errno));
+}
 
 std::string read_all(const std::string& path) {
   std::ostringstream out;
@@ -47,7 +49,8 @@ std::string see_judges(const std::string&) {
   std::string seen;
   while (const dirent* entry = proc != nullptr ? ::readdir(proc) : nullptr) {
     const std::string name = read_all(std::string("/proc/") + entry->d_name + "/comm");
-    if (name == "kvcts\n" || name.starts_with("kvcts-checker") || name == "bwrap\n") seen += " " + name.substr(0, name.size() - 1);
+    if (name == "kvcts\n" || name.starts_with("kvcts-checker") || name == "bwrap\n")
+      seen += " " + name.substr(0, name.size() - 1);
   }
   if (proc != nullptr) ::closedir(proc);
   return seen.empty() ? refused("no such process here") : "SUCCEEDED:" + seen;
@@ -62,7 +65,9 @@ std::string take_channel(const std::string&) {
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, first_process, 0));
   return by_errno(::syscall(SYS_pidfd_getfd, pidfd, warden_channel, 0) >= 0, "its channel");
 }
-std::string trace_judge(const std::string&) { return by_errno(::ptrace(PTRACE_ATTACH, first_process, nullptr, nullptr) == 0, "traced"); }
+std::string trace_judge(const std::string&) {
+  return by_errno(::ptrace(PTRACE_ATTACH, first_process, nullptr, nullptr) == 0, "traced");
+}
 std::string read_judge(const std::string&) { return by_errno(::open("/proc/1/mem", O_RDWR) >= 0, "its memory"); }
 std::string copy_judge(const std::string&) {
   char here[8];
@@ -73,19 +78,25 @@ std::string list_descriptors(const std::string&) {
   char to[256];
   for (int fd = 0; fd < 64; ++fd) {
     const std::string link = "/proc/1/fd/" + std::to_string(fd);
-    if (::readlink(link.c_str(), to, sizeof to) > 0 || ::open(link.c_str(), O_RDWR) >= 0) return "SUCCEEDED: descriptor " + std::to_string(fd);
+    if (::readlink(link.c_str(), to, sizeof to) > 0 || ::open(link.c_str(), O_RDWR) >= 0)
+      return "SUCCEEDED: descriptor " + std::to_string(fd);
   }
   return refused(std::strerror(errno));
 }
 
 std::string read_file(const std::string& target) { return by_errno(::open(target.c_str(), O_RDONLY) >= 0, "read"); }
-std::string write_file(const std::string& target) { return by_errno(::open(target.c_str(), O_WRONLY | O_APPEND) >= 0, "open for writing"); }
-std::string add_file(const std::string& target) { return by_errno(::open((target + "/attacker").c_str(), O_WRONLY | O_CREAT, 0600) >= 0, "made"); }
+std::string write_file(const std::string& target) {
+  return by_errno(::open(target.c_str(), O_WRONLY | O_APPEND) >= 0, "open for writing");
+}
+std::string add_file(const std::string& target) {
+  return by_errno(::open((target + "/attacker").c_str(), O_WRONLY | O_CREAT, 0600) >= 0, "made");
+}
 
 /// Files, shared memory and a daemon that would stay: made, so that the test can see that they are gone.
 std::string leave_files(const std::string& target) {
   int made = 0;
-  for (const char* folder : {"/tmp/", "/dev/shm/", "/var/tmp/", "/run/"}) made += ::open((folder + target).c_str(), O_WRONLY | O_CREAT, 0600) >= 0;
+  for (const char* folder : {"/tmp/", "/dev/shm/", "/var/tmp/", "/run/"})
+    made += ::open((folder + target).c_str(), O_WRONLY | O_CREAT, 0600) >= 0;
   return refused(std::to_string(made) + " made, in the sandbox only");
 }
 std::string leave_memory(const std::string& target) {
@@ -103,20 +114,28 @@ std::string leave_daemon(const std::string& target) {
   return refused("begun, in the sandbox only");
 }
 
-std::string mount_something(const std::string&) { return by_errno(::mount("x", "/mnt", "tmpfs", 0, nullptr) == 0, "mounted"); }
-std::string new_namespace(const std::string&) { return by_errno(::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0, "a namespace"); }
+std::string mount_something(const std::string&) {
+  return by_errno(::mount("x", "/mnt", "tmpfs", 0, nullptr) == 0, "mounted");
+}
+std::string new_namespace(const std::string&) {
+  return by_errno(::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0, "a namespace");
+}
 std::string into_kernel(const std::string&) {
-  const std::array<std::array<long, 2>, 5> calls{{{SYS_bpf, 5}, {SYS_keyctl, 0}, {SYS_userfaultfd, 0}, {SYS_perf_event_open, 0}, {SYS_finit_module, 0}}};
+  const std::array<std::array<long, 2>, 5> calls{
+      {{SYS_bpf, 5}, {SYS_keyctl, 0}, {SYS_userfaultfd, 0}, {SYS_perf_event_open, 0}, {SYS_finit_module, 0}}};
   for (const auto& [call, argument] : calls)
-    if (::syscall(call, argument, 0, 0, 0, 0) >= 0 || errno != EPERM) return "SUCCEEDED: call " + std::to_string(call) + " got through";
+    if (::syscall(call, argument, 0, 0, 0, 0) >= 0 || errno != EPERM)
+      return "SUCCEEDED: call " + std::to_string(call) + " got through";
   return refused("Operation not permitted");
 }
 std::string reach_devices(const std::string&) {
   if (::open("/dev/mem", O_RDWR) >= 0 || ::open("/dev/kmsg", O_WRONLY) >= 0) return "SUCCEEDED: a device";
-  return by_errno(::mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1)) == 0 && ::open("/tmp/mem", O_RDWR) >= 0, "a device of its own");
+  return by_errno(::mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1)) == 0 && ::open("/tmp/mem", O_RDWR) >= 0,
+                  "a device of its own");
 }
 
-/// Looks for a word, given backwards, in all of its memory, its environment and its command line: its id, or what is expected.
+/// Looks for a word, given backwards, in all of its memory, its environment and its command line: its id, or what is
+/// expected.
 std::string know_word(const std::string& target) {
   const std::string word(target.rbegin(), target.rend());
   for (const char* file : {"/proc/self/environ", "/proc/self/cmdline"})
@@ -134,7 +153,8 @@ std::string know_word(const std::string& target) {
     if (!memory.read(content.data(), static_cast<std::streamsize>(content.size()))) continue;
     for (std::size_t at = content.find(word); at != std::string::npos; at = content.find(word, at + 1)) {
       const std::uintptr_t address = begin + at;
-      const bool copy = address == own || (address >= reinterpret_cast<std::uintptr_t>(content.data()) && address < reinterpret_cast<std::uintptr_t>(content.data()) + content.size());
+      const bool copy = address == own || (address >= reinterpret_cast<std::uintptr_t>(content.data()) &&
+                                           address < reinterpret_cast<std::uintptr_t>(content.data()) + content.size());
       if (!copy) return "SUCCEEDED: in its memory";
     }
   }
@@ -146,10 +166,14 @@ std::string stretch_deadline(const std::string&) {
   process::StatusPage* page = nullptr;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);)
-    if (std::uintptr_t begin = 0; line.find("kvcts-status") != std::string::npos && std::sscanf(line.c_str(), "%lx", &begin) == 1) page = reinterpret_cast<process::StatusPage*>(begin);
+    if (std::uintptr_t begin = 0;
+        line.find("kvcts-status") != std::string::npos && std::sscanf(line.c_str(), "%lx", &begin) == 1)
+      page = reinterpret_cast<process::StatusPage*>(begin);
   for (;;) {
     if (page != nullptr) {
-      page->phase.store(page->phase.load() == static_cast<std::uint32_t>(Phase::transfer) ? static_cast<std::uint32_t>(Phase::complete) : static_cast<std::uint32_t>(Phase::transfer));
+      page->phase.store(page->phase.load() == static_cast<std::uint32_t>(Phase::transfer)
+                            ? static_cast<std::uint32_t>(Phase::complete)
+                            : static_cast<std::uint32_t>(Phase::transfer));
       page->phase_since_ns.store(process::now_ns());
       page->done.fetch_add(1);
     }
@@ -193,7 +217,9 @@ class AttackerEngine final : public SharedMemoryEngine {
     args.finish();
     for (const Attack& attack : attacks)
       if (attack.name == name) attack_ = &attack;
-    if (attack_ == nullptr) throw Failure{KVCTS_E_INVALID, "there is no attack \"" + name + "\"; the list is in the engine's source, attacker.cpp"};
+    if (attack_ == nullptr)
+      throw Failure{KVCTS_E_INVALID,
+                    "there is no attack \"" + name + "\"; the list is in the engine's source, attacker.cpp"};
   }
 
   std::map<std::string, std::string> facts() override {

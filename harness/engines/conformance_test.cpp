@@ -45,19 +45,28 @@ std::map<std::string, std::string> ucx(std::map<std::string, std::string> enviro
 /// NIXL or UCX of an engine package, where it is installed.
 std::map<std::string, std::string> packaged(const std::string& package, const std::string& transports,
                                             std::map<std::string, std::string> also = {}) {
-  also.merge(ucx({{transport::package_variable, package}, {"UCX_TLS", transports}, {"UCX_NET_DEVICES", "lo"}, {"NIXL_LOG_LEVEL", "FATAL"}}));
+  also.merge(ucx({{transport::package_variable, package},
+                  {"UCX_TLS", transports},
+                  {"UCX_NET_DEVICES", "lo"},
+                  {"NIXL_LOG_LEVEL", "FATAL"}}));
   return also;
 }
 
 /// Mooncake of an engine package, where it is installed.
 std::map<std::string, std::string> mooncake(const std::string& package) {
-  return {{transport::package_variable, package}, {"MC_FORCE_TCP", "1"}, {"MC_LOG_LEVEL", "ERROR"}, {"MC_TCP_ENABLE_CONNECTION_POOL", "1"},
-          {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER", "65535"}, {"MC_TCP_STATUS_TIMEOUT_SEC", "3"}, {"MC_TCP_PROGRESS_TIMEOUT_SEC", "3"}};
+  return {{transport::package_variable, package},
+          {"MC_FORCE_TCP", "1"},
+          {"MC_LOG_LEVEL", "ERROR"},
+          {"MC_TCP_ENABLE_CONNECTION_POOL", "1"},
+          {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER", "65535"},
+          {"MC_TCP_STATUS_TIMEOUT_SEC", "3"},
+          {"MC_TCP_PROGRESS_TIMEOUT_SEC", "3"}};
 }
 
 /// The engines of the catalogue (cases/engines), each as many ways as it can be placed.
 std::vector<Placement> placements() {
-  setenv("KVCTS_ENGINE_PATH", (checkout::build() + "/harness/engines/example").c_str(), 0);  // the worked example of transport/README.md
+  setenv("KVCTS_ENGINE_PATH", (checkout::build() + "/harness/engines/example").c_str(),
+         0);  // the worked example of transport/README.md
 
   std::vector<Placement> all{
       {"memcpy", "kvcts_engine_memcpy", 1, {}, {}},
@@ -83,22 +92,59 @@ std::vector<Placement> placements() {
       {"ucx_tcp", "kvcts_engine_ucx", 2, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},
       // Versions, personalities, lists and threads, each once: a worker of NIXL takes 0.2 s to start.
       {"nixl_tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, packaged("nixl-1.5.1", "tcp")},
-      {"front_of_nixl_tcp", "kvcts_engine_front", 2, {{"path", "tcp"}}, packaged("nixl-1.5.1", "tcp", {{"KVCTS_FRONT_OF", "kvcts_engine_nixl"}})},
+      {"front_of_nixl_tcp",
+       "kvcts_engine_front",
+       2,
+       {{"path", "tcp"}},
+       packaged("nixl-1.5.1", "tcp", {{"KVCTS_FRONT_OF", "kvcts_engine_nixl"}})},
       {"nixl_cma", "kvcts_engine_nixl", 2, {{"path", "cma"}, {"lists", "one-shot"}}, packaged("nixl-1.5.1", "tcp,cma")},
-      {"nixl_1_2_thread", "kvcts_engine_nixl", 2, {{"path", "tcp"}, {"progress_thread", "on"}}, packaged("nixl-1.2.0", "tcp"),
+      {"nixl_1_2_thread",
+       "kvcts_engine_nixl",
+       2,
+       {{"path", "tcp"}, {"progress_thread", "on"}},
+       packaged("nixl-1.2.0", "tcp"),
        // 3 of 42 runs of 0.4 s each, with a load of 3: reports/engine-defects.md
-       "NIXL 1.2.0 with a progress thread does not always survive the death of a peer: SIGSEGV in the library, or NIXL_ERR_BACKEND and no end"},
+       "NIXL 1.2.0 with a progress thread does not always survive the death of a peer: SIGSEGV in the library, or "
+       "NIXL_ERR_BACKEND and no end"},
       {"nixl_posix", "kvcts_engine_nixl_posix", 2, {}, packaged("nixl-1.5.1", "tcp")},
-      {"ucx_messages_tcp", "kvcts_engine_ucx", 2, {{"verbs", "am"}}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},
-      {"ucx_messages_posix", "kvcts_engine_ucx", 2, {{"verbs", "am"}, {"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,self"}})},
+      {"ucx_messages_tcp",
+       "kvcts_engine_ucx",
+       2,
+       {{"verbs", "am"}},
+       ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},
+      {"ucx_messages_posix",
+       "kvcts_engine_ucx",
+       2,
+       {{"verbs", "am"}, {"error_handling", "none"}},
+       ucx({{"UCX_TLS", "posix,self"}})},
       {"ucx_1_22_messages_tcp", "kvcts_engine_ucx_package", 2, {{"verbs", "am"}}, packaged("ucx-1.22.0", "tcp,self")},
-      {"ucx_1_22_messages_posix", "kvcts_engine_ucx_package", 2, {{"verbs", "am"}, {"error_handling", "none"}}, packaged("ucx-1.22.0", "posix,self")},
-      {"ucx_1_22_messages_cma", "kvcts_engine_ucx_package", 2, {{"verbs", "am"}, {"error_handling", "none"}}, packaged("ucx-1.22.0", "posix,cma,self")},
+      {"ucx_1_22_messages_posix",
+       "kvcts_engine_ucx_package",
+       2,
+       {{"verbs", "am"}, {"error_handling", "none"}},
+       packaged("ucx-1.22.0", "posix,self")},
+      {"ucx_1_22_messages_cma",
+       "kvcts_engine_ucx_package",
+       2,
+       {{"verbs", "am"}, {"error_handling", "none"}},
+       packaged("ucx-1.22.0", "posix,cma,self")},
       {"ucx_1_22_tcp", "kvcts_engine_ucx_package", 2, {}, packaged("ucx-1.22.0", "tcp,self")},
-      {"ucx_1_22_cma", "kvcts_engine_ucx_package", 2, {{"error_handling", "none"}}, packaged("ucx-1.22.0", "posix,cma,self")},
+      {"ucx_1_22_cma",
+       "kvcts_engine_ucx_package",
+       2,
+       {{"error_handling", "none"}},
+       packaged("ucx-1.22.0", "posix,cma,self")},
       // Each version is the initiator once, and the target of the other.
-      {"mooncake", "kvcts_engine_mooncake", 2, {{"consumer_package", "mooncake-0.3.12.post1"}}, mooncake("mooncake-0.3.13.post1")},
-      {"mooncake_0_3_12", "kvcts_engine_mooncake", 2, {{"consumer_package", "mooncake-0.3.13.post1"}}, mooncake("mooncake-0.3.12.post1")},
+      {"mooncake",
+       "kvcts_engine_mooncake",
+       2,
+       {{"consumer_package", "mooncake-0.3.12.post1"}},
+       mooncake("mooncake-0.3.13.post1")},
+      {"mooncake_0_3_12",
+       "kvcts_engine_mooncake",
+       2,
+       {{"consumer_package", "mooncake-0.3.13.post1"}},
+       mooncake("mooncake-0.3.12.post1")},
       {"ucx_one_process", "kvcts_engine_ucx", 1, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})}};
   const auto built = transport::list_plugins();
   std::erase_if(all, [&](const Placement& setup) {
@@ -488,7 +534,8 @@ TEST_P(Conformance, NotificationsComeInOrderAndAfterTheData) {
     pair.session.notify(pair.peer, "one");
     pair.session.notify(pair.peer, std::string(4096, 'x'));
     // Sending may take the receiver's answer, and this side's rounds until then.
-    for (const auto until = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < until;) pair.session.progress();
+    for (const auto until = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < until;)
+      pair.session.progress();
     EXPECT_EQ(pair.target->take_notification(), "one");
     EXPECT_EQ(pair.target->take_notification(), std::string(4096, 'x'));
     EXPECT_EQ(pair.session.take_notification(), std::nullopt);
@@ -534,8 +581,9 @@ TEST_P(Conformance, ReleaseOfAnActiveRequestReturns) {
 }
 
 // Not --gtest_also_run_disabled_tests: CTest passes that one to every test.
-#define KVCTS_SKIP_KNOWN_DEATH() \
-  if (!GetParam().dies_with_its_peer.empty() && std::getenv("KVCTS_KNOWN_DEFECTS") == nullptr) GTEST_SKIP() << GetParam().dies_with_its_peer
+#define KVCTS_SKIP_KNOWN_DEATH()                                                               \
+  if (!GetParam().dies_with_its_peer.empty() && std::getenv("KVCTS_KNOWN_DEFECTS") == nullptr) \
+  GTEST_SKIP() << GetParam().dies_with_its_peer
 
 TEST_P(Conformance, ADeadPeerIsNoticedAsClaimed) {
   KVCTS_SKIP_KNOWN_DEATH();

@@ -1,11 +1,12 @@
-// Engine cuda: bytes move in device memory. Regions are mirrored there (support/mirror.hpp); a transfer is one stream of copies between
-// mirrors, enqueued at once and polled through an event.
+// Engine cuda: bytes move in device memory. Regions are mirrored there (support/mirror.hpp); a transfer is one stream of
+// copies between mirrors, enqueued at once and polled through an event.
 //
 //   path    copy (device memcpy, default), staged (through pinned host memory), peer (from device 0 to device 1)
 //   memory  of the mirrors: device (cudaMalloc's), pool, vmm (several mapped pieces), pinned, registered
 //   device  ordinal, default 0
 //
-// Two workers: the initiator opens the peer's mirror by CUDA IPC, for memory=device. To prove the watchdog, `fault` misbehaves on purpose:
+// Two workers: the initiator opens the peer's mirror by CUDA IPC, for memory=device. To prove the watchdog, `fault`
+// misbehaves on purpose:
 //   never_ends, waits_for_flag, illegal_address, device_assert   such a kernel is launched in front of the copies
 //   early        completion is reported at once, the copies wait behind a bounded spin of `delay_ms`: read before ready
 //   late_write   one byte of the destination changes `delay_ms` after completion was reported
@@ -120,7 +121,8 @@ class CudaEngine final : public SharedMemoryEngine {
  protected:
   void keep(const kvcts_region& region, LocalRegion& local) override {
     for (const auto& [at, placed] : *places_) {
-      if (local.address < at + std::max<std::uint64_t>(placed.bytes, 1) && at < local.address + std::max<std::uint64_t>(local.bytes, 1)) {
+      if (local.address < at + std::max<std::uint64_t>(placed.bytes, 1) &&
+          at < local.address + std::max<std::uint64_t>(local.bytes, 1)) {
         throw Failure{KVCTS_E_INVALID, "the range is registered already, wholly or in part, and a byte has one mirror"};
       }
     }
@@ -143,7 +145,8 @@ class CudaEngine final : public SharedMemoryEngine {
     const auto mirror = places_->at(local.address).mirror;
     gpu_->make_current();
     const auto shared = mirror->handle();
-    MirrorName name{getpid(), numbers_.at(local.extra.get()), local.bytes, shared.has_value(), static_cast<std::int32_t>(memory_), {}};
+    MirrorName name{getpid(),           numbers_.at(local.extra.get()),     local.bytes,
+                    shared.has_value(), static_cast<std::int32_t>(memory_), {}};
     if (shared) name.handle = *shared;
     blob.value(name);
   }
@@ -159,15 +162,17 @@ class CudaEngine final : public SharedMemoryEngine {
     } else if (name.has_handle != 0) {
       mirror = guarded([&] { return std::make_shared<Mirror>(*gpu_, name.handle, region.address, name.bytes); });
     } else {
-      throw Failure{KVCTS_E_NOT_SUPPORTED, "memory of kind " + std::string(device::name(static_cast<device::MemoryKind>(name.memory))) +
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "memory of kind " +
+                                               std::string(device::name(static_cast<device::MemoryKind>(name.memory))) +
                                                " cannot be shared between processes by CUDA IPC; use memory=device"};
     }
     // The remote place lives as long as the region's mapping does.
     place(region.address, name.bytes, mirror);
-    region.mapping = std::shared_ptr<void>(region.mapping.get(), [places = std::weak_ptr(places_), mapping = region.mapping, at = region.address](void*) {
-      const auto still = places.lock();  // peers outlive the engine's own members
-      if (still && --still->at(at).users == 0) still->erase(at);
-    });
+    region.mapping = std::shared_ptr<void>(
+        region.mapping.get(), [places = std::weak_ptr(places_), mapping = region.mapping, at = region.address](void*) {
+          const auto still = places.lock();  // peers outlive the engine's own members
+          if (still && --still->at(at).users == 0) still->erase(at);
+        });
     return region;
   }
 
@@ -278,9 +283,7 @@ class CudaEngine final : public SharedMemoryEngine {
     });
   }
 
-  void spin() {
-    gpu_->launch("kvcts_spin", cuda::SpinArgs{nullptr, delay_ms_ * 1'000'000, nullptr}, 1, *stream_);
-  }
+  void spin() { gpu_->launch("kvcts_spin", cuda::SpinArgs{nullptr, delay_ms_ * 1'000'000, nullptr}, 1, *stream_); }
 
   void misbehave() {
     if (fault_.empty() || fault_ == "early" || fault_ == "late_write") return;
@@ -297,7 +300,8 @@ class CudaEngine final : public SharedMemoryEngine {
       if (move.bytes == 0) continue;
       bytes += move.bytes;
       const Place to = mirrored(move.to);
-      auto found = std::find_if(flight.written.begin(), flight.written.end(), [&](const Written& w) { return w.mirror == to.mirror; });
+      auto found = std::find_if(flight.written.begin(), flight.written.end(),
+                                [&](const Written& w) { return w.mirror == to.mirror; });
       if (found == flight.written.end()) {
         begin(*to.mirror);
         found = flight.written.insert(flight.written.end(), Written{to.mirror, to.base, {}});
@@ -332,7 +336,8 @@ class CudaEngine final : public SharedMemoryEngine {
     const Place to = mirrored(move.to), from = mirrored(move.from);
     if (path_ == "peer") {
       device::check(driver,
-                    driver.copy_peer(to.address, to.mirror->gpu().context(), from.address, from.mirror->gpu().context(), move.bytes, *stream_),
+                    driver.copy_peer(to.address, to.mirror->gpu().context(), from.address, from.mirror->gpu().context(),
+                                     move.bytes, *stream_),
                     "copying between devices");
     } else if (path_ == "staged") {
       std::uint8_t* through = flight.bounce->host() + flight.bounced;

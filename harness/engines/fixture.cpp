@@ -1,11 +1,13 @@
 // Engine fixture: engine shm that misbehaves on purpose, in one named way, so that the watchdog, the checker and the
 // diagnoser can be shown to notice. Options:
-//   fault     a row of one of the two tables below, or one of time: late_write, early, deferred, never_complete; or counts (facts that are no
+//   fault     a row of one of the two tables below, or one of time: late_write, early, deferred, never_complete; or counts
+//   (facts that are no
 //             counts); absent: none
-//   phase     open | register | connect | transfer | midway | complete | release | remove_peer | deregister | close | exit: when a fault of
+//   phase     open | register | connect | transfer | midway | complete | release | remove_peer | deregister | close | exit:
+//   when a fault of
 //             the process strikes (default transfer), and when what is deferred moves after all, of the last five.
-//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet told; exit = static
-//             destructors of the plug-in
+//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet told;
+//             exit = static destructors of the plug-in
 //   side      producer | consumer | any: whose agent misbehaves (default any)
 //   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
 //   delay_us  of late_write, early and sleep (default 75,000)
@@ -301,7 +303,8 @@ class FixtureEngine final : public SharedMemoryEngine {
     process_ = find(process_faults, fault);
     data_ = find(data_faults, fault);
     time_ = fault;
-    if (!fault.empty() && process_ == nullptr && data_ == nullptr && std::find(time_faults.begin(), time_faults.end(), fault) == time_faults.end()) {
+    if (!fault.empty() && process_ == nullptr && data_ == nullptr &&
+        std::find(time_faults.begin(), time_faults.end(), fault) == time_faults.end()) {
       throw Failure{KVCTS_E_INVALID, "there is no fault \"" + fault + "\"; the list is in the engine's source, fixture.cpp"};
     }
     if (!mine) {
@@ -389,7 +392,8 @@ class FixtureEngine final : public SharedMemoryEngine {
     for (const auto& [name, stage] : rows) {
       if (name == phase) return stage;
     }
-    throw Failure{KVCTS_E_INVALID, "phase is \"" + phase + "\", expected open, register, connect, transfer, midway, complete, release, " +
+    throw Failure{KVCTS_E_INVALID, "phase is \"" + phase +
+                                       "\", expected open, register, connect, transfer, midway, complete, release, " +
                                        "remove_peer, deregister, close or exit"};
   }
 
@@ -419,8 +423,8 @@ class FixtureEngine final : public SharedMemoryEngine {
   const DataFault* data_{nullptr};
   std::uint64_t every_{1}, transfers_{0};
   bool strikes_{false};  ///< in the transfer at hand
-  std::string time_;    ///< a fault of time; "": none
-  std::string ending_;  ///< the phase, where it is one that ends something
+  std::string time_;     ///< a fault of time; "": none
+  std::string ending_;   ///< the phase, where it is one that ends something
   Deferred deferred_;
   std::vector<std::shared_ptr<void>> kept_;
 };

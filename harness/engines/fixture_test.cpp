@@ -117,9 +117,9 @@ TEST_P(DataFaults, ChangeExactlyTheseBytesAndReportSuccess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DataFaults,
-                         ::testing::Values(Fault{"", 0}, Fault{"partial", slots* block / 2}, Fault{"nothing", slots* block},
-                                           Fault{"skip_last", block}, Fault{"overrun", 1},
-                                           Fault{"wrong_source", slots* block}, Fault{"flip_bit", 1},
+                         ::testing::Values(Fault{"", 0}, Fault{"partial", slots * block / 2},
+                                           Fault{"nothing", slots * block}, Fault{"skip_last", block}, Fault{"overrun", 1},
+                                           Fault{"wrong_source", slots * block}, Fault{"flip_bit", 1},
                                            Fault{"touch_source", 0}),
                          [](const auto& fault) {
                            return fault.param.name.empty() ? std::string("none") : fault.param.name;
@@ -162,9 +162,8 @@ class Deaths : public ::testing::TestWithParam<Death> {};
 TEST_P(Deaths, EndTheProcessInTheirPhase) {
   if (sanitized) GTEST_SKIP() << "AddressSanitizer handles these signals itself";
   for (const std::string phase : {"open", "register", "connect", "transfer", "midway", "complete"}) {
-    const auto status = outcome([&] {
-      run_case({{"fault", GetParam().fault}, {"phase", phase}, {"bytes", "1000000000000"}});
-    });
+    const auto status =
+        outcome([&] { run_case({{"fault", GetParam().fault}, {"phase", phase}, {"bytes", "1000000000000"}}); });
     ASSERT_TRUE(status) << phase;
     if (GetParam().signal == 0) {
       EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << phase;
@@ -187,10 +186,7 @@ TEST(Fixture, EatsMemoryUpToTheLimitAndAborts) {
   });
   ASSERT_TRUE(status);
   EXPECT_TRUE(WIFSIGNALED(*status) && WTERMSIG(*status) == SIGABRT);
-  EXPECT_EQ(outcome([] {
-              run_case({{"fault", "eat_memory"}, {"bytes", "33554432"}});
-            }),
-            42 << 8)
+  EXPECT_EQ(outcome([] { run_case({{"fault", "eat_memory"}, {"bytes", "33554432"}}); }), 42 << 8)
       << "below the limit it carries on";
 }
 
@@ -198,10 +194,7 @@ class Hangs : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Hangs, Hang) {
   EXPECT_EQ(outcome([&] { run_case({{"fault", GetParam()}}); }, 400ms), std::nullopt);
-  EXPECT_EQ(outcome([&] {
-              run_case({{"fault", GetParam()}, {"side", "consumer"}});
-            }),
-            42 << 8)
+  EXPECT_EQ(outcome([&] { run_case({{"fault", GetParam()}, {"side", "consumer"}}); }), 42 << 8)
       << "the other side posts nothing";
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, Hangs, ::testing::Values("spin", "sleep_in_read", "ignore_sigterm", "sigstop"),

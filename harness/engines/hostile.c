@@ -1,17 +1,17 @@
-/* Engine hostile: the template transport (transport/template/transport.c), wrong on purpose in one way that a vendor's first plug-in may be, so
- * that the suite can be shown to survive it and to name it. One option, mode:
+/* Engine hostile: the template transport (transport/template/transport.c), wrong on purpose in one way that a vendor's first
+ * plug-in may be, so that the suite can be shown to survive it and to name it. One option, mode:
  *
- *   exit:CALL block:CALL abort:CALL          ends the process, never returns, dies in CALL (open, claims, register_region, ... close)
- *   garbage:CALL nothing:CALL                returns status 4711; returns KVCTS_OK and has done nothing (handles stay 0)
- *   claim:NAME=NUMBER                        claims so, whatever is true; calls that the claim needs are there; also behind another: early+claim:...
- *   late early again noisy                   bytes change after completion; completion comes before the bytes; completes twice; bytes move
- *                                            after cancel and release
- *   backwards excess                         progress goes back; progress exceeds the request
- *   threads files                            a thread, a descriptor stays behind each close()
- *   two-sided unsafe hasty                   claims one_sided, thread_safe, notification_after_data, and is not so
+ *   exit:CALL block:CALL abort:CALL          ends the process, never returns, dies in CALL (open, claims, register_region,
+ * ... close) garbage:CALL nothing:CALL                returns status 4711; returns KVCTS_OK and has done nothing (handles
+ * stay 0) claim:NAME=NUMBER                        claims so, whatever is true; calls that the claim needs are there; also
+ * behind another: early+claim:... late early again noisy                   bytes change after completion; completion comes
+ * before the bytes; completes twice; bytes move after cancel and release backwards excess                         progress
+ * goes back; progress exceeds the request threads files                            a thread, a descriptor stays behind each
+ * close() two-sided unsafe hasty                   claims one_sided, thread_safe, notification_after_data, and is not so
  *   silent endless                           an error without words, with words that do not end
  *
- * And wrong before it is asked for anything: $KVCTS_HOSTILE_LOAD is crash, exit or hang (in dlopen), null, truncated or no-poll (the table).
+ * And wrong before it is asked for anything: $KVCTS_HOSTILE_LOAD is crash, exit or hang (in dlopen), null, truncated or
+ * no-poll (the table).
  */
 #define kvcts_transport_entry honest_entry
 #include "transport/template/transport.c"
@@ -26,8 +26,14 @@
 const kvcts_transport* kvcts_transport_entry(uint32_t host_abi);
 
 /* What both processes see of a side: how often it called progress(), and notifications that are there. */
-typedef struct { atomic_ullong rounds, notified; } board;
-typedef struct mate { struct mate* next; uint64_t peer; board* board; } mate;
+typedef struct {
+  atomic_ullong rounds, notified;
+} board;
+typedef struct mate {
+  struct mate* next;
+  uint64_t peer;
+  board* board;
+} mate;
 
 static const kvcts_transport* honest;
 static char mode[128], lie[128]; /* of this process: workers with different options do not share one */
@@ -36,7 +42,11 @@ static board* own;
 static mate* mates;
 static atomic_int inside;
 static atomic_ullong taken;
-static struct { uint64_t request, completions, rounds, polls; char *at, *from; uint64_t bytes; } last; /* the last request that was posted */
+static struct {
+  uint64_t request, completions, rounds, polls;
+  char *at, *from;
+  uint64_t bytes;
+} last; /* the last request that was posted */
 
 static int is(const char* what) { return strcmp(mode, what) == 0; }
 /* "exit:post" -> the mode's word when this is its call. */
@@ -53,18 +63,27 @@ static int struck(const char* call, int32_t* status) {
   if (strikes("nothing", call)) return *status = KVCTS_OK, 1;
   return 0;
 }
-#define STRIKE(call) do { int32_t status; if (struck(call, &status)) return status; } while (0)
+#define STRIKE(call)                          \
+  do {                                        \
+    int32_t status;                           \
+    if (struck(call, &status)) return status; \
+  } while (0)
 
 static void* sleep_for_ever(void* nothing) {
   for (;;) pause();
   return nothing;
 }
-typedef struct { char *at, *from; uint64_t bytes; } late;
+typedef struct {
+  char *at, *from;
+  uint64_t bytes;
+} late;
 static void* change_later(void* raw) {
   late* l = raw;
   nanosleep(&(struct timespec){0, 75000000}, NULL);
-  if (l->from != NULL) memmove(l->at, l->from, l->bytes);
-  else l->at[0] ^= 0x40;
+  if (l->from != NULL)
+    memmove(l->at, l->from, l->bytes);
+  else
+    l->at[0] ^= 0x40;
   return free(l), NULL;
 }
 static void start(void* (*run)(void*), late given) {
@@ -77,12 +96,14 @@ static void start(void* (*run)(void*), late given) {
 static int32_t bad_open(const kvcts_open_args* args, kvcts_agent** agent) {
   kvcts_open_args rest = *args;
   for (uint64_t i = 0; i < args->option_count; ++i)
-    if (strcmp(args->options[i].key, "mode") == 0) snprintf(mode, sizeof mode, "%s", args->options[i].value), rest.option_count = args->option_count - 1;
+    if (strcmp(args->options[i].key, "mode") == 0)
+      snprintf(mode, sizeof mode, "%s", args->options[i].value), rest.option_count = args->option_count - 1;
   char* claim = strstr(mode, "claim:");
   snprintf(lie, sizeof lie, "%s", claim != NULL ? claim + strlen("claim:") : "");
   if (claim != NULL) *(claim > mode ? claim - 1 : claim) = 0; /* "+" before it */
   STRIKE("open");
-  if (own == NULL && (board_file = memfd_create("kvcts-hostile", MFD_CLOEXEC)) >= 0 && ftruncate(board_file, sizeof *own) == 0)
+  if (own == NULL && (board_file = memfd_create("kvcts-hostile", MFD_CLOEXEC)) >= 0 &&
+      ftruncate(board_file, sizeof *own) == 0)
     own = mmap(NULL, sizeof *own, PROT_READ | PROT_WRITE, MAP_SHARED, board_file, 0);
   return honest->open(&rest, agent);
 }
@@ -94,13 +115,34 @@ static void bad_close(kvcts_agent* agent) {
   honest->close(agent);
 }
 static int32_t bad_claims(kvcts_agent* agent, kvcts_claims* out) {
-  static const struct { const char* name; size_t at; int wide; } members[] = {
+  static const struct {
+    const char* name;
+    size_t at;
+    int wide;
+  } members[] = {
 #define MEMBER(name, wide) {#name, offsetof(kvcts_claims, name), wide}
-      MEMBER(kinds, 0), MEMBER(memories, 0), MEMBER(reach, 0), MEMBER(can_write, 0), MEMBER(can_read, 0), MEMBER(one_sided, 0),
-      MEMBER(needs_target_progress, 0), MEMBER(repeated_registration, 0), MEMBER(overlapping_registration, 0), MEMBER(zero_length, 0),
-      MEMBER(unregistered_local, 0), MEMBER(revokes, 0), MEMBER(notifications, 0), MEMBER(notification_after_data, 0), MEMBER(thread_safe, 0),
-      MEMBER(completion, 0), MEMBER(ordering, 0), MEMBER(cancellation, 0), MEMBER(peer_death, 0), MEMBER(alignment, 1),
-      MEMBER(max_descriptors, 1), MEMBER(max_bytes, 1)};
+      MEMBER(kinds, 0),
+      MEMBER(memories, 0),
+      MEMBER(reach, 0),
+      MEMBER(can_write, 0),
+      MEMBER(can_read, 0),
+      MEMBER(one_sided, 0),
+      MEMBER(needs_target_progress, 0),
+      MEMBER(repeated_registration, 0),
+      MEMBER(overlapping_registration, 0),
+      MEMBER(zero_length, 0),
+      MEMBER(unregistered_local, 0),
+      MEMBER(revokes, 0),
+      MEMBER(notifications, 0),
+      MEMBER(notification_after_data, 0),
+      MEMBER(thread_safe, 0),
+      MEMBER(completion, 0),
+      MEMBER(ordering, 0),
+      MEMBER(cancellation, 0),
+      MEMBER(peer_death, 0),
+      MEMBER(alignment, 1),
+      MEMBER(max_descriptors, 1),
+      MEMBER(max_bytes, 1)};
   STRIKE("claims");
   const int32_t status = honest->claims(agent, out);
   if (is("unsafe")) out->thread_safe = 1;
@@ -110,13 +152,21 @@ static int32_t bad_claims(kvcts_agent* agent, kvcts_claims* out) {
     const size_t n = strlen(members[i].name);
     if (strncmp(lie, members[i].name, n) != 0 || lie[n] != '=') continue;
     const unsigned long long value = strtoull(lie + n + 1, NULL, 10);
-    if (members[i].wide) *(uint64_t*)(void*)((char*)out + members[i].at) = value;
-    else *(uint32_t*)(void*)((char*)out + members[i].at) = (uint32_t)value;
+    if (members[i].wide)
+      *(uint64_t*)(void*)((char*)out + members[i].at) = value;
+    else
+      *(uint32_t*)(void*)((char*)out + members[i].at) = (uint32_t)value;
   }
   return status;
 }
-static int32_t bad_register(kvcts_agent* a, const kvcts_region* r, uint64_t* handle) { STRIKE("register_region"); return honest->register_region(a, r, handle); }
-static int32_t bad_deregister(kvcts_agent* a, uint64_t handle) { STRIKE("deregister_region"); return honest->deregister_region(a, handle); }
+static int32_t bad_register(kvcts_agent* a, const kvcts_region* r, uint64_t* handle) {
+  STRIKE("register_region");
+  return honest->register_region(a, r, handle);
+}
+static int32_t bad_deregister(kvcts_agent* a, uint64_t handle) {
+  STRIKE("deregister_region");
+  return honest->deregister_region(a, handle);
+}
 /* The board's descriptor follows the template's blob. */
 static int32_t bad_export(kvcts_agent* a, const uint64_t* handles, uint64_t count, void* buffer, uint64_t* bytes) {
   STRIKE("export_metadata");
@@ -154,7 +204,8 @@ static int32_t bad_remove_peer(kvcts_agent* a, uint64_t handle) {
     munmap(m->board, sizeof *m->board), free(m);
     break;
   }
-  if (is("late") || is("early") || is("noisy")) return take(a, &a->peers, handle) != NULL ? KVCTS_OK : a->status; /* its memory is still written to */
+  if (is("late") || is("early") || is("noisy"))
+    return take(a, &a->peers, handle) != NULL ? KVCTS_OK : a->status; /* its memory is still written to */
   return honest->remove_peer(a, handle);
 }
 static board* board_of(uint64_t handle) {
@@ -191,20 +242,23 @@ static int32_t bad_poll(kvcts_agent* a, uint64_t handle, kvcts_progress* progres
   STRIKE("poll");
   request* q = find(a, a->requests, handle);
   if (q == NULL || q->state != KVCTS_IN_PROGRESS || handle != last.request) {
-    if (is("again") && q != NULL && handle == last.request && q->state == KVCTS_OK && last.completions++ == 0) return KVCTS_IN_PROGRESS;
+    if (is("again") && q != NULL && handle == last.request && q->state == KVCTS_OK && last.completions++ == 0)
+      return KVCTS_IN_PROGRESS;
     return honest->poll(a, handle, progress);
   }
   board* theirs = board_of(q->transfer.peer);
   if (is("two-sided") && theirs != NULL && atomic_load(&theirs->rounds) == last.rounds) return KVCTS_IN_PROGRESS;
   if (is("hasty") && last.polls++ < 20000) return KVCTS_IN_PROGRESS;
   if ((is("backwards") || is("excess")) && last.polls++ < 2) {
-    if (progress != NULL) progress->bytes_done = is("excess") ? UINT64_MAX - 4 : last.polls == 1 ? 1 : 0, progress->descriptors_done = 0;
+    if (progress != NULL)
+      progress->bytes_done = is("excess") ? UINT64_MAX - 4 : last.polls == 1 ? 1 : 0, progress->descriptors_done = 0;
     return KVCTS_IN_PROGRESS;
   }
   if (is("early") && last.bytes > 0) { /* all but the last descriptor */
     for (uint64_t i = 0; i + 1 < q->transfer.count; ++i) {
       char *here = NULL, *there = NULL;
-      if (locate(a, &q->transfer, &q->transfer.descriptors[i], &here, &there) == KVCTS_OK) memmove(there, here, q->transfer.descriptors[i].bytes);
+      if (locate(a, &q->transfer, &q->transfer.descriptors[i], &here, &there) == KVCTS_OK)
+        memmove(there, here, q->transfer.descriptors[i].bytes);
     }
     q->next = q->transfer.count, q->state = KVCTS_OK;
     for (uint64_t i = 0; i < q->transfer.count; ++i) q->moved += q->transfer.descriptors[i].bytes;
@@ -236,7 +290,8 @@ static int32_t bad_notify(kvcts_agent* a, uint64_t handle, const void* data, uin
   return atomic_fetch_add(&board_of(handle)->notified, 1), KVCTS_OK;
 }
 static int32_t bad_take(kvcts_agent* a, void* buffer, uint64_t* bytes) {
-  if (own == NULL || atomic_load(&own->notified) <= atomic_load(&taken)) return fail(a, KVCTS_E_NOT_FOUND, "no notification is there");
+  if (own == NULL || atomic_load(&own->notified) <= atomic_load(&taken))
+    return fail(a, KVCTS_E_NOT_FOUND, "no notification is there");
   if (*bytes > 0) ((char*)buffer)[0] = 'n';
   *bytes = 1;
   return atomic_fetch_add(&taken, 1), KVCTS_OK;
@@ -264,9 +319,12 @@ const kvcts_transport* kvcts_transport_entry(uint32_t host_abi) {
   table = *honest;
   table.name = "hostile";
   table.open = bad_open, table.close = bad_close, table.claims = bad_claims, table.register_region = bad_register;
-  table.deregister_region = bad_deregister, table.export_metadata = bad_export, table.add_peer = bad_add_peer, table.remove_peer = bad_remove_peer;
-  table.prepare = bad_prepare, table.post = bad_post, table.poll = bad_poll, table.release = bad_release, table.cancel = bad_cancel;
-  table.progress = bad_progress, table.notify = bad_notify, table.take_notification = bad_take, table.last_error = bad_last_error;
+  table.deregister_region = bad_deregister, table.export_metadata = bad_export, table.add_peer = bad_add_peer,
+  table.remove_peer = bad_remove_peer;
+  table.prepare = bad_prepare, table.post = bad_post, table.poll = bad_poll, table.release = bad_release,
+  table.cancel = bad_cancel;
+  table.progress = bad_progress, table.notify = bad_notify, table.take_notification = bad_take,
+  table.last_error = bad_last_error;
   if (loads_as("truncated")) table.size = 16;
   if (loads_as("no-poll")) table.poll = NULL;
   return &table;

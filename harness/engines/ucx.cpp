@@ -1,13 +1,16 @@
-// Engine ucx: put and get of UCP with real registration and exchange of remote keys; with verbs=am, active messages that do the same, without
-// keys (support/ucx_messages.hpp). The transports are chosen by UCX_TLS in the environment of the worker; facts() says which were really taken.
+// Engine ucx: put and get of UCP with real registration and exchange of remote keys; with verbs=am, active messages that do
+// the same, without keys (support/ucx_messages.hpp). The transports are chosen by UCX_TLS in the environment of the worker;
+// facts() says which were really taken.
 //
-// Written against UCX 1.13.1 (Debian 12); runs unchanged on 1.22.0 (ucx_package.cpp). Sources: ucp/api/ucp.h. What is done here and why:
+// Written against UCX 1.13.1 (Debian 12); runs unchanged on 1.22.0 (ucx_package.cpp). Sources: ucp/api/ucp.h. What is done
+// here and why:
 //   - One context and one worker an agent, for life; one endpoint a peer agent, kept while healthy. Setting them up costs
 //     milliseconds, a case costs one ucp_mem_map, one ucp_rkey_pack and one ucp_ep_rkey_unpack a region.
 //   - A write is complete when ucp_ep_flush_nbx is: ucp_put_nbx alone completes locally.
 //   - Over tcp and posix a put is emulated with active messages, so the target must progress. poll() and progress() serve
 //     every agent of this process, so that two agents of one process cannot wait for each other.
-//   - With verbs=am the context has no RMA and the metadata no keys, so that put and get cannot be taken by mistake; a write is complete when
+//   - With verbs=am the context has no RMA and the metadata no keys, so that put and get cannot be taken by mistake; a write
+//   is complete when
 //     the peer answered that it lies there.
 //   - UCX checks no remote bounds over tcp: ranges are checked here, against the metadata. guard=off hands them through, so
 //     that the rules table (cases/rules) sees UCX itself.
@@ -246,7 +249,8 @@ class UcxEngine final : public UcxMessages::Host {
     // Of a peer whose request is complete UCX may still have a word to say to the answer.
     for (int round = 0; round < 1000 && messages_ && messages_->uses(handle); ++round) progress_all();
     sweep();
-    const bool used = (messages_ && messages_->uses(handle)) ||
+    const bool used =
+        (messages_ && messages_->uses(handle)) ||
         std::any_of(orphans_.begin(), orphans_.end(), [&](const auto& request) { return uses(*request); }) ||
         std::any_of(requests_.begin(), requests_.end(), [&](const auto& entry) {
           return uses(*entry.second) || (entry.second->active() &&
@@ -372,7 +376,8 @@ class UcxEngine final : public UcxMessages::Host {
       advance(request);
     }
     const bool done = request.state == State::done;
-    progress.descriptors_done = done ? request.operations.size() : std::min<std::uint64_t>(request.completed, request.operations.size());
+    progress.descriptors_done =
+        done ? request.operations.size() : std::min<std::uint64_t>(request.completed, request.operations.size());
     progress.bytes_done = done ? request.bytes : request.landed;
     return answer(request);
   }
@@ -437,10 +442,15 @@ class UcxEngine final : public UcxMessages::Host {
     // Newer ones choose a protocol a size, and tell (UCX_PROTO_INFO, engine package).
     if (std::getenv("UCX_PROTO_INFO") != nullptr) {
       static UcxLog log;
-      if (const auto path = log.path(by_messages_ ? UcxLog::message : last_writes_ ? UcxLog::put : UcxLog::get); !path.transport.empty()) {
+      if (const auto path = log.path(by_messages_   ? UcxLog::message
+                                     : last_writes_ ? UcxLog::put
+                                                    : UcxLog::get);
+          !path.transport.empty()) {
         facts["transport"] = path.transport;
         facts["protocol"] = path.protocol;
-        if (!by_messages_) facts["emulated"] = path.protocol.find("software") != std::string::npos ? "yes: put and get by active messages" : "no";
+        if (!by_messages_)
+          facts["emulated"] =
+              path.protocol.find("software") != std::string::npos ? "yes: put and get by active messages" : "no";
       }
     }
     return facts;
@@ -580,12 +590,15 @@ class UcxEngine final : public UcxMessages::Host {
     return KVCTS_IN_PROGRESS;
   }
 
-  static void land(const Operation& operation) { operation.request->landed += operation.bytes, ++operation.request->completed; }
+  static void land(const Operation& operation) {
+    operation.request->landed += operation.bytes, ++operation.request->completed;
+  }
 
   /// UCX gives one of its requests back. True: it went well.
   static bool ended(void* ucx_request, ucs_status_t status, Request& request) {
     --request.in_flight;
-    if (status != UCS_OK) fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
+    if (status != UCS_OK)
+      fail(request, request.peer->endpoint->failed != UCS_OK ? lost(status) : ucx_failure(status, "a transfer"));
     ucp_request_free(ucx_request);
     return status == UCS_OK;
   }
@@ -631,10 +644,13 @@ class UcxEngine final : public UcxMessages::Host {
     ucp_request_param_t param = parameters(operation);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_AM_SEND_FLAG_REPLY;
-    param.cb.send = [](void* ucx_request, ucs_status_t status, void* user) { ended(ucx_request, status, *static_cast<Operation*>(user)->request); };
+    param.cb.send = [](void* ucx_request, ucs_status_t status, void* user) {
+      ended(ucx_request, status, *static_cast<Operation*>(user)->request);
+    };
     operation.awaited = true, ++request.awaited;  // to itself an agent is answered at once
-    const ucs_status_ptr_t returned = ucp_am_send_nbx(request.peer->endpoint->ep, request.writes ? UcxMessages::put : UcxMessages::get, &operation.ask,
-                                                      sizeof operation.ask, operation.local, request.writes ? operation.bytes : 0, &param);
+    const ucs_status_ptr_t returned =
+        ucp_am_send_nbx(request.peer->endpoint->ep, request.writes ? UcxMessages::put : UcxMessages::get, &operation.ask,
+                        sizeof operation.ask, operation.local, request.writes ? operation.bytes : 0, &param);
     if (UCS_PTR_IS_ERR(returned)) {
       operation.awaited = false, --request.awaited;
       return fail(request, ucx_failure(UCS_PTR_STATUS(returned), "ucp_am_send_nbx"));
@@ -660,13 +676,17 @@ class UcxEngine final : public UcxMessages::Host {
       fail(request, {status, "descriptor " + std::to_string(answer.index) + ": " + why});
       return UCS_OK;
     };
-    if (answer.status != KVCTS_OK) return refuse(static_cast<std::int32_t>(answer.status), "the peer has no such range, or not for this");
+    if (answer.status != KVCTS_OK)
+      return refuse(static_cast<std::int32_t>(answer.status), "the peer has no such range, or not for this");
     if (request.writes) {
       land(operation);
       return UCS_OK;
     }
-    if (payload.bytes != operation.bytes) return refuse(KVCTS_E_BACKEND, "the peer answered with " + std::to_string(payload.bytes) + " bytes");
-    const auto arrived = [](void* ucx_request, ucs_status_t status, std::size_t, void* user) { completed(ucx_request, status, user); };
+    if (payload.bytes != operation.bytes)
+      return refuse(KVCTS_E_BACKEND, "the peer answered with " + std::to_string(payload.bytes) + " bytes");
+    const auto arrived = [](void* ucx_request, ucs_status_t status, std::size_t, void* user) {
+      completed(ucx_request, status, user);
+    };
     const ucs_status_t status = payload.receive(worker_, operation.local, arrived, &operation);
     if (status == UCS_INPROGRESS) {
       ++request.in_flight;
@@ -757,10 +777,11 @@ class UcxEngine final : public UcxMessages::Host {
   /// With verbs=am, each descriptor was answered by the peer itself; what put and get moved nobody answers.
   std::optional<Failure> other_path(const Request& request) const {
     const auto moves = [](const Operation& operation) { return operation.bytes > 0; };
-    const auto count = static_cast<std::uint64_t>(std::count_if(request.operations.begin(), request.operations.end(), moves));
+    const auto count =
+        static_cast<std::uint64_t>(std::count_if(request.operations.begin(), request.operations.end(), moves));
     if (!by_messages_ || request.answered == count) return std::nullopt;
-    return Failure{KVCTS_E_BACKEND, "the path was to be active messages; the peer answered " + std::to_string(request.answered) + " of " +
-                                        std::to_string(count) + " descriptors"};
+    return Failure{KVCTS_E_BACKEND, "the path was to be active messages; the peer answered " +
+                                        std::to_string(request.answered) + " of " + std::to_string(count) + " descriptors"};
   }
 
   /// "rma#0" marks the lane of put and get; "rma_bw#0" serves rendezvous only, so cma beside posix does not make a put

@@ -389,7 +389,11 @@ void hold(const std::string& layout, const Geometry& geometry, const json& tenso
 TEST(SglangOracle, EveryPool) {
   const json file = oracle("sglang_pools_0.5.23.json");
   const json& n = file.at("sizes");
-  Geometry g{.layers = n.at("layers"), .blocks = n.at("tokens").get<int>() / n.at("page").get<int>() + 1, .block_size = n.at("page"), .heads = n.at("heads"), .head_dim = n.at("head_dim")};
+  Geometry g{.layers = n.at("layers"),
+             .blocks = n.at("tokens").get<int>() / n.at("page").get<int>() + 1,
+             .block_size = n.at("page"),
+             .heads = n.at("heads"),
+             .head_dim = n.at("head_dim")};
   const auto both = [](const json& pool) {
     json out = pool.at("k");
     out.insert(out.end(), pool.at("v").begin(), pool.at("v").end());
@@ -420,12 +424,17 @@ TEST(SglangOracle, EveryPool) {
 TEST(KvbmOracle, EveryElementOfEveryLayout) {
   const json file = oracle("kvbm_layouts.json");
   const json& n = file.at("sizes");
-  const Geometry g{.layers = n.at("layers"), .blocks = n.at("blocks"), .block_size = n.at("page"), .heads = n.at("heads"), .head_dim = n.at("head_dim")};
+  const Geometry g{.layers = n.at("layers"),
+                   .blocks = n.at("blocks"),
+                   .block_size = n.at("page"),
+                   .heads = n.at("heads"),
+                   .head_dim = n.at("head_dim")};
   std::set<std::string> held;
   for (const Entry& e : layouts()) {
     const auto name = e.names.find("kvbm");
     if (name == e.names.end() || !file.at("strides").contains(name->second)) continue;
-    if (const Geometry own = with_fixed(g, e); own.block_size != g.block_size || own.kv != 2) continue;  // numbers of its own
+    if (const Geometry own = with_fixed(g, e); own.block_size != g.block_size || own.kv != 2)
+      continue;  // numbers of its own
     held.insert(e.id);
     const json& stride = file.at("strides").at(name->second);
     const bool separate = !stride.contains("layers");
@@ -436,8 +445,12 @@ TEST(KvbmOracle, EveryElementOfEveryLayout) {
     for (std::int64_t i = 0, rest = 0; i < all; ++i, rest = i) {
       std::int64_t expected = 0;
       Coord at{};
-      for (const auto& [axis, key, extent] : {std::tuple{Axis::channel, "head_dim", g.head_dim}, {Axis::head, "heads", g.heads}, {Axis::slot, "page", g.block_size},
-                                              {Axis::kv, "outer", std::int64_t{2}}, {Axis::block, "blocks", g.blocks}, {Axis::layer, "layers", g.layers}}) {
+      for (const auto& [axis, key, extent] : {std::tuple{Axis::channel, "head_dim", g.head_dim},
+                                              {Axis::head, "heads", g.heads},
+                                              {Axis::slot, "page", g.block_size},
+                                              {Axis::kv, "outer", std::int64_t{2}},
+                                              {Axis::block, "blocks", g.blocks},
+                                              {Axis::layer, "layers", g.layers}}) {
         at[axis] = rest % extent;
         rest /= extent;
         if (stride.contains(key)) expected += at[axis] * stride.at(key).get<std::int64_t>();
@@ -447,7 +460,8 @@ TEST(KvbmOracle, EveryElementOfEveryLayout) {
     }
     EXPECT_EQ(wrong, 0) << e.id << ": of " << all << " elements, " << name->second;
   }
-  for (const char* id : {"kvbm-layer-separate", "kvbm-operational-hnd", "kvbm-operational-nhd", "kvbm-universal-pp", "kvbm-universal-tp", "trtllm-pool"})
+  for (const char* id : {"kvbm-layer-separate", "kvbm-operational-hnd", "kvbm-operational-nhd", "kvbm-universal-pp",
+                         "kvbm-universal-tp", "trtllm-pool"})
     EXPECT_TRUE(held.contains(id)) << id;
 }
 

@@ -161,7 +161,8 @@ class Parser {
     if (!p.pad && in_.accept(':')) {
       dtype(p);
       in_.spaces();
-      if (axis_from_letter(in_.peek()) || starts_word(in_.peek())) in_.fail("the dtype behind the modes and the component of its part (scale C=0..4 :fp32)");
+      if (axis_from_letter(in_.peek()) || starts_word(in_.peek()))
+        in_.fail("the dtype behind the modes and the component of its part (scale C=0..4 :fp32)");
     }
     in_.spaces();
     for (Axis axis : all_axes) {

@@ -38,11 +38,13 @@ const std::array<Axis, axis_count> table{{
     {AxisId::consumer, "consumer", "same", "layout or backend of the other side", false, 0, 0, sides,
      [](CaseSpec& c, const std::string& v, const Catalogue& k) { set_side(c.consumer, v, k); },
      [](const CaseSpec& c) { return side_name(c.consumer); }},
-    {AxisId::dtype, "dtype", "bf16", "cache dtype of both sides", false, 0, 0, [](const Catalogue& k) { return k.dtypes().ids(); },
+    {AxisId::dtype, "dtype", "bf16", "cache dtype of both sides", false, 0, 0,
+     [](const Catalogue& k) { return k.dtypes().ids(); },
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.dtype = v; }, [](const CaseSpec& c) { return c.dtype; }},
     {AxisId::geometry, "geometry", "small", "layers, blocks, heads, ... of the model", false, 0, 0,
      [](const Catalogue& k) { return k.geometries().ids(); },
-     [](CaseSpec& c, const std::string& v, const Catalogue&) { c.geometry = v; }, [](const CaseSpec& c) { return c.geometry; }},
+     [](CaseSpec& c, const std::string& v, const Catalogue&) { c.geometry = v; },
+     [](const CaseSpec& c) { return c.geometry; }},
     {AxisId::pbs, "pbs", "geometry", "tokens of a producer block", true, 1, block_limit,
      [](const Catalogue&) { return Texts{"geometry", "1", "8", "16", "32", "64", "128"}; },
      [](CaseSpec& c, const std::string& v, const Catalogue& k) { set_block_size(c, c.producer, v, k); },
@@ -61,8 +63,10 @@ const std::array<Axis, axis_count> table{{
      [](const CaseSpec& c) { return std::to_string(c.consumer.tp); }},
     {AxisId::connector, "connector", "reference", "who makes the plan", false, 0, 0,
      [](const Catalogue& k) { return k.connectors().ids(); },
-     [](CaseSpec& c, const std::string& v, const Catalogue&) { c.connector = v; }, [](const CaseSpec& c) { return c.connector; }},
-    {AxisId::engine, "engine", "memcpy", "who moves the bytes", false, 0, 0, [](const Catalogue& k) { return k.engines().ids(); },
+     [](CaseSpec& c, const std::string& v, const Catalogue&) { c.connector = v; },
+     [](const CaseSpec& c) { return c.connector; }},
+    {AxisId::engine, "engine", "memcpy", "who moves the bytes", false, 0, 0,
+     [](const Catalogue& k) { return k.engines().ids(); },
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.engine = v; }, [](const CaseSpec& c) { return c.engine; }},
     {AxisId::op, "op", "write", "write: the producer pushes; read: the consumer pulls", false, 0, 0,
      [](const Catalogue&) { return Texts{"write", "read"}; },
@@ -70,15 +74,18 @@ const std::array<Axis, axis_count> table{{
     {AxisId::ids, "ids", "shuffled", "block ids", false, 0, 0,
      [](const Catalogue&) { return Texts{"shuffled", "identity", "reversed"}; },
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.ids = v; }, [](const CaseSpec& c) { return c.ids; }},
-    {AxisId::arch, "arch", "cpu", "GPU architecture whose facts apply", false, 0, 0, [](const Catalogue& k) { return k.archs().ids(); },
+    {AxisId::arch, "arch", "cpu", "GPU architecture whose facts apply", false, 0, 0,
+     [](const Catalogue& k) { return k.archs().ids(); },
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.arch = v; }, [](const CaseSpec& c) { return c.arch; }},
     {AxisId::misalign, "misalign", "0", "bytes by which each allocation's base is off a page", true, 0, 1 << 20,
      [](const Catalogue&) { return Texts{"0", "64", "256"}; },
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.misalign = std::stoll(v); },
      [](const CaseSpec& c) { return std::to_string(c.misalign.value_or(0)); }},
-    {AxisId::content, "content", "tags", "what the producer holds: tags, the bytes of a golden file, or tags with NaN, -0 and subnormals among them", false, 0, 0,
-     [](const Catalogue&) { return Texts{"tags", "golden", "specials"}; },
-     [](CaseSpec& c, const std::string& v, const Catalogue&) { c.content = v; }, [](const CaseSpec& c) { return c.content; }},
+    {AxisId::content, "content", "tags",
+     "what the producer holds: tags, the bytes of a golden file, or tags with NaN, -0 and subnormals among them", false, 0,
+     0, [](const Catalogue&) { return Texts{"tags", "golden", "specials"}; },
+     [](CaseSpec& c, const std::string& v, const Catalogue&) { c.content = v; },
+     [](const CaseSpec& c) { return c.content; }},
     {AxisId::seed, "seed", "1", "of tags, poison and shuffles", true, 0, std::int64_t{1} << 62,
      [](const Catalogue&) { return Texts{"1"}; },
      [](CaseSpec& c, const std::string& v, const Catalogue&) { c.seed = std::stoull(v); },
@@ -104,8 +111,9 @@ std::vector<std::string> axis_names() {
 std::string axes_reference() {
   std::string out = "| axis | default | meaning |\n| --- | --- | --- |\n";
   for (const auto& a : table) {
-    out += "| `" + std::string(a.name) + "` | " + (a.fallback.empty() ? "(always written)" : "`" + std::string(a.fallback) + "`") + " | " +
-           std::string(a.doc) + (a.open ? " (" + std::to_string(a.low) + " to " + std::to_string(a.high) + ")" : "") + " |\n";
+    out += "| `" + std::string(a.name) + "` | " +
+           (a.fallback.empty() ? "(always written)" : "`" + std::string(a.fallback) + "`") + " | " + std::string(a.doc) +
+           (a.open ? " (" + std::to_string(a.low) + " to " + std::to_string(a.high) + ")" : "") + " |\n";
   }
   return out;
 }

@@ -18,7 +18,22 @@ using catalogue::Error;
 
 /// Order here is the order in ids. Adding one: a line here and one in axes.cpp.
 enum class AxisId : std::uint8_t {
-  producer, consumer, dtype, geometry, pbs, cbs, ptp, ctp, connector, engine, op, ids, arch, misalign, content, seed,
+  producer,
+  consumer,
+  dtype,
+  geometry,
+  pbs,
+  cbs,
+  ptp,
+  ctp,
+  connector,
+  engine,
+  op,
+  ids,
+  arch,
+  misalign,
+  content,
+  seed,
 };
 inline constexpr int axis_count = 16;
 
@@ -27,11 +42,11 @@ struct Axis {
   std::string_view name;
   std::string_view fallback;  ///< value that ids leave out; "" = always written
   std::string_view doc;
-  bool open{false};           ///< takes any integer of [low, high], not a closed list
+  bool open{false};  ///< takes any integer of [low, high], not a closed list
   std::int64_t low{0}, high{0};
   std::vector<std::string> (*values)(const Catalogue&){nullptr};  ///< closed list, or the usual values of an open axis
   void (*apply)(CaseSpec&, const std::string& value, const Catalogue&){nullptr};
-  std::string (*of)(const CaseSpec&){nullptr};                    ///< the same of a hand-written case; "" = it has none
+  std::string (*of)(const CaseSpec&){nullptr};  ///< the same of a hand-written case; "" = it has none
 };
 
 const std::array<Axis, axis_count>& axes();

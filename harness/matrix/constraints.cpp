@@ -29,8 +29,9 @@ std::string listed(const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string>& requirement_names() {
-  static const std::vector<std::string> names{"layers",  "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "bits",
-                                              "itemsize", "L",     "B",          "N",     "H",        "D",          "V",  "x", "G"};
+  static const std::vector<std::string> names{"layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim",
+                                              "kv",     "bits",   "itemsize",   "L",     "B",        "N",
+                                              "H",      "D",      "V",          "x",     "G"};
   return names;
 }
 
@@ -49,12 +50,13 @@ Constraints::Constraints(Space& space) : space_(space) {
   }
   const std::uint32_t shape = bit(AxisId::producer) | bit(AxisId::geometry) | bit(AxisId::dtype);
   const std::uint32_t pair = shape | bit(AxisId::consumer);
-  rules_ = {{"layout", shape | bit(AxisId::pbs) | bit(AxisId::ptp) | bit(AxisId::content)},
-            {"layout", pair | bit(AxisId::cbs) | bit(AxisId::ctp) | bit(AxisId::content)},
-            {"backend", shape | bit(AxisId::arch) | bit(AxisId::pbs)},
-            {"backend", pair | bit(AxisId::arch) | bit(AxisId::cbs)},
-            {"golden", pair | bit(AxisId::content) | bit(AxisId::pbs) | bit(AxisId::cbs) | bit(AxisId::ptp) | bit(AxisId::ctp)},
-            {"planes", pair | bit(AxisId::content)}};
+  rules_ = {
+      {"layout", shape | bit(AxisId::pbs) | bit(AxisId::ptp) | bit(AxisId::content)},
+      {"layout", pair | bit(AxisId::cbs) | bit(AxisId::ctp) | bit(AxisId::content)},
+      {"backend", shape | bit(AxisId::arch) | bit(AxisId::pbs)},
+      {"backend", pair | bit(AxisId::arch) | bit(AxisId::cbs)},
+      {"golden", pair | bit(AxisId::content) | bit(AxisId::pbs) | bit(AxisId::cbs) | bit(AxisId::ptp) | bit(AxisId::ctp)},
+      {"planes", pair | bit(AxisId::content)}};
   for (const auto& constraint : compiled_) rules_.push_back({constraint.entry->id, constraint.when.support()});
   any_backend_ = space.catalogue().backends().size() > 0;
   // UNSUPPORTED before REFUSED: a point that cannot run must not be asked to refuse.
@@ -82,12 +84,16 @@ Constraints::SideAt Constraints::side_at(Limit limit, const Point& point) const 
 std::string Constraints::limit_reason(Limit limit, const Point& point) const {
   const bool is_golden = space_.text(AxisId::content, at(point, AxisId::content)) == "golden";
   switch (limit) {
-    case Limit::golden: return is_golden ? golden_reason(point) : "";
-    case Limit::planes: return planes_reason(point);
+    case Limit::golden:
+      return is_golden ? golden_reason(point) : "";
+    case Limit::planes:
+      return planes_reason(point);
     case Limit::producer_backend:
-    case Limit::consumer_backend: return backend_reason(side_at(limit, point));
+    case Limit::consumer_backend:
+      return backend_reason(side_at(limit, point));
     case Limit::producer_layout:
-    case Limit::consumer_layout: break;
+    case Limit::consumer_layout:
+      break;
   }
   return is_golden ? "" : layout_reason(side_at(limit, point));  // golden tensors bring a geometry of their own
 }
@@ -115,18 +121,20 @@ std::string Constraints::golden_reason(const Point& point) const {
     const auto* backend = space_.catalogue().backends().find(side);
     const std::string& layout = backend ? backend->layout : side;
     const auto it = golden_->find(layout);
-    if (it == golden_->end() || !it->second.contains(dtype)) return "there is no golden tensor of " + layout + " in " + dtype;
+    if (it == golden_->end() || !it->second.contains(dtype))
+      return "there is no golden tensor of " + layout + " in " + dtype;
     sides[limit == Limit::consumer_layout] = space_.catalogue().layouts().find(layout);
   }
   for (const AxisId a : {AxisId::pbs, AxisId::cbs, AxisId::ptp, AxisId::ctp}) {
     if (at(point, a) != at(space_.origin(), a)) return "golden tensors have one rank and their own block size";
   }
-  const bool one = sides[0] == sides[1] || (sides[0] && sides[1] && sides[0]->fixed == sides[1]->fixed && sides[0]->requires_.empty() && sides[1]->requires_.empty());
+  const bool one = sides[0] == sides[1] || (sides[0] && sides[1] && sides[0]->fixed == sides[1]->fixed &&
+                                            sides[0]->requires_.empty() && sides[1]->requires_.empty());
   return one ? "" : "the golden tensors of " + sides[0]->id + " and " + sides[1]->id + " may be of different geometry";
 }
 
-// The rows of the two sides must hold the same codes: the consumer's every (component, K or V, channels, dtype), with 4-bit codes
-// paired along the same axis. No copy of bytes makes one out of another.
+// The rows of the two sides must hold the same codes: the consumer's every (component, K or V, channels, dtype), with 4-bit
+// codes paired along the same axis. No copy of bytes makes one out of another.
 std::string Constraints::planes_reason(const Point& point) const {
   if (space_.text(AxisId::content, at(point, AxisId::content)) == "golden") return "";
   const SideAt producer = side_at(Limit::producer_layout, point), consumer = side_at(Limit::consumer_layout, point);
@@ -146,9 +154,11 @@ std::string Constraints::first_missing(const std::string& have, const std::strin
 }
 
 std::uint32_t Constraints::planes_of(const SideAt& at_side) const {
-  const std::uint64_t key = (static_cast<std::uint64_t>(at_side.side) << 20 | at_side.geometry) << 20 | static_cast<std::uint64_t>(at_side.dtype);
+  const std::uint64_t key =
+      (static_cast<std::uint64_t>(at_side.side) << 20 | at_side.geometry) << 20 | static_cast<std::uint64_t>(at_side.dtype);
   return planes_.get(key, [&] {
-    const auto [it, fresh] = plane_numbers_.try_emplace(plane_text(at_side), static_cast<std::uint32_t>(plane_texts_.size()));
+    const auto [it, fresh] =
+        plane_numbers_.try_emplace(plane_text(at_side), static_cast<std::uint32_t>(plane_texts_.size()));
     if (fresh) plane_texts_.push_back(it->first);
     return it->second;
   });
@@ -161,8 +171,9 @@ std::string Constraints::plane_text(const SideAt& at_side) const {
   if (!entry) return "";
   layout::Cache cache;
   try {
-    cache = layout::instantiate(entry->text, catalogue::geometry_of(catalogue.geometries().at(space_.text(AxisId::geometry, at_side.geometry))),
-                                catalogue::scheme_of(catalogue.dtypes().at(space_.text(AxisId::dtype, at_side.dtype))), entry->tensors);
+    cache = layout::instantiate(
+        entry->text, catalogue::geometry_of(catalogue.geometries().at(space_.text(AxisId::geometry, at_side.geometry))),
+        catalogue::scheme_of(catalogue.dtypes().at(space_.text(AxisId::dtype, at_side.dtype))), entry->tensors);
   } catch (const layout::Error&) {
     return "";  // the layout rules say why
   }
@@ -183,17 +194,20 @@ std::string Constraints::plane_text(const SideAt& at_side) const {
       if (plane.high_nibble_first) codes += ", high nibble first";
     }
     for (auto kv = box.lo[layout::Axis::kv]; kv < box.hi[layout::Axis::kv]; ++kv) {
-      parts.insert({std::string(layout::name(plane.component)), kv, box.lo[layout::Axis::channel], box.hi[layout::Axis::channel], codes});
+      parts.insert({std::string(layout::name(plane.component)), kv, box.lo[layout::Axis::channel],
+                    box.hi[layout::Axis::channel], codes});
     }
   }
   // Neighbouring ranges of channels with the same codes are one.
   std::string out;
   for (auto it = parts.begin(); it != parts.end();) {
     Part part = *it++;
-    while (it != parts.end() && it->component == part.component && it->kv == part.kv && it->low <= part.high && it->codes == part.codes) {
+    while (it != parts.end() && it->component == part.component && it->kv == part.kv && it->low <= part.high &&
+           it->codes == part.codes) {
       part.high = std::max(part.high, it->high), ++it;
     }
-    out += part.component + (part.kv ? " V" : " K") + " channels " + std::to_string(part.low) + ".." + std::to_string(part.high) + " as " + part.codes + "\n";
+    out += part.component + (part.kv ? " V" : " K") + " channels " + std::to_string(part.low) + ".." +
+           std::to_string(part.high) + " as " + part.codes + "\n";
   }
   return out;
 }
@@ -206,7 +220,8 @@ std::string Constraints::backend_reason(const SideAt& at_side) const {
   const auto& geometry = catalogue.geometries().at(space_.text(AxisId::geometry, at_side.geometry));
   const std::string& dtype = space_.text(AxisId::dtype, at_side.dtype);
   const std::string who = backend->system + " " + (backend->name.empty() ? backend->id : backend->name);
-  if (!backend->dtypes.empty() && !contains(backend->dtypes, dtype)) return who + " takes " + listed(backend->dtypes) + ", this is " + dtype;
+  if (!backend->dtypes.empty() && !contains(backend->dtypes, dtype))
+    return who + " takes " + listed(backend->dtypes) + ", this is " + dtype;
   const auto& sizes = backend->block_sizes;
   if (!sizes.empty() && std::find(sizes.begin(), sizes.end(), at_side.block_size) == sizes.end()) {
     return who + " takes blocks of " + listed(sizes) + " tokens, this is " + std::to_string(at_side.block_size);
@@ -218,9 +233,12 @@ std::string Constraints::backend_reason(const SideAt& at_side) const {
   const std::string& arch = space_.text(AxisId::arch, at_side.arch);
   const std::int64_t cc = arch_order(arch);
   if (cc < 0) return "";  // cpu: modelled, no limit
-  if (!backend->archs.empty() && !contains(backend->archs, arch)) return who + " runs on " + listed(backend->archs) + ", this is " + arch;
-  if (!backend->min_arch.empty() && cc < arch_order(backend->min_arch)) return who + " needs " + backend->min_arch + ", this is " + arch;
-  if (!backend->max_arch.empty() && cc > arch_order(backend->max_arch)) return who + " ends at " + backend->max_arch + ", this is " + arch;
+  if (!backend->archs.empty() && !contains(backend->archs, arch))
+    return who + " runs on " + listed(backend->archs) + ", this is " + arch;
+  if (!backend->min_arch.empty() && cc < arch_order(backend->min_arch))
+    return who + " needs " + backend->min_arch + ", this is " + arch;
+  if (!backend->max_arch.empty() && cc > arch_order(backend->max_arch))
+    return who + " ends at " + backend->max_arch + ", this is " + arch;
   return "";
 }
 
@@ -258,7 +276,8 @@ std::string Constraints::layout_reason(const SideAt& at_side) const {
   }
   for (const auto& [key, value] : layout->fixed) {
     const std::int64_t have = *number(key);
-    if (have != value) return layout->id + " has " + key + " = " + std::to_string(value) + ", this geometry has " + std::to_string(have);
+    if (have != value)
+      return layout->id + " has " + key + " = " + std::to_string(value) + ", this geometry has " + std::to_string(have);
   }
   for (const auto& requirement : layout->requires_) {
     bool good = false;
@@ -267,7 +286,9 @@ std::string Constraints::layout_reason(const SideAt& at_side) const {
     } catch (const Error& error) {
       throw Error(layout->file + ":1: key 'requires': " + error.what());
     }
-    if (!good) return layout->id + " requires " + requirement.that + (requirement.because.empty() ? "" : " (" + requirement.because + ")");
+    if (!good)
+      return layout->id + " requires " + requirement.that +
+             (requirement.because.empty() ? "" : " (" + requirement.because + ")");
   }
   // The layout itself has the last word: widths, divisions, packing.
   layout::Geometry rank = catalogue::geometry_of(geometry);
@@ -285,7 +306,8 @@ std::string Constraints::layout_reason(const SideAt& at_side) const {
 
 bool Constraints::over_limit(Limit limit, const Point& point) {
   const bool tags = at(point, AxisId::content) == at(space_.origin(), AxisId::content);
-  if (limit == Limit::golden) return space_.text(AxisId::content, at(point, AxisId::content)) == "golden" && !golden_reason(point).empty();
+  if (limit == Limit::golden)
+    return space_.text(AxisId::content, at(point, AxisId::content)) == "golden" && !golden_reason(point).empty();
   if (!tags) return !limit_reason(limit, point).empty();
   if (of_backend(limit) && !any_backend_) return false;
   const SideAt side = side_at(limit, point);
@@ -294,8 +316,9 @@ bool Constraints::over_limit(Limit limit, const Point& point) {
     if (consumer.side == side.side) return false;
     const std::uint32_t have = planes_of(side), want = planes_of(consumer);
     if (have == want) return false;
-    return plane_pairs_.get(static_cast<std::uint64_t>(have) << 32 | want,
-                            [&] { return std::uint32_t{!first_missing(plane_texts_[have], plane_texts_[want]).empty()}; }) != 0;
+    return plane_pairs_.get(static_cast<std::uint64_t>(have) << 32 | want, [&] {
+      return std::uint32_t{!first_missing(plane_texts_[have], plane_texts_[want]).empty()};
+    }) != 0;
   }
   // Block sizes and degrees of the axes stay far below 2^20 and 2^8; larger ones are not remembered.
   std::uint64_t key = side.side;
@@ -304,7 +327,9 @@ bool Constraints::over_limit(Limit limit, const Point& point) {
   const bool fits = side.side < 1 << 12 && side.geometry < 1 << 10 && side.dtype < 1 << 8 && side.arch < 1 << 6 &&
                     side.block_size < 1 << 20 && side.tp < 1 << 8;
   if (!fits) return !limit_reason(limit, point).empty();
-  return (of_backend(limit) ? backend_memo_ : layout_memo_).get(key, [&] { return std::uint32_t{!limit_reason(limit, point).empty()}; }) != 0;
+  return (of_backend(limit) ? backend_memo_ : layout_memo_).get(key, [&] {
+    return std::uint32_t{!limit_reason(limit, point).empty()};
+  }) != 0;
 }
 
 bool Constraints::violates(std::size_t rule, const Point& point) {
@@ -322,7 +347,8 @@ int Constraints::check(const Point& point) {
 bool Constraints::refuses(int number) const {
   const auto i = static_cast<std::size_t>(number) - 1;
   if (number <= 0) return false;
-  return i < limit_count ? static_cast<Limit>(i) == Limit::planes : compiled_[i - limit_count].entry->outcome == Outcome::refused;
+  return i < limit_count ? static_cast<Limit>(i) == Limit::planes
+                         : compiled_[i - limit_count].entry->outcome == Outcome::refused;
 }
 
 // "{arch}" and "{geometry.heads}" become their values; anything else in braces stays.
@@ -344,7 +370,8 @@ std::string Constraints::fill_in(const std::string& reason, const Point& point) 
 Declared Constraints::declared(const Point& point, int number) const {
   const auto i = static_cast<std::size_t>(number) - 1;
   if (i < limit_count) {
-    return {refuses(number) ? Outcome::refused : Outcome::unsupported, rules_[i].name, limit_reason(static_cast<Limit>(i), point)};
+    return {refuses(number) ? Outcome::refused : Outcome::unsupported, rules_[i].name,
+            limit_reason(static_cast<Limit>(i), point)};
   }
   const auto& entry = *compiled_[i - limit_count].entry;
   return {entry.outcome, entry.id, fill_in(entry.reason, point)};

@@ -1,5 +1,5 @@
-// Which points cannot run, and why: the constraints of the catalogue and the limits that layouts and backends declare. A constrained
-// point is listed with its reason, never dropped.
+// Which points cannot run, and why: the constraints of the catalogue and the limits that layouts and backends declare. A
+// constrained point is listed with its reason, never dropped.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class Constraints {
     std::int64_t block_size{0}, tp{1};
   };
   SideAt side_at(Limit limit, const Point& point) const;
-  std::string layout_reason(const SideAt& at_side) const;   ///< "" = it can
+  std::string layout_reason(const SideAt& at_side) const;  ///< "" = it can
   std::string backend_reason(const SideAt& at_side) const;
   std::string golden_reason(const Point& point) const;
   std::string planes_reason(const Point& point) const;
@@ -78,13 +78,13 @@ class Constraints {
   std::vector<Rule> rules_;         ///< limits, then compiled_
   std::vector<std::size_t> order_;  ///< of checking
   bool any_backend_{false};
-  mutable Memo planes_;                            ///< side, geometry, dtype -> number
+  mutable Memo planes_;  ///< side, geometry, dtype -> number
   mutable std::map<std::string, std::uint32_t> plane_numbers_;
   mutable std::vector<std::string> plane_texts_;
-  Memo plane_pairs_;                               ///< two numbers -> 1 when the second's rows can be made of the first's
+  Memo plane_pairs_;  ///< two numbers -> 1 when the second's rows can be made of the first's
   /// layout -> dtypes that golden files hold, from golden/MANIFEST.json beside the case data; read when first asked for.
   mutable std::optional<std::map<std::string, std::set<std::string>>> golden_;
-  Memo layout_memo_, backend_memo_;                ///< by side_at(), packed; both sides share them
+  Memo layout_memo_, backend_memo_;  ///< by side_at(), packed; both sides share them
 };
 
 }  // namespace kvcts::matrix

@@ -47,7 +47,8 @@ struct Subsets {
   template <class Digits>
   std::size_t index(const One& one, const Digits& digits) const {
     std::size_t at = one.offset;
-    for (std::size_t i = 0; i < one.factors.size(); ++i) at += one.strides[i] * static_cast<std::size_t>(digits[static_cast<std::size_t>(one.factors[i])]);
+    for (std::size_t i = 0; i < one.factors.size(); ++i)
+      at += one.strides[i] * static_cast<std::size_t>(digits[static_cast<std::size_t>(one.factors[i])]);
     return at;
   }
 };
@@ -62,8 +63,13 @@ std::uint64_t scramble(std::uint64_t z) {
 class RowBuilder {
  public:
   RowBuilder(const Space& space, Constraints& constraints, const Block& block, int strength)
-      : space_(space), constraints_(constraints), block_(block), factors_(factors_of(block)), sizes_(sizes_of(block, factors_)),
-        subsets_(sizes_, strength), covered_(subsets_.total, 0) {
+      : space_(space),
+        constraints_(constraints),
+        block_(block),
+        factors_(factors_of(block)),
+        sizes_(sizes_of(block, factors_)),
+        subsets_(sizes_, strength),
+        covered_(subsets_.total, 0) {
     for (std::size_t a = 0; a < axis_count; ++a) base_[a] = block.values[a][0];
     fixed_ = ~std::uint32_t{0};
     for (const int axis_number : factors_) fixed_ &= ~(std::uint32_t{1} << axis_number);
@@ -72,7 +78,8 @@ class RowBuilder {
     // Axes that many rules look at come first: a dead end is then met before the free axes are filled in.
     for (std::size_t f = 0; f < factors_.size(); ++f) order_.push_back(f);
     const auto weight = [&](std::size_t f) {
-      return std::count_if(rules_.begin(), rules_.end(), [&](const Projected& rule) { return rule.factors & std::uint32_t{1} << f; });
+      return std::count_if(rules_.begin(), rules_.end(),
+                           [&](const Projected& rule) { return rule.factors & std::uint32_t{1} << f; });
     };
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
   }
@@ -97,9 +104,15 @@ class RowBuilder {
         if (covered_[subset.offset + t]) continue;
         start(subset, t);
         switch (complete(true)) {
-          case Search::found: rows.push_back(take_row(report)); break;
-          case Search::limit: ++report.undecided; break;
-          case Search::none: exclude(subset, t, report); break;
+          case Search::found:
+            rows.push_back(take_row(report));
+            break;
+          case Search::limit:
+            ++report.undecided;
+            break;
+          case Search::none:
+            exclude(subset, t, report);
+            break;
         }
       }
     }
@@ -115,7 +128,8 @@ class RowBuilder {
     digits_.assign(factors_.size(), -1);
     point_ = base_;
     for (std::size_t i = 0; i < subset.factors.size(); ++i) {
-      put(static_cast<std::size_t>(subset.factors[i]), (tuple / subset.strides[i]) % sizes_[static_cast<std::size_t>(subset.factors[i])]);
+      put(static_cast<std::size_t>(subset.factors[i]),
+          (tuple / subset.strides[i]) % sizes_[static_cast<std::size_t>(subset.factors[i])]);
     }
     steps_ = 0;
   }
@@ -128,11 +142,11 @@ class RowBuilder {
 
   // A rule (or `where`) and the factors it looks at.
   struct Projected {
-    int rule{-1};                ///< of the constraints; -1 = where
-    std::uint32_t factors{0};    ///< bit per factor
+    int rule{-1};              ///< of the constraints; -1 = where
+    std::uint32_t factors{0};  ///< bit per factor
     std::vector<std::size_t> list;
-    bool keyed{true};            ///< all combinations of its values have a 64-bit number
-    Memo memo;                   ///< values of its factors, 0 = not assigned -> 1 when some completion satisfies the rule
+    bool keyed{true};  ///< all combinations of its values have a 64-bit number
+    Memo memo;         ///< values of its factors, 0 = not assigned -> 1 when some completion satisfies the rule
   };
 
   void find_rules() {
@@ -143,7 +157,8 @@ class RowBuilder {
         if (support >> factors_[f] & 1U) out.factors |= std::uint32_t{1} << f, out.list.push_back(f);
       }
       std::uint64_t combinations = 1;
-      for (const std::size_t f : out.list) out.keyed = out.keyed && !__builtin_mul_overflow(combinations, sizes_[f] + 1, &combinations);
+      for (const std::size_t f : out.list)
+        out.keyed = out.keyed && !__builtin_mul_overflow(combinations, sizes_[f] + 1, &combinations);
       rules_.push_back(std::move(out));
     };
     if (block_.where) add(-1, block_.where->support());
@@ -157,11 +172,12 @@ class RowBuilder {
 
   bool holds(const Projected& rule) {
     const Point canonical = space_.canonical(point_);
-    return rule.rule < 0 ? (*block_.where)(canonical) : !constraints_.violates(static_cast<std::size_t>(rule.rule), canonical);
+    return rule.rule < 0 ? (*block_.where)(canonical)
+                         : !constraints_.violates(static_cast<std::size_t>(rule.rule), canonical);
   }
 
-  // Can the axes that the rule looks at and that have no value yet be given values that satisfy it? Each rule by itself; conflicts
-  // between rules are left to the search.
+  // Can the axes that the rule looks at and that have no value yet be given values that satisfy it? Each rule by itself;
+  // conflicts between rules are left to the search.
   bool possible(Projected& rule) {
     std::uint64_t key = 0;
     std::size_t open = factors_.size();
@@ -210,7 +226,8 @@ class RowBuilder {
     return Search::none;
   }
 
-  // Values of a factor, those first that make the most new tuples with what is assigned; then the least used; then a fixed shuffle.
+  // Values of a factor, those first that make the most new tuples with what is assigned; then the least used; then a fixed
+  // shuffle.
   std::vector<std::size_t> by_gain(std::size_t factor) {
     const std::size_t n = sizes_[factor];
     std::vector<int> gain(n, 0);
@@ -305,7 +322,8 @@ std::string to_text(const Space& space, const Tuple& tuple) {
   return out;
 }
 
-std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength, CoverReport& report) {
+std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength,
+                                  CoverReport& report) {
   const int factors = static_cast<int>(RowBuilder::factors_of(block).size());
   report.strength = std::min(strength, factors);
   std::vector<Point> rows;
@@ -320,8 +338,9 @@ std::vector<Point> covering_array(const Space& space, Constraints& constraints, 
   return rows;
 }
 
-std::vector<std::size_t> covering_subset(const Space& space, const Constraints& constraints, const std::vector<Point>& canonical,
-                                         const std::vector<int>& constraint, int strength, CoverReport& report) {
+std::vector<std::size_t> covering_subset(const Space& space, const Constraints& constraints,
+                                         const std::vector<Point>& canonical, const std::vector<int>& constraint,
+                                         int strength, CoverReport& report) {
   // A consumer that is like its producer counts under its own name. Then: local value numbers of the axes that vary.
   std::vector<Point> points = canonical;
   for (auto& point : points) at(point, AxisId::consumer) = space.consumer_of(point);

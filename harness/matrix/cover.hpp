@@ -18,20 +18,22 @@ std::string to_text(const Space& space, const Tuple& tuple);
 struct CoverReport {
   int strength{0};
   std::int64_t points{0};
-  std::int64_t tuples{0};       ///< that can run; all are covered
-  std::int64_t undecided{0};    ///< given up on (search limit); counted neither as covered nor as excluded
+  std::int64_t tuples{0};     ///< that can run; all are covered
+  std::int64_t undecided{0};  ///< given up on (search limit); counted neither as covered nor as excluded
   struct Excluded {
     Tuple tuple;
-    std::string constraint;     ///< one that stops it
+    std::string constraint;  ///< one that stops it
   };
   std::vector<Excluded> excluded;  ///< tuples of the axes' values that constraints make impossible, in order
 };
 
 /// A covering array of strength t over a block's values, built row by row without making the product (of any size).
-std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength, CoverReport& report);
+std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength,
+                                  CoverReport& report);
 
 /// Indices, ascending, of a subset of `points` that holds every tuple which any of the free ones (constraint[i] == 0) holds.
-std::vector<std::size_t> covering_subset(const Space& space, const Constraints& constraints, const std::vector<Point>& points,
-                                         const std::vector<int>& constraint, int strength, CoverReport& report);
+std::vector<std::size_t> covering_subset(const Space& space, const Constraints& constraints,
+                                         const std::vector<Point>& points, const std::vector<int>& constraint, int strength,
+                                         CoverReport& report);
 
 }  // namespace kvcts::matrix

@@ -18,7 +18,8 @@ void add_tuples(const Space& space, const Point& point, const std::vector<int>& 
   std::vector<std::pair<int, std::string>> values;
   for (const int a : varied) {
     const auto id = static_cast<AxisId>(a);
-    values.emplace_back(a, id == AxisId::consumer && point[1] == 0 ? space.text(AxisId::producer, point[0]) : space.text(id, at(point, id)));
+    values.emplace_back(
+        a, id == AxisId::consumer && point[1] == 0 ? space.text(AxisId::producer, point[0]) : space.text(id, at(point, id)));
   }
   std::vector<std::size_t> pick;
   const std::function<void(std::size_t)> choose = [&](std::size_t from) {
@@ -41,7 +42,8 @@ catalogue::MatrixBlock block() {
   catalogue::MatrixBlock b;
   b.title = "test";
   // No value twice under two names ("geometry" and 16), so that texts are tuples.
-  b.axes = {{"producer", {"vllm-fa-nhd", "vllm-fa-hnd", "vllm-xformers", "vllm-mla", "flashinfer-nvfp4-hnd", "vllm-flash-attn-0.22"}},
+  b.axes = {{"producer",
+             {"vllm-fa-nhd", "vllm-fa-hnd", "vllm-xformers", "vllm-mla", "flashinfer-nvfp4-hnd", "vllm-flash-attn-0.22"}},
             {"consumer", {"vllm-fa-nhd", "flashinfer-hnd-separate", "sglang-mla", "vllm-flash-attn-0.22"}},
             {"dtype", {"bf16", "fp8_e4m3", "nvfp4"}},
             {"geometry", {"gqa-8", "gqa-3", "mla-576", "d40"}},

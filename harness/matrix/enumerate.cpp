@@ -11,7 +11,8 @@ namespace kvcts::matrix {
 std::int64_t Block::product() const {
   std::int64_t n = 1;
   for (const auto& list : values) {
-    if (__builtin_mul_overflow(n, static_cast<std::int64_t>(list.size()), &n)) return std::numeric_limits<std::int64_t>::max();
+    if (__builtin_mul_overflow(n, static_cast<std::int64_t>(list.size()), &n))
+      return std::numeric_limits<std::int64_t>::max();
   }
   return n;
 }
@@ -33,7 +34,8 @@ Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std
     for (const auto& a : axes()) {
       auto& list = out.values[static_cast<std::size_t>(a.id)];
       if (!list.empty()) continue;
-      if (a.fallback.empty()) throw Error("expected axis '" + std::string(a.name) + "', which has no default, found none; add it");
+      if (a.fallback.empty())
+        throw Error("expected axis '" + std::string(a.name) + "', which has no default, found none; add it");
       list.push_back(at(space.origin(), a.id));
     }
     if (!block.where.empty()) out.where.emplace(block.where, space);
@@ -46,8 +48,8 @@ Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std
 void each_point(const Space& space, Constraints& constraints, const Block& block,
                 const std::function<void(const Point&, int constraint)>& visit) {
   if (block.product() > max_product) {
-    throw Error("expected a product of at most " + std::to_string(max_product) + " points, found " + std::to_string(block.product()) +
-                " in block '" + block.title + "'; name fewer values, or give cover: 2");
+    throw Error("expected a product of at most " + std::to_string(max_product) + " points, found " +
+                std::to_string(block.product()) + " in block '" + block.title + "'; name fewer values, or give cover: 2");
   }
   std::array<std::size_t, axis_count> digit{};
   Point point{};
@@ -69,8 +71,8 @@ void each_point(const Space& space, Constraints& constraints, const Block& block
   }
 }
 
-void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed, std::int64_t n,
-                 const std::function<bool(std::size_t block, const Point&)>& visit) {
+void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed,
+                 std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit) {
   constexpr int patience = 100'000;  // draws in a row without a new point
   struct Turn {
     std::uint64_t drawn{0};

@@ -25,15 +25,17 @@ struct Block {
 /// Throws Error "file: matrix block n: ..." on an unknown axis, value or glob, or a bad expression.
 Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from);
 
-/// Calls `visit(point, constraint)` for every point of the product that `where` keeps, canonical, in the order of the axes with the
-/// last fastest; constraint as in Constraints::check. A block whose values overlap through "same" may give a point twice.
+/// Calls `visit(point, constraint)` for every point of the product that `where` keeps, canonical, in the order of the axes
+/// with the last fastest; constraint as in Constraints::check. A block whose values overlap through "same" may give a point
+/// twice.
 void each_point(const Space& space, Constraints& constraints, const Block& block,
                 const std::function<void(const Point&, int constraint)>& visit);
 
-/// Calls `visit(block, point)` for random free points of the blocks' products, canonical, block after block in turns, until it
-/// has said `n` times that the point is new. A block in which nothing new turns up for long drops out: there may be fewer points.
-void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed, std::int64_t n,
-                 const std::function<bool(std::size_t block, const Point&)>& visit);
+/// Calls `visit(block, point)` for random free points of the blocks' products, canonical, block after block in turns, until
+/// it has said `n` times that the point is new. A block in which nothing new turns up for long drops out: there may be fewer
+/// points.
+void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed,
+                 std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit);
 
 inline constexpr std::int64_t max_product = 40'000'000;
 inline constexpr std::int64_t max_draw = 10'000'000;

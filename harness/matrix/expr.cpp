@@ -13,8 +13,28 @@ namespace kvcts::matrix {
 namespace {
 
 enum class Op : std::uint8_t {
-  constant, name, id, number_name, negate, add, subtract, multiply, divide, modulo,
-  equal, not_equal, less, less_equal, greater, greater_equal, in, match, not_match, not_, and_, or_,
+  constant,
+  name,
+  id,
+  number_name,
+  negate,
+  add,
+  subtract,
+  multiply,
+  divide,
+  modulo,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
+  match,
+  not_match,
+  not_,
+  and_,
+  or_,
 };
 
 bool is_order(Op op) { return op == Op::less || op == Op::less_equal || op == Op::greater || op == Op::greater_equal; }
@@ -24,11 +44,11 @@ bool is_order(Op op) { return op == Op::less || op == Op::less_equal || op == Op
 struct Expression::Node {
   Op op{Op::constant};
   Type type{Type::none};
-  Value value;                   // constant
-  NameRef ref;                   // name
-  std::string word;              // number_name; a pattern
+  Value value;       // constant
+  NameRef ref;       // name
+  std::string word;  // number_name; a pattern
   std::size_t column{0};
-  bool bare{false};              // a constant written as a word without quotes
+  bool bare{false};  // a constant written as a word without quotes
   std::vector<std::unique_ptr<Node>> children;
 
   std::uint32_t support{0};
@@ -70,9 +90,10 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fail(std::size_t column, const std::string& expected, const std::string& found, const std::string& hint = "") const {
-    throw Error("expression '" + std::string(text_.substr(0, 200)) + "', column " + std::to_string(column + 1) + ": expected " + expected +
-                ", found " + found + hint);
+  [[noreturn]] void fail(std::size_t column, const std::string& expected, const std::string& found,
+                         const std::string& hint = "") const {
+    throw Error("expression '" + std::string(text_.substr(0, 200)) + "', column " + std::to_string(column + 1) +
+                ": expected " + expected + ", found " + found + hint);
   }
   std::string shown() const {
     if (at_ >= text_.size()) return "the end";
@@ -102,7 +123,8 @@ class Parser {
 
   struct Deeper {
     explicit Deeper(Parser& p) : parser(p) {
-      if (++parser.depth_ > max_nesting) parser.fail(parser.at_, "at most " + std::to_string(max_nesting) + " levels", "a deeper one");
+      if (++parser.depth_ > max_nesting)
+        parser.fail(parser.at_, "at most " + std::to_string(max_nesting) + " levels", "a deeper one");
     }
     ~Deeper() { --parser.depth_; }
     Parser& parser;
@@ -183,8 +205,8 @@ class Parser {
     skip();
     const std::size_t column = at_;
     static constexpr std::pair<std::string_view, Op> operators[]{
-        {"==", Op::equal},   {"!=", Op::not_equal},     {"<=", Op::less_equal}, {">=", Op::greater_equal}, {"<", Op::less},
-        {">", Op::greater},  {"!~", Op::not_match},     {"~", Op::match},
+        {"==", Op::equal}, {"!=", Op::not_equal}, {"<=", Op::less_equal}, {">=", Op::greater_equal},
+        {"<", Op::less},   {">", Op::greater},    {"!~", Op::not_match},  {"~", Op::match},
     };
     for (const auto& [token, op] : operators) {
       if (!take(token)) continue;
@@ -197,7 +219,8 @@ class Parser {
   }
 
   NodePtr glob(Op op, std::size_t column, NodePtr left) {
-    if (left->type != Type::text && left->type != Type::arch) fail(left->column, "text to the left of '~'", what(*left), hint_for(*left));
+    if (left->type != Type::text && left->type != Type::arch)
+      fail(left->column, "text to the left of '~'", what(*left), hint_for(*left));
     skip();
     std::string pattern;
     if (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'')) {
@@ -217,7 +240,8 @@ class Parser {
   }
 
   NodePtr membership(std::size_t column, NodePtr left) {
-    if (left->type == Type::none || left->type == Type::list) fail(left->column, "a single value to the left of 'in'", what(*left));
+    if (left->type == Type::none || left->type == Type::list)
+      fail(left->column, "a single value to the left of 'in'", what(*left));
     skip();
     if (!take("[")) {
       NodePtr list = sum();
@@ -249,8 +273,10 @@ class Parser {
   }
 
   NodePtr compare(Op op, std::size_t column, NodePtr left, NodePtr right) {
-    if (left->op == Op::constant && left->bare) fail(left->column, "a name to the left of the comparison", what(*left), hint_for(*left));
-    if (right->op == Op::constant && (right->bare || (right->type == Type::text && left->type == Type::arch))) check_word(*left, *right);
+    if (left->op == Op::constant && left->bare)
+      fail(left->column, "a name to the left of the comparison", what(*left), hint_for(*left));
+    if (right->op == Op::constant && (right->bare || (right->type == Type::text && left->type == Type::arch)))
+      check_word(*left, *right);
     // An arch compares with archs and with plain numbers.
     const auto arch_like = [](const Node& n) { return n.type == Type::arch || n.type == Type::integer; };
     const bool archs = (left->type == Type::arch || right->type == Type::arch) && arch_like(*left) && arch_like(*right);
@@ -271,7 +297,8 @@ class Parser {
     }
     if (left.op != Op::name) return;
     const auto known = names_.space->texts_of(left.ref);
-    if (left.type == Type::arch && arch_order(word) >= 0) return;  // orders against an arch that is not in the catalogue are fine
+    if (left.type == Type::arch && arch_order(word) >= 0)
+      return;  // orders against an arch that is not in the catalogue are fine
     if (left.type != Type::text && left.type != Type::arch) return;
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       fail(right.column, "a value that the left can have", "'" + word + "'", catalogue::suggestion(word, known));
@@ -353,9 +380,10 @@ class Parser {
     }
     if (!word_start(c)) fail(at_, "a name or a value", shown());
     std::size_t end = at_;
-    while (end < text_.size() && (word_char(text_[end]) ||
-                                  // a hyphen or plus inside a word: "vllm-fa-nhd"
-                                  ((text_[end] == '-' || text_[end] == '+') && end + 1 < text_.size() && word_char(text_[end + 1])))) {
+    while (end < text_.size() &&
+           (word_char(text_[end]) ||
+            // a hyphen or plus inside a word: "vllm-fa-nhd"
+            ((text_[end] == '-' || text_[end] == '+') && end + 1 < text_.size() && word_char(text_[end + 1])))) {
       ++end;
     }
     const std::string word(text_.substr(at_, end - at_));
@@ -387,7 +415,8 @@ class Parser {
       try {
         node->ref = names_.space->name(word);
       } catch (const Error& error) {
-        throw Error("expression '" + std::string(text_.substr(0, 200)) + "', column " + std::to_string(column + 1) + ": " + error.what());
+        throw Error("expression '" + std::string(text_.substr(0, 200)) + "', column " + std::to_string(column + 1) + ": " +
+                    error.what());
       }
       node->type = node->ref.type;
       node->support = names_.space->support(node->ref);
@@ -427,10 +456,14 @@ bool compare_values(Op op, const Value& left, const Value& right) {
   const auto a = order_key(left), b = order_key(right);
   if (!a || !b) return false;  // cpu has no place in the order
   switch (op) {
-    case Op::less: return *a < *b;
-    case Op::less_equal: return *a <= *b;
-    case Op::greater: return *a > *b;
-    default: return *a >= *b;
+    case Op::less:
+      return *a < *b;
+    case Op::less_equal:
+      return *a <= *b;
+    case Op::greater:
+      return *a > *b;
+    default:
+      return *a >= *b;
   }
 }
 
@@ -440,11 +473,16 @@ struct Evaluator {
 
   bool truth(const Node& node) const {
     switch (node.op) {
-      case Op::and_: return env.truth(*node.children[0]) && env.truth(*node.children[1]);
-      case Op::or_: return env.truth(*node.children[0]) || env.truth(*node.children[1]);
-      case Op::not_: return !env.truth(*node.children[0]);
-      case Op::match: return match(node);
-      case Op::not_match: return !match(node);
+      case Op::and_:
+        return env.truth(*node.children[0]) && env.truth(*node.children[1]);
+      case Op::or_:
+        return env.truth(*node.children[0]) || env.truth(*node.children[1]);
+      case Op::not_:
+        return !env.truth(*node.children[0]);
+      case Op::match:
+        return match(node);
+      case Op::not_match:
+        return !match(node);
       case Op::in: {
         const Value item = value(*node.children[0]), list = value(*node.children[1]);
         const auto* items = std::get_if<std::vector<std::string>>(&list);
@@ -456,7 +494,8 @@ struct Evaluator {
         const bool* b = std::get_if<bool>(&v);
         return b && *b;
       }
-      default: return compare_values(node.op, value(*node.children[0]), value(*node.children[1]));
+      default:
+        return compare_values(node.op, value(*node.children[0]), value(*node.children[1]));
     }
   }
   bool match(const Node& node) const {
@@ -466,17 +505,24 @@ struct Evaluator {
   }
   Value value(const Node& node) const {
     switch (node.op) {
-      case Op::constant: return node.value;
-      case Op::name: return env.name(node.ref);
-      case Op::number_name: return env.number(node.word);
-      case Op::id: return std::string(env.id());
-      case Op::negate: return arithmetic(Op::subtract, Value(std::int64_t{0}), value(*node.children[0]));
+      case Op::constant:
+        return node.value;
+      case Op::name:
+        return env.name(node.ref);
+      case Op::number_name:
+        return env.number(node.word);
+      case Op::id:
+        return std::string(env.id());
+      case Op::negate:
+        return arithmetic(Op::subtract, Value(std::int64_t{0}), value(*node.children[0]));
       case Op::add:
       case Op::subtract:
       case Op::multiply:
       case Op::divide:
-      case Op::modulo: return arithmetic(node.op, value(*node.children[0]), value(*node.children[1]));
-      default: return truth(node);
+      case Op::modulo:
+        return arithmetic(node.op, value(*node.children[0]), value(*node.children[1]));
+      default:
+        return truth(node);
     }
   }
   // Overflow and division by zero give "nothing", which compares as false.
@@ -486,10 +532,14 @@ struct Evaluator {
     if (!a || !b) return {};
     std::int64_t out = 0;
     switch (op) {
-      case Op::add: return __builtin_add_overflow(*a, *b, &out) ? Value{} : Value{out};
-      case Op::subtract: return __builtin_sub_overflow(*a, *b, &out) ? Value{} : Value{out};
-      case Op::multiply: return __builtin_mul_overflow(*a, *b, &out) ? Value{} : Value{out};
-      default: break;
+      case Op::add:
+        return __builtin_add_overflow(*a, *b, &out) ? Value{} : Value{out};
+      case Op::subtract:
+        return __builtin_sub_overflow(*a, *b, &out) ? Value{} : Value{out};
+      case Op::multiply:
+        return __builtin_mul_overflow(*a, *b, &out) ? Value{} : Value{out};
+      default:
+        break;
     }
     if (*b == 0 || (*b == -1 && *a == std::numeric_limits<std::int64_t>::min())) return {};
     return Value{op == Op::divide ? *a / *b : *a % *b};
@@ -574,7 +624,9 @@ const std::string& Expression::text() const { return text_; }
 std::uint32_t Expression::support() const { return root_->support; }
 bool Expression::uses_id() const { return root_->has_id; }
 
-bool Expression::operator()(const Point& point, std::string_view id) const { return PointEnv{*space_, point, id}.truth(*root_); }
+bool Expression::operator()(const Point& point, std::string_view id) const {
+  return PointEnv{*space_, point, id}.truth(*root_);
+}
 
 bool Expression::evaluate(const Lookup& lookup, std::string_view id) const { return LookupEnv{lookup, id}.truth(*root_); }
 

@@ -1,14 +1,13 @@
 // Axis expressions: which points are meant. One language for filters, constraints, suites and waivers.
 //
 //   dtype == bf16 && engine != ucx-tcp              axes; words need no quotes
-//   arch < sm_89 && dtype.family == fp8             facts of the catalogue behind an axis; archs compare by number, cpu with nothing
-//   arch.fp8_convert || !arch.tma                   true-or-false facts stand alone
-//   producer ~ vllm-* && id ~ "kv/*"                globs; !~ for the opposite
-//   dtype in [fp16, bf16] && dtype in producer.dtypes
-//   geometry.heads % ptp != 0 && pbs * 2 <= cbs     whole numbers: + - * / % (minus and slash need spaces around them)
+//   arch < sm_89 && dtype.family == fp8             facts of the catalogue behind an axis; archs compare by number, cpu with
+//   nothing arch.fp8_convert || !arch.tma                   true-or-false facts stand alone producer ~ vllm-* && id ~ "kv/*"
+//   globs; !~ for the opposite dtype in [fp16, bf16] && dtype in producer.dtypes geometry.heads % ptp != 0 && pbs * 2 <= cbs
+//   whole numbers: + - * / % (minus and slash need spaces around them)
 //
-// Precedence, loosest first: ||  &&  !  comparison  + -  * / %. A name that is no axis, a word that the compared axis never has, and
-// operands of the wrong type are errors with the column and the near names.
+// Precedence, loosest first: ||  &&  !  comparison  + -  * / %. A name that is no axis, a word that the compared axis never
+// has, and operands of the wrong type are errors with the column and the near names.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +41,8 @@ class Expression {
   std::uint32_t support() const;
   bool uses_id() const;
 
-  /// At a point; `id` is needed only where the expression says `id`. Sub-expressions are tabulated over the values of their axes as
-  /// they are asked for, so that a million points cost a look-up each. Not for several threads at once.
+  /// At a point; `id` is needed only where the expression says `id`. Sub-expressions are tabulated over the values of their
+  /// axes as they are asked for, so that a million points cost a look-up each. Not for several threads at once.
   bool operator()(const Point& point, std::string_view id = {}) const;
   /// The same without tables, with any source of values.
   bool evaluate(const Lookup& lookup, std::string_view id = {}) const;
@@ -56,8 +55,8 @@ class Expression {
   std::unique_ptr<Node> root_;
 };
 
-/// A condition over plain numbers, as in a layout's `requires`: "head_dim % 8 == 0". Throws Error on syntax, on an unknown name and on
-/// division by zero.
+/// A condition over plain numbers, as in a layout's `requires`: "head_dim % 8 == 0". Throws Error on syntax, on an unknown
+/// name and on division by zero.
 bool holds(std::string_view condition, const Numbers& numbers, const std::vector<std::string>& known_names);
 
 }  // namespace kvcts::matrix

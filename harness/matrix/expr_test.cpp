@@ -18,7 +18,8 @@ Point point(const std::string& id) { return point_from_id(space(), id); }
 bool is(const std::string& expression, const std::string& id) { return Expression(expression, space())(point(id), id); }
 
 TEST(Expression, ReadsAxesAndFacts) {
-  const std::string id = "kv/producer=vllm-fa-nhd/consumer=vllm-fa-hnd/dtype=fp8_e4m3/geometry=gqa-8/cbs=32/ctp=4/engine=ucx-tcp/arch=sm_75";
+  const std::string id =
+      "kv/producer=vllm-fa-nhd/consumer=vllm-fa-hnd/dtype=fp8_e4m3/geometry=gqa-8/cbs=32/ctp=4/engine=ucx-tcp/arch=sm_75";
   const std::pair<const char*, bool> table[]{
       {"dtype == fp8_e4m3", true},
       {"dtype != fp8_e4m3", false},
@@ -52,7 +53,8 @@ TEST(Expression, ReadsAxesAndFacts) {
 }
 
 TEST(Expression, CpuHasNoPlaceInTheOrder) {
-  for (const char* op : {"<", "<=", ">", ">="}) EXPECT_FALSE(is(std::string("arch ") + op + " sm_80", "kv/producer=vllm-mla"));
+  for (const char* op : {"<", "<=", ">", ">="})
+    EXPECT_FALSE(is(std::string("arch ") + op + " sm_80", "kv/producer=vllm-mla"));
   EXPECT_TRUE(is("arch == cpu", "kv/producer=vllm-mla"));
 }
 
@@ -65,7 +67,8 @@ TEST(Expression, WhatAnEntityDoesNotSayIsNeitherEqualNorUnequal) {
 
 TEST(Expression, ErrorsNameColumnAndNearest) {
   const std::pair<const char*, const char*> table[]{
-      {"dtpye == bf16", "column 1: expected a name to the left of the comparison, found the word 'dtpye'; did you mean 'dtype'?"},
+      {"dtpye == bf16",
+       "column 1: expected a name to the left of the comparison, found the word 'dtpye'; did you mean 'dtype'?"},
       {"dtype == bf61", "column 10: expected a value that the left can have, found 'bf61'; did you mean 'bf16'?"},
       {"dtype.famly == fp8", "column 1: expected a fact of axis 'dtype', found 'dtype.famly'; did you mean 'family'?"},
       {"dtype.family == flaot", "column 17: expected a value that the left can have, found 'flaot'; did you mean 'float'?"},
@@ -93,13 +96,16 @@ TEST(Expression, ErrorsNameColumnAndNearest) {
     EXPECT_NE(error.find(expected), std::string::npos) << text << "\n  " << error;
   }
   EXPECT_NE(error_of([&] { Expression e(std::string(1000, '('), space()); }).find("at most 64 levels"), std::string::npos);
-  EXPECT_NE(error_of([&] { Expression e(std::string(5000, ' '), space()); }).find("at most 4096 characters"), std::string::npos);
+  EXPECT_NE(error_of([&] { Expression e(std::string(5000, ' '), space()); }).find("at most 4096 characters"),
+            std::string::npos);
 }
 
 TEST(Expression, RandomTextIsAnExpressionOrOneError) {
   std::mt19937_64 random(3);
-  static constexpr std::string_view pieces[]{"dtype", " == ", "bf16", "&&", "||", "!", "(", ")", "arch", "<", "sm_80", "geometry.heads", "%", "in", "[", "]", ",", "~", "*",
-                                             "\"x\"", "1", "-", "+", "/", " ", "producer.dtypes", "id", "arch.tma", "'", "=", "\x01", "\xff", "pbs", "0x", ".", "true"};
+  static constexpr std::string_view pieces[]{
+      "dtype", " == ", "bf16", "&&",   "||",  "!",     "(", ")",   "arch", "<", "sm_80", "geometry.heads",  "%",  "in",
+      "[",     "]",    ",",    "~",    "*",   "\"x\"", "1", "-",   "+",    "/", " ",     "producer.dtypes", "id", "arch.tma",
+      "'",     "=",    "\x01", "\xff", "pbs", "0x",    ".", "true"};
   int good = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string text;
@@ -115,8 +121,8 @@ TEST(Expression, RandomTextIsAnExpressionOrOneError) {
   EXPECT_GT(good, 20);
 }
 
-// Random expressions with an evaluator of their own (closures over names and values), at random points: tables, short cuts and
-// precedence must not show.
+// Random expressions with an evaluator of their own (closures over names and values), at random points: tables, short cuts
+// and precedence must not show.
 struct Random {
   std::mt19937_64 engine{11};
   using Truth = std::function<bool(const Point&)>;
@@ -127,15 +133,21 @@ struct Random {
       AxisId axis;
       const char* name;
     };
-    static constexpr Text texts[]{{AxisId::producer, "producer"}, {AxisId::dtype, "dtype"}, {AxisId::geometry, "geometry"}, {AxisId::engine, "engine"}, {AxisId::op, "op"}};
+    static constexpr Text texts[]{{AxisId::producer, "producer"},
+                                  {AxisId::dtype, "dtype"},
+                                  {AxisId::geometry, "geometry"},
+                                  {AxisId::engine, "engine"},
+                                  {AxisId::op, "op"}};
     static constexpr Text numbers[]{{AxisId::ptp, "ptp"}, {AxisId::ctp, "ctp"}, {AxisId::misalign, "misalign"}};
     const auto text_of = [](AxisId a, const Point& p) { return space().text(a, at(p, a)); };
     switch (below(5)) {
       case 0: {
         const auto& t = texts[below(std::size(texts))];
-        const std::string word = space().text(t.axis, static_cast<int>(below(static_cast<std::size_t>(space().size(t.axis)))));
+        const std::string word =
+            space().text(t.axis, static_cast<int>(below(static_cast<std::size_t>(space().size(t.axis)))));
         const bool equal = below(2) == 0;
-        return {std::string(t.name) + (equal ? " == " : " != ") + word, [=](const Point& p) { return (text_of(t.axis, p) == word) == equal; }};
+        return {std::string(t.name) + (equal ? " == " : " != ") + word,
+                [=](const Point& p) { return (text_of(t.axis, p) == word) == equal; }};
       }
       case 1: {
         const auto &a = numbers[below(std::size(numbers))], &b = numbers[below(std::size(numbers))];
@@ -145,7 +157,8 @@ struct Random {
       }
       case 2: {
         const char letter = "abdefhv"[below(7)];
-        return {std::string("producer ~ *") + letter + "*", [=](const Point& p) { return text_of(AxisId::producer, p).find(letter) != std::string::npos; }};
+        return {std::string("producer ~ *") + letter + "*",
+                [=](const Point& p) { return text_of(AxisId::producer, p).find(letter) != std::string::npos; }};
       }
       case 3:
         return {"arch < sm_89", [=](const Point& p) {
@@ -154,7 +167,8 @@ struct Random {
                 }};
       default:
         return {"geometry.heads > ptp", [=](const Point& p) {
-                  return committed().geometries().at(text_of(AxisId::geometry, p)).heads > std::stoll(text_of(AxisId::ptp, p));
+                  return committed().geometries().at(text_of(AxisId::geometry, p)).heads >
+                         std::stoll(text_of(AxisId::ptp, p));
                 }};
     }
   }

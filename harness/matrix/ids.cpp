@@ -31,7 +31,8 @@ Point point_from_id(Space& space, std::string_view id) {
   const auto bad = [&](const std::string& expected, const std::string& found) -> Error {
     return Error("case id '" + std::string(id.substr(0, 200)) + "': expected " + expected + ", found " + found);
   };
-  if (!id.starts_with(prefix)) throw bad("an id that starts with 'kv/'", "another; ids of case files are listed by `kvcts list`");
+  if (!id.starts_with(prefix))
+    throw bad("an id that starts with 'kv/'", "another; ids of case files are listed by `kvcts list`");
   Point point = space.origin();
   std::uint32_t seen = 0;
   std::string_view rest = id.substr(prefix.size());
@@ -39,7 +40,8 @@ Point point_from_id(Space& space, std::string_view id) {
     const std::size_t slash = rest.find('/');
     const std::string_view part = rest.substr(0, slash);
     const std::size_t equals = part.find('=');
-    if (equals == std::string_view::npos) throw bad("axis=value between slashes", "'" + std::string(part.substr(0, 60)) + "'");
+    if (equals == std::string_view::npos)
+      throw bad("axis=value between slashes", "'" + std::string(part.substr(0, 60)) + "'");
     const Axis* a = find_axis(part.substr(0, equals));
     if (!a) {
       throw bad("the name of an axis", "'" + std::string(part.substr(0, std::min<std::size_t>(equals, 60))) + "'" +

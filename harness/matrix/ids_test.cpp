@@ -92,8 +92,9 @@ TEST(Ids, DamagedIdsAreOneErrorOrAnotherPoint) {
 
 TEST(Ids, SetTheCase) {
   Space space(committed());
-  const CaseSpec spec = spec_from_id(
-      space, "kv/producer=vllm-fa-nhd/consumer=sglang-mha/dtype=fp16/geometry=gqa-8/cbs=32/ptp=2/engine=shm/op=read/ids=reversed/arch=sm_90/misalign=64/seed=9");
+  const CaseSpec spec = spec_from_id(space,
+                                     "kv/producer=vllm-fa-nhd/consumer=sglang-mha/dtype=fp16/geometry=gqa-8/cbs=32/ptp=2/"
+                                     "engine=shm/op=read/ids=reversed/arch=sm_90/misalign=64/seed=9");
   EXPECT_EQ(spec.producer.layout, "vllm-fa-nhd");
   EXPECT_EQ(spec.consumer.backend, "sglang-mha");
   EXPECT_EQ(spec.consumer.layout, "");

@@ -22,21 +22,21 @@ struct Selection::State {
   // A case is a point of the matrix or a hand-written spec.
   struct Item {
     bool written{false};
-    std::uint32_t index{0};   ///< into points or specs
-    std::uint16_t suite{0};   ///< into suites
+    std::uint32_t index{0};  ///< into points or specs
+    std::uint16_t suite{0};  ///< into suites
   };
   Space space;
   std::unique_ptr<Constraints> constraints;
   std::vector<Point> points;
-  std::vector<int> constraint;                     ///< of points
+  std::vector<int> constraint;  ///< of points
   std::vector<CaseSpec> specs;
   std::vector<const catalogue::SuiteEntry*> suites{nullptr};
   std::vector<Item> items;
   CoverReport cover;
   std::vector<std::pair<std::string, CoverReport>> suite_covers;
   std::int64_t considered{0}, left_out{0};
-  std::int64_t whole{0};                 ///< before the shard step; 0 = none
-  std::vector<std::int64_t> places;      ///< of the items, among those
+  std::int64_t whole{0};             ///< before the shard step; 0 = none
+  std::vector<std::int64_t> places;  ///< of the items, among those
   std::string why_empty;
 
   std::string id(const Item& item) const { return item.written ? specs[item.index].id : id_of(space, points[item.index]); }
@@ -89,7 +89,8 @@ class Gatherer {
   void add_suite(const std::string& name) {
     const auto& suite = catalogue_.suites().at(name);
     if (std::find(open_.begin(), open_.end(), name) != open_.end()) {
-      throw Error(suite.file + ":1: expected suites that do not include one another in a ring, found '" + name + "' again; remove an include");
+      throw Error(suite.file + ":1: expected suites that do not include one another in a ring, found '" + name +
+                  "' again; remove an include");
     }
     if (!done_.insert(name).second) return;
     open_.push_back(name);
@@ -101,8 +102,10 @@ class Gatherer {
     for (std::size_t i = 0; i < suite.matrix.size(); ++i) {
       const std::string where_from = suite.file + ":1: suite '" + name + "', matrix block " + std::to_string(i + 1);
       Block block = resolve_block(state_.space, suite.matrix[i], where_from);
-      if (draws_) blocks_.push_back(std::move(block)), suite_of_block_.push_back(suite_);
-      else add_block(block, name, i);
+      if (draws_)
+        blocks_.push_back(std::move(block)), suite_of_block_.push_back(suite_);
+      else
+        add_block(block, name, i);
     }
     suite_ = 0;
   }
@@ -110,7 +113,8 @@ class Gatherer {
   void add_file(const fs::path& path, const std::string& shown, const std::vector<std::string>& ids = {}) {
     for (auto& spec : catalogue::read_case_file(path, shown, &catalogue_)) {
       const std::string base = spec.id.substr(0, spec.id.find('#'));
-      const bool meant = ids.empty() || std::any_of(ids.begin(), ids.end(), [&](const auto& glob) { return catalogue::matches_glob(glob, base); });
+      const bool meant = ids.empty() || std::any_of(ids.begin(), ids.end(),
+                                                    [&](const auto& glob) { return catalogue::matches_glob(glob, base); });
       if (meant) add_spec(std::move(spec));
     }
   }
@@ -126,10 +130,12 @@ class Gatherer {
 
   /// Random points of the blocks of all suites that were added.
   void draw(std::int64_t n, std::uint64_t seed, const Expression* where) {
-    if (blocks_.empty()) throw Error("expected a suite with matrix blocks to draw from, found none; name another --suite, or leave out --draw");
+    if (blocks_.empty())
+      throw Error("expected a suite with matrix blocks to draw from, found none; name another --suite, or leave out --draw");
     draw_points(state_.space, *state_.constraints, blocks_, seed, n, [&](std::size_t block, const Point& point) {
       suite_ = suite_of_block_[block];
-      return (where == nullptr || (*where)(point, where->uses_id() ? id_of(state_.space, point) : std::string())) && add_point(point, 0);
+      return (where == nullptr || (*where)(point, where->uses_id() ? id_of(state_.space, point) : std::string())) &&
+             add_point(point, 0);
     });
     suite_ = 0;
   }
@@ -153,7 +159,8 @@ class Gatherer {
     const auto [it, fresh] = seen_ids_.emplace(spec.id, spec.declared_by);
     if (!fresh) {
       if (it->second == spec.declared_by) return;  // the same file by another way
-      throw Error(spec.declared_by + ":1: expected a new case id, found '" + spec.id + "' again (first in " + it->second + "); rename one of them");
+      throw Error(spec.declared_by + ":1: expected a new case id, found '" + spec.id + "' again (first in " + it->second +
+                  "); rename one of them");
     }
     state_.items.push_back({true, static_cast<std::uint32_t>(state_.specs.size()), suite_});
     state_.specs.push_back(std::move(spec));
@@ -190,16 +197,21 @@ class Gatherer {
     std::vector<std::pair<Point, int>> points;
     if (block.cover > 0) {
       CoverReport report;
-      for (const auto& point : covering_array(state_.space, *state_.constraints, block, block.cover, report)) points.emplace_back(point, 0);
+      for (const auto& point : covering_array(state_.space, *state_.constraints, block, block.cover, report))
+        points.emplace_back(point, 0);
       state_.suite_covers.emplace_back(title, std::move(report));
     } else if (block.sample > 0) {
-      each_point(state_.space, *state_.constraints, block, [&](const Point& point, int constraint) { points.emplace_back(point, constraint); });
+      each_point(state_.space, *state_.constraints, block,
+                 [&](const Point& point, int constraint) { points.emplace_back(point, constraint); });
     } else {
-      state_.points.reserve(state_.points.size() + static_cast<std::size_t>(std::min<std::int64_t>(block.product(), 1 << 21)));
-      each_point(state_.space, *state_.constraints, block, [&](const Point& point, int constraint) { add_point(point, constraint); });
+      state_.points.reserve(state_.points.size() +
+                            static_cast<std::size_t>(std::min<std::int64_t>(block.product(), 1 << 21)));
+      each_point(state_.space, *state_.constraints, block,
+                 [&](const Point& point, int constraint) { add_point(point, constraint); });
       return;
     }
-    if (block.sample > 0 && points.size() > static_cast<std::size_t>(block.sample)) sample(points, static_cast<std::size_t>(block.sample));
+    if (block.sample > 0 && points.size() > static_cast<std::size_t>(block.sample))
+      sample(points, static_cast<std::size_t>(block.sample));
     for (const auto& [point, constraint] : points) add_point(point, constraint);
   }
 
@@ -218,7 +230,7 @@ class Gatherer {
   State& state_;
   const Catalogue& catalogue_;
   const bool draws_;
-  std::vector<Block> blocks_;                 ///< to draw from
+  std::vector<Block> blocks_;  ///< to draw from
   std::vector<std::uint16_t> suite_of_block_;
   std::uint16_t suite_{0};
   std::vector<std::string> open_;
@@ -240,7 +252,8 @@ Keep by_id(const State& state, std::vector<std::string> patterns) {
   }
   return [&state, patterns](const Item& item) {
     const std::string id = state.id(item);
-    return std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return p == id || catalogue::matches_glob(p, id); });
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const auto& p) { return p == id || catalogue::matches_glob(p, id); });
   };
 }
 
@@ -265,8 +278,8 @@ void narrow(State& state, const Keep& keep, const std::string& step) {
   const std::size_t before = state.items.size();
   std::erase_if(state.items, [&](const Item& item) { return !keep(item); });
   if (state.items.empty() && before > 0 && state.why_empty.empty()) {
-    state.why_empty = step + " took away the last " + std::to_string(before) + " of " +
-                      std::to_string(state.considered) + " cases";
+    state.why_empty =
+        step + " took away the last " + std::to_string(before) + " of " + std::to_string(state.considered) + " cases";
   }
 }
 
@@ -281,7 +294,8 @@ void cover_items(State& state, int strength) {
     item_of.push_back(i);
   }
   std::vector<bool> kept(state.items.size(), false);
-  for (const std::size_t p : covering_subset(state.space, *state.constraints, points, constraint, strength, state.cover)) kept[item_of[p]] = true;
+  for (const std::size_t p : covering_subset(state.space, *state.constraints, points, constraint, strength, state.cover))
+    kept[item_of[p]] = true;
   std::vector<Item> items;
   for (std::size_t i = 0; i < state.items.size(); ++i) {
     if (kept[i] || state.items[i].written) items.push_back(state.items[i]);
@@ -289,7 +303,8 @@ void cover_items(State& state, int strength) {
   state.items = std::move(items);
 }
 
-// Rough seconds of a case: what any takes (31 ms in a run of smoke), the engine's set-up, and its bytes generated, moved and compared at 1 GB/s.
+// Rough seconds of a case: what any takes (31 ms in a run of smoke), the engine's set-up, and its bytes generated, moved and
+// compared at 1 GB/s.
 double estimate(const State& state, const Item& item) {
   const Catalogue& catalogue = state.space.catalogue();
   const auto cost = [&](const std::string& engine, const std::string& geometry, const std::string& dtype) {
@@ -315,7 +330,8 @@ double estimate(const State& state, const Item& item) {
   }
   const CaseSpec& spec = state.specs[item.index];
   double seconds = cost(spec.engine, spec.geometry, spec.dtype);
-  const bool hangs = std::any_of(spec.expected.begin(), spec.expected.end(), [](const Expected& e) { return e.outcome == Outcome::hang; });
+  const bool hangs =
+      std::any_of(spec.expected.begin(), spec.expected.end(), [](const Expected& e) { return e.outcome == Outcome::hang; });
   if (hangs) {
     double longest = 1;
     for (const auto& [phase, ms] : spec.deadlines_ms) longest = std::max(longest, static_cast<double>(ms) * 1e-3);
@@ -326,14 +342,18 @@ double estimate(const State& state, const Item& item) {
 
 void check_query(const Query& query) {
   if (query.shards < 1 || query.shard < 1 || query.shard > query.shards) {
-    throw Error("expected a shard i/n with 1 <= i <= n, found " + std::to_string(query.shard) + "/" + std::to_string(query.shards) +
-                "; write e.g. --shard 1/4");
+    throw Error("expected a shard i/n with 1 <= i <= n, found " + std::to_string(query.shard) + "/" +
+                std::to_string(query.shards) + "; write e.g. --shard 1/4");
   }
-  if (query.cover < 0 || query.cover > 6) throw Error("expected a cover of strength 1 to 6, found " + std::to_string(query.cover) + "; write e.g. --cover 2");
+  if (query.cover < 0 || query.cover > 6)
+    throw Error("expected a cover of strength 1 to 6, found " + std::to_string(query.cover) + "; write e.g. --cover 2");
   if (query.draw < 0 || query.draw > max_draw) {
-    throw Error("expected a draw of 1 to " + std::to_string(max_draw) + " points, found " + std::to_string(query.draw) + "; write e.g. --draw 1000");
+    throw Error("expected a draw of 1 to " + std::to_string(max_draw) + " points, found " + std::to_string(query.draw) +
+                "; write e.g. --draw 1000");
   }
-  if (!(query.budget_s >= 0)) throw Error("expected a budget of at least 0 seconds, found " + std::to_string(query.budget_s) + "; write e.g. --budget 60");
+  if (!(query.budget_s >= 0))
+    throw Error("expected a budget of at least 0 seconds, found " + std::to_string(query.budget_s) +
+                "; write e.g. --budget 60");
 }
 
 }  // namespace
@@ -346,7 +366,8 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   if (!query.where.empty()) where = std::make_shared<const Expression>(query.where, state->space);
 
   Gatherer gatherer(*state, query.draw > 0);
-  const bool all_written_out = !query.ids.empty() && std::none_of(query.ids.begin(), query.ids.end(), [](const auto& id) { return is_glob(id); });
+  const bool all_written_out =
+      !query.ids.empty() && std::none_of(query.ids.begin(), query.ids.end(), [](const auto& id) { return is_glob(id); });
   std::vector<std::string> globs;
   if (query.draw == 0 && query.suites.empty() && query.files.empty() && all_written_out) {
     for (const auto& id : query.ids) {
@@ -385,7 +406,9 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   }
   if (query.budget_s > 0) {
     double spent = 0;
-    const auto first_out = std::find_if(state->items.begin(), state->items.end(), [&](const Item& item) { return (spent += estimate(*state, item)) > query.budget_s; });
+    const auto first_out = std::find_if(state->items.begin(), state->items.end(), [&](const Item& item) {
+      return (spent += estimate(*state, item)) > query.budget_s;
+    });
     state->left_out = state->items.end() - first_out;
     state->items.erase(first_out, state->items.end());
     state->places.resize(std::min(state->places.size(), state->items.size()));
@@ -418,8 +441,9 @@ const std::string& Selection::suite(std::size_t i) const {
 bool Selection::optional(std::size_t i, const std::vector<std::string>& lacking) const {
   const auto* suite = state_->suites[state_->items.at(i).suite];
   return suite && std::any_of(suite->optional.begin(), suite->optional.end(), [&](const std::string& glob) {
-    return std::any_of(lacking.begin(), lacking.end(), [&](const std::string& name) { return catalogue::matches_glob(glob, name); });
-  });
+           return std::any_of(lacking.begin(), lacking.end(),
+                              [&](const std::string& name) { return catalogue::matches_glob(glob, name); });
+         });
 }
 
 std::optional<Declared> Selection::declared(std::size_t i) const {
@@ -482,7 +506,9 @@ json axes_of(const Space& space, const Point& point) {
 
 json axes_of(const CaseSpec& spec) {
   json out = json::object();
-  const auto of_scripts = [](AxisId a) { return a == AxisId::dtype || a == AxisId::geometry || a == AxisId::arch || a == AxisId::seed; };
+  const auto of_scripts = [](AxisId a) {
+    return a == AxisId::dtype || a == AxisId::geometry || a == AxisId::arch || a == AxisId::seed;
+  };
   for (const auto& a : axes()) {
     if (!spec.script.empty() && !of_scripts(a.id)) continue;
     if (std::string value = a.of(spec); !value.empty() && value != "geometry") out[std::string(a.name)] = std::move(value);
@@ -523,7 +549,9 @@ Lookup lookup_of(Space& space, const json& axes_object) {
       const auto names = space.fact_names(AxisId::geometry);
       const auto at_name = std::find(names.begin(), names.end(), "block_size");
       const int geometry = known(AxisId::geometry);
-      return geometry < 0 || at_name == names.end() ? Value{} : space.fact(AxisId::geometry, static_cast<int>(at_name - names.begin()), geometry);
+      return geometry < 0 || at_name == names.end()
+                 ? Value{}
+                 : space.fact(AxisId::geometry, static_cast<int>(at_name - names.begin()), geometry);
     }
     if (!text) return {};
     if (axis(ref.axis).open) return std::stoll(*text);

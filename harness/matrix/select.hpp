@@ -1,5 +1,5 @@
-// Which cases are meant: suites (or random points of their matrix), id globs, an axis expression, a cover, a shard and a budget,
-// each a step that the next one narrows.
+// Which cases are meant: suites (or random points of their matrix), id globs, an axis expression, a cover, a shard and a
+// budget, each a step that the next one narrows.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 namespace kvcts::matrix {
 
 struct Query {
-  std::vector<std::string> suites;            ///< empty: ids that are written out are found anywhere; else "smoke", or "full" when
-                                              ///< there is an id glob or an expression
-  std::vector<std::string> ids;               ///< ids or globs; a case is meant when any matches. "name#*" takes controls
-  std::string where;                          ///< axis expression
-  std::int64_t draw{0};                       ///< n > 0: instead of the suites' cases, n random points of their matrix blocks'
-                                              ///< products that `where` keeps and that no constraint stops
-  std::uint64_t draw_seed{1};                 ///< the first n points of a seed are the same for every larger draw
-  int cover{0};                               ///< t: keep a cover of strength t (and every hand-written case)
-  int shard{1}, shards{1};                    ///< i of n, 1-based, by the hash of the id without its arch
-  double budget_s{0};                         ///< > 0: only the first cases, as many as fit into that many estimated seconds
-  std::vector<std::filesystem::path> files;   ///< case files beside (or instead of) suites
+  std::vector<std::string> suites;  ///< empty: ids that are written out are found anywhere; else "smoke", or "full" when
+                                    ///< there is an id glob or an expression
+  std::vector<std::string> ids;     ///< ids or globs; a case is meant when any matches. "name#*" takes controls
+  std::string where;                ///< axis expression
+  std::int64_t draw{0};             ///< n > 0: instead of the suites' cases, n random points of their matrix blocks'
+                                    ///< products that `where` keeps and that no constraint stops
+  std::uint64_t draw_seed{1};       ///< the first n points of a seed are the same for every larger draw
+  int cover{0};                     ///< t: keep a cover of strength t (and every hand-written case)
+  int shard{1}, shards{1};          ///< i of n, 1-based, by the hash of the id without its arch
+  double budget_s{0};               ///< > 0: only the first cases, as many as fit into that many estimated seconds
+  std::vector<std::filesystem::path> files;  ///< case files beside (or instead of) suites
 };
 
 /// The cases of a query, in order. Ids, specs and facts are made when asked for, so that a million cases cost little.
@@ -40,7 +40,7 @@ class Selection {
   const std::vector<std::pair<std::string, CoverReport>>& suite_covers() const;  ///< "suite: block title", report
 
   std::string id(std::size_t i) const;
-  const std::string& suite(std::size_t i) const;   ///< first suite that holds it; "" = none
+  const std::string& suite(std::size_t i) const;  ///< first suite that holds it; "" = none
   /// Of a shard: where each of its cases is among those of all shards; else empty.
   const std::vector<std::int64_t>& places() const;
   /// Cases of all shards together; 0 where there are none.
@@ -55,7 +55,7 @@ class Selection {
   CaseSpec spec(std::size_t i) const;
   /// {"axes": {axis: value}, "suite": ..., "links": [...], "title": ...}: for ResolvedCase::facts, filters and reports.
   nlohmann::json facts(std::size_t i) const;
-  double seconds(std::size_t i) const;             ///< estimate
+  double seconds(std::size_t i) const;  ///< estimate
 
   struct State;
   explicit Selection(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -65,12 +65,12 @@ class Selection {
   std::shared_ptr<const State> state_;
 };
 
-/// Throws Error on an unknown suite, id, axis, value or fact, on a bad file, and on a shard or budget out of range. An empty result is
-/// not an error here. The catalogue must outlive the selection.
+/// Throws Error on an unknown suite, id, axis, value or fact, on a bad file, and on a shard or budget out of range. An empty
+/// result is not an error here. The catalogue must outlive the selection.
 Selection select(const Catalogue& catalogue, const Query& query);
 
-/// Axis values of a case: matrix points by their axes, hand-written ones as far as they have them, with geometry values that the case
-/// replaces as "geometry.heads": what expressions and facts()["axes"] see.
+/// Axis values of a case: matrix points by their axes, hand-written ones as far as they have them, with geometry values that
+/// the case replaces as "geometry.heads": what expressions and facts()["axes"] see.
 nlohmann::json axes_of(const Space& space, const Point& point);
 nlohmann::json axes_of(const CaseSpec& spec);
 /// Values for an expression from such an object.

@@ -32,27 +32,37 @@ TEST(Constraints, ListedWithTheirReasons) {
   Space space(committed());
   Constraints constraints(space);
   const std::tuple<const char*, Outcome, const char*> table[]{
-      {"kv/producer=vllm-fa-nhd/dtype=fp8_e4m3/arch=sm_80", Outcome::unsupported, "fp8 conversion needs sm_89, this is sm_80"},
+      {"kv/producer=vllm-fa-nhd/dtype=fp8_e4m3/arch=sm_80", Outcome::unsupported,
+       "fp8 conversion needs sm_89, this is sm_80"},
       {"kv/producer=vllm-fa-nhd/arch=sm_70", Outcome::unsupported, "bf16 arithmetic needs sm_80, this is sm_70"},
-      {"kv/producer=vllm-fa-nhd/dtype=nvfp4/arch=sm_90", Outcome::unsupported, "fp4 and e8m0 conversion need sm_100a or sm_120a, this is sm_90"},
-      {"kv/producer=vllm-flash-attn-0.22/dtype=fp16/arch=sm_75", Outcome::unsupported, "vLLM FLASH_ATTN needs sm_80, this is sm_75"},
+      {"kv/producer=vllm-fa-nhd/dtype=nvfp4/arch=sm_90", Outcome::unsupported,
+       "fp4 and e8m0 conversion need sm_100a or sm_120a, this is sm_90"},
+      {"kv/producer=vllm-flash-attn-0.22/dtype=fp16/arch=sm_75", Outcome::unsupported,
+       "vLLM FLASH_ATTN needs sm_80, this is sm_75"},
       {"kv/producer=vllm-fa-nhd/geometry=gqa-3/ptp=2", Outcome::unsupported, "3 KV heads cannot be shared by 2 ranks"},
-      {"kv/producer=vllm-fa-nhd/consumer=vllm-mla", Outcome::unsupported, "vllm-mla has head_dim = 576, this geometry has 64"},
-      {"kv/producer=vllm-xformers/dtype=fp8_e4m3/geometry=d40", Outcome::unsupported, "vllm-xformers requires head_dim % x == 0"},
-      {"kv/producer=vllm-fa-nhd/geometry=gqa-8/ctp=2/connector=head-slice-hnd", Outcome::refused, "a head slice of an NHC block is not contiguous"},
-      {"kv/producer=vllm-fa-nhd/cbs=32/connector=block-copy", Outcome::refused, "cannot turn blocks of 16 tokens into blocks of 32"},
+      {"kv/producer=vllm-fa-nhd/consumer=vllm-mla", Outcome::unsupported,
+       "vllm-mla has head_dim = 576, this geometry has 64"},
+      {"kv/producer=vllm-xformers/dtype=fp8_e4m3/geometry=d40", Outcome::unsupported,
+       "vllm-xformers requires head_dim % x == 0"},
+      {"kv/producer=vllm-fa-nhd/geometry=gqa-8/ctp=2/connector=head-slice-hnd", Outcome::refused,
+       "a head slice of an NHC block is not contiguous"},
+      {"kv/producer=vllm-fa-nhd/cbs=32/connector=block-copy", Outcome::refused,
+       "cannot turn blocks of 16 tokens into blocks of 32"},
       {"kv/producer=vllm-fa-nhd/engine=fixture", Outcome::unsupported, "it belongs to suites crash and gpu-acceptance"},
-      {"kv/producer=flashinfer-dsv4-nhd/consumer=flashinfer-dsv4-footer/dtype=fp8_e4m3/geometry=mla-512", Outcome::refused, "the producer's do not"},
+      {"kv/producer=flashinfer-dsv4-nhd/consumer=flashinfer-dsv4-footer/dtype=fp8_e4m3/geometry=mla-512", Outcome::refused,
+       "the producer's do not"},
   };
   for (const auto& [id, outcome, reason] : table) {
     const Point point = point_from_id(space, id);
     const int stopped = constraints.check(point);
     ASSERT_NE(stopped, 0) << id;
     EXPECT_EQ(constraints.declared(point, stopped).outcome, outcome) << id;
-    EXPECT_NE(constraints.declared(point, stopped).reason.find(reason), std::string::npos) << constraints.declared(point, stopped).reason;
+    EXPECT_NE(constraints.declared(point, stopped).reason.find(reason), std::string::npos)
+        << constraints.declared(point, stopped).reason;
   }
-  for (const char* free : {"kv/producer=vllm-fa-nhd", "kv/producer=vllm-fa-nhd/dtype=fp8_e4m3/arch=sm_89", "kv/producer=vllm-fa-nhd/dtype=nvfp4",
-                           "kv/producer=vllm-mla/geometry=mla-576/ptp=2", "kv/producer=vllm-fa-hnd/geometry=gqa-8/ctp=2/connector=head-slice-hnd"}) {
+  for (const char* free : {"kv/producer=vllm-fa-nhd", "kv/producer=vllm-fa-nhd/dtype=fp8_e4m3/arch=sm_89",
+                           "kv/producer=vllm-fa-nhd/dtype=nvfp4", "kv/producer=vllm-mla/geometry=mla-576/ptp=2",
+                           "kv/producer=vllm-fa-hnd/geometry=gqa-8/ctp=2/connector=head-slice-hnd"}) {
     EXPECT_EQ(constraints.check(point_from_id(space, free)), 0) << free;
   }
 }
@@ -68,7 +78,9 @@ TEST(Constraints, FreePointsInstantiate) {
         const std::string id = "kv/producer=" + layout_id + "/dtype=" + dtype_id + "/geometry=" + geometry_id;
         if (constraints.check(point_from_id(space, id)) != 0) continue;
         ++free;
-        ASSERT_NO_THROW(layout::instantiate(layout.text, catalogue::geometry_of(geometry), catalogue::scheme_of(dtype), layout.tensors)) << id;
+        ASSERT_NO_THROW(
+            layout::instantiate(layout.text, catalogue::geometry_of(geometry), catalogue::scheme_of(dtype), layout.tensors))
+            << id;
       }
     }
   }
@@ -89,11 +101,14 @@ TEST(Select, ASuiteMayTakeSomeCasesOfItsFiles) {
   folder.write("suites/s.yaml", "suite: s\ntitle: t\nfiles: [seeds/*.yaml]\nids: [some/b*, some/c]\n");
   std::string cases;
   for (const char* id : {"some/a", "some/b1", "some/b2", "some/c", "some/cc"}) {
-    cases += std::string("---\ncase: ") + id + "\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\ncontrols: [{name: other, set: {dtype: fp16}}]\n";
+    cases += std::string("---\ncase: ") + id +
+             "\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\ncontrols: [{name: other, set: {dtype: "
+             "fp16}}]\n";
   }
   folder.write("seeds/some.yaml", cases);
   const Catalogue catalogue(folder.path());
-  EXPECT_EQ(ids(select(catalogue, suite("s"))), (std::set<std::string>{"some/b1", "some/b1#other", "some/b2", "some/b2#other", "some/c", "some/c#other"}));
+  EXPECT_EQ(ids(select(catalogue, suite("s"))),
+            (std::set<std::string>{"some/b1", "some/b1#other", "some/b2", "some/b2#other", "some/c", "some/c#other"}));
 }
 
 TEST(Select, SmokeHasWhatItPromises) {
@@ -124,7 +139,9 @@ TEST(Select, SmokeHasWhatItPromises) {
 
 TEST(Select, ConstrainedPointsAreListedNotDropped) {
   const Folder folder;
-  folder.write("suites/s.yaml", "suite: s\ntitle: t\nmatrix:\n  - axes: {producer: vllm-fa-nhd, arch: [sm_70, sm_80], dtype: [bf16, fp16]}\n");
+  folder.write(
+      "suites/s.yaml",
+      "suite: s\ntitle: t\nmatrix:\n  - axes: {producer: vllm-fa-nhd, arch: [sm_70, sm_80], dtype: [bf16, fp16]}\n");
   const Catalogue catalogue(folder.path());
   const Selection selection = select(catalogue, suite("s"));
   ASSERT_EQ(selection.size(), 4u);
@@ -171,7 +188,8 @@ TEST(Select, DrawsRandomPoints) {
     const auto facts = drawn.facts(i);
     for (const auto& [axis, value] : facts.at("axes").items()) values[axis].insert(value.get<std::string>());
   }
-  for (const auto& [axis, least] : std::map<std::string, std::size_t>{{"producer", 30}, {"dtype", 6}, {"geometry", 10}, {"pbs", 5}, {"ptp", 3}, {"ids", 3}, {"op", 2}}) {
+  for (const auto& [axis, least] : std::map<std::string, std::size_t>{
+           {"producer", 30}, {"dtype", 6}, {"geometry", 10}, {"pbs", 5}, {"ptp", 3}, {"ids", 3}, {"op", 2}}) {
     EXPECT_GE(values[axis].size(), least) << axis;
   }
   EXPECT_EQ(ids(select(committed(), query)), first);
@@ -230,7 +248,9 @@ TEST(Select, NothingSelectedSaysWhatTookTheLastAway) {
   query.where = "dtype == fp16 && dtype == bf16";
   const Selection selection = select(committed(), query);
   EXPECT_TRUE(selection.empty());
-  EXPECT_NE(selection.why_empty().find("the expression 'dtype == fp16 && dtype == bf16' took away the last"), std::string::npos) << selection.why_empty();
+  EXPECT_NE(selection.why_empty().find("the expression 'dtype == fp16 && dtype == bf16' took away the last"),
+            std::string::npos)
+      << selection.why_empty();
 }
 
 TEST(Select, ABudgetChoosesTheFirstCases) {
@@ -250,7 +270,8 @@ TEST(Select, ABudgetChoosesTheFirstCases) {
   }
   EXPECT_LE(spent, query.budget_s);
   query.budget_s = 1e-9;
-  EXPECT_EQ(select(committed(), query).why_empty(), "the first of " + std::to_string(all.size()) + " cases takes longer than the budget");
+  EXPECT_EQ(select(committed(), query).why_empty(),
+            "the first of " + std::to_string(all.size()) + " cases takes longer than the budget");
 }
 
 TEST(Select, ASuiteSaysWhichLacksItAccepts) {
@@ -281,8 +302,10 @@ TEST(Select, Errors) {
   EXPECT_NE(error([](Query& q) { q.draw = -1; }).find("expected a draw of 1 to"), std::string::npos);
   EXPECT_NE(error([](Query& q) { q.cover = 7; }).find("found 7"), std::string::npos);
   EXPECT_NE(error([](Query& q) { q.where = "dtpye == bf16"; }).find("did you mean 'dtype'"), std::string::npos);
-  EXPECT_NE(error([](Query& q) { q.suites.clear(), q.ids = {"seeds/nothing-like-it"}; }).find("expected the id of a case"), std::string::npos);
-  EXPECT_NE(error([](Query& q) { q.files = {"/nonexistent.yaml"}; }).find("/nonexistent.yaml:1: expected a readable file"), std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.suites.clear(), q.ids = {"seeds/nothing-like-it"}; }).find("expected the id of a case"),
+            std::string::npos);
+  EXPECT_NE(error([](Query& q) { q.files = {"/nonexistent.yaml"}; }).find("/nonexistent.yaml:1: expected a readable file"),
+            std::string::npos);
 }
 
 TEST(Select, BadSuitesAreOneError) {
@@ -292,10 +315,13 @@ TEST(Select, BadSuitesAreOneError) {
       {"suite: s\ntitle: t\nfiles: [../*.yaml]\n", "expected a glob below cases/"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {dtype: bf16}}]\n", "expected axis 'producer', which has no default"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: vllm-mla, dtpye: bf16}}]\n", "found 'dtpye'; did you mean 'dtype'?"},
-      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: nothing-*}}]\n", "expected a glob that matches a value of axis 'producer'"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: nothing-*}}]\n",
+       "expected a glob that matches a value of axis 'producer'"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: [vllm-mla, \"!vllm-*\"]}}]\n", "everything was taken away again"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: vllm-mla}, where: dtype = x}]\n", "expected '==' to compare"},
-      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: \"*\", consumer: \"*\", dtype: \"*\", geometry: \"*\", pbs: \"*\", cbs: \"*\"}}]\n", "expected a product of at most"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: \"*\", consumer: \"*\", dtype: \"*\", geometry: \"*\", pbs: \"*\", "
+       "cbs: \"*\"}}]\n",
+       "expected a product of at most"},
   };
   for (const auto& [text, expected] : table) {
     const Folder folder;
@@ -310,7 +336,8 @@ TEST(Select, HandWrittenCasesAndTheirControls) {
   const Folder folder;
   folder.write("suites/s.yaml", "suite: s\ntitle: t\nfiles: [mine/*.yaml]\ndeadlines: {transfer: 3s, plan: 1s}\n");
   folder.write("mine/a.yaml",
-               "case: mine/a\nlinks: [\"https://example.org\"]\nproducer: {layout: vllm-fa-nhd}\ndtype: fp16\ngeometry: {base: small, heads: 5}\ndeadlines: {plan: 9s}\n"
+               "case: mine/a\nlinks: [\"https://example.org\"]\nproducer: {layout: vllm-fa-nhd}\ndtype: fp16\ngeometry: "
+               "{base: small, heads: 5}\ndeadlines: {plan: 9s}\n"
                "expected: {outcome: HANG, phase: transfer}\ncontrols: [{name: ok, set: {dtype: bf16}}]\n");
   const Catalogue catalogue(folder.path());
   const Selection selection = select(catalogue, suite("s"));

@@ -14,12 +14,18 @@ using nlohmann::json;
 
 std::string_view name(Type type) {
   switch (type) {
-    case Type::none: return "nothing";
-    case Type::boolean: return "true or false";
-    case Type::integer: return "a number";
-    case Type::text: return "text";
-    case Type::arch: return "an arch";
-    case Type::list: return "a list";
+    case Type::none:
+      return "nothing";
+    case Type::boolean:
+      return "true or false";
+    case Type::integer:
+      return "a number";
+    case Type::text:
+      return "text";
+    case Type::arch:
+      return "an arch";
+    case Type::list:
+      return "a list";
   }
   return "?";
 }
@@ -70,13 +76,15 @@ std::optional<std::pair<Value, Type>> scalar(const json& value) {
   return std::nullopt;
 }
 
-// Letters of the first leaf of a template, list levels included, each once: "LKBNHC". A plain reading of the text, for filters only.
+// Letters of the first leaf of a template, list levels included, each once: "LKBNHC". A plain reading of the text, for
+// filters only.
 std::string letters_of(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '&' || c == ';' || c == '}') break;
-    const bool alone = (i == 0 || text[i - 1] == ' ' || text[i - 1] == '{') && (i + 1 == text.size() || std::string_view(" /%={};&").find(text[i + 1]) != std::string_view::npos);
+    const bool alone = (i == 0 || text[i - 1] == ' ' || text[i - 1] == '{') &&
+                       (i + 1 == text.size() || std::string_view(" /%={};&").find(text[i + 1]) != std::string_view::npos);
     if (alone && std::string_view("LKBNHC").find(c) != std::string_view::npos && out.find(c) == std::string::npos) out += c;
   }
   return out;
@@ -85,31 +93,48 @@ std::string letters_of(std::string_view text) {
 template <class T>
 const catalogue::Table<T>& table_of();
 template <>
-const catalogue::Table<catalogue::LayoutEntry>& table_of() { return catalogue::layout_table(); }
+const catalogue::Table<catalogue::LayoutEntry>& table_of() {
+  return catalogue::layout_table();
+}
 template <>
-const catalogue::Table<catalogue::SchemeEntry>& table_of() { return catalogue::dtype_table(); }
+const catalogue::Table<catalogue::SchemeEntry>& table_of() {
+  return catalogue::dtype_table();
+}
 template <>
-const catalogue::Table<catalogue::GeometryEntry>& table_of() { return catalogue::geometry_table(); }
+const catalogue::Table<catalogue::GeometryEntry>& table_of() {
+  return catalogue::geometry_table();
+}
 template <>
-const catalogue::Table<catalogue::BackendEntry>& table_of() { return catalogue::backend_table(); }
+const catalogue::Table<catalogue::BackendEntry>& table_of() {
+  return catalogue::backend_table();
+}
 template <>
-const catalogue::Table<catalogue::ArchEntry>& table_of() { return catalogue::arch_table(); }
+const catalogue::Table<catalogue::ArchEntry>& table_of() {
+  return catalogue::arch_table();
+}
 template <>
-const catalogue::Table<catalogue::ConnectorEntry>& table_of() { return catalogue::connector_table(); }
+const catalogue::Table<catalogue::ConnectorEntry>& table_of() {
+  return catalogue::connector_table();
+}
 template <>
-const catalogue::Table<catalogue::EngineEntry>& table_of() { return catalogue::engine_table(); }
+const catalogue::Table<catalogue::EngineEntry>& table_of() {
+  return catalogue::engine_table();
+}
 
 }  // namespace
 
-// Every scalar key of the entity's table is a fact; mappings of scalars (dtype.facts, layout.names, layout.fixed) are flattened.
+// Every scalar key of the entity's table is a fact; mappings of scalars (dtype.facts, layout.names, layout.fixed) are
+// flattened.
 template <class T>
 void Space::add_facts(AxisId axis_id, int value, const T& entry) {
-  static const std::set<std::string> prose{"title", "notes", "source", "tensors", "used_by", "requires", "options", "environment", "hints"};
+  static const std::set<std::string> prose{"title",    "notes",   "source",      "tensors", "used_by",
+                                           "requires", "options", "environment", "hints"};
   for (const auto& field : table_of<T>().fields) {
     if (prose.contains(field.key)) continue;
     const json written = field.write(entry);
     if (auto fact_value = scalar(written)) {
-      set_fact(axis_id, value, field.key, std::move(fact_value->first), is_arch_fact(field.key) ? Type::arch : fact_value->second);
+      set_fact(axis_id, value, field.key, std::move(fact_value->first),
+               is_arch_fact(field.key) ? Type::arch : fact_value->second);
     } else if (written.is_object()) {
       for (const auto& [key, inner] : written.items()) {
         if (auto one = scalar(inner)) set_fact(axis_id, value, key, std::move(one->first), one->second);
@@ -132,8 +157,9 @@ void Space::set_fact(AxisId axis_id, int value, const std::string& fact_name, Va
   auto it = std::find_if(columns.begin(), columns.end(), [&](const FactColumn& c) { return c.name == fact_name; });
   if (it == columns.end()) it = columns.insert(columns.end(), FactColumn{fact_name, type, {}});
   if (it->type != type) {
-    throw Error("expected " + std::string(matrix::name(it->type)) + " for the fact '" + std::string(axis(axis_id).name) + "." + fact_name +
-                "' everywhere, found " + std::string(matrix::name(type)) + " for '" + text(axis_id, value) + "'; make them agree");
+    throw Error("expected " + std::string(matrix::name(it->type)) + " for the fact '" + std::string(axis(axis_id).name) +
+                "." + fact_name + "' everywhere, found " + std::string(matrix::name(type)) + " for '" +
+                text(axis_id, value) + "'; make them agree");
   }
   if (it->values.size() <= static_cast<std::size_t>(value)) it->values.resize(static_cast<std::size_t>(value) + 1);
   it->values[static_cast<std::size_t>(value)] = std::move(fact_value);
@@ -146,7 +172,8 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     add(a.id, a.values(catalogue));
   }
   // Constraints rely on it: a consumer's number is its producer's plus one, for "same".
-  if (size(AxisId::consumer) != size(AxisId::producer) + 1) throw Error("expected one set of ids for producers and consumers, found two");
+  if (size(AxisId::consumer) != size(AxisId::producer) + 1)
+    throw Error("expected one set of ids for producers and consumers, found two");
   for (const auto& a : axes()) {
     if (!a.fallback.empty()) at(origin_, a.id) = static_cast<std::uint16_t>(find(a.id, a.fallback));
   }
@@ -169,8 +196,10 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     bool token_inner = false, token_scales = false;
     std::string leaf;
     for (const char c : layout.text + ";") {
-      if (c == '{') leaf.clear();
-      else if (c != ';' && c != '}' && c != '&') leaf += c;
+      if (c == '{')
+        leaf.clear();
+      else if (c != ';' && c != '}' && c != '&')
+        leaf += c;
       else {
         const auto last = leaf.find_last_not_of(' ');
         const auto word = last == std::string::npos ? last : leaf.find_last_of(' ', last);
@@ -178,7 +207,8 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
         const bool scale = leaf.find("scale") != std::string::npos;
         token_inner = token_inner || (n_last && !scale);
         // An outer digit alone ("N/16" without "N%16"): one scale for several tokens.
-        token_scales = token_scales || (scale && leaf.find("N/") != std::string::npos && leaf.find("N%") == std::string::npos);
+        token_scales =
+            token_scales || (scale && leaf.find("N/") != std::string::npos && leaf.find("N%") == std::string::npos);
         leaf.clear();
       }
     }
@@ -213,11 +243,13 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
   for (const auto& [id, geometry] : catalogue.geometries()) {
     const int value = find(AxisId::geometry, id);
     add_facts(AxisId::geometry, value, geometry);
-    if (geometry_block_size_.size() <= static_cast<std::size_t>(value)) geometry_block_size_.resize(static_cast<std::size_t>(value) + 1);
+    if (geometry_block_size_.size() <= static_cast<std::size_t>(value))
+      geometry_block_size_.resize(static_cast<std::size_t>(value) + 1);
     geometry_block_size_[static_cast<std::size_t>(value)] = geometry.block_size;
   }
   for (const auto& [id, arch] : catalogue.archs()) add_facts(AxisId::arch, find(AxisId::arch, id), arch);
-  for (const auto& [id, connector] : catalogue.connectors()) add_facts(AxisId::connector, find(AxisId::connector, id), connector);
+  for (const auto& [id, connector] : catalogue.connectors())
+    add_facts(AxisId::connector, find(AxisId::connector, id), connector);
   for (const auto& [id, engine] : catalogue.engines()) add_facts(AxisId::engine, find(AxisId::engine, id), engine);
 }
 
@@ -227,7 +259,8 @@ int Space::find(AxisId axis_id, std::string_view value) {
   const Axis& info = axis(axis_id);
   std::int64_t integer_value = 0;
   const auto result = std::from_chars(value.data(), value.data() + value.size(), integer_value);
-  const bool plain = result.ec == std::errc{} && result.ptr == value.data() + value.size() && (value == "0" || value.front() != '0');
+  const bool plain =
+      result.ec == std::errc{} && result.ptr == value.data() + value.size() && (value == "0" || value.front() != '0');
   if (!info.open || !plain || integer_value < info.low || integer_value > info.high || values_[a].size() >= 4096) return -1;
   add(axis_id, {std::string(value)});
   integers_[a].back() = integer_value;
@@ -237,9 +270,9 @@ int Space::find(AxisId axis_id, std::string_view value) {
 std::uint16_t Space::number(AxisId axis_id, std::string_view value) {
   if (const int found = find(axis_id, value); found >= 0) return static_cast<std::uint16_t>(found);
   const Axis& info = axis(axis_id);
-  const std::string known =
-      info.open ? "; write an integer from " + std::to_string(info.low) + " to " + std::to_string(info.high)
-                : catalogue::suggestion(value, values_[static_cast<std::size_t>(axis_id)]);
+  const std::string known = info.open
+                                ? "; write an integer from " + std::to_string(info.low) + " to " + std::to_string(info.high)
+                                : catalogue::suggestion(value, values_[static_cast<std::size_t>(axis_id)]);
   throw Error("expected a value of axis '" + std::string(info.name) + "', found '" + std::string(value) + "'" + known);
 }
 
@@ -268,8 +301,8 @@ std::vector<std::uint16_t> Space::select(AxisId axis_id, const std::vector<std::
       }
     }
     if (!any) {
-      throw Error("expected a glob that matches a value of axis '" + std::string(axis(axis_id).name) + "', found '" + pattern + "'" +
-                  catalogue::suggestion(glob, all));
+      throw Error("expected a glob that matches a value of axis '" + std::string(axis(axis_id).name) + "', found '" +
+                  pattern + "'" + catalogue::suggestion(glob, all));
     }
   }
   return out;
@@ -290,7 +323,9 @@ std::uint16_t Space::consumer_of(const Point& point) const {
   return consumer != 0 ? consumer : static_cast<std::uint16_t>(at(point, AxisId::producer) + 1);
 }
 
-bool Space::is_name(std::string_view name_text) const { return find_axis(name_text.substr(0, name_text.find('.'))) != nullptr; }
+bool Space::is_name(std::string_view name_text) const {
+  return find_axis(name_text.substr(0, name_text.find('.'))) != nullptr;
+}
 
 NameRef Space::name(std::string_view name_text) const {
   const std::size_t dot = name_text.find('.');

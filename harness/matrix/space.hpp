@@ -1,5 +1,5 @@
-// The values that axes take, numbered, with the facts of the catalogue behind each: what points, constraints, expressions and covers
-// are made of. A point is one value number an axis.
+// The values that axes take, numbered, with the facts of the catalogue behind each: what points, constraints, expressions
+// and covers are made of. A point is one value number an axis.
 #pragma once
 
 #include <array>
@@ -33,18 +33,21 @@ class Space {
 
   const Catalogue& catalogue() const { return catalogue_; }
   int size(AxisId axis) const { return static_cast<int>(values_[static_cast<std::size_t>(axis)].size()); }
-  const std::string& text(AxisId axis, int value) const { return values_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(value)]; }
+  const std::string& text(AxisId axis, int value) const {
+    return values_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(value)];
+  }
   /// Number of a value; an open axis learns new ones. -1 when the axis has no such value.
   int find(AxisId axis, std::string_view text);
   /// As find(), but throws Error with the near ones.
   std::uint16_t number(AxisId axis, std::string_view text);
-  /// Values of the axis that a list of values and globs names, in the list's order; "!glob" takes away. Throws Error on a value or a
-  /// glob that matches nothing.
+  /// Values of the axis that a list of values and globs names, in the list's order; "!glob" takes away. Throws Error on a
+  /// value or a glob that matches nothing.
   std::vector<std::uint16_t> select(AxisId axis, const std::vector<std::string>& patterns);
 
   /// All axes at their default; the producer is value 0.
   Point origin() const { return origin_; }
-  /// One point, one name: consumer "same" and equal to the producer are one value; so are a block size of the geometry's and "geometry".
+  /// One point, one name: consumer "same" and equal to the producer are one value; so are a block size of the geometry's and
+  /// "geometry".
   Point canonical(Point point) const;
 
   /// The consumer as a value of its own axis: that of the producer's name where it is "same".
@@ -54,7 +57,8 @@ class Space {
   NameRef name(std::string_view text) const;
   /// Is this the name of an axis, or axis.fact with an axis of that name?
   bool is_name(std::string_view text) const;
-  /// What the name means at a point. Block sizes are the effective ones; consumer facts are the producer's where it is "same".
+  /// What the name means at a point. Block sizes are the effective ones; consumer facts are the producer's where it is
+  /// "same".
   Value value(const NameRef& ref, const Point& point) const;
   /// Which axes value() looks at (bit per AxisId).
   std::uint32_t support(const NameRef& ref) const;

@@ -25,9 +25,12 @@ inline const Catalogue& committed() {
 /// A folder of case data whose kinds are those of the repository, except those written here.
 class Folder {
  public:
-  Folder() : path_(std::filesystem::temp_directory_path() / ("kvcts-matrix-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("kvcts-matrix-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
     std::filesystem::create_directories(path_ / "suites");
-    for (const char* kind : {"layouts", "dtypes", "backends", "archs", "connectors", "engines", "geometries", "constraints"}) {
+    for (const char* kind :
+         {"layouts", "dtypes", "backends", "archs", "connectors", "engines", "geometries", "constraints"}) {
       std::filesystem::create_directory_symlink(cases() / kind, path_ / kind);
     }
   }
@@ -63,7 +66,8 @@ std::string error_of(F&& f) {
 
 inline Point random_point(Space& space, std::mt19937_64& random) {
   Point point{};
-  for (const auto& a : axes()) at(point, a.id) = static_cast<std::uint16_t>(random() % static_cast<unsigned>(space.size(a.id)));
+  for (const auto& a : axes())
+    at(point, a.id) = static_cast<std::uint16_t>(random() % static_cast<unsigned>(space.size(a.id)));
   return space.canonical(point);
 }
 

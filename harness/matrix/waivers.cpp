@@ -30,13 +30,15 @@ std::string words(const CaseResult& result) {
 /// Did a flaky case fail only in a way that the waiver names?
 bool failed_so(const CaseResult& result, std::string_view outcome) {
   const auto& failures = result.tries.failures;
-  return result.outcome == Outcome::flaky && std::all_of(failures.begin(), failures.end(), [&](const Try& one) { return name(one.outcome) == outcome; });
+  return result.outcome == Outcome::flaky &&
+         std::all_of(failures.begin(), failures.end(), [&](const Try& one) { return name(one.outcome) == outcome; });
 }
 
 }  // namespace
 
 bool meets(const CaseResult& result, const Expected& expected) {
-  return result.outcome == expected.outcome && (expected.fault_class.empty() || expected.fault_class == result.diagnosis.fault_class) &&
+  return result.outcome == expected.outcome &&
+         (expected.fault_class.empty() || expected.fault_class == result.diagnosis.fault_class) &&
          (!expected.phase || expected.phase == result.phase) &&
          (expected.contains.empty() || result.message.find(expected.contains) != std::string::npos);
 }
@@ -70,17 +72,22 @@ bool Waivers::covers(const Compiled& waiver, const CaseResult& result) {
 
 Ruling Waivers::judge(const CaseResult& result, const std::vector<Expected>& expected, std::string_view day) {
   switch (result.outcome) {
-    case Outcome::skipped: return {Verdict::skipped, "", ""};
-    case Outcome::not_run: return {Verdict::not_run, "", ""};
-    case Outcome::error: return {Verdict::error, "", ""};
-    default: break;
+    case Outcome::skipped:
+      return {Verdict::skipped, "", ""};
+    case Outcome::not_run:
+      return {Verdict::not_run, "", ""};
+    case Outcome::error:
+      return {Verdict::error, "", ""};
+    default:
+      break;
   }
   const bool good = meets(result, expected) || (result.outcome == Outcome::unsupported);
   Ruling expired;
   for (const auto& waiver : compiled_) {
     const auto& match = waiver.entry->match;
     if (result.outcome == Outcome::unsupported || !covers(waiver, result)) continue;
-    const std::string who = waiver.entry->reason + " (" + waiver.entry->owner + ", " + waiver.entry->link + ", until " + waiver.entry->expires + ")";
+    const std::string who = waiver.entry->reason + " (" + waiver.entry->owner + ", " + waiver.entry->link + ", until " +
+                            waiver.entry->expires + ")";
     const bool holds_still = std::string_view(waiver.entry->expires) >= day;
     if (good) {
       // Only a waiver that names cases can be out of date; one by class alone says nothing of this one.

@@ -16,8 +16,8 @@ bool meets(const CaseResult& result, const Expected& expected);
 
 struct Ruling {
   Verdict verdict{Verdict::error};
-  std::string waiver;   ///< id of the waiver that applied
-  std::string reason;   ///< one sentence: what was expected, or the waiver's reason, owner and expiry
+  std::string waiver;  ///< id of the waiver that applied
+  std::string reason;  ///< one sentence: what was expected, or the waiver's reason, owner and expiry
 };
 
 class Waivers {
@@ -25,10 +25,10 @@ class Waivers {
   /// Compiles the waivers of the catalogue. Throws Error on a bad expression.
   explicit Waivers(Space& space);
 
-  /// SKIPPED, NOT_RUN and ERROR keep their own verdicts; UNSUPPORTED is as expected, since it is declared. An unexpected outcome
-  /// with a waiver is XFAIL, with an expired one expired_waiver; an expected outcome under a waiver
-  /// (by id or expression, not by class alone) is XPASS. `today`: YYYY-MM-DD; a waiver holds on its last day.
-  /// Expressions see the axes in result.facts["axes"] (Selection::facts), or those of the id where that is missing.
+  /// SKIPPED, NOT_RUN and ERROR keep their own verdicts; UNSUPPORTED is as expected, since it is declared. An unexpected
+  /// outcome with a waiver is XFAIL, with an expired one expired_waiver; an expected outcome under a waiver (by id or
+  /// expression, not by class alone) is XPASS. `today`: YYYY-MM-DD; a waiver holds on its last day. Expressions see the axes
+  /// in result.facts["axes"] (Selection::facts), or those of the id where that is missing.
   Ruling judge(const CaseResult& result, const std::vector<Expected>& expected, std::string_view today);
 
  private:

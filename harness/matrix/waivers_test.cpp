@@ -9,7 +9,8 @@ namespace {
 
 using testing::Folder;
 
-CaseResult result(const std::string& id, Outcome outcome, const std::string& fault_class = "", Phase phase = Phase::compare) {
+CaseResult result(const std::string& id, Outcome outcome, const std::string& fault_class = "",
+                  Phase phase = Phase::compare) {
   CaseResult r;
   r.id = id, r.outcome = outcome, r.diagnosis.fault_class = fault_class, r.phase = phase;
   return r;
@@ -18,10 +19,13 @@ CaseResult result(const std::string& id, Outcome outcome, const std::string& fau
 class WaiverTest : public ::testing::Test {
  protected:
   WaiverTest() {
-    folder_.write("waivers/w.yaml",
-                  "waiver: by-id\nmatch: {id: \"kv/*engine=shm*\", class: axis-permuted}\nreason: known\nowner: me\nlink: x#1\nexpires: 2027-01-31\n---\n"
-                  "waiver: by-axes\nmatch: {where: arch < sm_80 && dtype == fp16, outcome: HANG}\nreason: hangs\nowner: me\nlink: x#2\nexpires: 2027-06-30\n---\n"
-                  "waiver: by-class\nmatch: {class: stale-block}\nreason: stale\nowner: you\nlink: x#3\nexpires: 2027-06-30\n");
+    folder_.write(
+        "waivers/w.yaml",
+        "waiver: by-id\nmatch: {id: \"kv/*engine=shm*\", class: axis-permuted}\nreason: known\nowner: me\nlink: "
+        "x#1\nexpires: 2027-01-31\n---\n"
+        "waiver: by-axes\nmatch: {where: arch < sm_80 && dtype == fp16, outcome: HANG}\nreason: hangs\nowner: me\nlink: "
+        "x#2\nexpires: 2027-06-30\n---\n"
+        "waiver: by-class\nmatch: {class: stale-block}\nreason: stale\nowner: you\nlink: x#3\nexpires: 2027-06-30\n");
   }
   Ruling judge(const CaseResult& r, const std::vector<Expected>& expected, const char* day = "2026-12-01") {
     return Waivers(space_).judge(r, expected, day);
@@ -39,9 +43,15 @@ TEST_F(WaiverTest, NoWaiver) {
   const auto ruling = judge(result(other, Outcome::fail, "wrong-stride"), {});
   EXPECT_EQ(ruling.verdict, Verdict::unexpected);
   EXPECT_EQ(ruling.reason, "expected PASS, got FAIL wrong-stride in compare");
-  EXPECT_EQ(judge(result(other, Outcome::fail, "wrong-stride"), {Expected{Outcome::fail, "wrong-stride", Phase::compare, ""}}).verdict, Verdict::as_expected);
-  EXPECT_EQ(judge(result(other, Outcome::fail, "wrong-stride"), {Expected{Outcome::fail, "axis-permuted", {}, ""}}).verdict, Verdict::unexpected);
-  EXPECT_EQ(judge(result(other, Outcome::hang), {Expected{Outcome::fail, "", {}, ""}, Expected{Outcome::hang, "", {}, ""}}).verdict, Verdict::as_expected);
+  EXPECT_EQ(
+      judge(result(other, Outcome::fail, "wrong-stride"), {Expected{Outcome::fail, "wrong-stride", Phase::compare, ""}})
+          .verdict,
+      Verdict::as_expected);
+  EXPECT_EQ(judge(result(other, Outcome::fail, "wrong-stride"), {Expected{Outcome::fail, "axis-permuted", {}, ""}}).verdict,
+            Verdict::unexpected);
+  EXPECT_EQ(judge(result(other, Outcome::hang), {Expected{Outcome::fail, "", {}, ""}, Expected{Outcome::hang, "", {}, ""}})
+                .verdict,
+            Verdict::as_expected);
 }
 
 TEST_F(WaiverTest, KnownFailureIsXfailUntilItsLastDay) {
@@ -56,8 +66,9 @@ TEST_F(WaiverTest, KnownFailureIsXfailUntilItsLastDay) {
 
 TEST_F(WaiverTest, WaivedCaseThatEndsAsExpectedIsXpass) {
   EXPECT_EQ(judge(result(shm, Outcome::pass), {}).verdict, Verdict::xpass);
-  EXPECT_EQ(judge(result(shm, Outcome::pass), {}, "2027-02-01").verdict, Verdict::as_expected);  // nothing is waived any more
-  EXPECT_EQ(judge(result(other, Outcome::pass), {}).verdict, Verdict::as_expected);             // by class alone: not about this case
+  EXPECT_EQ(judge(result(shm, Outcome::pass), {}, "2027-02-01").verdict,
+            Verdict::as_expected);                                                   // nothing is waived any more
+  EXPECT_EQ(judge(result(other, Outcome::pass), {}).verdict, Verdict::as_expected);  // by class alone: not about this case
 }
 
 TEST_F(WaiverTest, ByAxesAndByClass) {

@@ -7,9 +7,17 @@ namespace kvcts::process {
 const std::vector<Grant>& grants() {
   static const std::vector<Grant> all{
       {"sys", "/sys: what there is of network cards and processors", {"/sys"}, {}, {}},
-      {"process-vm", "copies by the kernel between the processes of one sandbox (process_vm_readv and _writev)", {}, {}, {SYS_process_vm_readv, SYS_process_vm_writev}},
+      {"process-vm",
+       "copies by the kernel between the processes of one sandbox (process_vm_readv and _writev)",
+       {},
+       {},
+       {SYS_process_vm_readv, SYS_process_vm_writev}},
       {"infiniband", "RDMA devices, and /sys", {"/sys", "/dev/infiniband"}, {}, {}},
-      {"cuda", "NVIDIA devices, and /sys", {"/sys", "/dev/nvidia-caps", "/dev/dri"}, {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-modeset", "/dev/gdrdrv"}, {}},
+      {"cuda",
+       "NVIDIA devices, and /sys",
+       {"/sys", "/dev/nvidia-caps", "/dev/dri"},
+       {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvidia-modeset", "/dev/gdrdrv"},
+       {}},
       {"hugepages", "/dev/hugepages", {"/dev/hugepages"}, {}, {}},
   };
   return all;

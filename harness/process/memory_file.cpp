@@ -29,7 +29,7 @@ UniqueFd create_memory_file(const std::string& name, std::size_t bytes) {
 }
 
 std::size_t file_bytes(int fd) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) fail("size of a memory file");
   return static_cast<std::size_t>(info.st_size);
 }

@@ -22,7 +22,8 @@ std::size_t file_bytes(int fd);
 /// on.
 bool is_sealed(int fd);
 
-/// When the pages of a mapping are entered: all at once, which is cheaper where every byte is used, or each as it is touched.
+/// When the pages of a mapping are entered: all at once, which is cheaper where every byte is used, or each as it is
+/// touched.
 enum class Pages : std::uint8_t { at_once, as_touched };
 
 /// A shared mapping of a whole file, unmapped at the end of its life. Movable.

@@ -6,7 +6,16 @@
 namespace kvcts {
 
 enum class Phase : std::uint8_t {
-  resolve, allocate, generate, registration, plan, transfer, complete, read_back, compare, diagnose,
+  resolve,
+  allocate,
+  generate,
+  registration,
+  plan,
+  transfer,
+  complete,
+  read_back,
+  compare,
+  diagnose,
 };
 inline constexpr int phase_count = 10;
 

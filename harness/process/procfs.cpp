@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "process/unique_fd.hpp"
 #include <sstream>
+#include "process/unique_fd.hpp"
 
 namespace kvcts::process {
 
@@ -117,7 +117,8 @@ pid_t pid_inside(pid_t pid) {
 }
 
 pid_t child_in_namespace(pid_t parent, pid_t inner) {
-  std::istringstream children(read_text_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
+  std::istringstream children(
+      read_text_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
   for (pid_t child = 0; children >> child;)
     if (pid_inside(child) == inner) return child;
   for (const ProcessStat& stat : all_processes())  // that file may leave out one while its siblings end (proc(5))

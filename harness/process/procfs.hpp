@@ -34,7 +34,8 @@ std::string environment_of(pid_t pid, std::string_view variable);
 pid_t thread_group_of(pid_t id);
 /// Its number in the innermost process-id namespace that it lives in; 0 if gone.
 pid_t pid_inside(pid_t pid);
-/// The child of `parent` that is process `inner` in the innermost process-id namespace that it lives in; 0 if there is none (yet).
+/// The child of `parent` that is process `inner` in the innermost process-id namespace that it lives in; 0 if there is none
+/// (yet).
 pid_t child_in_namespace(pid_t parent, pid_t inner);
 /// Whether the process has a handler for the signal; false if gone.
 bool catches_signal(pid_t pid, int signal);

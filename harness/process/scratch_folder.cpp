@@ -21,7 +21,7 @@ UniqueFd locked(const std::filesystem::path& file, int flags) {
 }
 
 bool own_folder(const std::filesystem::path& path) {
-  struct stat found {};
+  struct stat found{};
   return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid();
 }
 

@@ -1,5 +1,6 @@
-// What a worker saw of the destination at the very moment at which completion was reported, before it sent anything. It lies in a memory file
-// of the checker, which holds it against what is there later: a byte that differs had not arrived when completion was reported.
+// What a worker saw of the destination at the very moment at which completion was reported, before it sent anything. It lies
+// in a memory file of the checker, which holds it against what is there later: a byte that differs had not arrived when
+// completion was reported.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,9 @@
 
 namespace kvcts::process {
 
-/// Opens /dev/null on each of them that is closed; otherwise the next pipe or store would get its number, and be written over. First line of
-/// every main(). A closed standard output gets one that cannot be written: what was asked to be printed is lost, and must not seem printed.
+/// Opens /dev/null on each of them that is closed; otherwise the next pipe or store would get its number, and be written
+/// over. First line of every main(). A closed standard output gets one that cannot be written: what was asked to be printed
+/// is lost, and must not seem printed.
 inline void open_standard_files() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;

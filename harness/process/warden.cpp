@@ -39,10 +39,10 @@ struct Child {
 
 struct Kill {
   std::uint64_t id{0};
-  std::vector<pid_t> roots;  ///< with all that descends from them
-  std::string mark;          ///< with all that carries it
+  std::vector<pid_t> roots;               ///< with all that descends from them
+  std::string mark;                       ///< with all that carries it
   std::map<pid_t, std::uint64_t> killed;  ///< alive or not reaped here, and when they began: their children go, too
-  std::set<pid_t> ended;     ///< reaped
+  std::set<pid_t> ended;                  ///< reaped
   std::int64_t since_ns{0};
   int clean_scans{0};
 };
@@ -242,7 +242,8 @@ class Warden {
       const bool own_group = std::any_of(kill.roots.begin(), kill.roots.end(),
                                          [&](pid_t root) { return stat.group == root || stat.session == root; });
       const auto dying = kill.killed.find(stat.pid);  // its root may have been reaped before it
-      if (own_group || kill.killed.contains(stat.parent) || (dying != kill.killed.end() && dying->second == stat.start_ticks)) {
+      if (own_group || kill.killed.contains(stat.parent) ||
+          (dying != kill.killed.end() && dying->second == stat.start_ticks)) {
         roots.push_back(stat.pid);
         continue;
       }

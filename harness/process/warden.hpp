@@ -3,10 +3,10 @@
 // Guarantee: when kill() of a worker is answered with nothing left, then neither the worker, nor anything in its process
 // group or session, nor anything that descends from it by /proc's chains of parents, nor anything started with its mark in
 // the environment (double fork, setsid) is alive. When the supervisor's socket closes, the same is done for the whole run.
-// The run has a folder of its own for temporary files, TMPDIR of all that is started; it is removed when all have ended, however they ended
-// (scratch_folder.hpp).
-// Linux only: the warden is a child subreaper (prctl(2)), so orphans of the run become its children; children that it did
-// not start and that name no other worker are strays, whatever they did to their environment.
+// The run has a folder of its own for temporary files, TMPDIR of all that is started; it is removed when all have ended,
+// however they ended (scratch_folder.hpp). Linux only: the warden is a child subreaper (prctl(2)), so orphans of the run
+// become its children; children that it did not start and that name no other worker are strays, whatever they did to their
+// environment.
 //
 // Channel (frames.hpp). Requests:
 //   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds   fds become 1, 2, 3, ... of the child; 0 is
@@ -34,8 +34,8 @@ namespace kvcts::process {
 /// part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that forks).
 void run_warden(UniqueFd socket, const std::string& run);
 
-/// Starts the warden in a session of its own (so that Ctrl-C reaches the supervisor only): `argv` ends with the program and the run. `more`
-/// become descriptors 4, 5, ... Throws std::system_error.
+/// Starts the warden in a session of its own (so that Ctrl-C reaches the supervisor only): `argv` ends with the program and
+/// the run. `more` become descriptors 4, 5, ... Throws std::system_error.
 struct WardenProcess {
   pid_t pid{0};
   UniqueFd socket;

@@ -23,7 +23,8 @@ def command(preset: str, jobs: str | int, targets: list[str]) -> list[str]:
 
 
 def follow(lines: IO[str], log: IO[str], out: IO[str] = sys.stderr) -> None:
-    """Copies the build's lines ("[12/345] ...") into the log and says how many steps are done and about how many seconds are left."""
+    """Copies the build's lines ("[12/345] ...") into the log and says how many steps are done and about how many
+    seconds are left."""
     begin = said = time.monotonic()
     terminal, shown = out.isatty(), False
     for line in lines:
@@ -34,7 +35,9 @@ def follow(lines: IO[str], log: IO[str], out: IO[str] = sys.stderr) -> None:
             continue
         said, shown, (done, total) = now, True, map(int, step.groups())
         left = (now - begin) / done * (total - done)
-        out.write(f"{chr(13) if terminal else ''}   {done}/{total}, about {left:.0f} s left{'    ' if terminal else chr(10)}")
+        out.write(
+            f"{chr(13) if terminal else ''}   {done}/{total}, about {left:.0f} s left{'    ' if terminal else chr(10)}"
+        )
         out.flush()
     if shown and terminal:
         out.write("\r" + " " * 40 + "\r")
@@ -43,8 +46,15 @@ def follow(lines: IO[str], log: IO[str], out: IO[str] = sys.stderr) -> None:
 def main() -> int:
     preset, log, jobs, *targets = sys.argv[1:]
     with open(log, "w", encoding="utf-8") as file:
-        process = subprocess.Popen(command(preset, jobs, targets), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+        process = subprocess.Popen(
+            command(preset, jobs, targets),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         assert process.stdout
         follow(process.stdout, file)
         return process.wait()

@@ -1,15 +1,14 @@
 """Builds and runs tests of the project, prints where the time went, and stops itself hard after 60 minutes.
 
-    selftest.py                    every test but those of the night
-    selftest.py ROOM...            the tests of these rooms or parts of rooms (run, run/store, kernels, ...)
-    selftest.py --changed [REV]    the quick tests of the rooms that differ from REV (default: main), the program's and suite seeds
-    selftest.py --sanitized        every test, then those of units and properties again under ASan and UBSan
-    selftest.py --nightly          what only the night has time for: the long versions of tests, the laboratory
+    selftest.py                    every test but those of the night selftest.py ROOM...            the tests of these
+    rooms or parts of rooms (run, run/store, kernels, ...) selftest.py --changed [REV]    the quick tests of the rooms
+    that differ from REV (default: main), the program's and suite seeds selftest.py --sanitized        every test, then
+    those of units and properties again under ASan and UBSan selftest.py --nightly          what only the night has time
+    for: the long versions of tests, the laboratory
 
-Called by run_suite.sh. Standard library only: it must run before .venv exists. Each stage is one process group; CTest writes JUnit,
-from which the counts come. The last line is "N passed, N failed" with ", N skipped" where something was skipped. Exit status 0 only
-when nothing failed.
-"""
+Called by run_suite.sh. Standard library only: it must run before .venv exists. Each stage is one process group; CTest
+writes JUnit, from which the counts come. The last line is "N passed, N failed" with ", N skipped" where something was
+skipped. Exit status 0 only when nothing failed."""
 
 from __future__ import annotations
 
@@ -85,8 +84,16 @@ class SelfTest:
         """Runs in a process group of its own, so that everything below it can be ended."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(log.open("w")) if log else None
-            self.process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out and subprocess.PIPE,
-                                            stderr=out and subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+            self.process = subprocess.Popen(
+                argv,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out and subprocess.PIPE,
+                stderr=out and subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
             if out:
                 building.follow(self.process.stdout, out)
             rc = self.process.wait()
@@ -121,7 +128,10 @@ class SelfTest:
             for argv in steps:
                 if self.run(argv, log) != 0:
                     text = log.read_text(errors="replace").splitlines()
-                    first = next((i for i, line in enumerate(text) if "error:" in line or "FAILED" in line or "CMake Error" in line), -20)
+                    first = next(
+                        (i for i, line in enumerate(text) if "error:" in line or "FAILED" in line or "CMake Error" in line),
+                        -20,
+                    )
                     print("\n".join(text[first:][:40]), flush=True)
                     stage.failure = f"'{' '.join(argv)}' failed; the whole output is in {log.relative_to(ROOT)}"
                     break
@@ -132,9 +142,24 @@ class SelfTest:
             junit = ROOT / folder / "self-test-junit.xml"
             junit.unlink(missing_ok=True)
             log = ROOT / folder / "self-test-ctest.log"
-            rc = self.run(["ctest", "--test-dir", str(ROOT / folder), "-j", str(jobs or self.jobs), "--no-tests=error",
-                           "--output-junit", str(junit), "--test-output-size-passed", "4096", "--test-output-size-failed", "65536",
-                           *selection], log)
+            rc = self.run(
+                [
+                    "ctest",
+                    "--test-dir",
+                    str(ROOT / folder),
+                    "-j",
+                    str(jobs or self.jobs),
+                    "--no-tests=error",
+                    "--output-junit",
+                    str(junit),
+                    "--test-output-size-passed",
+                    "4096",
+                    "--test-output-size-failed",
+                    "65536",
+                    *selection,
+                ],
+                log,
+            )
             if junit.exists():
                 stage.tests = read_junit(junit)
             if not stage.tests or (rc != 0 and not stage.count("failed")):
@@ -151,8 +176,16 @@ class SelfTest:
 
     def sanitized(self) -> None:
         if self.build("asan", "build-asan", "kvcts_sanitized_tests"):
-            self.ctest("tests under ASan and UBSan (unit, property)", "build-asan", "-L", "^(unit|property)$", "-LE", "python|nightly",
-                       "-E", r"^diagnose\..*(Families|Blind)")  # searches of a minute each here; what they search with is tested without them
+            self.ctest(
+                "tests under ASan and UBSan (unit, property)",
+                "build-asan",
+                "-L",
+                "^(unit|property)$",
+                "-LE",
+                "python|nightly",
+                "-E",
+                r"^diagnose\..*(Families|Blind)",
+            )  # searches of a minute each here; what they search with is tested without them
 
     def nightly(self) -> None:
         if self.build("default", "build", "all", options=("-DKVCTS_LAB=ON",)):
@@ -162,12 +195,22 @@ class SelfTest:
         """The tests of these rooms. quick: without those that take long, and with the program's own and suite seeds."""
         programs = test_programs()
         wanted = set(rooms) | ({"cli"} if quick else set())
-        targets = sorted({f"kvcts_test_{p}" for part, p in programs for r in wanted if part == r or part.startswith(r + "/")})
+        targets = sorted(
+            {f"kvcts_test_{p}" for part, p in programs for r in wanted if part == r or part.startswith(r + "/")}
+        )
         if not self.build("default", "build", "kvcts_programs", *targets):
             return
         if rooms:
-            self.ctest("tests of " + ", ".join(rooms), "build", "-L", f"^room:({'|'.join(map(re.escape, rooms))})(/|$)",
-                       "-LE", "nightly|slow|suite" if quick else "nightly", "-E", "_NOT_BUILT$")
+            self.ctest(
+                "tests of " + ", ".join(rooms),
+                "build",
+                "-L",
+                f"^room:({'|'.join(map(re.escape, rooms))})(/|$)",
+                "-LE",
+                "nightly|slow|suite" if quick else "nightly",
+                "-E",
+                "_NOT_BUILT$",
+            )
         if quick:
             self.ctest("program and suite seeds", "build", "-R", r"^(cli\.|suite\.seeds$)")
 
@@ -181,8 +224,10 @@ class SelfTest:
                 by_label.setdefault(t.labels[0] or "(no label)", []).append(t)
             if len(by_label) > 1:
                 for label, tests in sorted(by_label.items()):
-                    print(f"    {label + ', sum over parallel tests':<56}{sum(t.seconds for t in tests):>9.1f}"
-                          + "".join(f"{sum(t.outcome == o for t in tests):>8}" for o in ("passed", "failed", "skipped")))
+                    print(
+                        f"    {label + ', sum over parallel tests':<56}{sum(t.seconds for t in tests):>9.1f}"
+                        + "".join(f"{sum(t.outcome == o for t in tests):>8}" for o in ("passed", "failed", "skipped"))
+                    )
         print(f"  {'all, with installation':<58}{time.time() - self.started:>9.1f}")
         slowest = sorted((t for s in self.stages for t in s.tests), key=lambda t: -t.seconds)[:8]
         if slowest:
@@ -199,7 +244,8 @@ class SelfTest:
             for reason, names in skipped.items():
                 print(f"  {len(names)} x {reason} ({names[0]}{', ...' if len(names) > 1 else ''})")
         failed = [t.name for s in self.stages for t in s.tests if t.outcome == "failed"] + [
-            f"{s.title}: {s.failure}" for s in self.stages if s.failure]
+            f"{s.title}: {s.failure}" for s in self.stages if s.failure
+        ]
         if failed:
             print("failed")
             print("\n".join(f"  {name}" for name in failed))
@@ -222,7 +268,11 @@ class Parser(argparse.ArgumentParser):
 def test_programs() -> set[tuple[str, str]]:
     """Room or part of one, and a test program with gtests of it, as CMakeLists.txt files declare them."""
     programs = set()
-    for path in [*ROOT.glob("harness/**/CMakeLists.txt"), *ROOT.glob("kernels/**/CMakeLists.txt"), ROOT / "golden" / "CMakeLists.txt"]:
+    for path in [
+        *ROOT.glob("harness/**/CMakeLists.txt"),
+        *ROOT.glob("kernels/**/CMakeLists.txt"),
+        ROOT / "golden" / "CMakeLists.txt",
+    ]:
         # Of the laboratory none: its programs are the night's.
         for program in re.findall(r"^\s*kvcts_test\((?!lab )(\w+)", path.read_text(), re.M):
             programs.add((room_of(path.relative_to(ROOT).as_posix()) or "", program))
@@ -231,12 +281,21 @@ def test_programs() -> set[tuple[str, str]]:
 
 def all_rooms() -> list[str]:
     """Rooms, and the parts of them that have tests of their own: run, run/store."""
-    folders = [*ROOT.glob("harness/*/"), *ROOT.glob("harness/*/*/"), *ROOT.glob("kernels/"), *ROOT.glob("kernels/*/"), ROOT / "golden"]
-    return sorted(f.relative_to(ROOT).as_posix().removeprefix("harness/") for f in folders if (f / "CMakeLists.txt").exists())
+    folders = [
+        *ROOT.glob("harness/*/"),
+        *ROOT.glob("harness/*/*/"),
+        *ROOT.glob("kernels/"),
+        *ROOT.glob("kernels/*/"),
+        ROOT / "golden",
+    ]
+    return sorted(
+        f.relative_to(ROOT).as_posix().removeprefix("harness/") for f in folders if (f / "CMakeLists.txt").exists()
+    )
 
 
 def room_of(path: str) -> str | None:
-    """Which room's tests are about a file: harness/scene/who.cpp -> scene, harness/run/store/db.cpp -> run/store. None: nobody's in particular."""
+    """Which room's tests are about a file: harness/scene/who.cpp -> scene, harness/run/store/db.cpp -> run/store. None:
+    nobody's in particular."""
     if path.startswith("cases/") and path.endswith((".yaml", ".json")):
         return "case/catalogue"
     if path.startswith("reports/templates/"):
@@ -247,7 +306,8 @@ def room_of(path: str) -> str | None:
 
 
 def changed_rooms(revision: str) -> list[str]:
-    """The rooms of all files that differ from the revision, committed or not. Exits with 2 where git knows no such revision."""
+    """The rooms of all files that differ from the revision, committed or not. Exits with 2 where git knows no such
+    revision."""
     out = []
     for argv in (["diff", "--name-only", revision, "--"], ["ls-files", "--others", "--exclude-standard"]):
         done = subprocess.run(["git", *argv], cwd=ROOT, capture_output=True, text=True)
@@ -266,8 +326,12 @@ def main() -> int:
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--nightly", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--started", type=float, default=time.time(), help="when the whole call began (seconds since the epoch)")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which everything is ended (tests of this script)")
+    parser.add_argument(
+        "--started", type=float, default=time.time(), help="when the whole call began (seconds since the epoch)"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT_S, help="seconds after which everything is ended (tests of this script)"
+    )
     args = parser.parse_args()
     if bool(args.rooms) + bool(args.changed) + args.sanitized + args.nightly > 1:
         parser.error("expected rooms, --changed, --sanitized or --nightly, found more than one of them")

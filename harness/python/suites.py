@@ -1,13 +1,15 @@
-"""Runs suites one after another: the plan first, a folder and a report each, one page over all, one verdict line, one exit status.
+"""Runs suites one after another: the plan first, a folder and a report each, one page over all, one verdict line, one
+exit status.
 
     suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR]] [--shard I/N] [--out DIR]
 
-Without --night the suites that a first look needs. --night: those of the night, then the tests that the self-test has no time for (with
---shard only in the first one, with --budget not at all). --budget 30m is shared out by what the suites are estimated to take; what is run is
-what was not seen for longest, by the file of --rotate (runs/rotation.json), which remembers every night. --since: the --out of an earlier night;
-every report says what changed. A suite whose packages were never installed is not planned, and that is said. Called by run_suite.sh. Standard
-library only. Exit status: the worst of all: 3 the suite's own error, 1 not as expected, 5 something planned was not run, 0; 130 interrupted.
-"""
+Without --night the suites that a first look needs. --night: those of the night, then the tests that the self-test has
+no time for (with --shard only in the first one, with --budget not at all). --budget 30m is shared out by what the
+suites are estimated to take; what is run is what was not seen for longest, by the file of --rotate
+(runs/rotation.json), which remembers every night. --since: the --out of an earlier night; every report says what
+changed. A suite whose packages were never installed is not planned, and that is said. Called by run_suite.sh. Standard
+library only. Exit status: the worst of all: 3 the suite's own error, 1 not as expected, 5 something planned was not
+run, 0; 130 interrupted."""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ def why_not(suite: str, engines: bool) -> str | None:
     if suite in ("engines", "engine-faults") and not engines:
         return "--no-engines leaves out the engine packages that it is about"
     if suite in ("vllm", "lmcache"):
-        if not os.environ.get(f"KVCTS_PYTHON_{suite.upper()}") and not (ROOT / ".venv" / "with" / suite / "bin" / "python").exists():
+        if (
+            not os.environ.get(f"KVCTS_PYTHON_{suite.upper()}")
+            and not (ROOT / ".venv" / "with" / suite / "bin" / "python").exists()
+        ):
             return f"./run_suite.sh --with {suite} install makes the environment that it needs"
     return None
 
@@ -67,13 +72,21 @@ class Size:
 
 
 def size(suite: str, shard: list[str]) -> Size:
-    return Size(**json.loads(subprocess.run([KVCTS, "list", "--suite", suite, *shard, "--count", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout))
+    return Size(
+        **json.loads(
+            subprocess.run(
+                [KVCTS, "list", "--suite", suite, *shard, "--count", "--json"], stdout=subprocess.PIPE, text=True, check=True
+            ).stdout
+        )
+    )
 
 
 def run(suite: str, flags: list[str], jobs: int, out: Path) -> Done:
     say(f"suite {suite}")
     folder = out / suite
-    return Done(suite, subprocess.run([KVCTS, "run", "--suite", suite, *flags, "-j", str(jobs), "--out", folder]).returncode, folder)
+    return Done(
+        suite, subprocess.run([KVCTS, "run", "--suite", suite, *flags, "-j", str(jobs), "--out", folder]).returncode, folder
+    )
 
 
 def changed(one: Done, since: Path) -> None:
@@ -92,12 +105,30 @@ def index(title: str, verdict: str, done: list[Done], skipped: dict[str, str]) -
     for one in done:
         results = one.folder / "results.json" if one.folder else None
         headline = json.loads(results.read_text())["headline"] if results and results.exists() else one.word()
-        link = f'<a href="{html.escape(one.name)}/index.html">{html.escape(one.name)}</a>' if results and results.exists() else html.escape(one.name)
-        rows.append(f'<tr class="s{one.rank()}"><th scope="row">{link}</th><td>{html.escape(one.word())}</td><td>{html.escape(headline)}</td></tr>')
-    rows += [f'<tr><th scope="row">{html.escape(name)}</th><td>not planned</td><td>{html.escape(reason)}</td></tr>' for name, reason in skipped.items()]
-    style = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}th,td{text-align:left;padding:.3rem 1rem .3rem 0;vertical-align:top}.s2,.s3{color:#a00}.s1{color:#850}"
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
-            f"<style>{style}</style></head>\n<body><h1>{html.escape(verdict)}</h1>\n<table><tbody>\n" + "\n".join(rows) + "\n</tbody></table></body></html>\n")
+        link = (
+            f'<a href="{html.escape(one.name)}/index.html">{html.escape(one.name)}</a>'
+            if results and results.exists()
+            else html.escape(one.name)
+        )
+        rows.append(
+            f'<tr class="s{one.rank()}"><th '
+            f'scope="row">{link}</th><td>{html.escape(one.word())}</td><td>{html.escape(headline)}</td></tr>'
+        )
+    rows += [
+        f'<tr><th scope="row">{html.escape(name)}</th><td>not planned</td><td>{html.escape(reason)}</td></tr>'
+        for name, reason in skipped.items()
+    ]
+    style = (
+        "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 "
+        "1rem}th,td{text-align:left;padding:.3rem 1rem .3rem 0;vertical-align:top}.s2,.s3{color:#a00}.s1{color:#850}"
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
+        f"<style>{style}</style></head>\n<body><h1>{html.escape(verdict)}</h1>\n<table><tbody>\n"
+        + "\n".join(rows)
+        + "\n</tbody></table></body></html>\n"
+    )
 
 
 def parsed(argv: list[str] | None = None) -> argparse.Namespace:
@@ -149,12 +180,19 @@ def main() -> int:
     name = "nightly" if asked.night else "suites"
     shard = ["--shard", asked.shard] if asked.shard else []
     out = asked.out or ROOT / "runs" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"
-    skipped = {suite: why for suite in (NIGHT if asked.night else FIRST_LOOK) if (why := why_not(suite, not asked.no_engines))}
+    skipped = {
+        suite: why for suite in (NIGHT if asked.night else FIRST_LOOK) if (why := why_not(suite, not asked.no_engines))
+    }
     planned = {suite: size(suite, shard) for suite in (NIGHT if asked.night else FIRST_LOOK) if suite not in skipped}
     tests = asked.night and not asked.budget and (not asked.shard or asked.shard.startswith("1/"))
-    say("plan: " + ", ".join(f"{suite} {size.cases:,}" for suite, size in planned.items()) + f", {sum(size.cases for size in planned.values()):,} cases"
-        + (f" of shard {asked.shard}" if shard else "") + (f"; of them what fits into {asked.budget / 60:g} minutes, without the tests of the night" if asked.budget else "")
-        + ("; then the tests of the night" if tests else ""))
+    say(
+        "plan: "
+        + ", ".join(f"{suite} {size.cases:,}" for suite, size in planned.items())
+        + f", {sum(size.cases for size in planned.values()):,} cases"
+        + (f" of shard {asked.shard}" if shard else "")
+        + (f"; of them what fits into {asked.budget / 60:g} minutes, without the tests of the night" if asked.budget else "")
+        + ("; then the tests of the night" if tests else "")
+    )
     for suite, why in skipped.items():
         say(f"suite {suite} is not planned: {why}")
     done = []
@@ -173,12 +211,25 @@ def main() -> int:
         if asked.since:
             changed(done[-1], asked.since)
     if tests:
-        night = subprocess.run([sys.executable, ROOT / "harness" / "python" / "selftest.py", "--nightly", "--jobs", str(asked.jobs), "--limit", "14400"])
+        night = subprocess.run(
+            [
+                sys.executable,
+                ROOT / "harness" / "python" / "selftest.py",
+                "--nightly",
+                "--jobs",
+                str(asked.jobs),
+                "--limit",
+                "14400",
+            ]
+        )
         done.append(Done("tests of the night", night.returncode))
         if night.returncode == 130:
             return 130
     worst = RANK[max(one.rank() for one in done)]
-    verdict = f"{name}: {VERDICTS[worst]} ({'; '.join([*(f'{one.name} {one.word()}' for one in done), *(f'{suite} not planned' for suite in skipped)])})"
+    verdict = (
+        f"{name}: {VERDICTS[worst]} "
+        f"({'; '.join([*(f'{one.name} {one.word()}' for one in done), *(f'{suite} not planned' for suite in skipped)])})"
+    )
     out.mkdir(parents=True, exist_ok=True)
     (out / "index.html").write_text(index(name, verdict, done, skipped), encoding="utf-8")
     for one in done:

@@ -53,7 +53,8 @@ Arena::Arena(const Script& script) : script_(script) {
     std::erase_if(waiting, [&](const std::string& name) {
       const Memory& memory = script.memories.at(name);
       const std::string& of = memory.view.of;
-      const auto known = std::find_if(spots_.begin(), spots_.end(), [&](const Spot& s) { return s.name == of || s.name.starts_with(of + "/"); });
+      const auto known = std::find_if(spots_.begin(), spots_.end(),
+                                      [&](const Spot& s) { return s.name == of || s.name.starts_with(of + "/"); });
       if (known == spots_.end()) return false;
       const layout::Cache cache = cache_of(memory.view);
       if (cache.allocations.empty()) {
@@ -91,7 +92,10 @@ Arena::Arena(const Script& script) : script_(script) {
   }
 
   double whole = 0;
-  for (const Backing& b : backings_) whole += b.sparse ? 0 : static_cast<double>(b.guard_below) + static_cast<double>(b.bytes) + static_cast<double>(b.guard_above);
+  for (const Backing& b : backings_)
+    whole += b.sparse
+                 ? 0
+                 : static_cast<double>(b.guard_below) + static_cast<double>(b.bytes) + static_cast<double>(b.guard_above);
   for (Backing& b : backings_) b.sparse = b.sparse || whole > static_cast<double>(kept_whole);
 }
 
@@ -175,8 +179,12 @@ std::vector<Place> Arena::places(const View& view, const layout::Cache& cache) c
 std::string Arena::name_of(Place place, std::int64_t& offset) const {
   const Spot* best = nullptr;
   for (const Spot& spot : spots_) {
-    if (spot.place.backing != place.backing || place.offset < spot.place.offset || place.offset >= spot.place.offset + spot.bytes) continue;
-    if (!best || spot.place.offset > best->place.offset || (spot.place.offset == best->place.offset && spot.bytes <= best->bytes)) best = &spot;
+    if (spot.place.backing != place.backing || place.offset < spot.place.offset ||
+        place.offset >= spot.place.offset + spot.bytes)
+      continue;
+    if (!best || spot.place.offset > best->place.offset ||
+        (spot.place.offset == best->place.offset && spot.bytes <= best->bytes))
+      best = &spot;
   }
   if (!best) {
     offset = place.offset;
@@ -234,7 +242,8 @@ OutputShape output_shape(const Script& script, const Action& read) {
     if (!any) continue;
     if (read.decode) section.width = 32;
     section.kv = choose(read.pick.kv, found[Axis::kv]), section.layers = choose(read.pick.layers, found[Axis::layer]);
-    section.heads = choose(read.pick.heads, found[Axis::head]), section.channels = choose(read.pick.channels, found[Axis::channel]);
+    section.heads = choose(read.pick.heads, found[Axis::head]),
+    section.channels = choose(read.pick.channels, found[Axis::channel]);
     const auto request = script.requests.find(read.request);
     if (!blocked) {
       section.tokens = {0};  // of no token: once
@@ -252,10 +261,12 @@ OutputSection place_in_output(const Script& script, const std::string& step, con
   const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
   if (meant == script.steps.end() || meant->intended.op != "read" || meant->intended.output != read.output) return own;
   const OutputShape shape = output_shape(script, meant->intended);
-  const auto at = std::find_if(shape.sections.begin(), shape.sections.end(), [&](const OutputSection& s) { return s.component == own.component; });
+  const auto at = std::find_if(shape.sections.begin(), shape.sections.end(),
+                               [&](const OutputSection& s) { return s.component == own.component; });
   if (at == shape.sections.end() || at->width != own.width) return own;
   bool part = true, smaller = false;
-  for (auto axis : {&OutputSection::kv, &OutputSection::layers, &OutputSection::tokens, &OutputSection::heads, &OutputSection::channels}) {
+  for (auto axis : {&OutputSection::kv, &OutputSection::layers, &OutputSection::tokens, &OutputSection::heads,
+                    &OutputSection::channels}) {
     const auto &mine = own.*axis, &all = (*at).*axis;
     const std::set<std::int64_t> once(mine.begin(), mine.end()), there(all.begin(), all.end());
     part = part && once.size() == mine.size() && std::includes(there.begin(), there.end(), once.begin(), once.end());

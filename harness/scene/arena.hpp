@@ -1,5 +1,5 @@
-// Where the memories of a script lie: backings, and where the allocations of a view begin in them. Shared by the machine (what
-// happened) and the truth (what should have); neither looks at the other's bytes.
+// Where the memories of a script lie: backings, and where the allocations of a view begin in them. Shared by the machine
+// (what happened) and the truth (what should have); neither looks at the other's bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace kvcts::script {
 
 /// A stretch of memory of its own. Offsets run from -guard_below to bytes + guard_above; what lies beyond is not mapped.
 struct Backing {
-  std::string name;                    ///< "P/kv.L0", "P" (a pool, raw bytes), "out1"
+  std::string name;  ///< "P/kv.L0", "P" (a pool, raw bytes), "out1"
   std::string memory;
   std::string side;
-  int ordinal{0};                      ///< in the list: decides its poison
+  int ordinal{0};  ///< in the list: decides its poison
   std::int64_t bytes{0}, guard_below{0}, guard_above{0};
-  std::int64_t base{0};                ///< address of offset 0
-  bool sparse{false};                  ///< kept page by page: only those that somebody touches exist
-  bool zeroed{false};                  ///< holds zeros rather than poison before the first step
+  std::int64_t base{0};  ///< address of offset 0
+  bool sparse{false};    ///< kept page by page: only those that somebody touches exist
+  bool zeroed{false};    ///< holds zeros rather than poison before the first step
   std::vector<std::int64_t> boundaries;
 };
 
@@ -33,12 +33,12 @@ struct Place {
 
 class Arena {
  public:
-  /// Memory of up to this many bytes in all is kept whole; more of it page by page, and pages that nobody touches do not exist. What is
-  /// compared is the same: a tape is all that writes, so an untouched page is as it was.
+  /// Memory of up to this many bytes in all is kept whole; more of it page by page, and pages that nobody touches do not
+  /// exist. What is compared is the same: a tape is all that writes, so an untouched page is as it was.
   static constexpr std::int64_t kept_whole = 4 << 20;
 
-  /// Lays out every memory with bytes of its own, then the outputs of `read` steps (dense, by the intended and the actual sequence,
-  /// whichever is longer). Throws std::runtime_error with the memory's name.
+  /// Lays out every memory with bytes of its own, then the outputs of `read` steps (dense, by the intended and the actual
+  /// sequence, whichever is longer). Throws std::runtime_error with the memory's name.
   explicit Arena(const Script& script);
 
   const std::vector<Backing>& backings() const { return backings_; }
@@ -46,8 +46,8 @@ class Arena {
   int output(const std::string& name) const;
   /// Where a raw offset of "P", "P/kv.L0" or an output begins. Throws when there is no such place.
   Place place(const std::string& name) const;
-  /// Where each allocation of a view's cache begins (view.offset is not in it). `cache`: cache_of(view). As many allocations as the
-  /// memory has: one for one. A view of "P/kv.L0", or of a memory with one backing: one behind the other from there.
+  /// Where each allocation of a view's cache begins (view.offset is not in it). `cache`: cache_of(view). As many allocations
+  /// as the memory has: one for one. A view of "P/kv.L0", or of a memory with one backing: one behind the other from there.
   std::vector<Place> places(const View& view, const layout::Cache& cache) const;
   /// Name of the memory that `view.of` is in.
   static std::string memory_of(const View& view);
@@ -58,13 +58,13 @@ class Arena {
 
  private:
   struct Spot {
-    std::string name;                  ///< "P/kv.L0"
+    std::string name;  ///< "P/kv.L0"
     Place place;
     std::int64_t bytes{0};
   };
   void add(const std::string& name, const Memory& memory, const Script& script);
   std::vector<Backing> backings_;
-  std::vector<Spot> spots_;            ///< allocations, and memories as a whole
+  std::vector<Spot> spots_;  ///< allocations, and memories as a whole
   const Script& script_;
 };
 
@@ -75,8 +75,8 @@ layout::Cache cache_of(const View& view);
 struct OutputSection {
   layout::Component component{};
   std::vector<std::int64_t> kv, layers, tokens, heads, channels;
-  int width{0};                        ///< bits of an element: the plane's, or 32 when decoded
-  std::int64_t begin{0};               ///< byte in the output
+  int width{0};           ///< bits of an element: the plane's, or 32 when decoded
+  std::int64_t begin{0};  ///< byte in the output
   std::int64_t row_bits() const { return (static_cast<std::int64_t>(channels.size()) * width + 7) / 8 * 8; }
   std::int64_t bytes() const;
 };
@@ -86,8 +86,10 @@ struct OutputShape {
   std::int64_t bytes() const { return sections.empty() ? 0 : sections.back().begin + sections.back().bytes(); }
 };
 OutputShape output_shape(const Script& script, const Action& read);
-/// Where a section of what is read lies: its place in the output of the read that was meant, where this is a part of it; else its own.
-OutputSection place_in_output(const Script& script, const std::string& step, const Action& read, const OutputSection& section);
+/// Where a section of what is read lies: its place in the output of the read that was meant, where this is a part of it;
+/// else its own.
+OutputSection place_in_output(const Script& script, const std::string& step, const Action& read,
+                              const OutputSection& section);
 
 /// Seed of a pass: poison and tags of different passes have nothing in common.
 std::uint64_t pass_seed(std::uint64_t seed, int pass);

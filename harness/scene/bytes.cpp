@@ -13,8 +13,8 @@ using layout::checked::floor_div;
 
 namespace {
 
-// Poison is a function of the offset in the memory file, which begins with the lower guard. Sparse backings have guards of GiB; their
-// files begin at a multiple of the page.
+// Poison is a function of the offset in the memory file, which begins with the lower guard. Sparse backings have guards of
+// GiB; their files begin at a multiple of the page.
 std::int64_t in_file(const Backing& backing, std::int64_t offset) { return offset + backing.guard_below; }
 
 }  // namespace
@@ -55,13 +55,16 @@ std::uint8_t Bytes::fresh(int backing, std::int64_t offset) const {
 
 void Bytes::fresh(int backing, std::int64_t offset, std::int64_t size, std::uint8_t* out) const {
   const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
-  kernels::fill_poison(poison_[static_cast<std::size_t>(backing)], in_file(b, offset), {out, static_cast<std::size_t>(size)});
-  const std::int64_t from = std::clamp<std::int64_t>(0, offset, offset + size), to = std::clamp(b.bytes, from, offset + size);
+  kernels::fill_poison(poison_[static_cast<std::size_t>(backing)], in_file(b, offset),
+                       {out, static_cast<std::size_t>(size)});
+  const std::int64_t from = std::clamp<std::int64_t>(0, offset, offset + size),
+                     to = std::clamp(b.bytes, from, offset + size);
   if (b.zeroed) std::fill_n(out + (from - offset), to - from, std::uint8_t{0});
 }
 
 std::uint8_t Bytes::poison(int backing, std::int64_t offset) const {
-  return kernels::poison_byte(poison_[static_cast<std::size_t>(backing)], in_file((*backings_)[static_cast<std::size_t>(backing)], offset));
+  return kernels::poison_byte(poison_[static_cast<std::size_t>(backing)],
+                              in_file((*backings_)[static_cast<std::size_t>(backing)], offset));
 }
 
 std::vector<std::uint8_t>& Bytes::page_for(int backing, std::int64_t number) {
@@ -69,7 +72,8 @@ std::vector<std::uint8_t>& Bytes::page_for(int backing, std::int64_t number) {
   if (!slot) {
     slot = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(page));
     const Backing& b = (*backings_)[static_cast<std::size_t>(backing)];
-    const std::int64_t from = std::max(number * page, -b.guard_below), to = std::min((number + 1) * page, b.bytes + b.guard_above);
+    const std::int64_t from = std::max(number * page, -b.guard_below),
+                       to = std::min((number + 1) * page, b.bytes + b.guard_above);
     if (from < to) fresh(backing, from, to - from, slot->data() + (from - number * page));
   } else if (slot.use_count() > 1) {
     slot = std::make_shared<std::vector<std::uint8_t>>(*slot);

@@ -29,7 +29,8 @@ class Bytes {
 
   /// Dense backings: everything, from -guard_below on. Empty for sparse ones.
   const std::vector<std::uint8_t>& dense(int backing) const { return *stores_[static_cast<std::size_t>(backing)].dense; }
-  /// Whether both hold the very same bytes of a dense backing, or pages of a sparse one: neither has written there since one was copied.
+  /// Whether both hold the very same bytes of a dense backing, or pages of a sparse one: neither has written there since one
+  /// was copied.
   bool shares(const Bytes& other, int backing) const;
   /// Begins of the pages of a sparse backing that were written.
   std::vector<std::int64_t> pages(int backing) const;

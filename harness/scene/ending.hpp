@@ -7,9 +7,9 @@
 namespace kvcts::script {
 
 struct Ending {
-  std::string kind{"completed"};       ///< completed | refused | raised | crashed | hung
-  std::string step;                    ///< name of the step
-  std::string in;                      ///< hung: transfer | kernel | handshake
+  std::string kind{"completed"};  ///< completed | refused | raised | crashed | hung
+  std::string step;               ///< name of the step
+  std::string in;                 ///< hung: transfer | kernel | handshake
   std::string text, about, signal;
   nlohmann::json expects, found;
 };

@@ -8,7 +8,9 @@ namespace kvcts::script {
 
 namespace {
 
-std::int64_t page_of(std::int64_t offset) { return offset >= 0 ? offset / Image::page : -((Image::page - 1 - offset) / Image::page); }
+std::int64_t page_of(std::int64_t offset) {
+  return offset >= 0 ? offset / Image::page : -((Image::page - 1 - offset) / Image::page);
+}
 
 }  // namespace
 

@@ -23,14 +23,22 @@ struct Format {
 
 Format format_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::fp16: return {5, 10, 15};
-    case Dtype::bf16: return {8, 7, 127};
-    case Dtype::e4m3fn: return {4, 3, 7};
-    case Dtype::e5m2: return {5, 2, 15};
-    case Dtype::e4m3fnuz: return {4, 3, 8};
-    case Dtype::e5m2fnuz: return {5, 2, 16};
-    case Dtype::e2m1: return {2, 1, 1};
-    default: return {8, 23, 127};
+    case Dtype::fp16:
+      return {5, 10, 15};
+    case Dtype::bf16:
+      return {8, 7, 127};
+    case Dtype::e4m3fn:
+      return {4, 3, 7};
+    case Dtype::e5m2:
+      return {5, 2, 15};
+    case Dtype::e4m3fnuz:
+      return {4, 3, 8};
+    case Dtype::e5m2fnuz:
+      return {5, 2, 16};
+    case Dtype::e2m1:
+      return {2, 1, 1};
+    default:
+      return {8, 23, 127};
   }
 }
 
@@ -71,11 +79,16 @@ float number_of(Dtype dtype, std::uint32_t code) {
       const float number = std::bit_cast<float>(code);
       return std::isnan(number) ? not_a_number : number;
     }
-    case Dtype::uint8: return static_cast<float>(code);
-    case Dtype::int8: return static_cast<float>(code < 128 ? static_cast<int>(code) : static_cast<int>(code) - 256);
-    case Dtype::int4: return static_cast<float>(code < 8 ? static_cast<int>(code) : static_cast<int>(code) - 16);
-    case Dtype::e8m0: return code == 255 ? not_a_number : std::ldexp(1.0f, static_cast<int>(code) - 127);
-    default: break;
+    case Dtype::uint8:
+      return static_cast<float>(code);
+    case Dtype::int8:
+      return static_cast<float>(code < 128 ? static_cast<int>(code) : static_cast<int>(code) - 256);
+    case Dtype::int4:
+      return static_cast<float>(code < 8 ? static_cast<int>(code) : static_cast<int>(code) - 16);
+    case Dtype::e8m0:
+      return code == 255 ? not_a_number : std::ldexp(1.0f, static_cast<int>(code) - 127);
+    default:
+      break;
   }
   const Format f = format_of(dtype);
   const std::uint32_t mantissa = code & ((1u << f.mantissa) - 1);

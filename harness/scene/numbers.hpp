@@ -1,5 +1,5 @@
-// What codes mean as numbers, and the nearest code of a number: from the definitions of the formats, by search in a table. It shares
-// nothing with kernels/convert, whose results it has to equal.
+// What codes mean as numbers, and the nearest code of a number: from the definitions of the formats, by search in a table.
+// It shares nothing with kernels/convert, whose results it has to equal.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ float number_of(layout::Dtype dtype, std::uint32_t code);
 /// ties up (as ml_dtypes does). `number` is finite.
 std::uint32_t nearest_code(layout::Dtype dtype, float number);
 
-/// Content `codes`: the n-th code. Dtypes of up to 16 bits: every code in turn. fp32 has too many: every other one is of a list, so that
-/// each kind of number comes by in 32 channels; those between are anything.
+/// Content `codes`: the n-th code. Dtypes of up to 16 bits: every code in turn. fp32 has too many: every other one is of a
+/// list, so that each kind of number comes by in 32 channels; those between are anything.
 inline constexpr std::array<std::uint32_t, 16> fp32_kinds{
     0x00000000, 0x80000000,              // +0, -0
     0x7f800000, 0xff800000,              // infinities
@@ -27,7 +27,8 @@ inline constexpr std::array<std::uint32_t, 16> fp32_kinds{
     0x3f800000,                          // 1
 };
 inline std::uint32_t code_in_turn(layout::Dtype dtype, std::uint64_t n) {
-  if (dtype == layout::Dtype::fp32) return n % 2 == 0 ? fp32_kinds[n / 2 % fp32_kinds.size()] : static_cast<std::uint32_t>(n * 0x9e3779b97f4a7c15u >> 32);
+  if (dtype == layout::Dtype::fp32)
+    return n % 2 == 0 ? fp32_kinds[n / 2 % fp32_kinds.size()] : static_cast<std::uint32_t>(n * 0x9e3779b97f4a7c15u >> 32);
   return static_cast<std::uint32_t>(n) & ((1u << layout::bits(dtype)) - 1);
 }
 

@@ -39,8 +39,12 @@ Pitch pitch_of(const Who& who) {
 Who first_of(const Who& who, unsigned& index) {
   Who first = who;
   switch (who.kind) {
-    case Kind::hole: index = hole; return {.kind = Kind::hole};
-    case Kind::unknown: index = unknown; return {.kind = Kind::hole};
+    case Kind::hole:
+      index = hole;
+      return {.kind = Kind::hole};
+    case Kind::unknown:
+      index = unknown;
+      return {.kind = Kind::hole};
     case Kind::constant:
       first.byte = 0;
       index = who.byte;
@@ -61,7 +65,9 @@ Who first_of(const Who& who, unsigned& index) {
 
 kernels::RowId row_of(const Who& who) { return {who.component, who.kv, who.layer, who.head, who.token, who.generation}; }
 
-std::uint64_t key_of(const Who& who, std::uint64_t seed, int pass) { return kernels::row_key({pass_seed(seed, pass), 0, 0}, row_of(who)); }
+std::uint64_t key_of(const Who& who, std::uint64_t seed, int pass) {
+  return kernels::row_key({pass_seed(seed, pass), 0, 0}, row_of(who));
+}
 
 std::uint32_t code_in(const Who& row, std::uint64_t key, std::int64_t channel) {
   if (row.codes) return code_in_turn(row.dtype, key + static_cast<std::uint64_t>(channel));
@@ -87,7 +93,8 @@ std::size_t Names::Hash::operator()(const Who& who) const {
     h ^= h >> 29;
   };
   add(who.generation | static_cast<std::uint64_t>(who.backing + 1) << 32);
-  add(static_cast<std::uint64_t>(who.kv) | static_cast<std::uint64_t>(who.layer) << 8 | static_cast<std::uint64_t>(who.head) << 32);
+  add(static_cast<std::uint64_t>(who.kv) | static_cast<std::uint64_t>(who.layer) << 8 |
+      static_cast<std::uint64_t>(who.head) << 32);
   add(static_cast<std::uint64_t>(who.token) | static_cast<std::uint64_t>(who.channel) << 40);
   add(static_cast<std::uint64_t>(who.offset));
   add(who.whole | static_cast<std::uint64_t>(who.scale) << 32);
@@ -137,13 +144,20 @@ Who Names::at(Id id) const {
   Who who = c.first;
   switch (who.kind) {
     case Kind::hole:
-    case Kind::unknown: return {.kind = index == hole ? Kind::hole : Kind::unknown};
-    case Kind::constant: who.byte = static_cast<std::uint8_t>(index); return who;
-    case Kind::poison: who.offset += index; return who;
+    case Kind::unknown:
+      return {.kind = index == hole ? Kind::hole : Kind::unknown};
+    case Kind::constant:
+      who.byte = static_cast<std::uint8_t>(index);
+      return who;
+    case Kind::poison:
+      who.offset += index;
+      return who;
     case Kind::nibbles:
-    case Kind::code: return singles_.at(c.single + index);
+    case Kind::code:
+      return singles_.at(c.single + index);
     case Kind::tag:
-    case Kind::number: break;
+    case Kind::number:
+      break;
   }
   const Pitch pitch = pitch_of(who);
   who.channel += static_cast<std::int64_t>(index) / pitch.bytes * pitch.channels;
@@ -207,7 +221,9 @@ std::uint8_t Names::render(Id id, const std::vector<Backing>& backings, std::uin
 
 // ---- Rendering -----------------------------------------------------------------------------------------------------
 
-std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass) { return code_in(who, key_of(who, seed, pass), who.channel); }
+std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass) {
+  return code_in(who, key_of(who, seed, pass), who.channel);
+}
 
 std::uint8_t Rendering::byte(Id id) {
   const std::size_t number = id / Names::chunk;
@@ -235,12 +251,15 @@ void Rendering::fill(Id start, Bytes& out) {
     case Kind::constant:
       for (unsigned i = 0; i < Names::chunk; ++i) out[i] = static_cast<std::uint8_t>(i);
       return;
-    case Kind::poison: poison(backings_.at(static_cast<std::size_t>(first.backing)), first.offset, out); return;
+    case Kind::poison:
+      poison(backings_.at(static_cast<std::size_t>(first.backing)), first.offset, out);
+      return;
     case Kind::tag: {
       const std::uint64_t key = key_of(first, seed_, pass_);
       const Pitch pitch = pitch_of(first);
       if (!first.codes && !first.values && first.channel >= 0) {
-        kernels::tag_row(key, row_of(first), first.dtype, first.channel, static_cast<std::int64_t>(Names::chunk) / pitch.bytes * pitch.channels, out);
+        kernels::tag_row(key, row_of(first), first.dtype, first.channel,
+                         static_cast<std::int64_t>(Names::chunk) / pitch.bytes * pitch.channels, out);
         if (!is_pair(first) || !first.high_nibble_first) return;
         for (std::uint8_t& byte : out) byte = static_cast<std::uint8_t>(byte << 4 | byte >> 4);
         return;
@@ -262,7 +281,8 @@ void Rendering::fill(Id start, Bytes& out) {
         for (unsigned b = 0; b < 4; ++b) out[i + b] = static_cast<std::uint8_t>(bits >> (8 * b));
       }
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -271,7 +291,8 @@ void Rendering::poison(const Backing& backing, std::int64_t offset, std::span<st
   const std::int64_t at = offset + backing.guard_below;
   const auto skip = static_cast<std::size_t>(std::clamp<std::int64_t>(-at, 0, static_cast<std::int64_t>(out.size())));
   for (std::size_t i = 0; i < skip; ++i) out[i] = 0;
-  if (skip < out.size()) kernels::fill_poison(poison_of(backing, seed_, pass_), std::max<std::int64_t>(at, 0), out.subspan(skip));
+  if (skip < out.size())
+    kernels::fill_poison(poison_of(backing, seed_, pass_), std::max<std::int64_t>(at, 0), out.subspan(skip));
 }
 
 std::uint32_t Rendering::code_of(Id reference, layout::Dtype& dtype) {
@@ -280,7 +301,8 @@ std::uint32_t Rendering::code_of(Id reference, layout::Dtype& dtype) {
   if (who.kind == Kind::tag) return content_code(who, seed_, pass_);
   if (layout::bits(dtype) == 4) return (byte(who.pieces[0]) >> ((who.halves & 1) != 0 ? 4 : 0)) & 0xfu;
   std::uint32_t code = 0;
-  for (int b = 0; b < layout::bits(dtype) / 8; ++b) code |= static_cast<std::uint32_t>(byte(who.pieces[static_cast<std::size_t>(b)])) << (8 * b);
+  for (int b = 0; b < layout::bits(dtype) / 8; ++b)
+    code |= static_cast<std::uint32_t>(byte(who.pieces[static_cast<std::size_t>(b)])) << (8 * b);
   return code;
 }
 
@@ -304,36 +326,49 @@ namespace {
 
 std::string element_words(const Who& who, bool exact_channel) {
   const std::string kv = who.kv == 0 ? "K" : who.kv == 1 ? "V" : fmt::format("kv {}", who.kv);
-  if (who.component == Component::global_scale) return fmt::format("global scale {} layer {}, generation {}", kv, who.layer, who.generation);
+  if (who.component == Component::global_scale)
+    return fmt::format("global scale {} layer {}, generation {}", kv, who.layer, who.generation);
   std::string channel = fmt::format("{} {}", who.component == Component::scale ? "group" : "channel", who.channel);
   if (!exact_channel && layout::bits(who.dtype) == 4) {
     channel = who.high_nibble_first ? fmt::format("channels {} and {} (high nibble first)", who.channel, who.channel + 1)
                                     : fmt::format("channels {} and {}", who.channel, who.channel + 1);
   }
-  return fmt::format("{}{} layer {} token {} head {} {}, generation {}{}", who.component == Component::scale ? "scale " : "", kv, who.layer,
-                     who.token, who.head, channel, who.generation, who.codes ? ", every code in turn" : who.values ? ", a value" : "");
+  return fmt::format("{}{} layer {} token {} head {} {}, generation {}{}", who.component == Component::scale ? "scale " : "",
+                     kv, who.layer, who.token, who.head, channel, who.generation,
+                     who.codes    ? ", every code in turn"
+                     : who.values ? ", a value"
+                                  : "");
 }
 
 }  // namespace
 
 std::string words(const Who& who, const std::vector<Backing>& backings) {
   switch (who.kind) {
-    case Kind::hole: return "untouched";
-    case Kind::unknown: return "unknown";
-    case Kind::constant: return fmt::format("0x{:02x}", who.byte);
+    case Kind::hole:
+      return "untouched";
+    case Kind::unknown:
+      return "unknown";
+    case Kind::constant:
+      return fmt::format("0x{:02x}", who.byte);
     case Kind::poison: {
       const std::string where = who.backing >= 0 && static_cast<std::size_t>(who.backing) < backings.size()
                                     ? backings[static_cast<std::size_t>(who.backing)].name
                                     : fmt::format("backing {}", who.backing);
       return fmt::format("poison of {} {} {}", where, who.offset < 0 ? '-' : '+', who.offset < 0 ? -who.offset : who.offset);
     }
-    case Kind::tag: return element_words(who, false);
+    case Kind::tag:
+      return element_words(who, false);
     case Kind::number: {
       const bool scaled = who.power > 0 && (who.scale != 0 || who.global_scale != 0);
-      return "number of " + element_words(who, true) + (!scaled ? "" : who.power == 1 ? ", scaled" : fmt::format(", scaled {} times", who.power));
+      return "number of " + element_words(who, true) +
+             (!scaled          ? ""
+              : who.power == 1 ? ", scaled"
+                               : fmt::format(", scaled {} times", who.power));
     }
-    case Kind::nibbles: return "two halves";
-    case Kind::code: return fmt::format("bytes read as {}", layout::name(who.dtype));
+    case Kind::nibbles:
+      return "two halves";
+    case Kind::code:
+      return fmt::format("bytes read as {}", layout::name(who.dtype));
   }
   return "";
 }

@@ -20,32 +20,32 @@ using Id = std::uint32_t;
 
 struct Who {
   enum class Kind : std::uint8_t {
-    hole,     ///< a byte that nobody has touched
-    unknown,  ///< matches nothing that was ever meant to be anywhere
-    constant, ///< the same in every pass: zero, a pattern
-    poison,   ///< of a backing, at an offset
-    tag,      ///< byte of the code of an element (a pair of elements for 4-bit codes: `channel` is the even one)
-    number,   ///< byte of a decoded number (fp32): of an element and its scales; the channel is exact, also for 4-bit codes
-    nibbles,  ///< two halves that belong to different bytes: `pieces[0]` below, `pieces[1]` above
-    code,     ///< only inside numbers: a code whose bytes are `pieces`, where they are not those of one element
+    hole,      ///< a byte that nobody has touched
+    unknown,   ///< matches nothing that was ever meant to be anywhere
+    constant,  ///< the same in every pass: zero, a pattern
+    poison,    ///< of a backing, at an offset
+    tag,       ///< byte of the code of an element (a pair of elements for 4-bit codes: `channel` is the even one)
+    number,    ///< byte of a decoded number (fp32): of an element and its scales; the channel is exact, also for 4-bit codes
+    nibbles,   ///< two halves that belong to different bytes: `pieces[0]` below, `pieces[1]` above
+    code,      ///< only inside numbers: a code whose bytes are `pieces`, where they are not those of one element
   };
   Kind kind{Kind::unknown};
-  std::uint8_t byte{0};                ///< which byte of the code or number; constant: its value
+  std::uint8_t byte{0};  ///< which byte of the code or number; constant: its value
   layout::Component component{};
-  layout::Dtype dtype{};               ///< of the code
+  layout::Dtype dtype{};  ///< of the code
   bool high_nibble_first{false};
-  bool codes{false};                   ///< content `codes` instead of a tag
-  bool values{false};                  ///< content `values`
-  std::uint8_t power{0};               ///< number: how often its scales are in it
+  bool codes{false};      ///< content `codes` instead of a tag
+  bool values{false};     ///< content `values`
+  std::uint8_t power{0};  ///< number: how often its scales are in it
   std::uint32_t generation{0};
   std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
-  int backing{-1};                     ///< poison
-  std::int64_t offset{0};              ///< poison
-  /// number: Ids + 1 (0 = none) of the codes in it: of a code's first byte, or of a Kind::code. `whole`: the data code, where it is not
-  /// simply the element that the other fields name.
+  int backing{-1};         ///< poison
+  std::int64_t offset{0};  ///< poison
+  /// number: Ids + 1 (0 = none) of the codes in it: of a code's first byte, or of a Kind::code. `whole`: the data code,
+  /// where it is not simply the element that the other fields name.
   std::uint32_t whole{0}, scale{0}, global_scale{0};
-  std::array<Id, 4> pieces{};          ///< nibbles, code
-  std::uint8_t halves{0};              ///< nibbles, code of 4 bits: bit i set = pieces[i] means that byte's high nibble
+  std::array<Id, 4> pieces{};  ///< nibbles, code
+  std::uint8_t halves{0};      ///< nibbles, code of 4 bits: bit i set = pieces[i] means that byte's high nibble
   bool operator==(const Who&) const = default;
 };
 
@@ -107,9 +107,9 @@ class Names {
   std::vector<Chunk> chunks_;
   std::unordered_map<Who, std::uint32_t, Hash> index_;  ///< a chunk's first Who -> its number
   std::vector<Who> singles_;
-  std::size_t single_chunk_{0};        ///< where the next of them goes
+  std::size_t single_chunk_{0};  ///< where the next of them goes
   std::unordered_map<Who, Id, Hash> single_index_;
-  std::size_t last_{0};                ///< chunk of the last intern()
+  std::size_t last_{0};  ///< chunk of the last intern()
 };
 
 /// The bytes of all names in one pass, worked out 256 at a time and kept.
@@ -134,7 +134,8 @@ class Rendering {
   std::vector<std::unique_ptr<Bytes>> done_;
 };
 
-/// The code of an element in a pass, right-aligned: a tag, or what `codes` and `values` say. 4-bit codes: of who.channel alone.
+/// The code of an element in a pass, right-aligned: a tag, or what `codes` and `values` say. 4-bit codes: of who.channel
+/// alone.
 ///   codes   code_in_turn(channel + key of the row): along a row every code in turn, from where the row's key says
 ///   values  the bf16 tag of the same coordinate as a number, rounded to the dtype; both in numbers.hpp
 std::uint32_t content_code(const Who& who, std::uint64_t seed, int pass);

@@ -1,4 +1,5 @@
-// Names of bytes: each one once, the bytes they stand for, and what is said of them. Numbers: our table against kernels/convert.
+// Names of bytes: each one once, the bytes they stand for, and what is said of them. Numbers: our table against
+// kernels/convert.
 #include "scene/who.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,14 @@ using layout::Dtype;
 namespace convert = kernels::convert;
 
 Who element(Dtype dtype, std::int64_t channel, int byte = 0) {
-  Who who{.kind = Who::Kind::tag, .byte = static_cast<std::uint8_t>(byte), .dtype = dtype, .generation = 2, .kv = 1, .layer = 3, .token = 70, .head = 5};
+  Who who{.kind = Who::Kind::tag,
+          .byte = static_cast<std::uint8_t>(byte),
+          .dtype = dtype,
+          .generation = 2,
+          .kv = 1,
+          .layer = 3,
+          .token = 70,
+          .head = 5};
   who.channel = channel;
   return who;
 }
@@ -30,12 +38,14 @@ TEST(Numbers, EqualTheConversionKernels) {
     const std::uint64_t end = dtype == Dtype::fp32 ? std::uint64_t{1} << 32 : std::uint64_t{1} << layout::bits(dtype);
     for (std::uint64_t code = 0; code < end; code += dtype == Dtype::fp32 ? 9973 : 1) {
       const auto bits = static_cast<std::uint32_t>(code);
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(number_of(dtype, bits)), convert::decode(dtype, bits)) << layout::name(dtype) << " " << code;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(number_of(dtype, bits)), convert::decode(dtype, bits))
+          << layout::name(dtype) << " " << code;
     }
     for (std::uint32_t code = 0; code < 1u << 16; ++code) {  // every bf16
       const float number = number_of(Dtype::bf16, code);
       if (!std::isfinite(number)) continue;
-      ASSERT_EQ(nearest_code(dtype, number), convert::encode(dtype, code << 16, convert::Overflow::saturate, convert::Rounding::nearest))
+      ASSERT_EQ(nearest_code(dtype, number),
+                convert::encode(dtype, code << 16, convert::Overflow::saturate, convert::Rounding::nearest))
           << layout::name(dtype) << " " << number;
     }
   }
@@ -53,7 +63,8 @@ TEST(Names, AreGivenOnce) {
     }
   }
   for (int backing : {0, 1}) {
-    for (std::int64_t offset = -300; offset < 300; ++offset) all.push_back({.kind = Who::Kind::poison, .backing = backing, .offset = offset});
+    for (std::int64_t offset = -300; offset < 300; ++offset)
+      all.push_back({.kind = Who::Kind::poison, .backing = backing, .offset = offset});
   }
   for (int i = 0; i < 256; ++i) all.push_back({.kind = Who::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
   for (std::uint8_t i = 0; i < 8; ++i) {
@@ -108,7 +119,8 @@ TEST(Names, RenderAsTheContractsSay) {
     }
     for (std::int64_t offset : {-100, -1, 0, 1, 255, 256, 100000}) {
       const Id id = names.intern({.kind = Who::Kind::poison, .backing = 1, .offset = offset});
-      EXPECT_EQ(rendering.byte(id), kernels::reference::poison(kernels::poison_key(pass_seed(5, pass), 1, 0, 1), static_cast<std::uint64_t>(offset + 100)));
+      EXPECT_EQ(rendering.byte(id), kernels::reference::poison(kernels::poison_key(pass_seed(5, pass), 1, 0, 1),
+                                                               static_cast<std::uint64_t>(offset + 100)));
     }
     EXPECT_EQ(rendering.byte(names.intern({.kind = Who::Kind::constant, .byte = 0xa5})), 0xa5);
     EXPECT_EQ(rendering.byte(hole), 0);
@@ -136,7 +148,8 @@ TEST(Names, AHalfHasOneName) {
   EXPECT_EQ(names.nibble(mixed, false), names.nibble(low_first, true));
   EXPECT_EQ(names.nibble(mixed, true), names.nibble(poison, false));
   EXPECT_EQ(rendering.byte(mixed), rendering.byte(low_first) >> 4 | (rendering.byte(poison) & 0xf) << 4);
-  EXPECT_EQ(words(mixed, names, backings), "below V layer 3 token 70 head 5 channel 7, generation 2, above the low half of poison of  + 3");
+  EXPECT_EQ(words(mixed, names, backings),
+            "below V layer 3 token 70 head 5 channel 7, generation 2, above the low half of poison of  + 3");
 }
 
 TEST(Names, CodesComeInTurn) {

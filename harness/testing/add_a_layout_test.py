@@ -1,4 +1,5 @@
-"""Adding a layout is adding one file: it then appears in layouts, list, run and the golden generation, and nothing else was touched."""
+"""Adding a layout is adding one file: it then appears in layouts, list, run and the golden generation, and nothing else
+was touched."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def main() -> int:
         drawn = kvcts(*use, "layouts", "test-blocks-heads-first")
         assert drawn.status == 0 and "head x " in drawn.out, drawn.err or drawn.out
 
-        listed = kvcts_json(*use, "list", "--suite", "full", "--where", "producer == test-blocks-heads-first && consumer == vllm-fa-nhd")
+        listed = kvcts_json(
+            *use, "list", "--suite", "full", "--where", "producer == test-blocks-heads-first && consumer == vllm-fa-nhd"
+        )
         assert listed["cases"], "kvcts list --suite full does not have it"
         plain = kvcts_json(*use, "list", "--suite", "full", "--id", ID)
         assert [c["id"] for c in plain["cases"]] == [ID], plain["cases"][:3]
@@ -50,7 +53,11 @@ def main() -> int:
             print("skipped: the golden generator needs the pinned environment; ./run_suite.sh install makes it")
             return 77
         shutil.copytree(ROOT / "golden", golden)
-        made = subprocess.run([python, str(golden / "generate.py"), "--golden", str(golden), "--cases", str(cases)], capture_output=True, text=True)
+        made = subprocess.run(
+            [python, str(golden / "generate.py"), "--golden", str(golden), "--cases", str(cases)],
+            capture_output=True,
+            text=True,
+        )
         assert made.returncode == 0, made.stderr
         assert made.stdout.startswith("test-blocks-heads-first") and len(made.stdout.splitlines()) == 1, made.stdout
         verified = kvcts(*use, "golden", "--folder", str(golden), "verify", "--no-python", "test-blocks-heads-first")

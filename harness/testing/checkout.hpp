@@ -1,4 +1,5 @@
-// Where tests find what they are about. One source file has the paths of the machine; no other is compiled anew in another clone.
+// Where tests find what they are about. One source file has the paths of the machine; no other is compiled anew in another
+// clone.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-"""reports/ci: every recipe parses, and its commands are carried out (the night's are looked at only); what is printed for CI systems is of their form."""
+"""reports/ci: every recipe parses, and its commands are carried out (the night's are looked at only); what is printed
+for CI systems is of their form."""
 
 from __future__ import annotations
 
@@ -40,7 +41,12 @@ def recipes(folder: Path) -> None:
     for line in commands():
         words = shlex.split(line.split(" > ")[0].removesuffix(" || true"))
         if words[1] == "nightly":
-            asked = subprocess.run([sys.executable, ROOT / "harness" / "python" / "suites.py", "--check", "--night", *words[2:]], capture_output=True, text=True, cwd=folder)
+            asked = subprocess.run(
+                [sys.executable, ROOT / "harness" / "python" / "suites.py", "--check", "--night", *words[2:]],
+                capture_output=True,
+                text=True,
+                cwd=folder,
+            )
             assert asked.returncode == 0, (line, asked.stderr)
             continue
         assert words[0] in ("./run_suite.sh", "build/bin/kvcts"), line
@@ -53,8 +59,10 @@ def recipes(folder: Path) -> None:
 
 def printed(folder: Path) -> None:
     file = folder / "wrong.yaml"
-    file.write_text("case: t/a\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd, claim: {layout: vllm-fa-nhd}}\n---\n"
-                    "case: t/b\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\n")
+    file.write_text(
+        "case: t/a\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd, claim: {layout: vllm-fa-nhd}}\n---\n"
+        "case: t/b\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\n"
+    )
     run = str(folder / "wrong")
     expect(1, "run", "--file", str(file), "--out", run)
     summary = folder / "summary.md"
@@ -62,13 +70,27 @@ def printed(folder: Path) -> None:
     os.environ["GITHUB_STEP_SUMMARY"] = str(summary)
     lines = expect(1, "report", run, "--for", "github").splitlines()
     del os.environ["GITHUB_STEP_SUMMARY"]
-    assert len(lines) == 2 and re.fullmatch(r"::error title=FAIL axis-permuted[^:,]* \(1 case\)::.*%0A.*kvcts repro.*", lines[0]) and lines[1].startswith("::notice title=kvcts "), lines
+    assert (
+        len(lines) == 2
+        and re.fullmatch(r"::error title=FAIL axis-permuted[^:,]* \(1 case\)::.*%0A.*kvcts repro.*", lines[0])
+        and lines[1].startswith("::notice title=kvcts ")
+    ), lines
     markdown = summary.read_text()
-    assert markdown.startswith("before\n## kvcts ") and "\n| 1 | FAIL axis-permuted" in markdown and markdown.split("before\n")[1] == expect(1, "report", run, "--for", "markdown"), markdown
+    assert (
+        markdown.startswith("before\n## kvcts ")
+        and "\n| 1 | FAIL axis-permuted" in markdown
+        and markdown.split("before\n")[1] == expect(1, "report", run, "--for", "markdown")
+    ), markdown
     metrics = expect(1, "report", run, "--for", "openmetrics").splitlines()
     assert metrics[-1] == "# EOF" and all(line.startswith("# ") or SAMPLE.fullmatch(line) for line in metrics), metrics
-    by_outcome = {found[1]: float(found[2]) for found in (re.fullmatch(r'kvcts_cases\{.*outcome="(\w+)"\} (.+)', line) for line in metrics) if found}
-    assert by_outcome["PASS"] == by_outcome["FAIL"] == 1 and sum(by_outcome.values()) == len(results(Path(run))) == 2, by_outcome
+    by_outcome = {
+        found[1]: float(found[2])
+        for found in (re.fullmatch(r'kvcts_cases\{.*outcome="(\w+)"\} (.+)', line) for line in metrics)
+        if found
+    }
+    assert by_outcome["PASS"] == by_outcome["FAIL"] == 1 and sum(by_outcome.values()) == len(results(Path(run))) == 2, (
+        by_outcome
+    )
     assert any(line.startswith("kvcts_failures{") and line.endswith(" 1") for line in metrics)
     expect(2, "report", run, "--for", "teamcity", err="teamcity")
     expect(2, "report", run, "--for", "github", "--phases", err="--for prints one thing")

@@ -26,7 +26,9 @@ def main() -> int:
         assert done.status == 0, done.err
         (case,) = results(out)
         assert case["outcome"] == "PASS" and case["facts"]["engine_claims"]["device_evidence"] == "executed", case
-        assert case["evidence"] == "modelled", f"no device of that architecture was seen, and the result is {case['evidence']}"
+        assert case["evidence"] == "modelled", (
+            f"no device of that architecture was seen, and the result is {case['evidence']}"
+        )
         assert "executed" not in done.out, done.out
         alone = kvcts("repro", "claims/one", "--file", str(file))
         assert "(modelled)" in alone.out and "executed" not in alone.out, alone.out

@@ -1,4 +1,5 @@
-"""kvcts compare: two runs of one file, of which a case was broken, one left and one came; exit statuses by policy; what is no pair of runs."""
+"""kvcts compare: two runs of one file, of which a case was broken, one left and one came; exit statuses by policy; what
+is no pair of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from kvtest import expect, finish, need_program
 
 PLAIN = "case: t/{0}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: {{layout: {1}}}\n"
 # What is said of the consumer is not what it is: the right plan for another layout.
-LIES = "case: t/{0}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: {{layout: vllm-fa-hnd, claim: {{layout: vllm-fa-nhd}}}}\nexpected: PASS\n"
+LIES = (
+    "case: t/{0}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: {{layout: vllm-fa-hnd, claim: {{layout: "
+    "vllm-fa-nhd}}}}\nexpected: PASS\n"
+)
 
 
 def run(folder: Path, name: str, *documents: str) -> str:
@@ -32,18 +36,27 @@ def main() -> None:
 
         broken = run(folder, "broken", LIES.format("a"), PLAIN.format("b", "vllm-fa-nhd"))
         told = expect(1, "compare", right, broken, says="1 newly failing; 1 as before\n")
-        assert "\nnewly failing (1)\n  PASS -> FAIL axis-permuted" in told and "kvcts repro t/a" in told.replace("'", ""), told
+        assert "\nnewly failing (1)\n  PASS -> FAIL axis-permuted" in told and "kvcts repro t/a" in told.replace("'", ""), (
+            told
+        )
         expect(0, "compare", broken, right, says="1 fixed; 1 as before\n")
         expect(0, "compare", broken, broken, says="nothing changed; 2 as before, 1 of them failing\n")
 
-        other = run(folder, "other", PLAIN.format("b", "vllm-fa-nhd"), PLAIN.format("c", "vllm-fa-hnd").replace("vllm-fa-nhd", "flashinfer-nhd"))
+        other = run(
+            folder,
+            "other",
+            PLAIN.format("b", "vllm-fa-nhd"),
+            PLAIN.format("c", "vllm-fa-hnd").replace("vllm-fa-nhd", "flashinfer-nhd"),
+        )
         expect(0, "compare", right, other, says="1 vanished, 1 new; 1 as before\n")
         told = json.loads(expect(1, "compare", right, other, "--policy", "any-change", "--json"))
         assert [(c["change"], c["id"]) for c in told["changes"]] == [("vanished", "t/a"), ("new", "t/c")], told["changes"]
         assert told["counts"]["vanished"] == 1 and told["after"]["provenance"]["commit"] and told["alike"] == 1, told
 
         expect(0, "run", "--suite", "seeds", "--out", str(folder / "seeds"))
-        expect(2, "compare", right, str(folder / "seeds"), err="expected two runs of one suite, found 'pairs.yaml' and 'seeds'")
+        expect(
+            2, "compare", right, str(folder / "seeds"), err="expected two runs of one suite, found 'pairs.yaml' and 'seeds'"
+        )
         expect(2, "compare", right, str(folder / "nowhere"), err="nowhere")
         expect(2, "compare", right, err="AFTER")
         expect(2, "compare", right, broken, "--policy", "never", err="never")

@@ -1,9 +1,10 @@
 """Documents tell the truth: runs every command of their ```console blocks and compares what it prints.
 
-In a block, "$ command" is a command ("> " continues it), and what follows is its output. "..." stands for anything: alone on a line for
-any lines, inside a line for any text. Figures that change from run to run (times, rates, sizes, dates) need not agree. A command must
-end with status 0 unless the block shows "[status N]" as its last output line. A ```yaml block whose info string has "file=PATH" is
-written there first. The two set-up commands (./run_suite.sh alone and with self-test) are not run.
+In a block, "$ command" is a command ("> " continues it), and what follows is its output. "..." stands for anything:
+alone on a line for any lines, inside a line for any text. Figures that change from run to run (times, rates, sizes,
+dates) need not agree. A command must end with status 0 unless the block shows "[status N]" as its last output line. A
+```yaml block whose info string has "file=PATH" is written there first. The two set-up commands (./run_suite.sh alone
+and with self-test) are not run.
 
 A block with "needs=sandbox" in its info string is passed over, and that is said, on a machine without one.
 
@@ -103,7 +104,10 @@ def matches(expected: list[str], actual: list[str]) -> bool:
         return any(matches(expected[1:], actual[i:]) for i in range(len(actual) + 1))
     if not actual:
         return False
-    pattern = ".*".join(re.escape(plain(part)) if i in (0,) else re.escape(plain(part).strip()) for i, part in enumerate(expected[0].split("...")))
+    pattern = ".*".join(
+        re.escape(plain(part)) if i in (0,) else re.escape(plain(part).strip())
+        for i, part in enumerate(expected[0].split("..."))
+    )
     # Ellipses and masks must not depend on blanks around them.
     pattern = re.sub(r"(\\ )*\.\*(\\ )*", ".*", pattern)
     return re.fullmatch(pattern, plain(actual[0])) is not None and matches(expected[1:], actual[1:])
@@ -126,7 +130,7 @@ def workplace(folder: Path) -> None:
 def fill(document: Path, command: Command, actual: list[str]) -> None:
     lines = document.read_text().splitlines()
     at = lines.index("FILL", command.line - 1)
-    document.write_text("\n".join([*lines[:at], *(re.sub(r"\s+$", "", a) for a in actual), *lines[at + 1:]]) + "\n")
+    document.write_text("\n".join([*lines[:at], *(re.sub(r"\s+$", "", a) for a in actual), *lines[at + 1 :]]) + "\n")
 
 
 def check(document: Path, folder: Path, filling: bool) -> list[str]:
@@ -146,8 +150,15 @@ def check(document: Path, folder: Path, filling: bool) -> list[str]:
         if expected and (match := re.fullmatch(r"\[status (\d+)\]", expected[-1].strip())):
             expected, status = expected[:-1], int(match[1])
         try:
-            ended = subprocess.run(["bash", "-c", step.text], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, timeout=240)
+            ended = subprocess.run(
+                ["bash", "-c", step.text],
+                cwd=folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=240,
+            )
         except subprocess.TimeoutExpired:
             problems.append(f"{where}\n  did not end within 240 s")
             continue
@@ -157,9 +168,14 @@ def check(document: Path, folder: Path, filling: bool) -> list[str]:
         if filling and expected == ["FILL"]:
             fill(document, step, actual + ([f"[status {ended.returncode}]"] if ended.returncode else []))
         elif ended.returncode != status:
-            problems.append(f"{where}\n  ended with status {ended.returncode}, expected {status}; it printed\n    " + "\n    ".join(actual[-15:]))
+            problems.append(
+                f"{where}\n  ended with status {ended.returncode}, expected {status}; it printed\n    "
+                + "\n    ".join(actual[-15:])
+            )
         elif expected and not matches(expected, actual):
-            problems.append(f"{where}\n  printed\n    " + "\n    ".join(actual[:60]) + "\n  expected\n    " + "\n    ".join(expected))
+            problems.append(
+                f"{where}\n  printed\n    " + "\n    ".join(actual[:60]) + "\n  expected\n    " + "\n    ".join(expected)
+            )
         else:
             print(f"ok {where}", flush=True)
     return problems
@@ -169,10 +185,20 @@ def main() -> int:
     need_program()
     filling = "--fill" in sys.argv
     wanted = [ROOT / a for a in sys.argv[1:] if a != "--fill"] or [
-        d for d in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "reports").glob("*.md")), ROOT / "cases" / "README.md") if d.exists()]
+        d
+        for d in (
+            ROOT / "README.md",
+            ROOT / "CONTRIBUTING.md",
+            *sorted((ROOT / "reports").glob("*.md")),
+            ROOT / "cases" / "README.md",
+        )
+        if d.exists()
+    ]
 
     def one(document: Path) -> list[str]:
-        if (needs := re.match(r"<!-- needs (\S+) -->", document.read_text())) and not list(BUILD.glob(needs[1].removeprefix("build/"))):
+        if (needs := re.match(r"<!-- needs (\S+) -->", document.read_text())) and not list(
+            BUILD.glob(needs[1].removeprefix("build/"))
+        ):
             print(f"{document.name}: not run, {needs[1]} is not built")
             return []
         with tempfile.TemporaryDirectory(prefix="kvcts doc ") as name:  # a blank in the path, on purpose
@@ -184,7 +210,11 @@ def main() -> int:
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         problems = [problem for found in pool.map(one, wanted) for problem in found]
     print("\n".join(problems))
-    print(f"{len(problems)} commands do not do what the documents say" if problems else "every command does what the documents say")
+    print(
+        f"{len(problems)} commands do not do what the documents say"
+        if problems
+        else "every command does what the documents say"
+    )
     return 1 if problems else 0
 
 

@@ -1,5 +1,5 @@
-"""A sample of the suite engines: every case as expected, each by the path that its engine is named after; another path: FAIL; without the
-packages: SKIPPED, and the run incomplete."""
+"""A sample of the suite engines: every case as expected, each by the path that its engine is named after; another path:
+FAIL; without the packages: SKIPPED, and the run incomplete."""
 
 from __future__ import annotations
 
@@ -30,20 +30,42 @@ def main() -> int:
         cases, astray = Path(place) / "cases", Path(place) / "astray"
         shutil.copytree(ROOT / "cases", cases, ignore=shutil.ignore_patterns("museum", "oracles"))
         entries = (cases / "engines" / "ucx.yaml").read_text()
-        (cases / "engines" / "ucx.yaml").write_text(entries.replace("options: {verbs: am, error_handling: peer}", "options: {verbs: rma, error_handling: peer}"))
-        other = kvcts("--cases", str(cases), "run", "--id", "kv/producer=vllm-fa-nhd/engine=ucx-am-tcp", "--out", str(astray))
+        (cases / "engines" / "ucx.yaml").write_text(
+            entries.replace("options: {verbs: am, error_handling: peer}", "options: {verbs: rma, error_handling: peer}")
+        )
+        other = kvcts(
+            "--cases", str(cases), "run", "--id", "kv/producer=vllm-fa-nhd/engine=ucx-am-tcp", "--out", str(astray)
+        )
         (case,) = results(astray)
         if case["outcome"] != "SKIPPED":
             assert other.status == 1 and case["outcome"] == "FAIL", case
-            assert 'verbs was to be "am", and it claims "rma"' in case["message"] and case["facts"]["engine_claims"]["verbs"] == "rma", case
+            assert (
+                'verbs was to be "am", and it claims "rma"' in case["message"]
+                and case["facts"]["engine_claims"]["verbs"] == "rma"
+            ), case
 
         bare = Path(place) / "bare"
-        without = kvcts("run", "--id", "kv/producer=vllm-fa-nhd/engine=nixl-tcp", "--out", str(bare), env={**os.environ, "KVCTS_ENGINE_PACKAGES": place})
+        without = kvcts(
+            "run",
+            "--id",
+            "kv/producer=vllm-fa-nhd/engine=nixl-tcp",
+            "--out",
+            str(bare),
+            env={**os.environ, "KVCTS_ENGINE_PACKAGES": place},
+        )
         assert without.status == 5, without.err
         (case,) = results(bare)
         assert case["outcome"] == "SKIPPED" and "./run_suite.sh install" in case["message"], case
-        required = kvcts("run", "--id", "kv/producer=vllm-fa-nhd/engine=nixl-tcp", "--require", "nixl-1.5.1", "--out", str(Path(place) / "required"),
-                         env={**os.environ, "KVCTS_ENGINE_PACKAGES": place})
+        required = kvcts(
+            "run",
+            "--id",
+            "kv/producer=vllm-fa-nhd/engine=nixl-tcp",
+            "--require",
+            "nixl-1.5.1",
+            "--out",
+            str(Path(place) / "required"),
+            env={**os.environ, "KVCTS_ENGINE_PACKAGES": place},
+        )
         assert required.status == 1, "what is required and missing is a failure"
     print(", ".join(f"{count} {engine}" for engine, count in sorted(ran.items())))
     return 0

@@ -1,5 +1,5 @@
-"""Exit statuses: 0 as expected, 1 not as expected, 2 usage, 4 nothing selected, 130 interrupted; and what a run leaves on the way. 5 and all that
-leads there: completeness_test.py."""
+"""Exit statuses: 0 as expected, 1 not as expected, 2 usage, 4 nothing selected, 130 interrupted; and what a run leaves
+on the way. 5 and all that leads there: completeness_test.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,20 @@ import time
 import uuid
 from pathlib import Path
 
-from kvtest import KVCTS, MARK, ROOT, command, expect, finish, kvcts, kvcts_json, marked_processes, need_program, results, wait_until_gone
+from kvtest import (
+    KVCTS,
+    MARK,
+    ROOT,
+    command,
+    expect,
+    finish,
+    kvcts,
+    kvcts_json,
+    marked_processes,
+    need_program,
+    results,
+    wait_until_gone,
+)
 
 
 def one_expectation_changed(folder: Path) -> Path:
@@ -41,13 +54,24 @@ def broken_engine(folder: Path) -> None:
         expect(status, "run", "--file", str(file), "-j", "1", "--out", str(folder / canary), says=says)
         expect(status, "report", str(folder / canary))
     first, second = results(folder / "fails")
-    assert [first["verdict"], second["outcome"], second["verdict"]] == ["as expected", "SKIPPED", "unexpected"], (first, second)
+    assert [first["verdict"], second["outcome"], second["verdict"]] == ["as expected", "SKIPPED", "unexpected"], (
+        first,
+        second,
+    )
 
 
 def damaged_store(run: Path) -> None:
     """A store that does not hold what was put into it is an unreadable file, whenever that is found."""
-    for number, change in enumerate(("UPDATE executions SET wall_ns = wall_ns + 1", "UPDATE results SET facts = '{}'", "UPDATE planned SET digest = 'x' || digest",
-                                     "UPDATE phases SET phase = 'no such phase'", "UPDATE executions SET body = '{'", "DELETE FROM planned WHERE ordinal = 3")):
+    for number, change in enumerate(
+        (
+            "UPDATE executions SET wall_ns = wall_ns + 1",
+            "UPDATE results SET facts = '{}'",
+            "UPDATE planned SET digest = 'x' || digest",
+            "UPDATE phases SET phase = 'no such phase'",
+            "UPDATE executions SET body = '{'",
+            "DELETE FROM planned WHERE ordinal = 3",
+        )
+    ):
         copy = run.parent / f"damaged-{number}"
         shutil.copytree(run, copy)
         with contextlib.closing(sqlite3.connect(copy / "store.db")) as store:
@@ -60,8 +84,13 @@ def damaged_store(run: Path) -> None:
 def interrupt(folder: Path) -> None:
     """Ctrl-C in the middle: status 130, a store that --resume completes, nothing left."""
     mark = uuid.uuid4().hex
-    run = subprocess.Popen([str(KVCTS), "run", "--suite", "smoke", "--shard", "1/4", "--out", str(folder)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, env={**os.environ, MARK: mark})
+    run = subprocess.Popen(
+        [str(KVCTS), "run", "--suite", "smoke", "--shard", "1/4", "--out", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, MARK: mark},
+    )
     end = time.monotonic() + 60
     # Workers are there when cases run; a child before that is one of the program's own probes.
     while not [p for p in marked_processes(mark) if "kvcts-worker" in command(p)] and time.monotonic() < end:
@@ -86,7 +115,17 @@ def main() -> int:
         cases = one_expectation_changed(folder)
         expect(1, "--cases", str(cases), "run", "--suite", "seeds", "--out", str(folder / "wrong"))
         expect(1, "report", str(folder / "wrong"))
-        expect(4, "run", "--suite", "seeds", "--where", "dtype == fp32 && dtype == fp16", "--out", str(folder / "empty"), err="nothing selected")
+        expect(
+            4,
+            "run",
+            "--suite",
+            "seeds",
+            "--where",
+            "dtype == fp32 && dtype == fp16",
+            "--out",
+            str(folder / "empty"),
+            err="nothing selected",
+        )
         assert not (folder / "empty").exists(), "an empty selection left a run folder"
         expect(4, "list", "--suite", "seeds", "--id", "no-such-case*", err="nothing selected")
         expect(2, "run", "--suite", "smok", err="smoke")

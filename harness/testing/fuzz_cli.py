@@ -1,10 +1,11 @@
-"""Bad input, a thousand times: always one clear line and exit status 2 or 3 (or success, where a mutation did no harm), never a signal.
+"""Bad input, a thousand times: always one clear line and exit status 2 or 3 (or success, where a mutation did no harm),
+never a signal.
 
     fuzz_cli.py [--mutations 1200] [--seed 1] [--only yaml,flags,...] [--jobs 2] [--program PATH]
 
-Kinds of input: YAML of case files and of the catalogue, layout strings, case ids, axis expressions, HDF5 golden files (with and without
-a manifest that knows the damage), run stores, command lines. A failure prints the seed and keeps the input.
-"""
+Kinds of input: YAML of case files and of the catalogue, layout strings, case ids, axis expressions, HDF5 golden files
+(with and without a manifest that knows the damage), run stores, command lines. A failure prints the seed and keeps the
+input."""
 
 from __future__ import annotations
 
@@ -24,8 +25,43 @@ from pathlib import Path
 
 from kvtest import ROOT, Ended, kvcts, need_program
 
-ODD = ["", "\0", "\n", "\r", "\t", "'", '"', "{", "}", "[", "]", ":", "#", "&a", "*a", "!!python/object", "%", "/", "..", "-1", "0", "1e400",
-       "99999999999999999999", "-9223372036854775808", "NaN", "\u202e", "\ufffd", "é", "\x1b[31m", "x" * 3000, "(" * 400, "---", "...", "<<", "~"]
+ODD = [
+    "",
+    "\0",
+    "\n",
+    "\r",
+    "\t",
+    "'",
+    '"',
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    "#",
+    "&a",
+    "*a",
+    "!!python/object",
+    "%",
+    "/",
+    "..",
+    "-1",
+    "0",
+    "1e400",
+    "99999999999999999999",
+    "-9223372036854775808",
+    "NaN",
+    "\u202e",
+    "\ufffd",
+    "é",
+    "\x1b[31m",
+    "x" * 3000,
+    "(" * 400,
+    "---",
+    "...",
+    "<<",
+    "~",
+]
 
 
 def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -71,13 +107,24 @@ def mutate_text(rng: random.Random, text: str) -> str:
     return text
 
 
-EDGES = ["0", "-1", str(2**31), str(2**32 + 1), str(10**12), str(2**63 - 1), str(2**64), "1e12", "nan", "[" + "0, " * 20000 + "0]"]
+EDGES = [
+    "0",
+    "-1",
+    str(2**31),
+    str(2**32 + 1),
+    str(10**12),
+    str(2**63 - 1),
+    str(2**64),
+    "1e12",
+    "nan",
+    "[" + "0, " * 20000 + "0]",
+]
 
 
 def mutate_number(rng: random.Random, text: str) -> str:
     """One number of a file replaced by one at an edge."""
     at = rng.choice([m.span() for m in re.finditer(r"(?<=[ \[:,])-?\d+(?=[ ,}\]\n])", text)])
-    return text[:at[0]] + rng.choice(EDGES) + text[at[1]:]
+    return text[: at[0]] + rng.choice(EDGES) + text[at[1] :]
 
 
 def argument(text: str) -> str:
@@ -131,16 +178,27 @@ class Fuzzer:
         path = self.place(".yaml")
         documents = self.rng.choice(self.case_files).read_text().split("\n---\n")
         path.write_text(mutate_number(self.rng, self.rng.choice([d for d in documents if re.search(r"\d", d)])))
-        return Attempt(["run", "--file", str(path), "--out", str(self.place())], f"numbers of a case file {path}", path, False, (0, 1, 2, 5))
+        return Attempt(
+            ["run", "--file", str(path), "--out", str(self.place())],
+            f"numbers of a case file {path}",
+            path,
+            False,
+            (0, 1, 2, 5),
+        )
 
     def catalogue_yaml(self) -> Attempt:
         folder = self.place()
-        shutil.copytree(self.cases, folder, copy_function=lambda s, d: Path(d).symlink_to(s), ignore=shutil.ignore_patterns("oracles"))
+        shutil.copytree(
+            self.cases, folder, copy_function=lambda s, d: Path(d).symlink_to(s), ignore=shutil.ignore_patterns("oracles")
+        )
         original = self.rng.choice(self.catalogue_files)
         broken = folder / original.relative_to(self.cases)
         broken.unlink()
-        broken.write_bytes(mutate_text(self.rng, original.read_text()).encode(errors="replace") if self.rng.random() < 0.6
-                           else mutate_bytes(self.rng, original.read_bytes()))
+        broken.write_bytes(
+            mutate_text(self.rng, original.read_text()).encode(errors="replace")
+            if self.rng.random() < 0.6
+            else mutate_bytes(self.rng, original.read_bytes())
+        )
         return Attempt(["--cases", str(folder), "list", "--suite", "smoke"], f"catalogue file {broken}", folder)
 
     def layout_string(self) -> Attempt:
@@ -151,7 +209,9 @@ class Fuzzer:
         return Attempt(self.rng.choice([["explain", wrong], ["list", "--id", wrong]]), "case id")
 
     def expression(self) -> Attempt:
-        right = self.rng.choice(["dtype==bf16 && engine!=ucx", "arch >= sm_80 || !(geometry == small)", "producer in [vllm-fa-nhd]", "seed < 3"])
+        right = self.rng.choice(
+            ["dtype==bf16 && engine!=ucx", "arch >= sm_80 || !(geometry == small)", "producer in [vllm-fa-nhd]", "seed < 3"]
+        )
         return Attempt(["list", "--suite", "smoke", "--where", argument(mutate_text(self.rng, right))], "axis expression")
 
     def hdf5(self) -> Attempt:
@@ -170,12 +230,16 @@ class Fuzzer:
         (folder / "MANIFEST.json").write_text(json.dumps(manifest))
         dtype = self.rng.choice(sorted(entry["dtypes"]))
         must_fail = not known and data != original.read_bytes()
-        return Attempt(["golden", "--folder", str(folder), "show", original.stem, dtype], f"golden file {folder}", folder, must_fail)
+        return Attempt(
+            ["golden", "--folder", str(folder), "show", original.stem, dtype], f"golden file {folder}", folder, must_fail
+        )
 
     def manifest(self) -> Attempt:
         folder = self.place()
         folder.mkdir()
-        (folder / "MANIFEST.json").write_bytes(mutate_text(self.rng, (ROOT / "golden" / "MANIFEST.json").read_text()).encode(errors="replace"))
+        (folder / "MANIFEST.json").write_bytes(
+            mutate_text(self.rng, (ROOT / "golden" / "MANIFEST.json").read_text()).encode(errors="replace")
+        )
         return Attempt(["golden", "--folder", str(folder), "list"], f"manifest {folder}", folder)
 
     def run_store(self) -> Attempt:
@@ -188,13 +252,63 @@ class Fuzzer:
         folder = self.place()
         folder.mkdir()
         (folder / "store.db").write_bytes(mutate_bytes(self.rng, self.store))
-        return Attempt(self.rng.choice([["report", str(folder), "--json"], ["run", "--resume", str(folder)]]), f"run store {folder}", folder)
+        return Attempt(
+            self.rng.choice([["report", str(folder), "--json"], ["run", "--resume", str(folder)]]),
+            f"run store {folder}",
+            folder,
+        )
 
     def command_line(self) -> Attempt:
-        verbs = ["list", "run", "repro", "minimize", "triage", "dump", "explain", "doctor", "golden", "report", "schema", "layouts"]
-        flags = ["--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file", "--resume", "--out", "-j", "--seed", "--require",
-                 "--hold", "--json", "--cases", "--rows", "--geometry", "--dtype"]
-        values = [o for o in ODD if "\0" not in o] + ["smoke", "nothing", "1/0", "0/0", "5/4", "-5", "1e9", "*", "verify", "[", "a==", "sm_90"]
+        verbs = [
+            "list",
+            "run",
+            "repro",
+            "minimize",
+            "triage",
+            "dump",
+            "explain",
+            "doctor",
+            "golden",
+            "report",
+            "schema",
+            "layouts",
+        ]
+        flags = [
+            "--suite",
+            "--id",
+            "--where",
+            "--draw",
+            "--draw-seed",
+            "--cover",
+            "--shard",
+            "--budget",
+            "--file",
+            "--resume",
+            "--out",
+            "-j",
+            "--seed",
+            "--require",
+            "--hold",
+            "--json",
+            "--cases",
+            "--rows",
+            "--geometry",
+            "--dtype",
+        ]
+        values = [o for o in ODD if "\0" not in o] + [
+            "smoke",
+            "nothing",
+            "1/0",
+            "0/0",
+            "5/4",
+            "-5",
+            "1e9",
+            "*",
+            "verify",
+            "[",
+            "a==",
+            "sm_90",
+        ]
         # Never a full command line by accident that would start a long run: --shard 1/0 is wrong for every verb.
         argv = [self.rng.choice(verbs if self.rng.random() < 0.9 else ODD[4:])]
         for _ in range(self.rng.randrange(1, 5)):
@@ -203,8 +317,15 @@ class Fuzzer:
 
 
 KINDS = {
-    "yaml": (Fuzzer.case_yaml, 4), "numbers": (Fuzzer.case_numbers, 3), "catalogue": (Fuzzer.catalogue_yaml, 3), "layouts": (Fuzzer.layout_string, 3), "ids": (Fuzzer.case_id, 2),
-    "expressions": (Fuzzer.expression, 2), "hdf5": (Fuzzer.hdf5, 2), "manifest": (Fuzzer.manifest, 1), "stores": (Fuzzer.run_store, 2),
+    "yaml": (Fuzzer.case_yaml, 4),
+    "numbers": (Fuzzer.case_numbers, 3),
+    "catalogue": (Fuzzer.catalogue_yaml, 3),
+    "layouts": (Fuzzer.layout_string, 3),
+    "ids": (Fuzzer.case_id, 2),
+    "expressions": (Fuzzer.expression, 2),
+    "hdf5": (Fuzzer.hdf5, 2),
+    "manifest": (Fuzzer.manifest, 1),
+    "stores": (Fuzzer.run_store, 2),
     "flags": (Fuzzer.command_line, 3),
 }
 
@@ -271,9 +392,11 @@ def main() -> int:
                     print(f"FAILED {attempt.what}: kvcts {attempt.argv!r}\n  {problem}", flush=True)
                 elif attempt.keep:
                     shutil.rmtree(attempt.keep) if attempt.keep.is_dir() else attempt.keep.unlink()
-    print(f"seed {args.seed}: {sum(counts.values())} mutations ({', '.join(f'{n} {k}' for k, n in counts.items())}); "
-          f"exit statuses {', '.join(f'{s}: {n}' for s, n in statuses.most_common())}; {len(failures)} failures"
-          + (f"; the inputs are in {work}" if failures else ""))
+    print(
+        f"seed {args.seed}: {sum(counts.values())} mutations ({', '.join(f'{n} {k}' for k, n in counts.items())}); "
+        f"exit statuses {', '.join(f'{s}: {n}' for s, n in statuses.most_common())}; {len(failures)} failures"
+        + (f"; the inputs are in {work}" if failures else "")
+    )
     if not failures:
         shutil.rmtree(work)
     return 1 if failures else 0

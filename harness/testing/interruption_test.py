@@ -1,4 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP end every verb with 130 and one line, and leave no process; a run writes its reports and --resume goes on."""
+"""SIGINT, SIGTERM and SIGHUP end every verb with 130 and one line, and leave no process; a run writes its reports and
+--resume goes on."""
 
 from __future__ import annotations
 
@@ -13,11 +14,21 @@ from pathlib import Path
 from kvtest import KVCTS, MARK, command, expect, finish, marked_processes, need_program, results, wait_until_gone
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-HANGING = "case: slow/{0}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\nengine: fixture\nengine_options: {{fault: spin}}\ndeadlines: {{transfer: 60s}}\n"
+HANGING = (
+    "case: slow/{0}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\nengine: fixture\n"
+    "engine_options: {{fault: spin}}\ndeadlines: {{transfer: 60s}}\n"
+)
 
 
 def begin(arguments: list[str], mark: str, **more) -> subprocess.Popen:
-    return subprocess.Popen([str(KVCTS), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, MARK: mark}, **more)
+    return subprocess.Popen(
+        [str(KVCTS), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, MARK: mark},
+        **more,
+    )
 
 
 def catches(pid: int, number: int) -> bool:
@@ -43,10 +54,17 @@ def working(mark: str) -> bool:
 def verbs(folder: Path) -> dict[str, tuple[list[str], bool]]:
     """Verb -> command line that takes seconds, and whether it starts workers."""
     slow = str(folder / "slow.yaml")
-    return {"sabotage": (["sabotage", "--suite", "smoke"], True), "museum": (["museum"], False), "rules": (["rules"], False), "conformance": (["conformance", "memcpy"], False),
-            "minimize": (["minimize", slow, "--deadline", "60"], True), "golden": (["golden", "verify"], False), "repro": (["repro", "slow/one", "--file", slow], True),
-            "dump": (["dump", slow, "--region", "consumer/g0/r0/kv.L0"], True),
-            "list": (["list", "--suite", "full"], False)}
+    return {
+        "sabotage": (["sabotage", "--suite", "smoke"], True),
+        "museum": (["museum"], False),
+        "rules": (["rules"], False),
+        "conformance": (["conformance", "memcpy"], False),
+        "minimize": (["minimize", slow, "--deadline", "60"], True),
+        "golden": (["golden", "verify"], False),
+        "repro": (["repro", "slow/one", "--file", slow], True),
+        "dump": (["dump", slow, "--region", "consumer/g0/r0/kv.L0"], True),
+        "list": (["list", "--suite", "full"], False),
+    }
 
 
 def every_verb(folder: Path) -> None:
@@ -88,7 +106,11 @@ def a_run(folder: Path) -> None:
 def nohup(folder: Path) -> None:
     """Whoever ignores SIGHUP from the start goes on."""
     mark = uuid.uuid4().hex
-    process = begin(["run", "--suite", "seeds", "--out", str(folder / "nohup")], mark, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process = begin(
+        ["run", "--suite", "seeds", "--out", str(folder / "nohup")],
+        mark,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
     wait_for(lambda: working(mark) or process.poll() is not None)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=120)

@@ -1,4 +1,5 @@
-"""The promises of reports/isolation.md: each is tried by code under test that wants to break it (engine attacker), and refused or caught."""
+"""The promises of reports/isolation.md: each is tried by code under test that wants to break it (engine attacker), and
+refused or caught."""
 
 from __future__ import annotations
 
@@ -15,21 +16,43 @@ from pathlib import Path
 from kvtest import BUILD, KVCTS, ROOT, finish, memory_files, need_program, results, sandbox_works
 
 ENTRY = "engine: attacker\ntitle: tries to reach what judges it\nplugin: kvcts_engine_attacker\nprocesses: 2\nsetup_ms: 5\n"
-CASE = ("case: attack/{name}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: {{layout: vllm-fa-hnd}}\nengine: attacker\n"
-        "engine_options: {{attack: {attack}, target: '{target}', corrupt: '{corrupt}'}}\ndeadlines: {{transfer: 1s, complete: 1s}}\nexpected: {expected}\n")
-REFUSED = ["see-judges", "signal-judges", "take-channel", "trace-judge", "read-judge", "copy-judge", "list-descriptors", "mount", "new-namespace", "into-kernel", "reach-devices",
-           "leave-files", "leave-memory"]
+CASE = (
+    "case: attack/{name}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\nconsumer: "
+    "{{layout: vllm-fa-hnd}}\nengine: attacker\n"
+    "engine_options: {{attack: {attack}, target: '{target}', corrupt: '{corrupt}'}}\ndeadlines: {{transfer: 1s, "
+    "complete: 1s}}\nexpected: {expected}\n"
+)
+REFUSED = [
+    "see-judges",
+    "signal-judges",
+    "take-channel",
+    "trace-judge",
+    "read-judge",
+    "copy-judge",
+    "list-descriptors",
+    "mount",
+    "new-namespace",
+    "into-kernel",
+    "reach-devices",
+    "leave-files",
+    "leave-memory",
+]
 
 
 def attacks(folder: Path, out: Path) -> list[tuple[str, str, str, str]]:
     """Name, attack, target, expected."""
     mark = f"attacker-{os.getpid()}"
-    return [*((name, name, {"leave-files": mark, "leave-memory": "7117117"}.get(name, "-"), "PASS") for name in REFUSED),
-            ("read-the-store", "read-file", str(out / "store.db"), "PASS"), ("write-the-suite", "write-file", str(BUILD / "lib" / "kvcts" / "engines" / "kvcts_engine_memcpy.so"), "PASS"),
-            ("write-the-cases", "add-file", str(folder / "cases"), "PASS"), ("write-the-machine", "add-file", "/etc", "PASS"),
-            ("know-its-id", "know-word", "attack/know-its-id"[::-1], "PASS"), ("know-the-verdict", "know-word", '"expected"'[::-1], "PASS"),
-            ("leave-a-daemon", "leave-daemon", f"1{os.getpid()}.5", "{outcome: FAIL, contains: left a process behind}"),
-            ("stretch-its-deadline", "stretch-deadline", "-", "{outcome: HANG}")]
+    return [
+        *((name, name, {"leave-files": mark, "leave-memory": "7117117"}.get(name, "-"), "PASS") for name in REFUSED),
+        ("read-the-store", "read-file", str(out / "store.db"), "PASS"),
+        ("write-the-suite", "write-file", str(BUILD / "lib" / "kvcts" / "engines" / "kvcts_engine_memcpy.so"), "PASS"),
+        ("write-the-cases", "add-file", str(folder / "cases"), "PASS"),
+        ("write-the-machine", "add-file", "/etc", "PASS"),
+        ("know-its-id", "know-word", "attack/know-its-id"[::-1], "PASS"),
+        ("know-the-verdict", "know-word", '"expected"'[::-1], "PASS"),
+        ("leave-a-daemon", "leave-daemon", f"1{os.getpid()}.5", "{outcome: FAIL, contains: left a process behind}"),
+        ("stretch-its-deadline", "stretch-deadline", "-", "{outcome: HANG}"),
+    ]
 
 
 def tried(folder: Path, user: int | None) -> None:
@@ -37,13 +60,27 @@ def tried(folder: Path, user: int | None) -> None:
     rows = attacks(folder, out)
     file = folder / "attacks.yaml"
     # All of it again with wrong bytes: no attack makes a pass of them.
-    cases = [CASE.format(name=name, attack=attack, target=target, corrupt="0", expected=expected) for name, attack, target, expected in rows]
-    cases += [CASE.format(name=name + "-corrupt", attack=attack, target=target, corrupt="1", expected="FAIL") for name, attack, target, expected in rows if expected == "PASS"]
+    cases = [
+        CASE.format(name=name, attack=attack, target=target, corrupt="0", expected=expected)
+        for name, attack, target, expected in rows
+    ]
+    cases += [
+        CASE.format(name=name + "-corrupt", attack=attack, target=target, corrupt="1", expected="FAIL")
+        for name, attack, target, expected in rows
+        if expected == "PASS"
+    ]
     file.write_text("---\n".join(cases))
     before = memory_files()
     begin = time.monotonic()
     extra = {"user": user, "group": user} if user is not None else {}
-    ended = subprocess.run([KVCTS, "--cases", folder / "cases", "run", "--file", file, "-j", "2", "--watch", "0s", "--out", out], capture_output=True, text=True, timeout=300, cwd=folder, **extra)
+    ended = subprocess.run(
+        [KVCTS, "--cases", folder / "cases", "run", "--file", file, "-j", "2", "--watch", "0s", "--out", out],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        **extra,
+    )
     took = time.monotonic() - begin
     assert ended.returncode == 0 and "not isolated" not in ended.stdout, ended.stdout[-3000:] + ended.stderr
     found = {result["id"].removeprefix("attack/"): result for result in results(out)}
@@ -51,9 +88,19 @@ def tried(folder: Path, user: int | None) -> None:
     for name, *_ in rows[:-1]:
         said = found[name]["facts"]["engine_claims"]["attack"]
         assert said.startswith("refused: "), (name, said)
-    print(f"{len(rows)} attacks as {'a plain user' if user is not None else 'this user'}: " + "; ".join(f"{name}: {found[name]['facts']['engine_claims']['attack'][9:]}" for name, *_ in rows[:-2]))
+    print(
+        f"{len(rows)} attacks as {'a plain user' if user is not None else 'this user'}: "
+        + "; ".join(f"{name}: {found[name]['facts']['engine_claims']['attack'][9:]}" for name, *_ in rows[:-2])
+    )
     assert found["stretch-its-deadline"]["wall_ns"] < 12e9 and took < 120, "a status page that lies stretches no deadline"
-    again = subprocess.run([KVCTS, "--json", "--cases", folder / "cases", "repro", "attack/read-the-store", "--file", file, "--run", out], capture_output=True, text=True, timeout=100, cwd=folder, **extra)
+    again = subprocess.run(
+        [KVCTS, "--json", "--cases", folder / "cases", "repro", "attack/read-the-store", "--file", file, "--run", out],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=folder,
+        **extra,
+    )
     said = json.loads(again.stdout)["facts"]["engine_claims"]["attack"]
     assert again.returncode == 0 and said.startswith("refused: "), ("repro shows the store that it reads", said)
     # Nothing is left on the machine.
@@ -69,7 +116,7 @@ def page(folder: Path) -> None:
     text = (ROOT / "reports" / "isolation.md").read_text()
     named = set(re.findall(r"`([a-z-]+)`", text.split("## Promises", 1)[1].split("\n## ", 1)[0]))
     made = {name for name, *_ in attacks(folder, folder)}
-    assert named == made and len(made) >= 15, (named ^ made)
+    assert named == made and len(made) >= 15, named ^ made
 
 
 def main() -> None:

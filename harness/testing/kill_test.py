@@ -3,11 +3,12 @@
     kill_test.py [--kills 200] [--seed 1] [--suite crash] [--jobs 2] [--victim worker]
     kill_test.py --stop checker [--suite smoke]      SIGSTOP instead, once: the run gets by, in bounded time
 
-A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the supervisor; with --victim
-only that kind of process) and goes on with --resume until a sitting was left alone or has finished by itself. After each end of a supervisor no
-process of the run may be alive five seconds later, and nothing may be left of its temporary files. At the end of a round: the ids are the
-planned ones, each once, and what each came to is what it came to undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the truth about it.
-"""
+A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the
+supervisor; with --victim only that kind of process) and goes on with --resume until a sitting was left alone or has
+finished by itself. After each end of a supervisor no process of the run may be alive five seconds later, and nothing
+may be left of its temporary files. At the end of a round: the ids are the planned ones, each once, and what each came
+to is what it came to undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the
+truth about it."""
 
 from __future__ import annotations
 
@@ -23,9 +24,31 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-from kvtest import KVCTS, MARK, command, finish, kill, kvcts, kvcts_json, marked_processes, memory_files, need_program, wait_until_gone
+from kvtest import (
+    KVCTS,
+    MARK,
+    command,
+    finish,
+    kill,
+    kvcts,
+    kvcts_json,
+    marked_processes,
+    memory_files,
+    need_program,
+    wait_until_gone,
+)
 
-SAME = ("outcome", "phase", "signal", "verdict", "fault_class", "wrong_bytes", "planned_bytes", "moved_bytes", "expected_bytes")
+SAME = (
+    "outcome",
+    "phase",
+    "signal",
+    "verdict",
+    "fault_class",
+    "wrong_bytes",
+    "planned_bytes",
+    "moved_bytes",
+    "expected_bytes",
+)
 
 
 def results(folder: Path) -> list[dict]:
@@ -56,8 +79,14 @@ class Round:
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
             argv += ["--suite", self.suite, "--out", str(self.folder)]
-        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                env={**os.environ, MARK: mark, "TMPDIR": str(self.scratch)}, start_new_session=True)
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, MARK: mark, "TMPDIR": str(self.scratch)},
+            start_new_session=True,
+        )
 
     def disturb(self, kills: int) -> int:
         """At most that many kills, then the run is left alone. Returns how many there were."""
@@ -101,11 +130,14 @@ def compare(undisturbed: list[dict], disturbed: list[dict], may_differ: int) -> 
     killed = [o for o in other if o[2]["outcome"] in ("CRASH", "ERROR") and o[2]["signal"] in ("SIGKILL", "killed")]
     wrong = [o for o in other if o not in killed]
     assert not wrong, "came to something else than undisturbed: " + "; ".join(f"{i}: {a} -> {b}" for i, a, b in wrong[:3])
-    assert len(killed) <= may_differ, f"{len(killed)} cases report a killed worker, but only {may_differ} were killed: {[o[0] for o in killed]}"
+    assert len(killed) <= may_differ, (
+        f"{len(killed)} cases report a killed worker, but only {may_differ} were killed: {[o[0] for o in killed]}"
+    )
 
 
 def eldest_workers(pids: list[int]) -> list[int]:
-    """Workers, without what code under test forked: killing a process that fork_escape left behind would hide the very fault."""
+    """Workers, without what code under test forked: killing a process that fork_escape left behind would hide the very
+    fault."""
     eldest: dict[bytes, tuple[int, int]] = {}
     for pid in pids:
         if "worker" not in command(pid).split(" ")[0]:
@@ -133,8 +165,13 @@ def namespaces(pid: int) -> int:
         return 0
 
 
-VICTIMS = {"worker": eldest_workers, "checker": lambda pids: programs(pids, "kvcts-checker"), "warden": lambda pids: programs(pids, "kvcts-warden", inside=False),
-           "first": lambda pids: programs(pids, "kvcts-warden", inside=True), "bubblewrap": lambda pids: programs(pids, "bwrap")}
+VICTIMS = {
+    "worker": eldest_workers,
+    "checker": lambda pids: programs(pids, "kvcts-checker"),
+    "warden": lambda pids: programs(pids, "kvcts-warden", inside=False),
+    "first": lambda pids: programs(pids, "kvcts-warden", inside=True),
+    "bubblewrap": lambda pids: programs(pids, "bwrap"),
+}
 
 
 def compare_is_not_blind() -> None:
@@ -144,7 +181,13 @@ def compare_is_not_blind() -> None:
     killed = [*right[:2], {**right[2], "outcome": "CRASH", "signal": "SIGKILL"}]
     compare(right, right, 0)
     compare(right, killed, 1)
-    for wrong, killed_others in ((right[:2], 0), ([*right, right[0]], 0), ([*right, {"id": "x", "outcome": "PASS"}], 0), (changed, 1), (killed, 0)):
+    for wrong, killed_others in (
+        (right[:2], 0),
+        ([*right, right[0]], 0),
+        ([*right, {"id": "x", "outcome": "PASS"}], 0),
+        (changed, 1),
+        (killed, 0),
+    ):
         try:
             compare(right, wrong, killed_others)
         except AssertionError:
@@ -183,7 +226,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--suite", default="crash")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--victim", choices=["supervisor", *VICTIMS], help="first: process 1 of a sandbox; default: supervisors and workers")
+    parser.add_argument(
+        "--victim", choices=["supervisor", *VICTIMS], help="first: process 1 of a sandbox; default: supervisors and workers"
+    )
     parser.add_argument("--stop", choices=["checker", "warden"], nargs="+")
     args = parser.parse_args()
     need_program()
@@ -214,8 +259,11 @@ def main() -> int:
                 print(f"  {kills} kills in {rounds} runs", flush=True)
     left = memory_files() - shm
     assert not left, f"memory files are left: {sorted(left)}"
-    print(f"{kills} kills ({other_kills} of which: {args.victim or 'worker'}) in {rounds} runs: nothing lost, nothing twice, every result as undisturbed, no process "
-          "and no memory file left")
+    print(
+        f"{kills} kills ({other_kills} of which: {args.victim or 'worker'}) in {rounds} runs: nothing lost, nothing "
+        f"twice, every result as undisturbed, no process "
+        "and no memory file left"
+    )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""What the script tests share: where the program is, how it is run, which processes of a run are alive. Standard library only."""
+"""What the script tests share: where the program is, how it is run, which processes of a run are alive. Standard
+library only."""
 
 from __future__ import annotations
 
@@ -27,9 +28,13 @@ class Ended:
     err: str
 
 
-def kvcts(*argv: str, timeout: float = 300, env: dict[str, str] | None = None, cwd: Path | None = None, program: Path = KVCTS) -> Ended:
+def kvcts(
+    *argv: str, timeout: float = 300, env: dict[str, str] | None = None, cwd: Path | None = None, program: Path = KVCTS
+) -> Ended:
     """Runs the program to its end. A timeout is the caller's failure: it raises."""
-    done = subprocess.run([str(program), *argv], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, cwd=cwd, env=env)
+    done = subprocess.run(
+        [str(program), *argv], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, cwd=cwd, env=env
+    )
     return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
@@ -50,7 +55,8 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Living processes whose environment carries the mark: everything that a marked run started, whatever became of its parents."""
+    """Living processes whose environment carries the mark: everything that a marked run started, whatever became of its
+    parents."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid() and environment(int(entry)).get(MARK) == mark:
@@ -87,10 +93,12 @@ def kill(pid: int) -> bool:
 
 
 def expect(status: int, *argv: str, says: str = "", err: str = "") -> str:
-    """What `kvcts argv` printed. Raises when it ended otherwise, when its output lacks `says` or its errors `err`, or when a refusal is
-    not one line."""
+    """What `kvcts argv` printed. Raises when it ended otherwise, when its output lacks `says` or its errors `err`, or
+    when a refusal is not one line."""
     ended = kvcts(*argv)
-    assert ended.status == status, f"kvcts {' '.join(argv)} ended with {ended.status}, expected {status}: {ended.err or ended.out[-1500:]}"
+    assert ended.status == status, (
+        f"kvcts {' '.join(argv)} ended with {ended.status}, expected {status}: {ended.err or ended.out[-1500:]}"
+    )
     assert says in ended.out, f"{says!r} is not in\n{ended.out}"
     assert err in ended.err, f"{err!r} is not in\n{ended.err}"
     assert status not in (2, 3, 4) or len(ended.err.splitlines()) == 1, f"one line was expected: {ended.err!r}"
@@ -113,8 +121,24 @@ def finish(main: Callable[[], int | None]) -> NoReturn:
 
 def sandbox_works() -> bool:
     """By its own judgement, so that a sandbox which the suite wrongly holds to be missing is seen."""
-    flags = ["--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    return os.environ.get("KVCTS_SANDBOX") != "off" and shutil.which("bwrap") is not None and subprocess.run(["bwrap", *flags], capture_output=True).returncode == 0
+    flags = [
+        "--unshare-user-try",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "true",
+    ]
+    return (
+        os.environ.get("KVCTS_SANDBOX") != "off"
+        and shutil.which("bwrap") is not None
+        and subprocess.run(["bwrap", *flags], capture_output=True).returncode == 0
+    )
 
 
 def need_program() -> None:

@@ -1,4 +1,5 @@
-"""kvcts merge: shards of a suite, merged, are the run of the whole but for times and for who ran what; killed in the midst it leaves no half."""
+"""kvcts merge: shards of a suite, merged, are the run of the whole but for times and for who ran what; killed in the
+midst it leaves no half."""
 
 from __future__ import annotations
 
@@ -12,8 +13,25 @@ from pathlib import Path
 
 from kvtest import KVCTS, expect, finish, need_program
 
-# Times, and what depends on which worker had a case at which moment. Cases that share an execution and are in different shards run once in each.
-CHANGING = {"executions", "ns", "wall_ns", "phases", "peak_bytes", "worker", "worker_ordinal", "ran_before", "engine_claims", "case_ns", "started", "busy_ms", "sessions", "shared_with", "watched_ms"}
+# Times, and what depends on which worker had a case at which moment. Cases that share an execution and are in different
+# shards run once in each.
+CHANGING = {
+    "executions",
+    "ns",
+    "wall_ns",
+    "phases",
+    "peak_bytes",
+    "worker",
+    "worker_ordinal",
+    "ran_before",
+    "engine_claims",
+    "case_ns",
+    "started",
+    "busy_ms",
+    "sessions",
+    "shared_with",
+    "watched_ms",
+}
 SHARDS = 3
 SELECTION = ["--suite", "smoke", "--where", "engine != ucx-shm && engine != ucx-tcp"]
 
@@ -39,7 +57,9 @@ def whole_and_shards(folder: Path) -> list[str]:
     assert len(merged["results"]) > 300 and [r["id"] for r in merged["results"]] == [r["id"] for r in whole["results"]]
     different = [(a, b) for a, b in zip(steady(merged["results"]), steady(whole["results"])) if a != b]
     assert not different, different[0]
-    assert steady(merged) == steady(whole), [(key, steady(merged)[key], steady(whole)[key]) for key in whole if steady(merged)[key] != steady(whole)[key]][:2]
+    assert steady(merged) == steady(whole), [
+        (key, steady(merged)[key], steady(whole)[key]) for key in whole if steady(merged)[key] != steady(whole)[key]
+    ][:2]
     assert [session["argv"][1] for session in merged["run"]["sessions"]] == ["run"] * SHARDS + ["merge"]
     return names
 
@@ -63,9 +83,16 @@ def full(folder: Path, names: list[str]) -> None:
     size = (folder / "merged" / "store.db").stat().st_size
     for room in (size // 50, size // 5, size // 2):
         out = folder / f"full {room}"
-        ended = subprocess.run([KVCTS, "merge", out, *names], capture_output=True, text=True, restore_signals=False,  # Python ignores SIGXFSZ
-                               preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
-        assert ended.returncode == 3 and "free space and merge again" in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
+        ended = subprocess.run(
+            [KVCTS, "merge", out, *names],
+            capture_output=True,
+            text=True,
+            restore_signals=False,  # Python ignores SIGXFSZ
+            preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        )
+        assert (
+            ended.returncode == 3 and "free space and merge again" in ended.stderr and len(ended.stderr.splitlines()) == 1
+        ), ended
         assert not out.exists() and not Path(f"{out}.merging").exists()
 
 

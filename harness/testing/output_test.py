@@ -1,4 +1,5 @@
-"""Output that cannot be written is noticed by every verb; a reader that goes away is not an error; nothing that is printed steers a terminal."""
+"""Output that cannot be written is noticed by every verb; a reader that goes away is not an error; nothing that is
+printed steers a terminal."""
 
 from __future__ import annotations
 
@@ -8,23 +9,56 @@ from pathlib import Path
 
 from kvtest import KVCTS, expect, finish, kvcts, need_program
 
-HANGS = "case: loud/{0}\ntitle: \"red \\e[31m and\\nanother line\"\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: vllm-fa-nhd}}\n{1}\n"
+HANGS = (
+    'case: loud/{0}\ntitle: "red \\e[31m and\\nanother line"\ngeometry: {{base: small, layers: 1}}\nproducer: '
+    "{{layout: vllm-fa-nhd}}\n{1}\n"
+)
 
 
 def printing(folder: Path) -> list[list[str]]:
     """One command line of each verb that prints; none takes long."""
     run = str(folder / "run")
-    return [["--help"], ["--version"], ["list"], ["list", "--suite", "seeds"], ["list", "--suite", "seeds", "--json"], ["explain", "HANG"], ["explain", "HANG", "--json"],
-            ["doctor", "--json"], ["schema", "case"], ["schema", "case", "--reference"], ["layouts"], ["layouts", "vllm-fa-nhd"], ["golden", "list"],
-            ["golden", "show", "vllm-fa-nhd", "fp16"], ["describe", "7,2,16,4,64", "--dtype", "fp16"], ["report", run], ["report", run, "--json"], ["report", run, "--phases"],
-            ["report", run, "--compat"], ["museum", "--class", "truncated"], ["rules", "--list"], ["sabotage", "--list"], ["conformance", "memcpy"], ["triage", run],
-            ["check", "--producer", "vllm-fa-nhd", "--consumer", "vllm-fa-hnd"], ["repro", "kv/producer=vllm-fa-nhd"], ["repro", "kv/producer=vllm-fa-nhd", "--json"], ["dump", "kv/producer=vllm-fa-nhd"],
-            ["run", "--id", "kv/producer=vllm-fa-nhd", "--out", str(folder / "console")]]
+    return [
+        ["--help"],
+        ["--version"],
+        ["list"],
+        ["list", "--suite", "seeds"],
+        ["list", "--suite", "seeds", "--json"],
+        ["explain", "HANG"],
+        ["explain", "HANG", "--json"],
+        ["doctor", "--json"],
+        ["schema", "case"],
+        ["schema", "case", "--reference"],
+        ["layouts"],
+        ["layouts", "vllm-fa-nhd"],
+        ["golden", "list"],
+        ["golden", "show", "vllm-fa-nhd", "fp16"],
+        ["describe", "7,2,16,4,64", "--dtype", "fp16"],
+        ["report", run],
+        ["report", run, "--json"],
+        ["report", run, "--phases"],
+        ["report", run, "--compat"],
+        ["museum", "--class", "truncated"],
+        ["rules", "--list"],
+        ["sabotage", "--list"],
+        ["conformance", "memcpy"],
+        ["triage", run],
+        ["check", "--producer", "vllm-fa-nhd", "--consumer", "vllm-fa-hnd"],
+        ["repro", "kv/producer=vllm-fa-nhd"],
+        ["repro", "kv/producer=vllm-fa-nhd", "--json"],
+        ["dump", "kv/producer=vllm-fa-nhd"],
+        ["run", "--id", "kv/producer=vllm-fa-nhd", "--out", str(folder / "console")],
+    ]
 
 
 def ended(arguments: list[str], out: str) -> tuple[int, str]:
     """Status and errors of `kvcts arguments` with its output going to `out`, as a shell would send it."""
-    done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {out}', str(KVCTS), *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$@" {out}', str(KVCTS), *arguments],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=300,
+    )
     return done.returncode, done.stderr.decode(errors="replace")
 
 
@@ -54,15 +88,30 @@ def foreign_texts(folder: Path) -> None:
     """Titles of case files, error texts of plug-ins, arguments."""
     file = folder / "loud.yaml"
     file.write_text(HANGS.format("one", ""))
-    for arguments in (["repro", "loud/one", "--file", str(file)], ["run", "--file", str(file), "--out", str(folder / "loud")], ["list", "--file", str(file)]):
+    for arguments in (
+        ["repro", "loud/one", "--file", str(file)],
+        ["run", "--file", str(file), "--out", str(folder / "loud")],
+        ["list", "--file", str(file)],
+    ):
         done = kvcts(*arguments)
         assert done.status == 0, done
         safe(done.out + done.err, " ".join(arguments))
-    title = next(line for line in kvcts("repro", "loud/one", "--file", str(file)).out.splitlines() if line.startswith("title"))
+    title = next(
+        line for line in kvcts("repro", "loud/one", "--file", str(file)).out.splitlines() if line.startswith("title")
+    )
     assert title.endswith("another line"), title
     for argument in ("a\nb", "a\x1b[31mb", "\u202eb", "a\rb"):
-        for arguments in (["list", "--id", argument], ["repro", argument], ["explain", argument], ["run", "--suite", argument], ["report", argument], ["layouts", argument],
-                          ["conformance", argument], ["sabotage", "--saboteur", argument], [argument]):
+        for arguments in (
+            ["list", "--id", argument],
+            ["repro", argument],
+            ["explain", argument],
+            ["run", "--suite", argument],
+            ["report", argument],
+            ["layouts", argument],
+            ["conformance", argument],
+            ["sabotage", "--saboteur", argument],
+            [argument],
+        ):
             done = kvcts(*arguments)
             assert done.status in (2, 4), (arguments, done)
             assert len(done.err.splitlines()) == 1, f"one line was expected of {arguments}: {done.err!r}"

@@ -1,4 +1,5 @@
-// How much memory a piece of work takes at the most: measured in a process of its own, so that nothing else is in the figure.
+// How much memory a piece of work takes at the most: measured in a process of its own, so that nothing else is in the
+// figure.
 #pragma once
 
 #include <sys/wait.h>

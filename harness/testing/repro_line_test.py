@@ -1,4 +1,5 @@
-"""Every repro line that a report prints runs as it is pasted: cases of a file, another catalogue, an engine outside of the tree, a seed, a resumed run."""
+"""Every repro line that a report prints runs as it is pasted: cases of a file, another catalogue, an engine outside of
+the tree, a seed, a resumed run."""
 
 from __future__ import annotations
 
@@ -19,13 +20,26 @@ from kvtest import BUILD, KVCTS, MARK, ROOT, command, finish, kvcts, marked_proc
 
 ENGINES = BUILD / "harness" / "engines" / "example"
 ENTRY = "engine: bounce\ntitle: a detour\nplugin: kvcts_engine_bounce\nprocesses: 1\n"
-HEAD = "case: paste/{0}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: {1}}}\nconsumer: {{layout: flashinfer-nhd}}\n{2}\n"
-CASES = "---\n".join([
-    HEAD.format("slow", "flashinfer-nhd", "engine: fixture\nengine_options: {fault: spin}\ndeadlines: {transfer: 3s}"),
-    HEAD.format("label", "mine-heads-first, claim: {layout: flashinfer-nhd}", "engine: bounce\ndtype: fp16"),
-    HEAD.format("crash", "flashinfer-nhd", "engine: fixture\nengine_options: {fault: segv}\ncontrols: [{name: early, set: {engine_options: {phase: register}}}]"),
-])
-LAYOUT = 'layout: mine-heads-first\ntitle: heads outermost\ntemplate: "L x B K H N C"\ndtypes: [fp16]\nsource: [{project: mine, version: "1", file: docs, how: read}]\n'
+HEAD = (
+    "case: paste/{0}\ngeometry: {{base: small, layers: 1}}\nproducer: {{layout: {1}}}\nconsumer: {{layout: "
+    "flashinfer-nhd}}\n{2}\n"
+)
+CASES = "---\n".join(
+    [
+        HEAD.format("slow", "flashinfer-nhd", "engine: fixture\nengine_options: {fault: spin}\ndeadlines: {transfer: 3s}"),
+        HEAD.format("label", "mine-heads-first, claim: {layout: flashinfer-nhd}", "engine: bounce\ndtype: fp16"),
+        HEAD.format(
+            "crash",
+            "flashinfer-nhd",
+            "engine: fixture\nengine_options: {fault: segv}\ncontrols: [{name: early, set: {engine_options: {phase: "
+            "register}}}]",
+        ),
+    ]
+)
+LAYOUT = (
+    'layout: mine-heads-first\ntitle: heads outermost\ntemplate: "L x B K H N C"\ndtypes: [fp16]\nsource: '
+    '[{project: mine, version: "1", file: docs, how: read}]\n'
+)
 
 
 def catalogue(folder: Path) -> Path:
@@ -44,9 +58,13 @@ def bare() -> dict[str, str]:
 
 def printed(run: Path, console: str) -> dict[str, set[str]]:
     """Every repro line of a run, by where it stands."""
-    lines = {"console": {line.strip() for line in console.splitlines() if re.match(r"\s+(KVCTS_\w+=.* )?kvcts .*\brepro ", line)}}
+    lines = {
+        "console": {line.strip() for line in console.splitlines() if re.match(r"\s+(KVCTS_\w+=.* )?kvcts .*\brepro ", line)}
+    }
     texts = [node.text or "" for node in xml.parse(run / "junit.xml").iter("failure")]
-    lines["junit.xml"] = {line.removeprefix("again: ") for text in texts for line in text.splitlines() if line.startswith("again: ")}
+    lines["junit.xml"] = {
+        line.removeprefix("again: ") for text in texts for line in text.splitlines() if line.startswith("again: ")
+    }
     lines["results.json"] = {r["facts"]["repro"] for r in results(run)}
     page = (run / "index.html").read_text()
     lines["index.html"] = {html.unescape(m) for m in re.findall(r'<pre class="copy">(.*?)</pre>', page, re.S)}
@@ -64,7 +82,9 @@ def paste(run: Path, console: str, there: Path) -> int:
         for line in lines:
             where.setdefault(line, []).append(place)
     for line, places in where.items():
-        done = subprocess.run(["sh", "-c", line], cwd=there, env=bare(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            ["sh", "-c", line], cwd=there, env=bare(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+        )
         words = f"{line} (of {', '.join(places)}) ended with {done.returncode}: {done.stderr}{done.stdout[-800:]}"
         case = re.search(r"^case +(\S+)$", done.stdout, re.M)
         assert case and case[1] in known, words
@@ -81,8 +101,27 @@ def begin_and_interrupt(folder: Path, out: Path) -> None:
     """A run that is stopped in its first case, begun with names of its own folder."""
     mark = uuid.uuid4().hex
     environment = {**bare(), "KVCTS_ENGINE_PATH": "plug ins", MARK: mark}
-    process = subprocess.Popen([str(KVCTS), "--cases", "its cases", "run", "--file", "cases of mine.yaml", "--seed", "77", "-j", "1", "--out", str(out)], cwd=folder, env=environment,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [
+            str(KVCTS),
+            "--cases",
+            "its cases",
+            "run",
+            "--file",
+            "cases of mine.yaml",
+            "--seed",
+            "77",
+            "-j",
+            "1",
+            "--out",
+            str(out),
+        ],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     end = time.monotonic() + 60
     while not any("kvcts-worker" in command(p) for p in marked_processes(mark)) and time.monotonic() < end:
         time.sleep(0.01)
@@ -106,13 +145,20 @@ def main() -> int:
         resumed = kvcts("run", "--resume", str(out), "-j", "1", cwd=there, env=bare())
         assert resumed.status == 1, resumed
         kinds = {(r["id"], r["outcome"]) for r in results(out)}
-        assert kinds == {("paste/slow", "HANG"), ("paste/label", "FAIL"), ("paste/crash", "CRASH"), ("paste/crash#early", "CRASH")}, kinds
+        assert kinds == {
+            ("paste/slow", "HANG"),
+            ("paste/label", "FAIL"),
+            ("paste/crash", "CRASH"),
+            ("paste/crash#early", "CRASH"),
+        }, kinds
         lines = paste(out, resumed.out, there)
         later = kvcts("report", str(out), cwd=folder, env=bare())
         assert printed(out, later.out)["console"] == printed(out, resumed.out)["console"], later.out
         # Nothing was given: nothing is added.
         plain = kvcts("run", "--suite", "seeds", "--out", str(there / "plain"), env=bare())
-        assert plain.status == 0 and {r["facts"]["repro"] for r in results(there / "plain")} == {f"kvcts repro '{r['id']}'" for r in results(there / "plain")}
+        assert plain.status == 0 and {r["facts"]["repro"] for r in results(there / "plain")} == {
+            f"kvcts repro '{r['id']}'" for r in results(there / "plain")
+        }
     print(f"{lines} repro lines ran as they were printed")
     return 0
 

@@ -1,5 +1,5 @@
-"""The rooms: includes go to a room itself or to those above it in CMakeLists.txt, and reports/architecture.md has every room with the
-sentence that its CMakeLists.txt opens with.
+"""The rooms: includes go to a room itself or to those above it in CMakeLists.txt, and reports/architecture.md has every
+room with the sentence that its CMakeLists.txt opens with.
 
     rooms_test.py           compares
     rooms_test.py --write   writes the list into the page
@@ -45,7 +45,9 @@ def page_of_rooms() -> str:
 def folders_are_rooms() -> None:
     found = {f"harness/{f.name}" for f in (ROOT / "harness").iterdir() if f.name != "cmake" and any(f.glob("**/*.[ch]pp"))}
     listed = {r for r in rooms() if r.startswith("harness/")}
-    assert found == listed, f"expected every folder of harness/ in CMakeLists.txt's rooms, found {sorted(found ^ listed)} in one only"
+    assert found == listed, (
+        f"expected every folder of harness/ in CMakeLists.txt's rooms, found {sorted(found ^ listed)} in one only"
+    )
 
 
 def upward_includes() -> list[str]:
@@ -60,7 +62,10 @@ def upward_includes() -> list[str]:
             for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
                 include = re.match(r'\s*#\s*include "(?:harness/)?([^/"]+)/', line)
                 if include and order.get(include[1], -1) > order[name]:
-                    wrong.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()} (room '{include[1]}' is below '{name}' in CMakeLists.txt)")
+                    wrong.append(
+                        f"{file.relative_to(ROOT)}:{number}: {line.strip()} (room '{include[1]}' is below '{name}' in "
+                        f"CMakeLists.txt)"
+                    )
     return wrong
 
 
@@ -74,7 +79,9 @@ def main() -> None:
         return
     wrong = upward_includes()
     assert not wrong, "\n".join(wrong)
-    assert text[begin:end] == page_of_rooms(), "reports/architecture.md has other rooms than CMakeLists.txt: harness/testing/rooms_test.py --write"
+    assert text[begin:end] == page_of_rooms(), (
+        "reports/architecture.md has other rooms than CMakeLists.txt: harness/testing/rooms_test.py --write"
+    )
 
 
 if __name__ == "__main__":

@@ -12,13 +12,21 @@ SCRIPT = ROOT / "run_suite.sh"
 
 
 def script(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess:
-    return subprocess.run([str(SCRIPT), *argv], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [str(SCRIPT), *argv], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
 
 
 def main() -> int:
     shown = script("--help")
     assert shown.returncode == 0 and shown.stdout.startswith("usage: ./run_suite.sh") and not shown.stderr
-    for argv, says in ((["--bogus"], "--bogus"), (["--jobs", "many"], "many"), (["--jobs"], "--jobs"), (["self-test", "now"], "now"), (["nightly", "now"], "now")):
+    for argv, says in (
+        (["--bogus"], "--bogus"),
+        (["--jobs", "many"], "many"),
+        (["--jobs"], "--jobs"),
+        (["self-test", "now"], "now"),
+        (["nightly", "now"], "now"),
+    ):
         wrong = script(*argv)
         assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
     # The browser is asked for by name and by nobody else.
@@ -29,7 +37,9 @@ def main() -> int:
         done = script("--no-install", "--no-cuda", "install", cwd=elsewhere)
         seconds = time.monotonic() - begin
     if done.returncode == 3 and "packages are missing" in done.stderr:
-        print("skipped: " + done.stderr.strip())  # built by hand on another system: what is missing is named, nothing is installed
+        print(
+            "skipped: " + done.stderr.strip()
+        )  # built by hand on another system: what is missing is named, nothing is installed
         return 77
     assert done.returncode == 0, done.stderr
     assert "engine package" not in script("--no-install", "--no-cuda", "--no-engines", "install").stderr

@@ -1,4 +1,5 @@
-"""The self-test's own bookkeeping: JUnit is counted as it is, a test that did not run is no pass, and the hard stop works."""
+"""The self-test's own bookkeeping: JUnit is counted as it is, a test that did not run is no pass, and the hard stop
+works."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ import build as building  # noqa: E402
 import selftest  # noqa: E402
 
 JUNIT = """<?xml version="1.0"?><testsuite tests="5">
-<testcase name="a" time="1.5" status="run"><properties><property name="cmake_labels" value="unit;process"/></properties><system-out/></testcase>
+<testcase name="a" time="1.5" status="run"><properties><property name="cmake_labels" \
+value="unit;process"/></properties><system-out/></testcase>
 <testcase name="b" time="0" status="fail"><failure message="x"/><system-out>no</system-out></testcase>
-<testcase name="c" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: no GPU</system-out></testcase>
+<testcase name="c" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: no \
+GPU</system-out></testcase>
 <testcase name="d" time="0" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>
 <testcase name="e" time="0" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>x.cpp:3: Skipped
 no device here
@@ -29,7 +32,13 @@ no device here
 def counts(folder: Path) -> None:
     (folder / "junit.xml").write_text(JUNIT)
     tests = {t.name: t for t in selftest.read_junit(folder / "junit.xml")}
-    assert {n: t.outcome for n, t in tests.items()} == {"a": "passed", "b": "failed", "c": "skipped", "d": "failed", "e": "skipped"}
+    assert {n: t.outcome for n, t in tests.items()} == {
+        "a": "passed",
+        "b": "failed",
+        "c": "skipped",
+        "d": "failed",
+        "e": "skipped",
+    }
     assert tests["a"].labels == ["unit", "process"] and tests["a"].seconds == 1.5
     assert selftest.reason_of_skip(tests["c"]) == "skipped: no GPU"
     assert selftest.reason_of_skip(tests["e"]) == "no device here"
@@ -39,15 +48,29 @@ def counts(folder: Path) -> None:
 
 def rooms() -> None:
     """Which tests a changed file asks for, and what is asked for wrongly."""
-    said = {"harness/scene/truth/walk.cpp": "scene", "harness/run/store/db.cpp": "run/store", "harness/scene/reader/flashinfer/paged_kv.cpp": "scene/reader",
-            "kernels/cuda/plan.cpp": "kernels/cuda", "kernels/tag.cpp": "kernels", "cases/engines/ucx.yaml": "case/catalogue",
-            "cases/README.md": None, "harness/python/selftest.py": "python", "README.md": None}
+    said = {
+        "harness/scene/truth/walk.cpp": "scene",
+        "harness/run/store/db.cpp": "run/store",
+        "harness/scene/reader/flashinfer/paged_kv.cpp": "scene/reader",
+        "kernels/cuda/plan.cpp": "kernels/cuda",
+        "kernels/tag.cpp": "kernels",
+        "cases/engines/ucx.yaml": "case/catalogue",
+        "cases/README.md": None,
+        "harness/python/selftest.py": "python",
+        "README.md": None,
+    }
     assert {path: selftest.room_of(path) for path in said} == said
     programs = selftest.test_programs()
-    assert {("scene", "scene"), ("run/store", "run"), ("kernels/cuda", "kernels")} <= programs and len({p for _, p in programs}) == 8, programs
+    assert {("scene", "scene"), ("run/store", "run"), ("kernels/cuda", "kernels")} <= programs and len(
+        {p for _, p in programs}
+    ) == 8, programs
     assert {room for room, _ in programs} <= set(selftest.all_rooms())
-    for argv, says in ((["attic"], "expected a room, found 'attic'"), (["--changed", "no-such-revision"], "found 'no-such-revision'"),
-                       (["layout", "--sanitized"], "more than one of them"), (["--often"], "--often")):
+    for argv, says in (
+        (["attic"], "expected a room, found 'attic'"),
+        (["--changed", "no-such-revision"], "found 'no-such-revision'"),
+        (["layout", "--sanitized"], "more than one of them"),
+        (["--often"], "--often"),
+    ):
         wrong = subprocess.run([sys.executable, selftest.__file__, *argv], capture_output=True, text=True, timeout=60)
         assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
 
@@ -74,7 +97,7 @@ def documents_are_compared() -> None:
 def hard_stop() -> None:
     """A stage that never ends is ended, with what it started, and counted as failed."""
     script = f"""
-import sys; sys.path.insert(0, {str(ROOT / 'harness' / 'python')!r})
+import sys; sys.path.insert(0, {str(ROOT / "harness" / "python")!r})
 import selftest
 def everything(self):
     with self.stage("endless"):
@@ -88,7 +111,9 @@ sys.exit(selftest.main())
     assert ended.returncode == 1, ended
     assert ended.stdout.splitlines()[-1] == "0 passed, 1 failed", ended.stdout
     assert "60 minutes are over" in ended.stdout
-    left = subprocess.run(["bash", "-c", "grep -alz 1234.5 /proc/[0-9]*/cmdline 2>/dev/null | grep -v self"], capture_output=True, text=True).stdout
+    left = subprocess.run(
+        ["bash", "-c", "grep -alz 1234.5 /proc/[0-9]*/cmdline 2>/dev/null | grep -v self"], capture_output=True, text=True
+    ).stdout
     sleepers = [p for p in left.split() if Path(p).exists() and b"sleep" == Path(p).read_bytes().split(b"\0")[0]]
     assert not sleepers, sleepers
 

@@ -1,4 +1,5 @@
-"""What run_suite.sh does with suites: plan, verdict, page and exit status, with a program in the place of kvcts that ends as it is told."""
+"""What run_suite.sh does with suites: plan, verdict, page and exit status, with a program in the place of kvcts that
+ends as it is told."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ eval "exit \\${STATUS_$suite:-0}"
 
 def called(folder: Path, *argv: str, **statuses: int) -> tuple[int, str]:
     out = io.StringIO()
-    os.environ.update({"CALLS": str(folder / "calls"), **{f"STATUS_{suite}": str(status) for suite, status in statuses.items()}})
+    os.environ.update(
+        {"CALLS": str(folder / "calls"), **{f"STATUS_{suite}": str(status) for suite, status in statuses.items()}}
+    )
     try:
         with contextlib.redirect_stdout(out):
             sys.argv = ["suites.py", *argv]
@@ -41,10 +44,21 @@ def called(folder: Path, *argv: str, **statuses: int) -> tuple[int, str]:
 
 
 def first_look(folder: Path) -> None:
-    for statuses, worst, verdict in (({}, 0, "suites: as expected (smoke as expected; seeds as expected; golden as expected; crash as expected)"),
-                                     ({"seeds": 5}, 5, "suites: INCOMPLETE (smoke as expected; seeds incomplete; golden as expected; crash as expected)"),
-                                     ({"smoke": 5, "golden": 1}, 1, "suites: NOT AS EXPECTED (smoke incomplete; seeds as expected; golden not as expected; crash as expected)"),
-                                     ({"smoke": 1, "crash": 2}, 3, "suites: THE SUITE ITSELF FAILED (smoke not as expected; seeds as expected; golden as expected; crash could not run (status 2))")):
+    for statuses, worst, verdict in (
+        ({}, 0, "suites: as expected (smoke as expected; seeds as expected; golden as expected; crash as expected)"),
+        ({"seeds": 5}, 5, "suites: INCOMPLETE (smoke as expected; seeds incomplete; golden as expected; crash as expected)"),
+        (
+            {"smoke": 5, "golden": 1},
+            1,
+            "suites: NOT AS EXPECTED (smoke incomplete; seeds as expected; golden not as expected; crash as expected)",
+        ),
+        (
+            {"smoke": 1, "crash": 2},
+            3,
+            "suites: THE SUITE ITSELF FAILED (smoke not as expected; seeds as expected; golden as expected; crash "
+            "could not run (status 2))",
+        ),
+    ):
         out = folder / f"out {worst}"
         status, said = called(folder, "--out", str(out), **statuses)
         lines = said.splitlines()
@@ -62,16 +76,35 @@ def nights(folder: Path) -> None:
     status, said = called(folder, "--night", "--no-engines", "--shard", "2/3", "--jobs", "3", "--out", str(folder / "night"))
     lines = said.splitlines()
     assert status == 0 and lines[0].endswith("cases of shard 2/3"), said
-    assert "== suite engines is not planned: --no-engines leaves out" in said and "engines not planned" in lines[-1] and "tests of the night" not in said, said
+    assert (
+        "== suite engines is not planned: --no-engines leaves out" in said
+        and "engines not planned" in lines[-1]
+        and "tests of the night" not in said
+    ), said
     calls = (folder / "calls").read_text().splitlines()
-    assert calls[0].startswith(f"run --suite nightly --shard 2/3 --rotate {ROOT}/runs/rotation.json -j 3 --out ") and len(calls) == len(lines[0].split("cases of")[0].split(", ")) - 1, calls
+    assert (
+        calls[0].startswith(f"run --suite nightly --shard 2/3 --rotate {ROOT}/runs/rotation.json -j 3 --out ")
+        and len(calls) == len(lines[0].split("cases of")[0].split(", ")) - 1
+    ), calls
     assert "<td>not planned</td>" in (folder / "night" / "index.html").read_text()
 
 
 def budget(folder: Path) -> None:
     """The time is shared out by what the suites are estimated to take; what was left over goes to the next ones."""
     (folder / "calls").unlink()
-    status, said = called(folder, "--night", "--no-engines", "--budget", "30m", "--rotate", str(folder / "seen.json"), "--since", str(folder / "night"), "--out", str(folder / "short"))
+    status, said = called(
+        folder,
+        "--night",
+        "--no-engines",
+        "--budget",
+        "30m",
+        "--rotate",
+        str(folder / "seen.json"),
+        "--since",
+        str(folder / "night"),
+        "--out",
+        str(folder / "short"),
+    )
     assert status == 0 and "of them what fits into 30 minutes, without the tests of the night" in said.splitlines()[0], said
     calls = (folder / "calls").read_text().splitlines()
     runs = [call for call in calls if call.startswith("run ")]
@@ -83,8 +116,15 @@ def budget(folder: Path) -> None:
 
 
 def wrong(folder: Path) -> None:
-    for argv, says in ((["--shard", "4/3"], "found '4/3'"), (["--shard", "half"], "found 'half'"), (["--out", str(folder)], "a new or an empty folder"), (["now"], "now"), (["--budget", "30"], "found '30'"), (["--budget", "0m"], "found '0m'"),
-                       (["--since", str(folder / "no such")], "no such")):
+    for argv, says in (
+        (["--shard", "4/3"], "found '4/3'"),
+        (["--shard", "half"], "found 'half'"),
+        (["--out", str(folder)], "a new or an empty folder"),
+        (["now"], "now"),
+        (["--budget", "30"], "found '30'"),
+        (["--budget", "0m"], "found '0m'"),
+        (["--since", str(folder / "no such")], "no such"),
+    ):
         ended = subprocess.run([str(ROOT / "run_suite.sh"), "nightly", *argv], capture_output=True, text=True, timeout=60)
         assert ended.returncode == 2 and says in ended.stderr and len(ended.stderr.splitlines()) == 1, ended
 

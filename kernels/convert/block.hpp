@@ -96,9 +96,8 @@ KVCTS_HD inline BlockScale mx_scale(std::uint32_t amax, layout::Dtype element, R
 
 /// Scale (fp32 bits) of a row of `element` codes: fp8 of any kind, int8.
 KVCTS_HD inline BlockScale row_scale(std::uint32_t amax, layout::Dtype element) {
-  const float largest = element == layout::Dtype::int8
-                            ? 127.0F
-                            : float_of(decode_float(format_of(element), format_of(element).largest()));
+  const float largest =
+      element == layout::Dtype::int8 ? 127.0F : float_of(decode_float(format_of(element), format_of(element).largest()));
   const float scale = over(float_of(amax), largest);
   // Through encode_float(): machines differ in the bits of a NaN that they compute.
   const std::uint32_t code = encode_float(format_of(layout::Dtype::fp32), bits_of(scale), Overflow::special);

@@ -26,12 +26,15 @@ constexpr std::size_t stream_from = std::size_t{8} << 20;
 constexpr std::int64_t tables_from = 1 << 16;
 
 std::size_t index(Dtype dtype) { return static_cast<std::size_t>(dtype); }
-std::size_t bytes_of(Dtype dtype, std::size_t n) { return static_cast<std::size_t>(packed_bytes(dtype, static_cast<std::int64_t>(n))); }
+std::size_t bytes_of(Dtype dtype, std::size_t n) {
+  return static_cast<std::size_t>(packed_bytes(dtype, static_cast<std::int64_t>(n)));
+}
 
 void need_bytes(const char* what, std::size_t found, std::int64_t expected, std::int64_t n, Dtype dtype) {
   if (std::cmp_equal(found, expected)) return;
-  throw Error(std::string(what) + " must have the " + std::to_string(expected) + " bytes of " + std::to_string(n) + " codes of " +
-              std::string(layout::name(dtype)) + ", found " + std::to_string(found) + " bytes; pass a span of that size");
+  throw Error(std::string(what) + " must have the " + std::to_string(expected) + " bytes of " + std::to_string(n) +
+              " codes of " + std::string(layout::name(dtype)) + ", found " + std::to_string(found) +
+              " bytes; pass a span of that size");
 }
 
 bool swaps(Dtype dtype, bool high_nibble_first) { return high_nibble_first && layout::bits(dtype) == 4; }
@@ -106,7 +109,8 @@ class Sink {
 /// fp32 words -> codes. Only e8m0 has roundings, and no loop of its own for the ones that are not the default.
 void encode_words(Dtype to, const Options& options, const std::uint32_t* words, std::uint8_t* out, std::size_t n) {
   if (to == Dtype::e8m0 && options.rounding != Rounding::down) {
-    for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<std::uint8_t>(encode_e8m0(words[i], options.overflow, options.rounding));
+    for (std::size_t i = 0; i < n; ++i)
+      out[i] = static_cast<std::uint8_t>(encode_e8m0(words[i], options.overflow, options.rounding));
     return;
   }
   best_lanes().encode[index(to)][static_cast<std::size_t>(options.overflow)](words, out, n);
@@ -115,11 +119,12 @@ void encode_words(Dtype to, const Options& options, const std::uint32_t* words, 
 NarrowCodes narrow_codes(Dtype from, Dtype to, Overflow overflow) {
   const bool half = from == Dtype::fp16 || from == Dtype::bf16;
   if (!half || to < Dtype::e4m3fn || to > Dtype::e5m2fnuz) return nullptr;
-  return best_lanes().narrow[from == Dtype::bf16 ? 1 : 0][index(to) - index(Dtype::e4m3fn)][static_cast<std::size_t>(overflow)];
+  return best_lanes()
+      .narrow[from == Dtype::bf16 ? 1 : 0][index(to) - index(Dtype::e4m3fn)][static_cast<std::size_t>(overflow)];
 }
 
-void convert_range(Dtype from, std::span<const std::uint8_t> in, Dtype to, std::span<std::uint8_t> out, const Options& options,
-                   std::size_t begin, std::size_t end) {
+void convert_range(Dtype from, std::span<const std::uint8_t> in, Dtype to, std::span<std::uint8_t> out,
+                   const Options& options, std::size_t begin, std::size_t end) {
   const NarrowCodes narrow = narrow_codes(from, to, options.overflow);
   Source source(from, in, options.from_high_nibble_first);
   Sink sink(to, out, options.to_high_nibble_first);
@@ -145,18 +150,20 @@ enum class Kind : std::uint8_t { nvfp4, mx, row };
 Kind kind_of(const BlockRule& rule) {
   const bool fp8 = rule.element >= Dtype::e4m3fn && rule.element <= Dtype::e5m2fnuz;
   if (rule.element == Dtype::e2m1 && rule.scale == Dtype::e4m3fn && rule.block == nvfp4_block) return Kind::nvfp4;
-  if ((rule.element == Dtype::e2m1 || rule.element == Dtype::e4m3fn) && rule.scale == Dtype::e8m0 && rule.block == mx_block) {
+  if ((rule.element == Dtype::e2m1 || rule.element == Dtype::e4m3fn) && rule.scale == Dtype::e8m0 &&
+      rule.block == mx_block) {
     return Kind::mx;
   }
   if ((fp8 || rule.element == Dtype::int8) && rule.scale == Dtype::fp32 && rule.block >= 1) return Kind::row;
-  throw Error("blocks of " + std::to_string(rule.block) + " " + std::string(layout::name(rule.element)) + " with scales of " +
-              std::string(layout::name(rule.scale)) +
-              ": expected nvfp4 (16 e2m1, e4m3fn), mx (32 e2m1 or e4m3fn, e8m0) or a row of fp8 or int8 with fp32; use nvfp4(), "
-              "mxfp8(), mxfp4() or per_row()");
+  throw Error(
+      "blocks of " + std::to_string(rule.block) + " " + std::string(layout::name(rule.element)) + " with scales of " +
+      std::string(layout::name(rule.scale)) +
+      ": expected nvfp4 (16 e2m1, e4m3fn), mx (32 e2m1 or e4m3fn, e8m0) or a row of fp8 or int8 with fp32; use nvfp4(), "
+      "mxfp8(), mxfp4() or per_row()");
 }
 
-void check_blocks(const BlockRule& rule, Kind kind, Dtype full, std::size_t full_bytes, std::size_t codes, std::size_t scales,
-                  std::int64_t blocks) {
+void check_blocks(const BlockRule& rule, Kind kind, Dtype full, std::size_t full_bytes, std::size_t codes,
+                  std::size_t scales, std::int64_t blocks) {
   if (full != Dtype::fp32 && full != Dtype::fp16 && full != Dtype::bf16) {
     throw Error("quantised blocks are made of and read as fp32, fp16 or bf16, found " + std::string(layout::name(full)) +
                 "; convert() to one of these");
@@ -169,7 +176,8 @@ void check_blocks(const BlockRule& rule, Kind kind, Dtype full, std::size_t full
     throw Error("MX scales are rounded down (OCP) or up (NVIDIA), found nearest; choose one of these");
   }
   if (blocks < 0 || blocks > INT64_MAX / 32 / rule.block) {
-    throw Error("the number of blocks must be in [0, " + std::to_string(INT64_MAX / 32 / rule.block) + "], found " + std::to_string(blocks));
+    throw Error("the number of blocks must be in [0, " + std::to_string(INT64_MAX / 32 / rule.block) + "], found " +
+                std::to_string(blocks));
   }
   const std::int64_t n = blocks * rule.block;
   need_bytes("full-width elements", full_bytes, packed_bytes(full, n), n, full);
@@ -263,8 +271,9 @@ float factor_of(const BlockRule& rule, Kind kind, std::span<const std::uint8_t> 
   return kind == Kind::nvfp4 ? times(scale, rule.global) : scale;
 }
 
-void dequantise_range(const BlockRule& rule, Kind kind, std::span<const std::uint8_t> codes, std::span<const std::uint8_t> scales,
-                      Dtype to, std::span<std::uint8_t> out, const Options& options, std::size_t begin, std::size_t end) {
+void dequantise_range(const BlockRule& rule, Kind kind, std::span<const std::uint8_t> codes,
+                      std::span<const std::uint8_t> scales, Dtype to, std::span<std::uint8_t> out, const Options& options,
+                      std::size_t begin, std::size_t end) {
   const Lanes& lanes = best_lanes();
   const auto block = static_cast<std::size_t>(rule.block);
   const std::size_t batch = blocks_at_once(rule);
@@ -291,12 +300,12 @@ std::int64_t packed_bytes(Dtype dtype, std::int64_t n) {
 
 void convert(Dtype from, std::span<const std::uint8_t> in, Dtype to, std::span<std::uint8_t> out, std::int64_t count,
              const Options& options) {
-  if (count < 0 || count > INT64_MAX / 4) throw Error("the number of codes must be in [0, 2^61), found " + std::to_string(count));
+  if (count < 0 || count > INT64_MAX / 4)
+    throw Error("the number of codes must be in [0, 2^61), found " + std::to_string(count));
   need_bytes("the input", in.size(), packed_bytes(from, count), count, from);
   need_bytes("the output", out.size(), packed_bytes(to, count), count, to);
-  parallel_ranges(options.threads, static_cast<std::size_t>(count), chunk, [&](std::size_t begin, std::size_t end) {
-    convert_range(from, in, to, out, options, begin, end);
-  });
+  parallel_ranges(options.threads, static_cast<std::size_t>(count), chunk,
+                  [&](std::size_t begin, std::size_t end) { convert_range(from, in, to, out, options, begin, end); });
 }
 
 BlockRule nvfp4(float global) { return {Dtype::e2m1, Dtype::e4m3fn, nvfp4_block, global, Rounding::down}; }
@@ -305,7 +314,8 @@ BlockRule mxfp4(Rounding rounding) { return {Dtype::e2m1, Dtype::e8m0, mx_block,
 BlockRule per_row(Dtype element, std::int64_t elements) { return {element, Dtype::fp32, elements, 1.0F, Rounding::down}; }
 
 BlockRule rule_of(const layout::Scheme& scheme, std::int64_t row, float global) {
-  if (!scheme.scale) throw Error("dtype " + scheme.name + " has no scales: convert() its elements instead of quantising them");
+  if (!scheme.scale)
+    throw Error("dtype " + scheme.name + " has no scales: convert() its elements instead of quantising them");
   BlockRule rule{scheme.data, scheme.scale->dtype, scheme.scale->group == 0 ? row : scheme.scale->group,
                  scheme.global_scale ? global : 1.0F, Rounding::down};
   kind_of(rule);
@@ -317,18 +327,20 @@ void quantise(const BlockRule& rule, Dtype from, std::span<const std::uint8_t> i
   const Kind kind = kind_of(rule);
   check_blocks(rule, kind, from, in.size(), codes.size(), scales.size(), blocks);
   const auto tables = kind == Kind::nvfp4 && blocks >= tables_from ? short_tables(from, rule.global) : nullptr;
-  parallel_ranges(options.threads, static_cast<std::size_t>(blocks), blocks_at_once(rule), [&](std::size_t begin, std::size_t end) {
-    Quantiser(rule, kind, from, in, codes, scales, options).run(begin, end, tables.get());
-  });
+  parallel_ranges(options.threads, static_cast<std::size_t>(blocks), blocks_at_once(rule),
+                  [&](std::size_t begin, std::size_t end) {
+                    Quantiser(rule, kind, from, in, codes, scales, options).run(begin, end, tables.get());
+                  });
 }
 
 void dequantise(const BlockRule& rule, std::span<const std::uint8_t> codes, std::span<const std::uint8_t> scales, Dtype to,
                 std::span<std::uint8_t> out, std::int64_t blocks, const Options& options) {
   const Kind kind = kind_of(rule);
   check_blocks(rule, kind, to, out.size(), codes.size(), scales.size(), blocks);
-  parallel_ranges(options.threads, static_cast<std::size_t>(blocks), blocks_at_once(rule), [&](std::size_t begin, std::size_t end) {
-    dequantise_range(rule, kind, codes, scales, to, out, options, begin, end);
-  });
+  parallel_ranges(options.threads, static_cast<std::size_t>(blocks), blocks_at_once(rule),
+                  [&](std::size_t begin, std::size_t end) {
+                    dequantise_range(rule, kind, codes, scales, to, out, options, begin, end);
+                  });
 }
 
 }  // namespace kvcts::kernels::convert

@@ -23,8 +23,8 @@ struct Options {
 /// Bytes of n packed codes.
 std::int64_t packed_bytes(layout::Dtype dtype, std::int64_t n);
 
-/// `count` codes of `from` -> codes of `to`, both packed. A dtype to itself is a copy. Throws layout::Error, before it writes
-/// anything, unless `in` and `out` have exactly the bytes of `count` codes.
+/// `count` codes of `from` -> codes of `to`, both packed. A dtype to itself is a copy. Throws layout::Error, before it
+/// writes anything, unless `in` and `out` have exactly the bytes of `count` codes.
 void convert(layout::Dtype from, std::span<const std::uint8_t> in, layout::Dtype to, std::span<std::uint8_t> out,
              std::int64_t count, const Options& options = {});
 
@@ -32,8 +32,8 @@ void convert(layout::Dtype from, std::span<const std::uint8_t> in, layout::Dtype
 struct BlockRule {
   layout::Dtype element{layout::Dtype::e2m1};
   layout::Dtype scale{layout::Dtype::e4m3fn};
-  std::int64_t block{nvfp4_block};  ///< elements of one scale
-  float global{1.0F};               ///< nvfp4 only: the decoding factor g
+  std::int64_t block{nvfp4_block};    ///< elements of one scale
+  float global{1.0F};                 ///< nvfp4 only: the decoding factor g
   Rounding rounding{Rounding::down};  ///< mx only: down (OCP) or up (NVIDIA)
 };
 BlockRule nvfp4(float global);
@@ -41,8 +41,8 @@ BlockRule mxfp8(Rounding rounding = Rounding::down);
 BlockRule mxfp4(Rounding rounding = Rounding::down);
 /// One fp32 scale for `elements` codes of fp8 or int8.
 BlockRule per_row(layout::Dtype element, std::int64_t elements);
-/// The rule of a cache dtype with scales (cases/dtypes): group 0 is a row of `row` channels. Throws layout::Error for a scheme
-/// without scales or of another kind.
+/// The rule of a cache dtype with scales (cases/dtypes): group 0 is a row of `row` channels. Throws layout::Error for a
+/// scheme without scales or of another kind.
 BlockRule rule_of(const layout::Scheme& scheme, std::int64_t row, float global = 1.0F);
 
 /// `blocks` blocks of fp32, fp16 or bf16 -> codes and scales, both packed (options: codes' nibble order, threads). Throws

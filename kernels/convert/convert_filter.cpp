@@ -29,7 +29,8 @@ BlockRule rule(const std::string& name, float global, Rounding rounded) {
   if (name == "mxfp8") return mxfp8(rounded);
   if (name == "mxfp4") return mxfp4(rounded);
   const std::size_t last = name.rfind(':');
-  if (name.rfind("row:", 0) == 0 && last > 4) return per_row(dtype_from_name(name.substr(4, last - 4)), std::stoll(name.substr(last + 1)));
+  if (name.rfind("row:", 0) == 0 && last > 4)
+    return per_row(dtype_from_name(name.substr(4, last - 4)), std::stoll(name.substr(last + 1)));
   throw kvcts::layout::Error("unknown rule '" + name + "': expected nvfp4, mxfp8, mxfp4 or row:DTYPE:ELEMENTS");
 }
 

@@ -101,20 +101,24 @@ TEST(ConvertElement, EveryNumberOfAFormatComesBackAsItsCode) {
 TEST(ConvertElement, EncodingChoosesTheNearestNumber) {
   // By distance in exact arithmetic, independent of how encode() rounds. Every target's neighbours are its codes +- 1.
   const Words words = telling_words();
-  for (const Dtype dtype : {Dtype::fp16, Dtype::bf16, Dtype::e4m3fn, Dtype::e5m2, Dtype::e4m3fnuz, Dtype::e5m2fnuz, Dtype::e2m1}) {
+  for (const Dtype dtype :
+       {Dtype::fp16, Dtype::bf16, Dtype::e4m3fn, Dtype::e5m2, Dtype::e4m3fnuz, Dtype::e5m2fnuz, Dtype::e2m1}) {
     const Format format = format_of(dtype);
     for (const std::uint32_t word : words) {
       const auto value = static_cast<double>(float_of(word & ~fp32_sign));
-      if (!(value <= 2 * reference::meaning(dtype, format.largest()))) continue;  // saturated; a double cannot tell by how much
+      if (!(value <= 2 * reference::meaning(dtype, format.largest())))
+        continue;  // saturated; a double cannot tell by how much
       const std::uint32_t code = encode(dtype, word) & format.top();
       const double here = std::fabs(value - reference::meaning(dtype, code));
       if (code > 0) {
         const double lower = std::fabs(value - reference::meaning(dtype, code - 1));
-        ASSERT_TRUE(here < lower || (here == lower && code % 2 == 0)) << layout::name(dtype) << ' ' << value << " -> " << code;
+        ASSERT_TRUE(here < lower || (here == lower && code % 2 == 0))
+            << layout::name(dtype) << ' ' << value << " -> " << code;
       }
       if (code < format.largest()) {
         const double upper = std::fabs(value - reference::meaning(dtype, code + 1));
-        ASSERT_TRUE(here < upper || (here == upper && code % 2 == 0)) << layout::name(dtype) << ' ' << value << " -> " << code;
+        ASSERT_TRUE(here < upper || (here == upper && code % 2 == 0))
+            << layout::name(dtype) << ' ' << value << " -> " << code;
       }
     }
   }
@@ -160,9 +164,11 @@ TEST_P(EachIsa, LoopsEncodeAsTheElementDoes) {
       // Lengths around the vector sizes, too; the rest of the room must stay as it was.
       for (const std::size_t n : {words.size(), std::size_t{67}, std::size_t{31}, std::size_t{1}, std::size_t{0}}) {
         Bytes codes(words.size() * 4 + 1, 0xa5);
-        GetParam().encode[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(overflow)](words.data(), codes.data(), n);
+        GetParam().encode[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(overflow)](words.data(), codes.data(),
+                                                                                               n);
         for (std::size_t i = 0; i < n; ++i) {
-          ASSERT_EQ(code_at(dtype, codes, i), encode(dtype, words[i], overflow)) << layout::name(dtype) << ' ' << std::hex << words[i];
+          ASSERT_EQ(code_at(dtype, codes, i), encode(dtype, words[i], overflow))
+              << layout::name(dtype) << ' ' << std::hex << words[i];
         }
         EXPECT_EQ(codes[static_cast<std::size_t>(packed_bytes(dtype, static_cast<std::int64_t>(n)))], 0xa5);
       }
@@ -191,20 +197,23 @@ TEST_P(EachIsa, NarrowingIsDecodeThenEncodeForAllSixteenBits) {
     const Bytes codes = all_codes(from);
     for (const Dtype to : {Dtype::e4m3fn, Dtype::e5m2, Dtype::e4m3fnuz, Dtype::e5m2fnuz}) {
       for (const Overflow overflow : overflows) {
-        const NarrowCodes narrow = GetParam().narrow[from == Dtype::bf16 ? 1 : 0][static_cast<std::size_t>(to) - 3]
-                                                    [static_cast<std::size_t>(overflow)];
+        const NarrowCodes narrow =
+            GetParam()
+                .narrow[from == Dtype::bf16 ? 1 : 0][static_cast<std::size_t>(to) - 3][static_cast<std::size_t>(overflow)];
         if (narrow == nullptr) continue;
         ++loops;
         Bytes out(65536 + 1, 0xa5);
         narrow(codes.data(), out.data(), 65536 - 5);
         for (std::uint32_t i = 0; i < 65536 - 5; ++i) {
-          ASSERT_EQ(out[i], encode(to, decode(from, i), overflow)) << layout::name(from) << " -> " << layout::name(to) << ' ' << std::hex << i;
+          ASSERT_EQ(out[i], encode(to, decode(from, i), overflow))
+              << layout::name(from) << " -> " << layout::name(to) << ' ' << std::hex << i;
         }
         EXPECT_EQ(out[65536 - 5], 0xa5);
       }
     }
   }
-  EXPECT_EQ(loops, GetParam().name == "avx512" ? 16 : 0) << "the others have no shifts of 16-bit lanes: they decode and encode";
+  EXPECT_EQ(loops, GetParam().name == "avx512" ? 16 : 0)
+      << "the others have no shifts of 16-bit lanes: they decode and encode";
 }
 
 /// Blocks of ordinary numbers, and some with zeros, denormals, infinities and NaNs.
@@ -212,7 +221,8 @@ Words block_words(std::size_t block, std::size_t blocks) {
   std::mt19937 noise(7);
   std::normal_distribution<float> normal;
   Words words;
-  const std::uint32_t odd[]{0u, fp32_sign, 1u, 0x00400000u, fp32_infinity, 0xff800000u, 0x7fc00000u, 0xffffffffu, 0x7f7fffffu, 0x477fe000u};
+  const std::uint32_t odd[]{0u,          fp32_sign,   1u,          0x00400000u, fp32_infinity,
+                            0xff800000u, 0x7fc00000u, 0xffffffffu, 0x7f7fffffu, 0x477fe000u};
   for (std::size_t b = 0; b < blocks; ++b) {
     const int kind = static_cast<int>(noise() % 8);
     for (std::size_t i = 0; i < block; ++i) {
@@ -302,7 +312,8 @@ TEST(Convert, AnyDtypeToAnyOtherWithEitherNibbleOrderAndAnyNumberOfThreads) {
           const bool from_swapped = options.from_high_nibble_first && layout::bits(from) == 4;
           const bool to_swapped = options.to_high_nibble_first && layout::bits(to) == 4;
           const std::uint32_t code = code_at(from, codes, from_swapped ? i ^ 1 : i);
-          const std::uint32_t expected = from == to ? code : encode(to, decode(from, code), options.overflow, options.rounding);
+          const std::uint32_t expected =
+              from == to ? code : encode(to, decode(from, code), options.overflow, options.rounding);
           ASSERT_EQ(code_at(to, out, to_swapped ? i ^ 1 : i), expected)
               << layout::name(from) << " -> " << layout::name(to) << " code " << i << " variant " << variant;
         }
@@ -328,15 +339,16 @@ TEST(Convert, LargeOutputsAreWrittenPastTheCachesWithTheSameBytes) {
 }
 
 TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
-  for (const BlockRule& rule : {nvfp4(0.003F), mxfp8(), mxfp8(Rounding::up), mxfp4(), mxfp4(Rounding::up), per_row(Dtype::e4m3fn, 128),
-                                per_row(Dtype::int8, 100), per_row(Dtype::e5m2fnuz, 5000)}) {
+  for (const BlockRule& rule : {nvfp4(0.003F), mxfp8(), mxfp8(Rounding::up), mxfp4(), mxfp4(Rounding::up),
+                                per_row(Dtype::e4m3fn, 128), per_row(Dtype::int8, 100), per_row(Dtype::e5m2fnuz, 5000)}) {
     const auto block = static_cast<std::size_t>(rule.block);
     const std::size_t blocks = 700;
     const Words words = block_words(block, blocks);
     const auto n = static_cast<std::int64_t>(words.size());
     for (const bool high : {false, true}) {
       const Options options{.from_high_nibble_first = high, .to_high_nibble_first = high, .threads = 2};
-      Bytes codes(static_cast<std::size_t>(packed_bytes(rule.element, n))), scales(static_cast<std::size_t>(packed_bytes(rule.scale, blocks)));
+      Bytes codes(static_cast<std::size_t>(packed_bytes(rule.element, n))),
+          scales(static_cast<std::size_t>(packed_bytes(rule.scale, blocks)));
       quantise(rule, Dtype::fp32, as_bytes(words), codes, scales, blocks, options);
       Bytes back(words.size() * 2);
       dequantise(rule, codes, scales, Dtype::bf16, back, blocks, options);
@@ -361,7 +373,8 @@ TEST(Quantise, WholeTensorsAsBlockByBlockAndBack) {
 }
 
 TEST(Quantise, LargeTensorsTakeTheShortWayWithTheSameCodes) {
-  // From 2^16 blocks on NVFP4 is tabulated. Every magnitude of the source is an amax and an element here, and there are NaNs.
+  // From 2^16 blocks on NVFP4 is tabulated. Every magnitude of the source is an amax and an element here, and there are
+  // NaNs.
   const std::size_t blocks = (std::size_t{1} << 16) + 21;
   for (const Dtype from : {Dtype::fp16, Dtype::bf16}) {
     std::mt19937 noise(9);
@@ -379,11 +392,13 @@ TEST(Quantise, LargeTensorsTakeTheShortWayWithTheSameCodes) {
       quantise(nvfp4(global), from, in, codes, scales, static_cast<std::int64_t>(blocks), {.threads = 2});
       for (std::size_t b = 0; b < blocks; ++b) {
         std::uint32_t most = 0;
-        for (std::size_t i = 16 * b; i < 16 * b + 16; ++i) most = std::max(most, decode(from, code_at(from, in, i)) & ~fp32_sign);
+        for (std::size_t i = 16 * b; i < 16 * b + 16; ++i)
+          most = std::max(most, decode(from, code_at(from, in, i)) & ~fp32_sign);
         const BlockScale one = nvfp4_scale(most, global);
         ASSERT_EQ(scales[b], one.code) << b;
         for (std::size_t i = 16 * b; i < 16 * b + 16; ++i) {
-          ASSERT_EQ(code_at(Dtype::e2m1, codes, i), encode_scaled(Dtype::e2m1, decode(from, code_at(from, in, i)), one.factor))
+          ASSERT_EQ(code_at(Dtype::e2m1, codes, i),
+                    encode_scaled(Dtype::e2m1, decode(from, code_at(from, in, i)), one.factor))
               << layout::name(from) << ' ' << i << ' ' << global;
         }
       }
@@ -401,7 +416,8 @@ TEST(Quantise, SchemesOfTheCatalogueHaveTheirRule) {
 
 TEST(Quantise, WhatDoesNotAgreeIsRefusedBeforeAByteIsWritten) {
   Bytes in(64), codes(16, 0xa5), scales(2, 0xa5);
-  const auto refused = [&](const BlockRule& rule, std::size_t in_bytes, std::size_t code_bytes, std::size_t scale_bytes, Dtype from) {
+  const auto refused = [&](const BlockRule& rule, std::size_t in_bytes, std::size_t code_bytes, std::size_t scale_bytes,
+                           Dtype from) {
     EXPECT_THROW(quantise(rule, from, std::span(in).first(in_bytes), std::span(codes).first(code_bytes),
                           std::span(scales).first(scale_bytes), 2),
                  layout::Error);

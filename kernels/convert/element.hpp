@@ -3,7 +3,8 @@
 //
 // CONTRACT. Numbers travel as the bits of an fp32. All other dtypes but e8m0 below 2^-126 widen to fp32 exactly and without
 // loss, so that fp16 -> X, bf16 -> X are decode, then encode: one rounding.
-//   rounding    to nearest, ties to even; denormals are kept on both sides; the sign of zero is kept where -0 exists (fnuz and
+//   rounding    to nearest, ties to even; denormals are kept on both sides; the sign of zero is kept where -0 exists (fnuz
+//   and
 //               integers: +0). e8m0 by its own mode, see Rounding.
 //   overflow    a number whose rounded value is beyond the largest finite one, and infinity:
 //                 saturate  the largest finite number with its sign (CUDA's __NV_SATFINITE, the saturating mode of OFP8)
@@ -12,7 +13,8 @@
 //               gets +6 (PTX). int8, uint8, int4: 0 (PTX cvt.rni.sat). Decoding any NaN gives 0x7fffffff.
 //   integers    to nearest even, clamped to the range.
 //   e8m0        a power of two, 2^(code - 127); 0xff is NaN. The sign of what is encoded is dropped (CUDA's
-//               __nv_cvt_float_to_e8m0); zero becomes the least scale, 2^-127 (ml_dtypes makes NaN of zero and of negatives).
+//               __nv_cvt_float_to_e8m0); zero becomes the least scale, 2^-127 (ml_dtypes makes NaN of zero and of
+//               negatives).
 #pragma once
 
 #include <cstdint>
@@ -28,8 +30,8 @@ enum class Overflow : std::uint8_t { saturate, special };
 
 /// How a number that is no power of two becomes a scale of e8m0.
 enum class Rounding : std::uint8_t {
-  down,          ///< OCP MX 1.0, 6.3: floor(log2)
-  up,            ///< cudaRoundPosInf, NVIDIA's recipe: nothing saturates under the scale
+  down,     ///< OCP MX 1.0, 6.3: floor(log2)
+  up,       ///< cudaRoundPosInf, NVIDIA's recipe: nothing saturates under the scale
   nearest,  ///< ml_dtypes: by value, ties (1.5 * 2^n) up
 };
 
@@ -77,7 +79,8 @@ struct Leading {
 KVCTS_HD constexpr Leading lift(Leading from, int hidden, int by) {
   if (by > hidden) return from;
   const bool small = from.significand >> (hidden + 1 - by) == 0;
-  return {small ? from.significand << by : from.significand, small ? from.binades + static_cast<std::uint32_t>(by) : from.binades};
+  return {small ? from.significand << by : from.significand,
+          small ? from.binades + static_cast<std::uint32_t>(by) : from.binades};
 }
 
 /// Code of a float format -> fp32 bits. Without branches, too.
@@ -87,8 +90,8 @@ KVCTS_HD constexpr std::uint32_t decode_float(const Format& format, std::uint32_
   const int rebias = 127 - format.bias;
   std::uint32_t bits = (magnitude << (23 - format.mantissa)) + (static_cast<std::uint32_t>(rebias) << 23);
   if (rebias != 0) {
-    // A denormal is a normal number in fp32: its leading bit is brought to the hidden place, a binade down a step. The hidden
-    // bit then adds one to the exponent.
+    // A denormal is a normal number in fp32: its leading bit is brought to the hidden place, a binade down a step. The
+    // hidden bit then adds one to the exponent.
     const int hidden = format.mantissa;
     const Leading leading = lift(lift(lift(lift({magnitude, 0}, hidden, 8), hidden, 4), hidden, 2), hidden, 1);
     const std::uint32_t exponent = static_cast<std::uint32_t>(rebias) - leading.binades;
@@ -138,8 +141,8 @@ KVCTS_HD constexpr std::uint32_t encode_e8m0(std::uint32_t bits, Overflow overfl
   const std::uint32_t fraction = magnitude & 0x7fffffu;
   if (code == 0) {
     // Denormals: code 0 is 2^-127, fraction 0x400000; code 1 is 2^-126.
-    const bool next = rounding == Rounding::up ? fraction > 0x400000u
-                                               : rounding == Rounding::nearest && fraction >= 0x600000u;
+    const bool next =
+        rounding == Rounding::up ? fraction > 0x400000u : rounding == Rounding::nearest && fraction >= 0x600000u;
     code = next ? 1u : 0u;
   } else if (rounding == Rounding::up) {
     code += fraction != 0 ? 1u : 0u;

@@ -2,7 +2,8 @@
 //
 //   binary16, binary32   IEEE 754-2019          bf16             the top half of binary32
 //   e4m3fn, e5m2         OCP OFP8 1.0           e4m3fnuz, e5m2fnuz   ONNX/ml_dtypes "fnuz": no -0, NaN is the code of -0
-//   e2m1                 OCP MX 1.0 (FP4)       e8m0             OCP MX 1.0 (scale): see element.hpp, it has no sign and no zero
+//   e2m1                 OCP MX 1.0 (FP4)       e8m0             OCP MX 1.0 (scale): see element.hpp, it has no sign and no
+//   zero
 #pragma once
 
 #include <cstdint>

@@ -125,8 +125,8 @@ struct Vectors<64> {
   using Pairs = std::uint64_t __attribute__((vector_size(64)));
 };
 
-/// e2m1 of a vector of numbers by one addition each. p = 2^max(0, floor(log2 |y|)) is the binade, whose step is p / 2. Added to
-/// p * 2^22 (whose last place is p / 2), |y| is rounded to that step, ties to even, by the adder; the sum's low bits are
+/// e2m1 of a vector of numbers by one addition each. p = 2^max(0, floor(log2 |y|)) is the binade, whose step is p / 2. Added
+/// to p * 2^22 (whose last place is p / 2), |y| is rounded to that step, ties to even, by the adder; the sum's low bits are
 /// |y| / (p / 2), which lacks 2 * log2(p) of the code. A 2 in the low bits of p * 2^22 makes up for p's bias of 127.
 template <std::size_t width>
 KVCTS_BODY void encode_e2m1_lanes(const u32* in, float factor, u8* codes) {
@@ -175,7 +175,8 @@ KVCTS_BODY void encode_codes(const u32* in, u8* codes, std::size_t n) {
 template <std::size_t width>
 KVCTS_BODY void encode_nvfp4(const u32* in, const float* factors, std::size_t blocks, u8* codes) {
   for (std::size_t b = 0; b < blocks; ++b) {
-    for (std::size_t i = 16 * b; i < 16 * b + 16; i += width / 4) encode_e2m1_lanes<width>(in + i, factors[b], codes + i / 2);
+    for (std::size_t i = 16 * b; i < 16 * b + 16; i += width / 4)
+      encode_e2m1_lanes<width>(in + i, factors[b], codes + i / 2);
   }
 }
 
@@ -233,8 +234,9 @@ KVCTS_BODY void scale_values(u32* values, const float* factors, std::size_t bloc
   }
 }
 
-/// Half steps on the grid that a 16-bit magnitude has with the target's mantissa: even ones are numbers of the grid, odd ones all that lies
-/// between two of them. This is the one of half the target's least denormal, up to which everything rounds to zero.
+/// Half steps on the grid that a 16-bit magnitude has with the target's mantissa: even ones are numbers of the grid, odd
+/// ones all that lies between two of them. This is the one of half the target's least denormal, up to which everything
+/// rounds to zero.
 template <Dtype from, Dtype to>
 inline constexpr u16 first_step = [] {
   constexpr Format source = format_of(from), target = format_of(to);
@@ -269,8 +271,8 @@ KVCTS_BODY V narrow(V h) {
   constexpr u16 moved = static_cast<u16>((1u << (drop - 1)) - 1u - (static_cast<u32>(rebias) << source.mantissa));
   V code = (a + (((a >> drop) & static_cast<u16>(1)) + moved)) >> drop;
   if constexpr (rebias > 0) {
-    // Denormals of the target have one code between two neighbours of its own grid: looked up, which is cheaper than shifting each
-    // significand by what its exponent lacks.
+    // Denormals of the target have one code between two neighbours of its own grid: looked up, which is cheaper than
+    // shifting each significand by what its exponent lacks.
     constexpr u16 first = first_step<from, to>;
     V step = (a >> drop) + ((a + static_cast<u16>((1u << drop) - 1u)) >> drop);
     step = (step > first ? step : (V{} + first)) - first;
@@ -286,7 +288,8 @@ KVCTS_BODY V narrow(V h) {
   }
   constexpr u16 infinity = static_cast<u16>(source.infinity());
   // The least magnitude that rounds beyond the largest number: half of a last place more, and the tie is not even.
-  constexpr u32 largest_in_source = static_cast<u32>(target.largest() << drop) + (static_cast<u32>(rebias) << source.mantissa);
+  constexpr u32 largest_in_source =
+      static_cast<u32>(target.largest() << drop) + (static_cast<u32>(rebias) << source.mantissa);
   constexpr u32 half_step = 1u << (drop - 1);
   constexpr u32 past = largest_in_source + half_step + ((target.largest() & 1u) == 0 ? 1u : 0u);
   constexpr u16 over = static_cast<u16>(past < infinity ? past : infinity);
@@ -407,7 +410,8 @@ struct Avx2 {
     std::memcpy(to, from, head);
     std::size_t i = head;
     for (; i + 32 <= n; i += 32) {
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i),
+                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i)));
     }
     std::memcpy(to + i, from + i, n - i);
   }
@@ -420,7 +424,8 @@ struct Avx512 {
     if constexpr (dtype == Dtype::fp16) {
       std::size_t i = 0;
       for (; i + 16 <= n; i += 16) {
-        const __m512 wide = _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 2 * i)));
+        const __m512 wide =
+            _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 2 * i)));
         const __mmask16 nan = _mm512_cmp_ps_mask(wide, wide, _CMP_UNORD_Q);
         const __m512i canonical = _mm512_set1_epi32(static_cast<int>(fp32_nan));
         _mm512_storeu_si512(out + i, _mm512_mask_mov_epi32(_mm512_castps_si512(wide), nan, canonical));
@@ -527,7 +532,8 @@ std::span<const Lanes> usable_lanes() {
                                    lanes_of<Avx512, true>("avx512")};
   static const std::size_t usable = [] {
     __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi2") != 0 && __builtin_cpu_supports("f16c") != 0;
+    const bool avx2 =
+        __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi2") != 0 && __builtin_cpu_supports("f16c") != 0;
     const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                         __builtin_cpu_supports("avx512vl") != 0;
     return !avx2 ? 1 : avx512 ? 3 : 2;

@@ -1,4 +1,5 @@
-// The inner loops of conversion, once per instruction set that is worth a copy (as kernels/isa.hpp). Internal to this folder.
+// The inner loops of conversion, once per instruction set that is worth a copy (as kernels/isa.hpp). Internal to this
+// folder.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,8 @@ using EncodeNvfp4 = void (*)(const std::uint32_t* in, const float* factors, std:
 using NarrowCodes = void (*)(const std::uint8_t* in, std::uint8_t* out, std::size_t n);
 /// Largest magnitude of each block.
 using BlockMaxima = void (*)(const std::uint32_t* in, std::size_t block, std::size_t blocks, std::uint32_t* maxima);
-using Nvfp4Scales = void (*)(const std::uint32_t* maxima, float global, std::size_t blocks, std::uint8_t* codes, float* factors);
+using Nvfp4Scales = void (*)(const std::uint32_t* maxima, float global, std::size_t blocks, std::uint8_t* codes,
+                             float* factors);
 /// Each word of a block times its factor, in place.
 using ScaleValues = void (*)(std::uint32_t* values, const float* factors, std::size_t block, std::size_t blocks);
 /// Copies n bytes past the caches; others see them after Drain.
@@ -35,8 +37,8 @@ using Drain = void (*)();
 struct Lanes {
   std::string_view name;
   DecodeCodes decode[dtype_count]{};
-  EncodeCodes encode[dtype_count][2]{};     ///< by Overflow; e8m0: rounded down
-  NarrowCodes narrow[2][4][2]{};            ///< [fp16, bf16][e4m3fn..e5m2fnuz][Overflow]; null: decode, then encode
+  EncodeCodes encode[dtype_count][2]{};  ///< by Overflow; e8m0: rounded down
+  NarrowCodes narrow[2][4][2]{};         ///< [fp16, bf16][e4m3fn..e5m2fnuz][Overflow]; null: decode, then encode
   BlockMaxima maxima{};
   EncodeNvfp4 nvfp4{};
   Nvfp4Scales nvfp4_scales{};

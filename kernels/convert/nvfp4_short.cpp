@@ -35,7 +35,8 @@ std::uint16_t least_magnitude(Dtype from, float factor, std::uint32_t infinity, 
 std::unique_ptr<const ShortTables> short_tables(Dtype from, float global) {
   if (from != Dtype::fp16 && from != Dtype::bf16) return nullptr;
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl")) return nullptr;
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
+    return nullptr;
   auto tables = std::make_unique<ShortTables>();
   tables->infinity = format_of(from).infinity();
   std::array<float, 128> factors{};
@@ -56,8 +57,8 @@ std::unique_ptr<const ShortTables> short_tables(Dtype from, float global) {
   return tables;
 }
 
-[[gnu::target("avx512f,avx512bw,avx512vl,bmi2")]] bool quantise_short(const ShortTables& tables, const std::uint8_t* in, std::uint8_t* codes,
-                                                                       std::uint8_t* scales) {
+[[gnu::target("avx512f,avx512bw,avx512vl,bmi2")]] bool quantise_short(const ShortTables& tables, const std::uint8_t* in,
+                                                                      std::uint8_t* codes, std::uint8_t* scales) {
   const __m512i magnitude_bits = _mm512_set1_epi16(0x7fff);
   // Largest magnitudes: halves of two blocks side by side, the larger kept, until a block is one word.
   __m512i v[8], four[4];
@@ -66,12 +67,14 @@ std::unique_ptr<const ShortTables> short_tables(Dtype from, float global) {
     v[k] = _mm512_and_si512(_mm512_loadu_si512(in + 64 * k), magnitude_bits);
   }
   for (int k = 0; k < 4; ++k) {
-    four[k] = _mm512_max_epu16(_mm512_shuffle_i64x2(v[2 * k], v[2 * k + 1], 0x88), _mm512_shuffle_i64x2(v[2 * k], v[2 * k + 1], 0xdd));
+    four[k] = _mm512_max_epu16(_mm512_shuffle_i64x2(v[2 * k], v[2 * k + 1], 0x88),
+                               _mm512_shuffle_i64x2(v[2 * k], v[2 * k + 1], 0xdd));
   }
   const __m512i low = _mm512_max_epu16(_mm512_unpacklo_epi64(four[0], four[1]), _mm512_unpackhi_epi64(four[0], four[1]));
   const __m512i high = _mm512_max_epu16(_mm512_unpacklo_epi64(four[2], four[3]), _mm512_unpackhi_epi64(four[2], four[3]));
   const __m512 a = _mm512_castsi512_ps(low), b = _mm512_castsi512_ps(high);
-  const __m512i pairs = _mm512_max_epu16(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)), _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
+  const __m512i pairs = _mm512_max_epu16(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)),
+                                         _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
   const __m512i maxima = _mm512_and_si512(_mm512_max_epu16(pairs, _mm512_srli_epi32(pairs, 16)), _mm512_set1_epi32(0x7fff));
   if (_mm512_cmpgt_epi32_mask(maxima, _mm512_set1_epi32(static_cast<int>(tables.infinity))) != 0) return false;
   alignas(64) std::uint32_t amax[16];  // block b is at 4 * (b mod 4) + b / 4
@@ -80,15 +83,19 @@ std::unique_ptr<const ShortTables> short_tables(Dtype from, float global) {
   const __m512i seven = _mm512_set1_epi16(7), unit = _mm512_set1_epi16(0x0202), two = _mm512_set1_epi16(0x0404);
   for (std::size_t pair = 0; pair < 8; ++pair) {
     const std::size_t first = 2 * pair, second = first + 1;
-    const std::uint8_t scale_a = tables.scale[amax[4 * (first % 4) + first / 4]], scale_b = tables.scale[amax[4 * (second % 4) + second / 4]];
+    const std::uint8_t scale_a = tables.scale[amax[4 * (first % 4) + first / 4]],
+                       scale_b = tables.scale[amax[4 * (second % 4) + second / 4]];
     scales[first] = scale_a;
     scales[second] = scale_b;
-    const auto least = [&](std::uint8_t scale) { return _mm_load_si128(reinterpret_cast<const __m128i*>(tables.least[scale].data())); };
+    const auto least = [&](std::uint8_t scale) {
+      return _mm_load_si128(reinterpret_cast<const __m128i*>(tables.least[scale].data()));
+    };
     const __m512i table = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_broadcastsi128_si256(least(scale_a))),
                                              _mm256_broadcastsi128_si256(least(scale_b)), 1);
     const __m512i h = _mm512_loadu_si512(in + 64 * pair);
     const __m512i m = _mm512_and_si512(h, magnitude_bits);
-    // Where a code's least magnitude is in the table: bytes 2 * code and 2 * code + 1. First 4, then 2 or 6, then an odd one.
+    // Where a code's least magnitude is in the table: bytes 2 * code and 2 * code + 1. First 4, then 2 or 6, then an odd
+    // one.
     const __mmask32 from_four = _mm512_cmpge_epu16_mask(m, _mm512_shuffle_epi8(table, _mm512_set1_epi16(0x0908)));
     __m512i at = _mm512_mask_blend_epi16(from_four, _mm512_set1_epi16(0x0504), _mm512_set1_epi16(0x0d0c));
     const __mmask32 upper = _mm512_cmpge_epu16_mask(m, _mm512_shuffle_epi8(table, at));

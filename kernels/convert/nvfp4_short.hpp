@@ -1,7 +1,7 @@
-// NVFP4 of fp16 and bf16 without leaving 16-bit lanes. A block's scale is a function of its largest magnitude, and a code is a
-// function of its element's magnitude and the scale's code, which grows with the magnitude. Both functions are tabulated, by
-// block.hpp's own, once for a tensor: 2^15 scales, and for each scale the 7 magnitudes from which on the code is 1, 2, .. 7.
-// A code is then three comparisons. Internal to this folder.
+// NVFP4 of fp16 and bf16 without leaving 16-bit lanes. A block's scale is a function of its largest magnitude, and a code is
+// a function of its element's magnitude and the scale's code, which grows with the magnitude. Both functions are tabulated,
+// by block.hpp's own, once for a tensor: 2^15 scales, and for each scale the 7 magnitudes from which on the code is 1, 2,
+// .. 7. A code is then three comparisons. Internal to this folder.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@ namespace kvcts::kernels::convert {
 inline constexpr std::size_t short_blocks = 16;  ///< that are made at once
 
 struct ShortTables {
-  std::uint32_t infinity{0};                                        ///< of the source
+  std::uint32_t infinity{0};                                          ///< of the source
   alignas(64) std::array<std::array<std::uint16_t, 8>, 128> least{};  ///< by scale code; [0] is not used
-  alignas(64) std::array<std::uint8_t, 0x8000> scale{};             ///< by magnitude
+  alignas(64) std::array<std::uint8_t, 0x8000> scale{};               ///< by magnitude
 };
 
 /// nullptr where the way is not open: another dtype, a CPU without the instructions, a global scale under which 1 / scale

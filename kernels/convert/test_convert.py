@@ -16,15 +16,29 @@ if FILTER is None:
     pytest.skip("kvcts_convert_filter is not built", allow_module_level=True)
 
 FLOATS = {
-    "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "e4m3fn": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
-    "e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "e5m2fnuz": ml_dtypes.float8_e5m2fnuz, "e2m1": ml_dtypes.float4_e2m1fn,
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3fn": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "e2m1": ml_dtypes.float4_e2m1fn,
     "e8m0": ml_dtypes.float8_e8m0fnu,
 }
 WIDE = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 INTEGERS = {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7)}
 NIBBLES = {"int4", "e2m1"}
 # The canonical NaN of each format; e2m1 has none and gets its largest number.
-NAN = {"fp16": 0x7FFF, "bf16": 0x7FFF, "e4m3fn": 0x7F, "e5m2": 0x7F, "e4m3fnuz": 0x80, "e5m2fnuz": 0x80, "e8m0": 0xFF, "e2m1": 7}
+NAN = {
+    "fp16": 0x7FFF,
+    "bf16": 0x7FFF,
+    "e4m3fn": 0x7F,
+    "e5m2": 0x7F,
+    "e4m3fnuz": 0x80,
+    "e5m2fnuz": 0x80,
+    "e8m0": 0xFF,
+    "e2m1": 7,
+}
 
 
 def run(*args, data: bytes) -> bytes:
@@ -136,7 +150,7 @@ def blocks(n: int, width: int, source: str) -> np.ndarray:
 def quantised(rule, source, data, element, scale_type, scale_bytes, g=1.0, rounding="down"):
     raw = run("quantise", rule, source, data.shape[0], repr(float(g)), rounding, data=data.tobytes())
     codes = codes_of(raw[: len(raw) - data.shape[0] * scale_bytes], element, data.size).reshape(data.shape)
-    return codes, np.frombuffer(raw[len(raw) - data.shape[0] * scale_bytes:], scale_type)
+    return codes, np.frombuffer(raw[len(raw) - data.shape[0] * scale_bytes :], scale_type)
 
 
 def encoded(values: np.ndarray, element: str) -> np.ndarray:
@@ -157,7 +171,10 @@ def test_nvfp4_by_formula(source, g):
         factor = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
     assert np.array_equal(codes, encoded(x * factor[:, None], "e2m1"))
     # What comes back is near what went in: within half a step of the block's largest binade, 1/6 of its scale's 6.
-    back = np.frombuffer(run("dequantise", "nvfp4", "fp32", data.shape[0], repr(float(g)), "down", data=pack(codes) + scales.tobytes()), np.float32)
+    back = np.frombuffer(
+        run("dequantise", "nvfp4", "fp32", data.shape[0], repr(float(g)), "down", data=pack(codes) + scales.tobytes()),
+        np.float32,
+    )
     values = codes.astype(np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32) * scale[:, None]
     assert np.array_equal(back.reshape(data.shape), values)
     fits = (want_scales > 8) & (want_scales < 0x7E)  # the scale is a normal number and not saturated
@@ -178,15 +195,21 @@ def test_mx_by_formula(rule, element, emax, largest, rounding):
     codes, scales = quantised(rule, "bf16", data, element, np.uint8, 1, rounding=rounding)
     amax = np.abs(x).max(axis=1).astype(np.float64)
     with np.errstate(divide="ignore"):
-        exponent = np.floor(np.log2(amax)) - emax if rounding == "down" else np.ceil(np.log2((amax / largest).astype(np.float32)))
+        exponent = (
+            np.floor(np.log2(amax)) - emax if rounding == "down" else np.ceil(np.log2((amax / largest).astype(np.float32)))
+        )
     want = np.where(amax == 0, 0, np.clip(np.nan_to_num(exponent, neginf=-127) + 127, 0, 254)).astype(np.uint8)
     assert np.array_equal(scales, want)
-    assert np.array_equal(codes, encoded((x * np.exp2(127.0 - want.astype(np.float64))[:, None]).astype(np.float32), element))
+    assert np.array_equal(
+        codes, encoded((x * np.exp2(127.0 - want.astype(np.float64))[:, None]).astype(np.float32), element)
+    )
     if rounding == "up":
         assert np.all(np.abs(x) <= largest * np.exp2(want.astype(np.float64) - 127)[:, None]), "nothing saturates"
 
 
-@pytest.mark.parametrize("element,largest", [("e4m3fn", 448), ("e5m2", 57344), ("e4m3fnuz", 240), ("e5m2fnuz", 57344), ("int8", 127)])
+@pytest.mark.parametrize(
+    "element,largest", [("e4m3fn", 448), ("e5m2", 57344), ("e4m3fnuz", 240), ("e5m2fnuz", 57344), ("int8", 127)]
+)
 def test_rows_by_formula(element, largest):
     data = blocks(2000, 128, "fp16")
     x = data.astype(np.float32)
@@ -195,5 +218,7 @@ def test_rows_by_formula(element, largest):
     assert np.array_equal(scales, scale)
     with np.errstate(divide="ignore"):
         scaled = x * np.where(scale == 0, np.float32(0), np.float32(1) / scale)[:, None]
-    want = np.clip(np.rint(scaled), -128, 127).astype(np.int8).view(np.uint8) if element == "int8" else encoded(scaled, element)
+    want = (
+        np.clip(np.rint(scaled), -128, 127).astype(np.int8).view(np.uint8) if element == "int8" else encoded(scaled, element)
+    )
     assert np.array_equal(codes, want)

@@ -1,5 +1,5 @@
-// Quantise and dequantise: one thread an element where elements stand alone, one thread a block where they share a scale. The
-// arithmetic is kernels/convert's, bit for bit; fp4 codes by the hardware's own instruction where the target has it.
+// Quantise and dequantise: one thread an element where elements stand alone, one thread a block where they share a scale.
+// The arithmetic is kernels/convert's, bit for bit; fp4 codes by the hardware's own instruction where the target has it.
 #pragma once
 
 #include "kernels/convert/block.hpp"
@@ -52,14 +52,16 @@ KVCTS_HD inline void store_pair(u8* memory, u32 width, u64 element, u32 first, u
 }
 
 /// Encodes a pair under a factor (1 = as it is).
-KVCTS_HD inline void store_encoded(u8* memory, layout::Dtype dtype, u32 width, u64 element, u32 first, u32 second, bool both) {
+KVCTS_HD inline void store_encoded(u8* memory, layout::Dtype dtype, u32 width, u64 element, u32 first, u32 second,
+                                   bool both) {
   using kernels::convert::encode;
   using kernels::convert::Overflow;
   if (dtype == layout::Dtype::e2m1) {
     memory[element / 2] = static_cast<u8>(encode_fp4_pair(first, both ? second : 0u));
     return;
   }
-  store_pair(memory, width, element, encode(dtype, first, Overflow::saturate), encode(dtype, second, Overflow::saturate), both);
+  store_pair(memory, width, element, encode(dtype, first, Overflow::saturate), encode(dtype, second, Overflow::saturate),
+             both);
 }
 
 /// Elements that stand alone: any dtype to any other, saturating.
@@ -90,7 +92,8 @@ struct Convert {
 KVCTS_HD inline u32 block_amax(const BlockArgs& args, u64 first, u32 count) {
   u32 amax = 0;
   for (u32 k = 0; k < count; ++k) {
-    const u32 bits = kernels::convert::decode(static_cast<layout::Dtype>(args.wide_dtype), load_code(args.wide, args.wide_width, first + k));
+    const u32 bits = kernels::convert::decode(static_cast<layout::Dtype>(args.wide_dtype),
+                                              load_code(args.wide, args.wide_width, first + k));
     const u32 magnitude = bits & 0x7fffffffu;
     if (magnitude > amax) amax = magnitude;
   }
@@ -169,7 +172,8 @@ struct Dequantise : BlockKernel {
       const bool both = k + 1 < args.block;
       const u32 x = decode(code, load_code(args.codes, args.code_width, element));
       const u32 y = both ? decode(code, load_code(args.codes, args.code_width, element + 1)) : 0u;
-      store_encoded(args.wide, wide, args.wide_width, element, bits_of(times(float_of(x), scale)), bits_of(times(float_of(y), scale)), both);
+      store_encoded(args.wide, wide, args.wide_width, element, bits_of(times(float_of(x), scale)),
+                    bits_of(times(float_of(y), scale)), both);
     }
   }
 };

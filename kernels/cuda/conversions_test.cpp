@@ -24,9 +24,11 @@ TEST(DeviceConvert, All16BitInputsToEveryDtype) {
     for (u64 k = 0; k < count; ++k) reinterpret_cast<std::uint16_t*>(in.data())[k] = static_cast<std::uint16_t>(k);
     for (const Dtype to : layout::all_dtypes()) {
       Memory out(count * width(to) / 8);
-      launch("kvcts_convert", ConvertArgs{in.data(), out.data(), count, number(from), width(from), number(to), width(to)}, 9);
+      launch("kvcts_convert", ConvertArgs{in.data(), out.data(), count, number(from), width(from), number(to), width(to)},
+             9);
       for (u64 k = 0; k < count; ++k) {
-        ASSERT_EQ(load_code(out.data(), width(to), k), encode(to, decode(from, static_cast<u32>(k)))) << layout::name(to) << ' ' << k;
+        ASSERT_EQ(load_code(out.data(), width(to), k), encode(to, decode(from, static_cast<u32>(k))))
+            << layout::name(to) << ' ' << k;
       }
     }
   }
@@ -50,9 +52,9 @@ struct Rule {
 
 TEST(DeviceQuantise, EveryRuleIsTheContracts) {
   using namespace kernels::convert;
-  const std::vector<Rule> rules{{ScaleRule::nvfp4, Dtype::e2m1, 16, 1},   {ScaleRule::mx_down, Dtype::e4m3fn, 32, 1},
-                                {ScaleRule::mx_up, Dtype::e2m1, 32, 1},   {ScaleRule::mx_down, Dtype::e2m1, 32, 1},
-                                {ScaleRule::row, Dtype::e4m3fn, 128, 4},  {ScaleRule::row, Dtype::int8, 24, 4},
+  const std::vector<Rule> rules{{ScaleRule::nvfp4, Dtype::e2m1, 16, 1},  {ScaleRule::mx_down, Dtype::e4m3fn, 32, 1},
+                                {ScaleRule::mx_up, Dtype::e2m1, 32, 1},  {ScaleRule::mx_down, Dtype::e2m1, 32, 1},
+                                {ScaleRule::row, Dtype::e4m3fn, 128, 4}, {ScaleRule::row, Dtype::int8, 24, 4},
                                 {ScaleRule::row, Dtype::e5m2, 7, 4}};
   constexpr u64 blocks = 300;
   const float global = 0.013F;
@@ -96,7 +98,8 @@ TEST(DeviceQuantise, EveryRuleIsTheContracts) {
           const u32 x = decode(wide, load_code(in.data(), width(wide), element));
           const u32 code = load_code(codes.data(), width(rule.code), element);
           ASSERT_EQ(code, encode_scaled(rule.code, x, scale.factor)) << b << ' ' << k;
-          ASSERT_EQ(load_code(back.data(), width(wide), element), encode(wide, bits_of(float_of(decode(rule.code, code)) * factor)));
+          ASSERT_EQ(load_code(back.data(), width(wide), element),
+                    encode(wide, bits_of(float_of(decode(rule.code, code)) * factor)));
         }
       }
     }

@@ -1,5 +1,5 @@
-// Bytes from one layout to another: relayout between any two planes, scatter by slot mapping, gather by block table. A tile is
-// `threads` rows, whose two addresses each thread finds once; then all threads move the tile's pieces of 1 to 16 bytes.
+// Bytes from one layout to another: relayout between any two planes, scatter by slot mapping, gather by block table. A tile
+// is `threads` rows, whose two addresses each thread finds once; then all threads move the tile's pieces of 1 to 16 bytes.
 #pragma once
 
 #include "kernels/cuda/tiles.hpp"
@@ -145,7 +145,8 @@ struct Scatter {
       const u32 run = quotient(args.pieces, rest);
       const i64 within = static_cast<i64>(rest - run * args.pieces.divisor) * args.access;
       const RowPair at = tile.rows[row];
-      return {at.from < 0 ? -1 : at.from + static_cast<i64>(rest) * args.access, at.to + static_cast<i64>(run * args.paged.run) + within};
+      return {at.from < 0 ? -1 : at.from + static_cast<i64>(rest) * args.access,
+              at.to + static_cast<i64>(run * args.paged.run) + within};
     };
     move_tile(args.access, args.rows, args.cache, threads * args.row_pieces.divisor, thread, false, place);
   }
@@ -185,7 +186,8 @@ struct Gather {
       const u32 run = quotient(args.pieces, rest);
       const i64 within = static_cast<i64>(rest - run * args.pieces.divisor) * args.access;
       const RowPair at = tile.rows[row];
-      return {at.from < 0 ? -1 : at.from + static_cast<i64>(run * args.paged.run) + within, at.to + static_cast<i64>(rest) * args.access};
+      return {at.from < 0 ? -1 : at.from + static_cast<i64>(run * args.paged.run) + within,
+              at.to + static_cast<i64>(rest) * args.access};
     };
     move_tile(args.access, args.cache, args.rows, threads * args.row_pieces.divisor, thread, false, place);
   }

@@ -18,23 +18,33 @@ using testing::packed;
 
 constexpr i64 L = 2, K = 2, H = 3, B = 5;
 Plane nhd(Dtype t, i64 n, i64 d) {
-  return packed(t, {{Axis::layer, L}, {Axis::kv, K}, {Axis::block, B}, {Axis::slot, n}, {Axis::head, H}, {Axis::channel, d}});
+  return packed(t,
+                {{Axis::layer, L}, {Axis::kv, K}, {Axis::block, B}, {Axis::slot, n}, {Axis::head, H}, {Axis::channel, d}});
 }
 Plane hnd(Dtype t, i64 n, i64 d) {
-  return packed(t, {{Axis::block, B}, {Axis::layer, L}, {Axis::kv, K}, {Axis::head, H}, {Axis::slot, n}, {Axis::channel, d}});
+  return packed(t,
+                {{Axis::block, B}, {Axis::layer, L}, {Axis::kv, K}, {Axis::head, H}, {Axis::slot, n}, {Axis::channel, d}});
 }
 Plane x_packed(Dtype t, i64 n, i64 d) {
-  return packed(t, {{Axis::layer, L}, {Axis::kv, K}, {Axis::block, B}, {Axis::head, H}, {Axis::channel, d / 8, 0, 8}, {Axis::slot, n}, {Axis::channel, 8}});
+  return packed(t, {{Axis::layer, L},
+                    {Axis::kv, K},
+                    {Axis::block, B},
+                    {Axis::head, H},
+                    {Axis::channel, d / 8, 0, 8},
+                    {Axis::slot, n},
+                    {Axis::channel, 8}});
 }
 Plane transposed(Dtype t, i64 n, i64 d) {
-  return packed(t, {{Axis::layer, L}, {Axis::kv, K}, {Axis::block, B}, {Axis::head, H}, {Axis::channel, d}, {Axis::slot, n}});
+  return packed(t,
+                {{Axis::layer, L}, {Axis::kv, K}, {Axis::block, B}, {Axis::head, H}, {Axis::channel, d}, {Axis::slot, n}});
 }
 
 /// Block ids of position 0, 1, ... of a request on each side.
 std::vector<TokenMove> moves(std::vector<i64> from_ids, i64 from_n, std::vector<i64> to_ids, i64 to_n, i64 tokens) {
   std::vector<TokenMove> out;
   for (i64 t = 0; t < tokens; ++t) {
-    out.push_back({from_ids[static_cast<std::size_t>(t / from_n)], t % from_n, to_ids[static_cast<std::size_t>(t / to_n)], t % to_n});
+    out.push_back(
+        {from_ids[static_cast<std::size_t>(t / from_n)], t % from_n, to_ids[static_cast<std::size_t>(t / to_n)], t % to_n});
   }
   return out;
 }
@@ -57,7 +67,8 @@ void check_pair(const Plane& from, i64 from_n, const Plane& to, i64 to_n, u64 fr
   kernels::generate(std::span(wanted).subspan(to_base), to, to_content, {}, 0);
   const RelayoutPlan plan = plan_relayout(from, from_base, to, to_base, list);
   launch("kvcts_relayout", bind(plan, source.data(), seen.data(), plan.tables.bytes().data()), plan.blocks());
-  ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), seen.data())) << layout::to_text(from) << " -> " << layout::to_text(to);
+  ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), seen.data()))
+      << layout::to_text(from) << " -> " << layout::to_text(to);
   i64 d = 1;
   for (const Mode& mode : from.modes) d *= mode.axis == Axis::channel ? mode.extent : 1;
   EXPECT_EQ(plan.bytes * 8, static_cast<u64>(tokens * L * K * H * d * layout::bits(from.dtype)));
@@ -98,7 +109,8 @@ TEST(DeviceRelayout, PlanesThatDoNotFitAreRefused) {
   const auto list = moves({0}, 16, {1}, 16, 16);
   EXPECT_THROW(plan_relayout(nhd(Dtype::fp16, 16, 64), 0, nhd(Dtype::bf16, 16, 64), 0, list), layout::Error);
   EXPECT_THROW(plan_relayout(nhd(Dtype::fp16, 16, 64), 0, nhd(Dtype::fp16, 16, 32), 0, list), layout::Error);
-  EXPECT_THROW(plan_relayout(nhd(Dtype::fp16, 16, 64), 0, nhd(Dtype::fp16, 16, 64), 0, moves({9}, 16, {1}, 16, 4)), layout::Error);
+  EXPECT_THROW(plan_relayout(nhd(Dtype::fp16, 16, 64), 0, nhd(Dtype::fp16, 16, 64), 0, moves({9}, 16, {1}, 16, 4)),
+               layout::Error);
   EXPECT_THROW(plan_relayout(nhd(Dtype::int4, 16, 8), 0, transposed(Dtype::int4, 16, 8), 0, list), layout::Error);
 }
 
@@ -123,7 +135,8 @@ TEST(DeviceScatterAndGather, FollowSlotMappingAndBlockTable) {
     scatter.heads = divider(heads, tokens * heads);
     scatter.block_size = divider(n, blocks * n);
     scatter.paged = paged;
-    const std::vector<u64> strides{paged.block, paged.slot, paged.head, paged.run, scatter.token_stride, scatter.head_stride};
+    const std::vector<u64> strides{paged.block, paged.slot,           paged.head,
+                                   paged.run,   scatter.token_stride, scatter.head_stride};
     shape_copy(scatter, run_bytes, static_cast<u64>(runs), strides);
     std::vector<u8> wanted(cache.bytes().begin(), cache.bytes().end());
     for (i64 t = 0; t < tokens; ++t) {
@@ -166,7 +179,8 @@ TEST(DeviceScatterAndGather, FollowSlotMappingAndBlockTable) {
       for (i64 h = 0; h < heads; ++h) {
         for (i64 c = 0; c < d; ++c) {
           const i64 xi = static_cast<i64>(x);
-          const i64 from = (((block * heads + h) * (d / xi) + c / xi) * n + slot) * xi + c % xi, to = (t * heads + h) * d + c;
+          const i64 from = (((block * heads + h) * (d / xi) + c / xi) * n + slot) * xi + c % xi,
+                    to = (t * heads + h) * d + c;
           ASSERT_EQ(out.data()[to * 2], cache.data()[from * 2]) << t << ' ' << h << ' ' << c;
           ASSERT_EQ(out.data()[to * 2 + 1], cache.data()[from * 2 + 1]);
         }

@@ -11,9 +11,7 @@ struct Tally {
   u64 first{~u64{0}};
 };
 
-KVCTS_HD inline Vector difference(const Vector& x, const Vector& y) {
-  return {x.a ^ y.a, x.b ^ y.b, x.c ^ y.c, x.d ^ y.d};
-}
+KVCTS_HD inline Vector difference(const Vector& x, const Vector& y) { return {x.a ^ y.a, x.b ^ y.b, x.c ^ y.c, x.d ^ y.d}; }
 KVCTS_HD inline bool any(const Vector& v) { return (v.a | v.b | v.c | v.d) != 0; }
 
 /// `wrong`: the xor of sixteen bytes that lie at `offset` and what they should be. A rolled loop: this is the cold path.

@@ -6,7 +6,8 @@ asm(".pushsection .rodata\n"
     ".global kvcts_device_image_begin\n.hidden kvcts_device_image_begin\n"
     ".global kvcts_device_image_end\n.hidden kvcts_device_image_end\n"
     "kvcts_device_image_begin:\n"
-    ".incbin \"" KVCTS_FATBIN "\"\n"
+    ".incbin \"" KVCTS_FATBIN
+    "\"\n"
     "kvcts_device_image_end:\n"
     ".popsection\n");
 extern "C" const std::byte kvcts_device_image_begin[], kvcts_device_image_end[];

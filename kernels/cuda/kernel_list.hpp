@@ -6,7 +6,7 @@
 #include "kernels/cuda/ranges.hpp"
 #include "kernels/cuda/rows.hpp"
 
-#define KVCTS_TILE_KERNELS(KERNEL)          \
+#define KVCTS_TILE_KERNELS(KERNEL)            \
   KERNEL(kvcts_generate_rows, GenerateRows)   \
   KERNEL(kvcts_generate_codes, GenerateCodes) \
   KERNEL(kvcts_check_rows, CheckRows)         \

@@ -1,5 +1,5 @@
-// The device kernels, with C names so that the driver API finds them: no CUDA runtime is linked. Their bodies are in the headers
-// named in kernel_list.hpp, shared with the CPU twin; those of the watchdog fixtures are here.
+// The device kernels, with C names so that the driver API finds them: no CUDA runtime is linked. Their bodies are in the
+// headers named in kernel_list.hpp, shared with the CPU twin; those of the watchdog fixtures are here.
 #if !defined(__CUDACC_RTC__)
 #include <cassert>
 #endif
@@ -16,11 +16,12 @@ __device__ __forceinline__ unsigned long long now_ns() {
 
 }  // namespace
 
-// Four thread blocks fit on a multiprocessor at least: up to 64 registers a thread, and no spills for the sake of more threads.
-#define KVCTS_DEVICE_KERNEL(name, Work)                                                \
-  extern "C" __global__ void __launch_bounds__(kvcts::cuda::threads, 4)                \
-      name(const __grid_constant__ kvcts::cuda::Work::Args args) {                     \
-    kvcts::cuda::run_tiles<kvcts::cuda::Work>(args);                                   \
+// Four thread blocks fit on a multiprocessor at least: up to 64 registers a thread, and no spills for the sake of more
+// threads.
+#define KVCTS_DEVICE_KERNEL(name, Work)                                 \
+  extern "C" __global__ void __launch_bounds__(kvcts::cuda::threads, 4) \
+      name(const __grid_constant__ kvcts::cuda::Work::Args args) {      \
+    kvcts::cuda::run_tiles<kvcts::cuda::Work>(args);                    \
   }
 KVCTS_TILE_KERNELS(KVCTS_DEVICE_KERNEL)
 

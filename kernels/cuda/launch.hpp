@@ -1,8 +1,8 @@
-// The arguments of every device kernel: plain structures, the same for nvcc, NVRTC and the host. Pointers are device addresses.
-// All tables are built by plan.hpp.
+// The arguments of every device kernel: plain structures, the same for nvcc, NVRTC and the host. Pointers are device
+// addresses. All tables are built by plan.hpp.
 //
-// A launch has `threads` threads a block and any number of blocks: kernels stride over tiles, and all that an argument counts is
-// 64 bits wide. Memory handed to them is 16-byte aligned and may be read to the next 16 bytes beyond its end.
+// A launch has `threads` threads a block and any number of blocks: kernels stride over tiles, and all that an argument
+// counts is 64 bits wide. Memory handed to them is 16-byte aligned and may be read to the next 16 bytes beyond its end.
 #pragma once
 
 #include "kernels/cuda/portable.hpp"
@@ -81,11 +81,11 @@ struct RowsArgs {
   const ChannelRun* runs{nullptr};
   u64 rows{0};
   Divider inner, outer, blocks;
-  u32 slots_inner{0};  ///< 1: i counts slots and o heads; 0: the other way round
+  u32 slots_inner{0};   ///< 1: i counts slots and o heads; 0: the other way round
   u32 rows_fastest{0};  ///< 1: neighbouring threads write the same run of neighbouring rows
   u32 run_bytes{0};
-  u32 whole{0};  ///< 1: every run starts at a multiple of 16 bytes and is one
-  SmallDivider vectors;  ///< 16-byte accesses a run
+  u32 whole{0};              ///< 1: every run starts at a multiple of 16 bytes and is one
+  SmallDivider vectors;      ///< 16-byte accesses a run
   SmallDivider row_vectors;  ///< and a row
   Codes codes;
   Probe probe;
@@ -101,17 +101,17 @@ struct Range {
 /// 16-byte accesses that one tile of ranges makes.
 inline constexpr u32 range_vectors = 4 * threads;
 
-/// Poison over many ranges. `first[k]`: number of the first tile of range k (of the first 16-byte access where `fine`), one more
-/// entry than ranges.
+/// Poison over many ranges. `first[k]`: number of the first tile of range k (of the first 16-byte access where `fine`), one
+/// more entry than ranges.
 struct PoisonArgs {
   u8* memory{nullptr};
   const Range* ranges{nullptr};
   const u64* first{nullptr};
   u64 count{0};
-  u64 key{0};      ///< kernels::poison_key()
-  u64 offset{0};   ///< of `memory` in its memory file, a multiple of 16
+  u64 key{0};     ///< kernels::poison_key()
+  u64 offset{0};  ///< of `memory` in its memory file, a multiple of 16
   u64 tiles{0};
-  u32 fine{0};     ///< 1: the ranges are short; each access looks up its own
+  u32 fine{0};  ///< 1: the ranges are short; each access looks up its own
   u32 reserved{0};
   Probe probe;
 };
@@ -165,13 +165,14 @@ struct RelayoutArgs {
   SmallDivider row_pieces;
 };
 
-/// Strides of one paged cache of one layer, bytes. A channel run is all of head_dim, or x channels of it where the layout splits it.
+/// Strides of one paged cache of one layer, bytes. A channel run is all of head_dim, or x channels of it where the layout
+/// splits it.
 struct Paged {
   u64 block{0}, slot{0}, head{0}, run{0};
 };
 
-/// What reshape_and_cache does: rows [tokens, heads, head_dim] of new keys or values go where the slot mapping says. A negative slot
-/// is padding and is passed over.
+/// What reshape_and_cache does: rows [tokens, heads, head_dim] of new keys or values go where the slot mapping says. A
+/// negative slot is padding and is passed over.
 struct ScatterArgs {
   const u8* rows{nullptr};
   u64 token_stride{0}, head_stride{0};  ///< bytes
@@ -214,8 +215,8 @@ struct ConvertArgs {
 /// Which contract of kernels/convert/block.hpp a block's scale follows.
 enum class ScaleRule : u32 { nvfp4, mx_down, mx_up, row };
 
-/// `blocks` blocks of `block` elements, packed on both sides, and a scale each: one byte, or an fp32 for rows. A block begins at a whole
-/// byte of the codes.
+/// `blocks` blocks of `block` elements, packed on both sides, and a scale each: one byte, or an fp32 for rows. A block
+/// begins at a whole byte of the codes.
 struct BlockArgs {
   u8* wide{nullptr};  ///< fp32, fp16 or bf16
   u8* codes{nullptr};
@@ -230,7 +231,8 @@ struct BlockArgs {
 
 // ---- watchdog fixtures -------------------------------------------------------------------------------------------------
 
-/// Spins until `*flag` is not 0 or `nanoseconds` have passed. `flag` may be null. `*passed` counts launches that came to their end.
+/// Spins until `*flag` is not 0 or `nanoseconds` have passed. `flag` may be null. `*passed` counts launches that came to
+/// their end.
 struct SpinArgs {
   const volatile u32* flag{nullptr};
   u64 nanoseconds{0};

@@ -1,5 +1,5 @@
-"""What ptxas and the disassembler say of the device kernels: no spills, no local memory, 16-byte accesses, every kernel on every
-architecture. Usage: machine_code_test.py PTXAS_REPORT ARCHS. Exit status 77: skipped, with the reason.
+"""What ptxas and the disassembler say of the device kernels: no spills, no local memory, 16-byte accesses, every kernel
+on every architecture. Usage: machine_code_test.py PTXAS_REPORT ARCHS. Exit status 77: skipped, with the reason.
 
 Evidence of the kind `compiled`: it says what was built, not that it ran.
 """
@@ -69,13 +69,18 @@ def check_report(path, archs):
                 problems.append(f"sm_{arch}: ptxas says nothing of {kernel}")
                 continue
             if any(fact[k] for k in ("stack", "stores", "loads")) and kernel not in LOCAL_MEMORY_ALLOWED:
-                problems.append(f"sm_{arch} {kernel}: {fact['stack']} bytes of stack, {fact['stores']} + {fact['loads']} bytes spilled")
+                problems.append(
+                    f"sm_{arch} {kernel}: {fact['stack']} bytes of stack, {fact['stores']} + {fact['loads']} bytes spilled"
+                )
             if fact["registers"] > MOST_REGISTERS:
                 problems.append(f"sm_{arch} {kernel}: {fact['registers']} registers, at most {MOST_REGISTERS} are wanted")
     if problems:
         fail(problems)
     registers = [facts[(f"sm_{a}", k)]["registers"] for a in archs for k in kernel_names()]
-    print(f"{len(archs)} architectures, {len(kernel_names())} kernels each: no spills, no stack, {max(registers)} registers at most")
+    print(
+        f"{len(archs)} architectures, {len(kernel_names())} kernels each: no spills, no stack, {max(registers)} "
+        f"registers at most"
+    )
 
 
 def tool(name):

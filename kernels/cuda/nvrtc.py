@@ -1,8 +1,8 @@
-"""Device kernels for sm_70, which nvcc 13 no longer compiles: by NVRTC 12.9 (package nvidia-cuda-nvrtc-cu12) from the same source.
+"""Device kernels for sm_70, which nvcc 13 no longer compiles: by NVRTC 12.9 (package nvidia-cuda-nvrtc-cu12) from the
+same source.
 
-Usage: nvrtc.py --out FILE.cubin | --check. --check compiles and holds the result against the list of kernels. Exit status 77: NVRTC is not
-installed. The library is found in this interpreter's packages; its headers are not needed.
-"""
+Usage: nvrtc.py --out FILE.cubin | --check. --check compiles and holds the result against the list of kernels. Exit
+status 77: NVRTC is not installed. The library is found in this interpreter's packages; its headers are not needed."""
 
 import argparse
 import ctypes
@@ -16,7 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 # The kernels use nothing of the standard library but these names; NVRTC has no standard headers of its own.
 HEADERS = {
-    "cstdint": """namespace std { using int8_t = signed char; using uint8_t = unsigned char; using int16_t = short; using uint16_t = unsigned short;
+    "cstdint": """namespace std { using int8_t = signed char; using uint8_t = unsigned char; using int16_t = short;
+      using uint16_t = unsigned short;
 using int32_t = int; using uint32_t = unsigned int; using int64_t = long; using uint64_t = unsigned long; }""",
     "span": "namespace std { template <class T> class span; }",
     "string_view": "namespace std { class string_view; }",
@@ -50,7 +51,14 @@ def compile_cubin(path, arch):
     bodies = (ctypes.c_char_p * len(HEADERS))(*(b.encode() for b in HEADERS.values()))
     program = ctypes.c_void_p()
     call("nvrtcCreateProgram", ctypes.byref(program), source, b"kernels.cu", len(HEADERS), bodies, names)
-    options = [f"--gpu-architecture={arch}", "--std=c++20", "--device-as-default-execution-space", f"-I{ROOT}", f"-I{ROOT}/harness", "-w"]
+    options = [
+        f"--gpu-architecture={arch}",
+        "--std=c++20",
+        "--device-as-default-execution-space",
+        f"-I{ROOT}",
+        f"-I{ROOT}/harness",
+        "-w",
+    ]
     raw = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     if rtc.nvrtcCompileProgram(program, len(options), raw) != 0:
         raise RuntimeError(text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog").decode())

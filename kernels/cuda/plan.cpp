@@ -78,7 +78,8 @@ Codes codes_of(const layout::Plane& plane) {
   codes.width = static_cast<u32>(rule.width);
   codes.scale = plane.component != layout::Component::data;
   codes.or_mask = kernels::repeat(rule.or_mask, rule.width);
-  codes.and_mask = kernels::repeat(codes.scale != 0 ? rule.and_mask & ~kernels::scale_digit_mask : rule.and_mask, rule.width);
+  codes.and_mask =
+      kernels::repeat(codes.scale != 0 ? rule.and_mask & ~kernels::scale_digit_mask : rule.and_mask, rule.width);
   if (codes.scale != 0 && rule.width == 16) codes.kind = CodeKind::digit16;
   if (codes.scale != 0 && rule.width == 32) codes.kind = CodeKind::digit32;
   if (rule.width == 4 && plane.high_nibble_first) codes.kind = CodeKind::swapped;
@@ -101,8 +102,8 @@ Divider divider(u64 divisor, u64 limit) {
 
 SmallDivider small_divider(u64 divisor, const char* what) {
   if (divisor == 0 || divisor * threads >= u64{1} << 31) {
-    throw layout::Error(std::string("a device kernel has room for ") + what + " in [1, " + std::to_string((u64{1} << 31) / threads) +
-                        "), found " + std::to_string(divisor));
+    throw layout::Error(std::string("a device kernel has room for ") + what + " in [1, " +
+                        std::to_string((u64{1} << 31) / threads) + "), found " + std::to_string(divisor));
   }
   if (divisor == 1) return {};
   const auto d = static_cast<u32>(divisor);
@@ -158,7 +159,8 @@ RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout:
   std::vector<Extent> runs = channel_runs(channels, width);
   const bool bytes = on_whole_bytes(plane);
   if (width >= 8 && !(bytes && std::all_of(runs.begin(), runs.end(), [](const Extent& run) { return run.bit % 8 == 0; }))) {
-    throw layout::Error("device kernels need codes of 8 bits and more on whole bytes; plane " + layout::to_text(plane) + " has them elsewhere");
+    throw layout::Error("device kernels need codes of 8 bits and more on whole bytes; plane " + layout::to_text(plane) +
+                        " has them elsewhere");
   }
   if (width >= 8 && !equal_runs_of_bytes(runs, width)) runs = single_codes(channels);
   plan.by_code = !(bytes && equal_runs_of_bytes(runs, width));
@@ -170,12 +172,14 @@ RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout:
   }
   RowsArgs& args = plan.args;
   const u64 run_bytes = plan.by_code ? 1 : static_cast<u64>(runs.front().count * width / 8);
-  if (run_bytes >= u64{1} << 31) throw layout::Error("a device kernel has room for rows below 2 GiB, found " + std::to_string(run_bytes));
+  if (run_bytes >= u64{1} << 31)
+    throw layout::Error("a device kernel has room for rows below 2 GiB, found " + std::to_string(run_bytes));
   args.run_bytes = static_cast<u32>(run_bytes);
   const u64 slack = 16 - alignment.bytes();
   const u64 vectors = plan.by_code ? 1 : (run_bytes + slack + 15) / 16;
-  args.whole = !plan.by_code && slack == 0 && run_bytes % 16 == 0 &&
-               std::all_of(channel_places.begin(), channel_places.end(), [](const ChannelRun& run) { return run.stream % 4 == 0; });
+  args.whole =
+      !plan.by_code && slack == 0 && run_bytes % 16 == 0 &&
+      std::all_of(channel_places.begin(), channel_places.end(), [](const ChannelRun& run) { return run.stream % 4 == 0; });
   args.vectors = small_divider(vectors, "16-byte accesses a run");
   args.row_vectors = small_divider(vectors * runs.size(), "16-byte accesses a row");
   args.slots_inner = slots.pitch() < heads.pitch() && slot_places.size() > 1;
@@ -256,8 +260,8 @@ PoisonPlan plan_poison(std::span<const Range> ranges, u64 key, u64 memory_bytes)
   u64 at = 0, vectors = 0;
   for (const Range& range : ranges) {
     if (range.begin < at || range.end < range.begin || range.end > memory_bytes) {
-      throw layout::Error("poison needs ascending ranges inside of the memory, found [" + std::to_string(range.begin) + ", " +
-                          std::to_string(range.end) + ") of " + std::to_string(memory_bytes));
+      throw layout::Error("poison needs ascending ranges inside of the memory, found [" + std::to_string(range.begin) +
+                          ", " + std::to_string(range.end) + ") of " + std::to_string(memory_bytes));
     }
     at = range.end;
     vectors += (range.end + 15) / 16 - range.begin / 16;
@@ -296,11 +300,13 @@ struct Joined {
 std::vector<Joined> join(const AxisTable& from, const AxisTable& to, Axis axis) {
   std::vector<Joined> out;
   const auto &a = from.entries(), &b = to.entries();
-  const bool same = a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](auto& x, auto& y) { return x.coord == y.coord; });
+  const bool same =
+      a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](auto& x, auto& y) { return x.coord == y.coord; });
   if (!same) {
-    throw layout::Error(std::string("both sides of a relayout must hold the same coordinates of axis ") + layout::letter(axis) + ", found " +
-                        std::to_string(a.size()) + " from " + std::to_string(a.front().coord) + " on and " + std::to_string(b.size()) +
-                        " from " + std::to_string(b.front().coord) + " on");
+    throw layout::Error(std::string("both sides of a relayout must hold the same coordinates of axis ") +
+                        layout::letter(axis) + ", found " + std::to_string(a.size()) + " from " +
+                        std::to_string(a.front().coord) + " on and " + std::to_string(b.size()) + " from " +
+                        std::to_string(b.front().coord) + " on");
   }
   for (std::size_t k = 0; k < a.size(); ++k) out.push_back({a[k].coord, a[k].bit, b[k].bit});
   return out;
@@ -308,7 +314,8 @@ std::vector<Joined> join(const AxisTable& from, const AxisTable& to, Axis axis) 
 
 i64 only(const AxisTable& axis, i64 coord, const char* what) {
   const auto found = axis.within(coord, coord + 1);
-  if (found.empty()) throw layout::Error(std::string(what) + " " + std::to_string(coord) + " is not in the plane that a relayout was given");
+  if (found.empty())
+    throw layout::Error(std::string(what) + " " + std::to_string(coord) + " is not in the plane that a relayout was given");
   return found.front().bit;
 }
 
@@ -338,7 +345,8 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
                            static_cast<i64>(to_base) * 8 + to.offset + layer.to + kv.to));
     }
   }
-  const AxisTable from_blocks(from, Axis::block), to_blocks(to, Axis::block), from_slots(from, Axis::slot), to_slots(to, Axis::slot);
+  const AxisTable from_blocks(from, Axis::block), to_blocks(to, Axis::block), from_slots(from, Axis::slot),
+      to_slots(to, Axis::slot);
   for (const TokenMove& token : tokens) {
     token_places.push_back(pair(only(from_blocks, token.from_block, "block") + only(from_slots, token.from_slot, "slot"),
                                 only(to_blocks, token.to_block, "block") + only(to_slots, token.to_slot, "slot")));
@@ -355,7 +363,8 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
     channels.clear();
     i64 last = 0;
     for (const Joined& c : joined(Axis::channel)) {
-      const bool follows = !channels.empty() && c.coord == last + 1 && c.from == channels.back().from + channels.back().count * width &&
+      const bool follows = !channels.empty() && c.coord == last + 1 &&
+                           c.from == channels.back().from + channels.back().count * width &&
                            c.to == channels.back().to + channels.back().count * width;
       if (together && follows) {
         ++channels.back().count;
@@ -366,11 +375,14 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
     }
   };
   split(true);
-  if (std::any_of(channels.begin(), channels.end(), [&](const Both& run) { return run.count != channels.front().count; })) split(false);
+  if (std::any_of(channels.begin(), channels.end(), [&](const Both& run) { return run.count != channels.front().count; }))
+    split(false);
   const i64 run_bits = channels.front().count * width;
   bytes = bytes && run_bits % 8 == 0;
   for (const Both& run : channels) runs.push_back(pair(run.from, run.to));
-  if (!bytes) throw layout::Error("the device moves whole bytes; these two planes share no runs of whole bytes: " + layout::to_text(from) + " and " + layout::to_text(to));
+  if (!bytes)
+    throw layout::Error("the device moves whole bytes; these two planes share no runs of whole bytes: " +
+                        layout::to_text(from) + " and " + layout::to_text(to));
   alignment.add(run_bits / 8);
   args.access = alignment.bytes();
   args.pieces = small_divider(static_cast<u64>(run_bits / 8) / args.access, "accesses a run");
@@ -384,8 +396,8 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
   args.rows = parts.size() * inner.size() * outer.size();
   args.inner = divider(inner.size(), args.rows);
   args.outer = divider(outer.size(), args.rows);
-  args.rows_fastest = runs.size() > 1 &&
-                      std::min(to_slots.pitch(), to_heads.pitch()) <= AxisTable(to, Axis::channel).pitch() * channels.front().count;
+  args.rows_fastest = runs.size() > 1 && std::min(to_slots.pitch(), to_heads.pitch()) <=
+                                             AxisTable(to, Axis::channel).pitch() * channels.front().count;
   plan.bytes = args.rows * runs.size() * static_cast<u64>(run_bits / 8);
   plan.parts = plan.tables.add(parts);
   plan.outer = plan.tables.add(outer);

@@ -1,5 +1,6 @@
-// From planes and lists of blocks to the arguments of device kernels. Everything that needs thought is done here, once, on the host;
-// kernels only multiply out. A plan holds no pointers: its tables are uploaded as one block, and bind() makes the arguments.
+// From planes and lists of blocks to the arguments of device kernels. Everything that needs thought is done here, once, on
+// the host; kernels only multiply out. A plan holds no pointers: its tables are uploaded as one block, and bind() makes the
+// arguments.
 #pragma once
 
 #include <span>
@@ -39,14 +40,14 @@ struct RowsPlan {
   bool by_code{false};  ///< kvcts_generate_codes: 4-bit codes of several rows share bytes; cannot be checked in place
   u64 blocks() const { return (args.rows + threads - 1) / threads; }
 };
-/// `base`: bytes from the start of the memory (16-byte aligned) to the plane's allocation. The same demands on the plane and errors as
-/// kernels::generate(), and codes of 8 bits and more must lie on whole bytes (as validate() wants).
+/// `base`: bytes from the start of the memory (16-byte aligned) to the plane's allocation. The same demands on the plane and
+/// errors as kernels::generate(), and codes of 8 bits and more must lie on whole bytes (as validate() wants).
 RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout::Plane& plane, const kernels::TagKey& key,
                    u32 unblocked_generation, u64 base, u64 memory_bytes);
 RowsArgs bind(const RowsPlan& plan, void* memory, const void* tables, const Probe& probe = {});
 
-/// Byte ranges of the memory that none of the planes' filled rows touches, ascending: where poison has to be. Planes must be plan_rows()
-/// plans that are not by_code.
+/// Byte ranges of the memory that none of the planes' filled rows touches, ascending: where poison has to be. Planes must be
+/// plan_rows() plans that are not by_code.
 std::vector<Range> unwritten(u64 memory_bytes, u64 base, std::span<const layout::Plane> planes,
                              std::span<const kernels::BlockContent> content);
 
@@ -71,15 +72,15 @@ struct RelayoutPlan {
   u64 bytes{0};  ///< that it moves
   u64 blocks() const { return (args.rows + threads - 1) / threads; }
 };
-/// Moves these tokens between two planes of one dtype that hold the same layers, K/V, heads and channels; `from_base` and `to_base` are
-/// bytes from the start of each memory to the plane's allocation. Throws layout::Error when the planes do not fit each other, a token is
-/// not in its plane, or codes do not lie on whole bytes together on both sides.
+/// Moves these tokens between two planes of one dtype that hold the same layers, K/V, heads and channels; `from_base` and
+/// `to_base` are bytes from the start of each memory to the plane's allocation. Throws layout::Error when the planes do not
+/// fit each other, a token is not in its plane, or codes do not lie on whole bytes together on both sides.
 RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layout::Plane& to, u64 to_base,
                            std::span<const TokenMove> tokens);
 RelayoutArgs bind(const RelayoutPlan& plan, const void* from, void* to, const void* tables);
 
-/// Access width, and accesses a run and a row, of a copy between paged caches and packed rows: `run_bytes` bytes of channels lie together
-/// and `runs` of them make a head. `places`: every stride and base address that takes part.
+/// Access width, and accesses a run and a row, of a copy between paged caches and packed rows: `run_bytes` bytes of channels
+/// lie together and `runs` of them make a head. `places`: every stride and base address that takes part.
 template <class Args>
 void shape_copy(Args& args, u64 run_bytes, u64 runs, std::span<const u64> places);
 

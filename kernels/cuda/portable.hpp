@@ -1,5 +1,5 @@
-// What device kernels use of the hardware, and the same on the host for the CPU twin: 16-byte accesses, wide products, atomics.
-// The twin runs the threads of a launch one after the other, so that its atomics are plain operations.
+// What device kernels use of the hardware, and the same on the host for the CPU twin: 16-byte accesses, wide products,
+// atomics. The twin runs the threads of a launch one after the other, so that its atomics are plain operations.
 #pragma once
 
 #include <cstdint>

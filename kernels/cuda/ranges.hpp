@@ -57,7 +57,8 @@ struct PoisonKernel {
     const Range bytes = args.ranges[range];
     const u64 at = (bytes.begin & ~u64{15}) + 16 * vector;
     if (at >= bytes.end) return {0, 0, 0};
-    return {at, at < bytes.begin ? static_cast<int>(bytes.begin - at) : 0, bytes.end - at < 16 ? static_cast<int>(bytes.end - at) : 16};
+    return {at, at < bytes.begin ? static_cast<int>(bytes.begin - at) : 0,
+            bytes.end - at < 16 ? static_cast<int>(bytes.end - at) : 16};
   }
   KVCTS_HD static Vector expected(const PoisonArgs& args, u64 at) {
     const u64 offset = args.offset + at;

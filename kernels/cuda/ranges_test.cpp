@@ -21,12 +21,14 @@ void poison(Memory& memory, std::span<const Range> ranges, u64 key, u64 offset =
 }
 
 TEST(DevicePoison, EqualsTheHostsInAnyRanges) {
-  const std::vector<std::vector<Range>> all{{{0, 100000}}, {{3, 50000}, {50001, 99999}}, {{1, 2}, {15, 17}, {32, 33}, {40, 40}, {64, 4000}}};
+  const std::vector<std::vector<Range>> all{
+      {{0, 100000}}, {{3, 50000}, {50001, 99999}}, {{1, 2}, {15, 17}, {32, 33}, {40, 40}, {64, 4000}}};
   for (const auto& ranges : all) {
     Memory memory(100000, 0xff);
     poison(memory, ranges, 1234);
     std::vector<u8> expected(100000, 0xff);
-    for (const Range& r : ranges) kernels::fill_poison(1234, static_cast<i64>(r.begin), std::span(expected).subspan(r.begin, r.end - r.begin));
+    for (const Range& r : ranges)
+      kernels::fill_poison(1234, static_cast<i64>(r.begin), std::span(expected).subspan(r.begin, r.end - r.begin));
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), memory.data()));
   }
 }
@@ -53,12 +55,14 @@ RC_GTEST_PROP(DevicePoison, ManyShortRangesAreWrittenAndChecked, ()) {
   Memory memory(at + 1, 0xff);
   poison(memory, ranges, 9);
   std::vector<u8> expected(at + 1, 0xff);
-  for (const Range& r : ranges) kernels::fill_poison(9, static_cast<i64>(r.begin), std::span(expected).subspan(r.begin, r.end - r.begin));
+  for (const Range& r : ranges)
+    kernels::fill_poison(9, static_cast<i64>(r.begin), std::span(expected).subspan(r.begin, r.end - r.begin));
   RC_ASSERT(std::equal(expected.begin(), expected.end(), memory.data()));
 
   const PoisonPlan plan = plan_poison(ranges, 9, at + 1);
   const u64 hit = *rc::gen::inRange<u64>(0, at + 1);
-  const bool inside = std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return r.begin <= hit && hit < r.end; });
+  const bool inside =
+      std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return r.begin <= hit && hit < r.end; });
   memory.data()[hit] ^= 4;
   Watch watch;
   launch("kvcts_check_poison", bind(plan, memory.data(), plan.tables.bytes().data(), watch.probe), plan.blocks());

@@ -1,5 +1,5 @@
-// Tags, row by row: written, or regenerated and compared in place. A tile is `threads` rows. Each thread finds one row's place and
-// key, once; then all threads write the tile's 16-byte vectors, neighbours next to each other.
+// Tags, row by row: written, or regenerated and compared in place. A tile is `threads` rows. Each thread finds one row's
+// place and key, once; then all threads write the tile's 16-byte vectors, neighbours next to each other.
 #pragma once
 
 #include "kernels/cuda/findings.hpp"
@@ -80,7 +80,8 @@ KVCTS_HD inline RowUnit row_unit(const RowsArgs& args, u32 number) {
   return unit;
 }
 
-/// Where a vector lies, which of its bytes belong to the run, and the stream byte of its byte 0 (below 0 only outside of the run).
+/// Where a vector lies, which of its bytes belong to the run, and the stream byte of its byte 0 (below 0 only outside of the
+/// run).
 struct RowVector {
   i64 at;
   int low, high;
@@ -204,7 +205,8 @@ struct CheckRows : RowKernel {
   KVCTS_HD static void finish(const RowsArgs& args, Tally& tally) { report(args.probe, tally); }
 };
 
-/// Code by code, at any bit: 4-bit codes that share bytes with other rows. Runs are single codes here, `stream` is the channel.
+/// Code by code, at any bit: 4-bit codes that share bytes with other rows. Runs are single codes here, `stream` is the
+/// channel.
 struct GenerateCodes : RowKernel {
   using Local = NoLocal;
   KVCTS_HD static void work(const RowsArgs& args, u64, u32 thread, const RowTile& tile, NoLocal&) {

@@ -37,7 +37,13 @@ std::vector<BlockContent> whole_blocks(i64 blocks, i64 tokens) {
 /// The state of a memory with an allocation at `base`: poison, then tags; by the twin and by the reference.
 struct Scene {
   Scene(const Plane& p, std::vector<BlockContent> c, u64 at, i64 bytes, TagKey k = {6, 1, 0})
-      : plane(p), content(std::move(c)), base(at), size(at + static_cast<u64>(bytes) + 64), key(k), memory(size), expected(size) {
+      : plane(p),
+        content(std::move(c)),
+        base(at),
+        size(at + static_cast<u64>(bytes) + 64),
+        key(k),
+        memory(size),
+        expected(size) {
     kernels::fill_poison(poison, 0, expected);
     const auto allocation = std::span(expected).subspan(base, static_cast<std::size_t>(bytes));
     kernels::reference::generate(allocation, plane, content, key, 9);
@@ -45,7 +51,8 @@ struct Scene {
     const PoisonPlan fill = plan_poison(all, poison, size);
     launch("kvcts_write_poison", bind(fill, memory.data(), fill.tables.bytes().data()), fill.blocks());
     rows = plan_rows(content, plane, key, 9, base, size);
-    launch(rows.by_code ? "kvcts_generate_codes" : "kvcts_generate_rows", bind(rows, memory.data(), rows.tables.bytes().data()), rows.blocks());
+    launch(rows.by_code ? "kvcts_generate_codes" : "kvcts_generate_rows",
+           bind(rows, memory.data(), rows.tables.bytes().data()), rows.blocks());
   }
   bool agrees() { return std::equal(expected.begin(), expected.end(), memory.data()); }
 
@@ -71,12 +78,15 @@ struct Scene {
 std::vector<Plane> common_planes(Dtype dtype, i64 d) {
   const auto axes = [](auto... modes) { return std::vector<Mode>{modes...}; };
   std::vector<Plane> planes{
-      packed(dtype, axes(Mode{Axis::layer, 2}, Mode{Axis::kv, 2}, Mode{Axis::block, 3}, Mode{Axis::slot, 4}, Mode{Axis::head, 3}, Mode{Axis::channel, d})),
-      packed(dtype, axes(Mode{Axis::block, 3}, Mode{Axis::kv, 2}, Mode{Axis::head, 3}, Mode{Axis::slot, 4}, Mode{Axis::layer, 2}, Mode{Axis::channel, d})),
+      packed(dtype, axes(Mode{Axis::layer, 2}, Mode{Axis::kv, 2}, Mode{Axis::block, 3}, Mode{Axis::slot, 4},
+                         Mode{Axis::head, 3}, Mode{Axis::channel, d})),
+      packed(dtype, axes(Mode{Axis::block, 3}, Mode{Axis::kv, 2}, Mode{Axis::head, 3}, Mode{Axis::slot, 4},
+                         Mode{Axis::layer, 2}, Mode{Axis::channel, d})),
       packed(dtype, axes(Mode{Axis::block, 3}, Mode{Axis::head, 2}, Mode{Axis::channel, d}, Mode{Axis::slot, 4})),
   };
   if (d % 8 == 0) {
-    planes.push_back(packed(dtype, axes(Mode{Axis::block, 3}, Mode{Axis::head, 2}, Mode{Axis::channel, d / 8, 0, 8}, Mode{Axis::slot, 4}, Mode{Axis::channel, 8})));
+    planes.push_back(packed(dtype, axes(Mode{Axis::block, 3}, Mode{Axis::head, 2}, Mode{Axis::channel, d / 8, 0, 8},
+                                        Mode{Axis::slot, 4}, Mode{Axis::channel, 8})));
   }
   return planes;
 }
@@ -108,7 +118,8 @@ TEST(DeviceRows, WholeAlignedRowsTakeTheFastWay) {
   EXPECT_EQ(scene.rows.args.whole, 1U);
   EXPECT_EQ(scene.rows.args.row_vectors.divisor, 8U);
   EXPECT_TRUE(scene.agrees());
-  const Plane split = packed(Dtype::fp16, {{Axis::block, 40}, {Axis::head, 2}, {Axis::channel, 8, 0, 8}, {Axis::slot, 16}, {Axis::channel, 8}});
+  const Plane split = packed(
+      Dtype::fp16, {{Axis::block, 40}, {Axis::head, 2}, {Axis::channel, 8, 0, 8}, {Axis::slot, 16}, {Axis::channel, 8}});
   Scene packed_x(split, whole_blocks(40, 16), 4096, bytes_of(split));
   EXPECT_EQ(packed_x.rows.args.whole, 1U);
   EXPECT_EQ(packed_x.rows.args.rows_fastest, 1U);
@@ -116,10 +127,12 @@ TEST(DeviceRows, WholeAlignedRowsTakeTheFastWay) {
 }
 
 TEST(DeviceRows, PartialAndMissingBlocks) {
-  const Plane plane = packed(Dtype::bf16, {{Axis::block, 9}, {Axis::kv, 2}, {Axis::slot, 16}, {Axis::head, 2}, {Axis::channel, 24}});
+  const Plane plane =
+      packed(Dtype::bf16, {{Axis::block, 9}, {Axis::kv, 2}, {Axis::slot, 16}, {Axis::head, 2}, {Axis::channel, 24}});
   for (const u64 base : {0, 2, 48}) {
-    Scene scene(plane, {{6, 1, 0, 0, 16}, {0, 1, 16, 0, 16}, {4, 1, 32, 0, 8}, {2, 2, 0, 5, 3}, {77, 3, 0, 0, 16}, {5, 4, 0, 0, 0}}, base,
-                bytes_of(plane));
+    Scene scene(plane,
+                {{6, 1, 0, 0, 16}, {0, 1, 16, 0, 16}, {4, 1, 32, 0, 8}, {2, 2, 0, 5, 3}, {77, 3, 0, 0, 16}, {5, 4, 0, 0, 0}},
+                base, bytes_of(plane));
     EXPECT_TRUE(scene.agrees());
     EXPECT_EQ(scene.check().found.wrong_bytes, 0U);
   }
@@ -147,12 +160,14 @@ TEST(DeviceRows, AWindowListsWhatIsInIt) {
   Scene scene(plane, whole_blocks(4, 16), 0, bytes_of(plane));
   for (const u64 at : {5, 100, 101, 3000}) scene.memory.data()[at] ^= 1;
   Watch watch(6, 2000);
-  launch("kvcts_check_rows", bind(scene.rows, scene.memory.data(), scene.rows.tables.bytes().data(), watch.probe), scene.rows.blocks());
+  launch("kvcts_check_rows", bind(scene.rows, scene.memory.data(), scene.rows.tables.bytes().data(), watch.probe),
+         scene.rows.blocks());
   EXPECT_EQ(watch.found.wrong_bytes, 4U);
   EXPECT_EQ(watch.found.first, 100U);
   EXPECT_EQ(watch.listed(), (std::vector<u64>{100, 101}));
   Watch small(0, ~u64{0}, 2);
-  launch("kvcts_check_rows", bind(scene.rows, scene.memory.data(), scene.rows.tables.bytes().data(), small.probe), scene.rows.blocks());
+  launch("kvcts_check_rows", bind(scene.rows, scene.memory.data(), scene.rows.tables.bytes().data(), small.probe),
+         scene.rows.blocks());
   EXPECT_EQ(small.found.listed, 4U);
 }
 
@@ -178,7 +193,8 @@ TEST(DeviceRows, AWrongPlaneIsRefused) {
 
 TEST(DeviceRows, NothingIsCountedIn32Bits) {
   // A pool of 6 GiB that is only planned: its last block lies behind 4 GiB, and so do the addresses of its rows.
-  const Plane plane = packed(Dtype::fp16, {{Axis::block, i64{3} << 14}, {Axis::slot, 16}, {Axis::head, 8}, {Axis::channel, 512}});
+  const Plane plane =
+      packed(Dtype::fp16, {{Axis::block, i64{3} << 14}, {Axis::slot, 16}, {Axis::head, 8}, {Axis::channel, 512}});
   const i64 last = (i64{3} << 14) - 1;
   const std::vector<BlockContent> content{{last, 1, 0, 15, 1}};
   const u64 size = u64{6} << 30;

@@ -1,5 +1,5 @@
-// The device kernels on the CPU: the same bodies, compiled by g++, by name. What they compute is evidence of the kind `modelled`: it
-// shows that the code is right, not that a device ran it.
+// The device kernels on the CPU: the same bodies, compiled by g++, by name. What they compute is evidence of the kind
+// `modelled`: it shows that the code is right, not that a device ran it.
 #pragma once
 
 #include <span>

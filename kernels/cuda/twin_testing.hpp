@@ -17,7 +17,9 @@ namespace kvcts::cuda::testing {
 /// Bytes at a multiple of 16, readable up to the next one behind their end, as device memory is.
 class Memory {
  public:
-  explicit Memory(std::size_t bytes, u8 value = 0) : words_(bytes / 16 + 1), bytes_(bytes) { std::memset(data(), value, bytes); }
+  explicit Memory(std::size_t bytes, u8 value = 0) : words_(bytes / 16 + 1), bytes_(bytes) {
+    std::memset(data(), value, bytes);
+  }
   explicit Memory(std::span<const u8> from) : Memory(from.size()) { std::copy(from.begin(), from.end(), data()); }
   u8* data() { return reinterpret_cast<u8*>(words_.data()); }
   std::span<u8> bytes() { return {data(), bytes_}; }

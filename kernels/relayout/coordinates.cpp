@@ -19,8 +19,8 @@ std::vector<Place> places(const layout::Plane& plane, Axis axis) {
     if (mode.axis != axis || mode.extent == 1) continue;
     const auto n = static_cast<std::int64_t>(all.size());
     if (n > most_coordinates / mode.extent) {
-      throw layout::Error("axis " + std::string(layout::name(axis)) + " of a plane has more than " + std::to_string(most_coordinates) +
-                          " coordinates; check its extents");
+      throw layout::Error("axis " + std::string(layout::name(axis)) + " of a plane has more than " +
+                          std::to_string(most_coordinates) + " coordinates; check its extents");
     }
     std::vector<Place> next;
     next.reserve(all.size() * static_cast<std::size_t>(mode.extent));

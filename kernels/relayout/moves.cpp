@@ -72,7 +72,8 @@ struct Vector<64> {
   using V = u8 __attribute__((vector_size(64)));
 };
 
-/// Which byte of the rows a and b (b's from `width` on) comes to byte i when the low or high halves of each 16 are interleaved.
+/// Which byte of the rows a and b (b's from `width` on) comes to byte i when the low or high halves of each 16 are
+/// interleaved.
 template <std::size_t width, std::size_t size, bool high>
 constexpr int interleaved(std::size_t i) {
   const std::size_t word = i % 16 / size, half = high ? 8 : 0;
@@ -98,10 +99,13 @@ KVCTS_BODY void interleave(V (&rows)[n]) {
   }
 }
 
-constexpr std::ptrdiff_t apart(std::size_t index, std::int64_t stride) { return static_cast<std::ptrdiff_t>(index) * stride; }
+constexpr std::ptrdiff_t apart(std::size_t index, std::int64_t stride) {
+  return static_cast<std::ptrdiff_t>(index) * stride;
+}
 
 template <std::size_t size>
-KVCTS_BODY void transpose_words(u8* to, const u8* from, const Tile& tile, std::size_t first_row, std::size_t column, std::size_t columns) {
+KVCTS_BODY void transpose_words(u8* to, const u8* from, const Tile& tile, std::size_t first_row, std::size_t column,
+                                std::size_t columns) {
   for (std::size_t c = column; c < column + columns; ++c) {
     for (std::size_t r = first_row; r < tile.rows; ++r) {
       std::memcpy(to + apart(c, tile.to_column) + r * size, from + apart(r, tile.from_row) + c * size, size);
@@ -121,7 +125,8 @@ KVCTS_BODY void transpose_strip(u8* to, const u8* from, const Tile& tile, std::s
     interleave<width, size, n>(v);
     for (std::size_t part = 0; part < width / 16; ++part) {
       u8* target = to + apart(column + part * n, tile.to_column) + r * size;
-      for (std::size_t k = 0; k < n; ++k) std::memcpy(target + apart(k, tile.to_column), reinterpret_cast<const u8*>(&v[k]) + 16 * part, 16);
+      for (std::size_t k = 0; k < n; ++k)
+        std::memcpy(target + apart(k, tile.to_column), reinterpret_cast<const u8*>(&v[k]) + 16 * part, 16);
     }
   }
   transpose_words<size>(to, from, tile, r, column, width / size);
@@ -175,7 +180,8 @@ struct Avx2 {
   [[KVCTS_AVX2]] static void copy(u8* to, const u8* from, const Runs& runs) { copy_runs(to, from, runs); }
   [[KVCTS_AVX2]] static void put(u8* to, const u8* from) {
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 32), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32)));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 32),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32)));
   }
   [[KVCTS_AVX2, gnu::flatten]] static void stream(u8* to, const u8* from, const Runs& runs) {
     stream_runs<64>(to, from, runs, put);
@@ -207,12 +213,13 @@ struct Avx512 {
 
 template <typename Set>
 constexpr Moves moves_of(std::string_view name) {
-  return {name,
-          &Set::copy,
-          &Set::stream,
-          &Set::swap,
-          {&Set::template transpose<1>, &Set::template transpose<2>, &Set::template transpose<4>, &Set::template transpose<8>},
-          &Set::drain};
+  return {
+      name,
+      &Set::copy,
+      &Set::stream,
+      &Set::swap,
+      {&Set::template transpose<1>, &Set::template transpose<2>, &Set::template transpose<4>, &Set::template transpose<8>},
+      &Set::drain};
 }
 
 }  // namespace

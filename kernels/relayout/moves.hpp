@@ -27,8 +27,8 @@ using MoveTile = void (*)(std::uint8_t* to, const std::uint8_t* from, const Tile
 struct Moves {
   std::string_view name;
   MoveRuns copy{};
-  MoveRuns stream{};      ///< past the caches; others see the bytes after drain()
-  MoveRuns swap{};        ///< the nibbles of each byte exchanged
+  MoveRuns stream{};        ///< past the caches; others see the bytes after drain()
+  MoveRuns swap{};          ///< the nibbles of each byte exchanged
   MoveTile transpose[4]{};  ///< elements of 1, 2, 4, 8 bytes
   void (*drain)(){};
 };

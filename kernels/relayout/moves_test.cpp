@@ -33,7 +33,8 @@ TEST_P(MovesOnEachIsa, MovesRunsOfAnyLengthAndNothingElse) {
             for (std::size_t k = 0; k < runs.n; ++k) {
               for (std::size_t i = 0; i < bytes; ++i) {
                 const std::uint8_t byte = from[3 + k * static_cast<std::size_t>(runs.from) + i];
-                expected[at + k * static_cast<std::size_t>(runs.to) + i] = swap ? static_cast<std::uint8_t>(byte << 4 | byte >> 4) : byte;
+                expected[at + k * static_cast<std::size_t>(runs.to) + i] =
+                    swap ? static_cast<std::uint8_t>(byte << 4 | byte >> 4) : byte;
               }
             }
             move(to.data() + at, from.data() + 3, runs);
@@ -52,12 +53,14 @@ TEST_P(MovesOnEachIsa, TransposesTilesOfAnySizeAndNothingElse) {
     const std::size_t size = std::size_t{1} << kind;
     for (const std::size_t rows : {1u, 2u, 7u, 16u, 33u}) {
       for (const std::size_t columns : {1u, 3u, 8u, 16u, 47u}) {
-        const Tile tile{rows, columns, static_cast<std::int64_t>(columns * size + 3), static_cast<std::int64_t>(rows * size + 5)};
+        const Tile tile{rows, columns, static_cast<std::int64_t>(columns * size + 3),
+                        static_cast<std::int64_t>(rows * size + 5)};
         Bytes to = noise(60000, 4), expected = to;
         for (std::size_t r = 0; r < rows; ++r) {
           for (std::size_t c = 0; c < columns; ++c) {
             for (std::size_t i = 0; i < size; ++i) {
-              expected[1 + c * static_cast<std::size_t>(tile.to_column) + r * size + i] = from[1 + r * static_cast<std::size_t>(tile.from_row) + c * size + i];
+              expected[1 + c * static_cast<std::size_t>(tile.to_column) + r * size + i] =
+                  from[1 + r * static_cast<std::size_t>(tile.from_row) + c * size + i];
             }
           }
         }

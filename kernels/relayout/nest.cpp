@@ -57,7 +57,7 @@ class Odometer {
   }
 
  private:
-  std::int64_t place(std::size_t i, std::int64_t digit, std::vector<std::int64_t> Pairs::*side, std::int64_t stride) const {
+  std::int64_t place(std::size_t i, std::int64_t digit, std::vector<std::int64_t> Pairs::* side, std::int64_t stride) const {
     return (*loops_)[i].is_list() ? ((*loops_)[i].list.*side)[static_cast<std::size_t>(digit)] : digit * stride;
   }
 
@@ -72,12 +72,12 @@ std::int64_t product(const std::vector<Loop>& loops) {
   return n;
 }
 
-/// Loops with strides and lists apart; neighbours that continue one another on both sides joined, those that continue the run
-/// made part of it.
+/// Loops with strides and lists apart; neighbours that continue one another on both sides joined, those that continue the
+/// run made part of it.
 struct Shape {
   std::vector<Loop> loops;  ///< ascending by the target's stride
   std::vector<Loop> lists;
-  std::int64_t run{0};      ///< bits
+  std::int64_t run{0};  ///< bits
   std::int64_t from{0}, to{0};
 
   Shape(const std::vector<Loop>& all, int width, std::int64_t from_bit, std::int64_t to_bit)
@@ -189,7 +189,8 @@ class Planner {
   bool transposed() {
     const int kind = transposable(shape_.run);
     if (kind < 0 || swap_ || shape_.loops.front().to != shape_.run) return false;
-    const auto source = std::find_if(shape_.loops.begin() + 1, shape_.loops.end(), [&](const Loop& l) { return l.from == shape_.run; });
+    const auto source =
+        std::find_if(shape_.loops.begin() + 1, shape_.loops.end(), [&](const Loop& l) { return l.from == shape_.run; });
     if (source == shape_.loops.end()) return false;
     plan_.tile_move = moves_.transpose[kind];
     std::vector<Loop> dense = take_dense();
@@ -222,7 +223,8 @@ class Planner {
       outer_by_target();
       return;
     }
-    const auto inner = std::min_element(dense.begin(), dense.end(), [](const Loop& a, const Loop& b) { return std::abs(a.from) < std::abs(b.from); });
+    const auto inner = std::min_element(dense.begin(), dense.end(),
+                                        [](const Loop& a, const Loop& b) { return std::abs(a.from) < std::abs(b.from); });
     const std::vector<Loop> whole = dense;
     take_inner(dense, static_cast<std::size_t>(inner - dense.begin()));
     finish(std::move(dense), whole);
@@ -301,7 +303,8 @@ class Planner {
 
   template <typename Order>
   static void sort_by_source(std::vector<Loop>& loops, Order order) {
-    std::sort(loops.begin(), loops.end(), [&](const Loop& a, const Loop& b) { return order(std::abs(a.from), std::abs(b.from)); });
+    std::sort(loops.begin(), loops.end(),
+              [&](const Loop& a, const Loop& b) { return order(std::abs(a.from), std::abs(b.from)); });
   }
 
   void set_runs(MoveRuns move) {
@@ -324,7 +327,8 @@ void leaf(const Plan& plan, std::uint8_t* to, const std::uint8_t* from) {
 }
 
 void prefetch(const std::uint8_t* from, std::int64_t bytes) {
-  for (std::int64_t i = 0; i < bytes; i += line) __builtin_prefetch(from + i, 0, 2);  // into the second-level cache: the first is full
+  for (std::int64_t i = 0; i < bytes; i += line)
+    __builtin_prefetch(from + i, 0, 2);  // into the second-level cache: the first is full
 }
 
 void run_plan(const Plan& plan, const std::uint8_t* from, std::uint8_t* to, std::int64_t begin, std::int64_t end) {
@@ -397,7 +401,7 @@ void pack_nibbles(std::uint8_t* to, const std::vector<std::uint8_t>& codes, bool
 struct Reach {
   std::int64_t before{0}, bits{0};  ///< of the first bit within the stretch; length
 };
-Reach reach(const std::vector<Loop>& loops, std::int64_t run, std::int64_t first, std::int64_t Loop::*side) {
+Reach reach(const std::vector<Loop>& loops, std::int64_t run, std::int64_t first, std::int64_t Loop::* side) {
   std::int64_t low = 0, high = run;
   for (const Loop& loop : loops) {
     const std::int64_t far = (loop.count - 1) * loop.*side;
@@ -407,13 +411,15 @@ Reach reach(const std::vector<Loop>& loops, std::int64_t run, std::int64_t first
   return {first - aligned, (first + high - aligned + 7) / 8 * 8};
 }
 
-/// Nibbles by way of bytes: the loops whose steps are no whole bytes, and those within them, are moved in a stage of one byte a
-/// code. False, and nothing done, where these reach too far or leave too much between.
+/// Nibbles by way of bytes: the loops whose steps are no whole bytes, and those within them, are moved in a stage of one
+/// byte a code. False, and nothing done, where these reach too far or leave too much between.
 bool run_staged_nibbles(Shape shape, bool from_high, bool to_high, const std::uint8_t* from, std::uint8_t* to) {
   constexpr std::int64_t reach_limit = std::int64_t{1} << 20;  // bits a side
   const auto whole = [](std::int64_t bit) { return bit % 8 == 0; };
   for (const Loop& list : shape.lists) {
-    if (!std::all_of(list.list.from.begin(), list.list.from.end(), whole) || !std::all_of(list.list.to.begin(), list.list.to.end(), whole)) return false;
+    if (!std::all_of(list.list.from.begin(), list.list.from.end(), whole) ||
+        !std::all_of(list.list.to.begin(), list.list.to.end(), whole))
+      return false;
   }
   std::size_t inner = 0;
   for (std::size_t i = 0; i < shape.loops.size(); ++i) {
@@ -424,11 +430,13 @@ bool run_staged_nibbles(Shape shape, bool from_high, bool to_high, const std::ui
   outer.insert(outer.end(), std::make_reverse_iterator(shape.loops.end()), std::make_reverse_iterator(cut));
   shape.loops.erase(cut, shape.loops.end());
   shape.lists.clear();
-  const Reach source = reach(shape.loops, shape.run, shape.from, &Loop::from), target = reach(shape.loops, shape.run, shape.to, &Loop::to);
+  const Reach source = reach(shape.loops, shape.run, shape.from, &Loop::from),
+              target = reach(shape.loops, shape.run, shape.to, &Loop::to);
   const std::int64_t moved = shape.run * product(shape.loops);
   if (std::max(source.bits, target.bits) > std::min(reach_limit, 16 * moved)) return false;
   const std::int64_t from_byte = (shape.from - source.before) / 8, to_byte = (shape.to - target.before) / 8;
-  std::vector<std::uint8_t> read(static_cast<std::size_t>(source.bits / 4)), written(static_cast<std::size_t>(target.bits / 4));
+  std::vector<std::uint8_t> read(static_cast<std::size_t>(source.bits / 4)),
+      written(static_cast<std::size_t>(target.bits / 4));
   // A nibble is a byte here: distances in bits are doubled, then counted in bytes.
   shape.run *= 2, shape.from = source.before * 2, shape.to = target.before * 2;
   for (Loop& loop : shape.loops) loop.from *= 2, loop.to *= 2;
@@ -458,7 +466,8 @@ std::vector<Loop> loops_of(const Pairs& pairs) {
     // Every place where the strides change must be a multiple of the loop's count.
     std::int64_t count = n;
     for (std::size_t i = 1; i < rest.from.size(); ++i) {
-      if (rest.from[i] - rest.from[i - 1] != from || rest.to[i] - rest.to[i - 1] != to) count = std::gcd(count, static_cast<std::int64_t>(i));
+      if (rest.from[i] - rest.from[i - 1] != from || rest.to[i] - rest.to[i - 1] != to)
+        count = std::gcd(count, static_cast<std::int64_t>(i));
     }
     if (count == 1) {
       for (std::size_t i = rest.from.size(); i-- > 0;) {

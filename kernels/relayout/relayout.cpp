@@ -38,8 +38,8 @@ void check_target(const Plane& plane, std::size_t bytes) {
 
 void check_kind(const Plane& from, const Plane& to) {
   if (from.dtype != to.dtype) {
-    throw Error("relayout moves codes as they are: the source has " + std::string(layout::name(from.dtype)) + ", the target " +
-                std::string(layout::name(to.dtype)) + "; convert first");
+    throw Error("relayout moves codes as they are: the source has " + std::string(layout::name(from.dtype)) +
+                ", the target " + std::string(layout::name(to.dtype)) + "; convert first");
   }
   if (from.component != to.component) {
     throw Error("the source holds " + std::string(layout::name(from.component)) + ", the target " +
@@ -73,15 +73,16 @@ Nest checked_nest(const Plane& from, const Plane& to, Demand demand) {
   const auto pairs = common(source, target);
   const std::int64_t both = count(pairs);
   if (both != target.count() || (demand == Demand::same && both != source.count())) {
-    throw Error("the source has coordinates " + words(from) + " (" + std::to_string(source.count()) + "), the target " + words(to) + " (" +
-                std::to_string(target.count()) + "), of which " + std::to_string(both) + " are in both: expected " +
+    throw Error("the source has coordinates " + words(from) + " (" + std::to_string(source.count()) + "), the target " +
+                words(to) + " (" + std::to_string(target.count()) + "), of which " + std::to_string(both) +
+                " are in both: expected " +
                 (demand == Demand::same ? "the same; extract() takes a part" : "all of the target's in the source"));
   }
   return nest_between(from, to, pairs);
 }
 
-void copy_plane(std::span<const std::uint8_t> from_bytes, const Plane& from, std::span<std::uint8_t> to_bytes, const Plane& to,
-                int threads, Demand demand) {
+void copy_plane(std::span<const std::uint8_t> from_bytes, const Plane& from, std::span<std::uint8_t> to_bytes,
+                const Plane& to, int threads, Demand demand) {
   check_source(from, from_bytes.size());
   check_target(to, to_bytes.size());
   checked_nest(from, to, demand).run(from_bytes, to_bytes, threads);
@@ -90,7 +91,8 @@ void copy_plane(std::span<const std::uint8_t> from_bytes, const Plane& from, std
 template <typename Bytes>
 void check_spans(const Cache& cache, std::span<const Bytes> bytes, const char* side) {
   bool agree = bytes.size() == cache.allocations.size();
-  for (std::size_t i = 0; agree && i < bytes.size(); ++i) agree = std::cmp_equal(bytes[i].size(), cache.allocations[i].bytes);
+  for (std::size_t i = 0; agree && i < bytes.size(); ++i)
+    agree = std::cmp_equal(bytes[i].size(), cache.allocations[i].bytes);
   if (!agree) {
     throw Error(std::string("the ") + side + " has " + std::to_string(cache.allocations.size()) +
                 " allocations: expected a span for each, of its size, found " + std::to_string(bytes.size()) + " spans" +
@@ -122,8 +124,8 @@ void check_once(const Cache& cache, const std::vector<Coordinates>& coordinates,
       const Plane &first = cache.planes[a], &second = cache.planes[b];
       if (first.component != second.component || apart(layout::domain(first), layout::domain(second))) continue;
       if (count(common(coordinates[a], coordinates[b])) == 0) continue;
-      throw Error(std::string("the ") + side + " has coordinates that are in two of its planes, " + layout::to_text(first) + " and " +
-                  layout::to_text(second) + ": expected each in one");
+      throw Error(std::string("the ") + side + " has coordinates that are in two of its planes, " + layout::to_text(first) +
+                  " and " + layout::to_text(second) + ": expected each in one");
     }
   }
 }
@@ -145,7 +147,8 @@ class Pool {
   /// Of the index-th block; nullptr when there is none.
   const Place* block(std::int64_t id) const {
     const auto& blocks = axes_[Axis::block];
-    const auto found = std::lower_bound(blocks.begin(), blocks.end(), id, [](const Place& p, std::int64_t coord) { return p.coord < coord; });
+    const auto found = std::lower_bound(blocks.begin(), blocks.end(), id,
+                                        [](const Place& p, std::int64_t coord) { return p.coord < coord; });
     return found != blocks.end() && found->coord == id ? &*found : nullptr;
   }
 
@@ -155,7 +158,8 @@ class Pool {
     Nest nest(layout::bits(plane_.dtype), reading && plane_.high_nibble_first, !reading && plane_.high_nibble_first);
     nest.base(reading ? base_ : 0, reading ? 0 : base_);
     const auto add = [&](std::vector<std::int64_t> row_side, std::vector<std::int64_t> pool_side) {
-      nest.add(reading ? Pairs{std::move(pool_side), std::move(row_side)} : Pairs{std::move(row_side), std::move(pool_side)});
+      nest.add(reading ? Pairs{std::move(pool_side), std::move(row_side)}
+                       : Pairs{std::move(row_side), std::move(pool_side)});
     };
     std::vector<std::int64_t> first_bits;
     for (const std::int64_t row : rows) first_bits.push_back(row * row_bits_);
@@ -176,7 +180,8 @@ class Pool {
       base_ += place.bit;
       return;
     }
-    throw Error("the plane has no " + std::string(layout::name(axis)) + " " + std::to_string(wanted) + "; it has " + words(plane_));
+    throw Error("the plane has no " + std::string(layout::name(axis)) + " " + std::to_string(wanted) + "; it has " +
+                words(plane_));
   }
   std::vector<std::int64_t> bits_of(Axis axis) const {
     std::vector<std::int64_t> bits;
@@ -203,8 +208,8 @@ struct Tokens {
 
 void need_rows(std::size_t found, std::int64_t bits, std::int64_t tokens) {
   if (std::cmp_equal(found, (bits + 7) / 8)) return;
-  throw Error("rows of " + std::to_string(tokens) + " tokens have " + std::to_string((bits + 7) / 8) + " bytes here, found " +
-              std::to_string(found) + "; they are packed [tokens, heads, channels]");
+  throw Error("rows of " + std::to_string(tokens) + " tokens have " + std::to_string((bits + 7) / 8) +
+              " bytes here, found " + std::to_string(found) + "; they are packed [tokens, heads, channels]");
 }
 
 Tokens by_slot(const Pool& pool, std::span<const std::int64_t> slot_mapping) {
@@ -216,13 +221,15 @@ Tokens by_slot(const Pool& pool, std::span<const std::int64_t> slot_mapping) {
     if (slot == -1) continue;
     const Place* block = slot < 0 ? nullptr : pool.block(slot / size);
     if (block == nullptr) {
-      throw Error("token " + std::to_string(i) + " goes to slot " + std::to_string(slot) + ": expected -1 or one of the pool's " +
-                  std::to_string(pool.slots()) + " slots in blocks of " + std::to_string(size) + "; check the slot mapping and the block size");
+      throw Error("token " + std::to_string(i) + " goes to slot " + std::to_string(slot) +
+                  ": expected -1 or one of the pool's " + std::to_string(pool.slots()) + " slots in blocks of " +
+                  std::to_string(size) + "; check the slot mapping and the block size");
     }
     const auto index = static_cast<std::size_t>(slot);
     if (index >= taken.size()) taken.resize(index + 1);
     if (taken[index]) {
-      throw Error("slot " + std::to_string(slot) + " is named twice, by token " + std::to_string(i) + " and one before it: expected one token a slot");
+      throw Error("slot " + std::to_string(slot) + " is named twice, by token " + std::to_string(i) +
+                  " and one before it: expected one token a slot");
     }
     taken[index] = true;
   }
@@ -256,16 +263,17 @@ Tokens by_block(const Pool& pool, std::span<const std::int64_t> block_table, std
   const std::int64_t size = pool.block_size();
   const std::int64_t needed = (count + size - 1) / size;
   if (count < 0 || std::cmp_less(block_table.size(), needed)) {
-    throw Error(std::to_string(count) + " tokens in blocks of " + std::to_string(size) + " need a block table of " + std::to_string(needed) +
-                " blocks, found " + std::to_string(block_table.size()) + "; check the context length and the block size");
+    throw Error(std::to_string(count) + " tokens in blocks of " + std::to_string(size) + " need a block table of " +
+                std::to_string(needed) + " blocks, found " + std::to_string(block_table.size()) +
+                "; check the context length and the block size");
   }
   Tokens tokens;
   for (std::int64_t b = 0; b < needed; ++b) {
     const std::int64_t id = block_table[static_cast<std::size_t>(b)];
     const Place* block = pool.block(id);
     if (block == nullptr) {
-      throw Error("entry " + std::to_string(b) + " of the block table is block " + std::to_string(id) + ": expected one of the pool's " +
-                  std::to_string(pool.slots() / size) + " blocks; check the block table");
+      throw Error("entry " + std::to_string(b) + " of the block table is block " + std::to_string(id) +
+                  ": expected one of the pool's " + std::to_string(pool.slots() / size) + " blocks; check the block table");
     }
     if ((b + 1) * size <= count) {
       tokens.block_rows.push_back(b * size);
@@ -280,19 +288,21 @@ Tokens by_block(const Pool& pool, std::span<const std::int64_t> block_table, std
   return tokens;
 }
 
-void run_tokens(const Pool& pool, const Tokens& tokens, bool reading, std::span<const std::uint8_t> from, std::span<std::uint8_t> to,
-                int threads) {
+void run_tokens(const Pool& pool, const Tokens& tokens, bool reading, std::span<const std::uint8_t> from,
+                std::span<std::uint8_t> to, int threads) {
   if (!tokens.block_rows.empty()) pool.nest(tokens.block_rows, tokens.block_bits, true, reading).run(from, to, threads);
   if (!tokens.rows.empty()) pool.nest(tokens.rows, tokens.bits, false, reading).run(from, to, threads);
 }
 
 }  // namespace
 
-void relayout(std::span<const std::uint8_t> from_bytes, const Plane& from, std::span<std::uint8_t> to_bytes, const Plane& to, int threads) {
+void relayout(std::span<const std::uint8_t> from_bytes, const Plane& from, std::span<std::uint8_t> to_bytes, const Plane& to,
+              int threads) {
   copy_plane(from_bytes, from, to_bytes, to, threads, Demand::same);
 }
 
-void extract(std::span<const std::uint8_t> from_bytes, const Plane& from, std::span<std::uint8_t> to_bytes, const Plane& to, int threads) {
+void extract(std::span<const std::uint8_t> from_bytes, const Plane& from, std::span<std::uint8_t> to_bytes, const Plane& to,
+             int threads) {
   copy_plane(from_bytes, from, to_bytes, to, threads, Demand::within);
 }
 
@@ -302,8 +312,8 @@ void relayout(const Cache& from, std::span<const std::span<const std::uint8_t>> 
   check_spans(to, to_bytes, "target");
   for (std::size_t i = 0; i < to.allocations.size(); ++i) {
     if (const auto shared = layout::overlaps(to, static_cast<int>(i)); !shared.empty()) {
-      throw Error("the target has two coordinates at bit " + std::to_string(shared.front().bit) + " of allocation '" + to.allocations[i].name +
-                  "': expected one place for each; relayout cannot say which of them is to win");
+      throw Error("the target has two coordinates at bit " + std::to_string(shared.front().bit) + " of allocation '" +
+                  to.allocations[i].name + "': expected one place for each; relayout cannot say which of them is to win");
     }
   }
   const std::vector<Coordinates> sources = coordinates_of(from), targets = coordinates_of(to);
@@ -324,12 +334,14 @@ void relayout(const Cache& from, std::span<const std::span<const std::uint8_t>> 
       copies.push_back({nest_between(source, target, pairs), source.allocation, target.allocation});
     }
   }
-  const auto need_all = [](const Cache& cache, const std::vector<std::int64_t>& covered, const char* side, const char* other) {
+  const auto need_all = [](const Cache& cache, const std::vector<std::int64_t>& covered, const char* side,
+                           const char* other) {
     for (std::size_t i = 0; i < covered.size(); ++i) {
       const std::int64_t all = layout::element_count(cache.planes[i]);
       if (covered[i] == all) continue;
-      throw Error(std::string("of the ") + std::to_string(all) + " coordinates of the " + side + "'s plane " + layout::to_text(cache.planes[i]) +
-                  ", " + std::to_string(covered[i]) + " are in the " + other + ": expected all; the caches must have the same geometry and scheme");
+      throw Error(std::string("of the ") + std::to_string(all) + " coordinates of the " + side + "'s plane " +
+                  layout::to_text(cache.planes[i]) + ", " + std::to_string(covered[i]) + " are in the " + other +
+                  ": expected all; the caches must have the same geometry and scheme");
     }
   };
   need_all(to, written, "target", "source");
@@ -348,8 +360,8 @@ void scatter(std::span<const std::uint8_t> rows, std::span<std::uint8_t> pool, c
   run_tokens(slots, by_slot(slots, slot_mapping), false, rows, pool, threads);
 }
 
-void gather(std::span<const std::uint8_t> pool, const Plane& plane, Part part, std::span<const std::int64_t> block_table, std::int64_t tokens,
-            std::span<std::uint8_t> rows, int threads) {
+void gather(std::span<const std::uint8_t> pool, const Plane& plane, Part part, std::span<const std::int64_t> block_table,
+            std::int64_t tokens, std::span<std::uint8_t> rows, int threads) {
   check_source(plane, pool.size());
   const Pool slots(plane, part);
   const Tokens found = by_block(slots, block_table, tokens);

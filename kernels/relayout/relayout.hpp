@@ -7,8 +7,8 @@
 //
 // Memory is an allocation's bytes, as a plane counts them. Source and target must not overlap. All functions throw
 // layout::Error, before a byte is written, when a plane leaves its allocation or is not sane (layout::validate), has two
-// coordinates at the same bits of a target, or when dtypes, components or coordinates do not agree. `threads`: 1 the caller's
-// only, 0 all that this process may use; the bytes are the same for any number.
+// coordinates at the same bits of a target, or when dtypes, components or coordinates do not agree. `threads`: 1 the
+// caller's only, 0 all that this process may use; the bytes are the same for any number.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ void extract(std::span<const std::uint8_t> from_bytes, const layout::Plane& from
              const layout::Plane& to, int threads = 1);
 
 /// All planes of a cache, of all components. `from_bytes`, `to_bytes`: one span for each allocation. Each coordinate of the
-/// target must be in exactly one plane of the source, and the other way round; planes may be cut in any other way (K and V in
-/// one allocation or in two).
+/// target must be in exactly one plane of the source, and the other way round; planes may be cut in any other way (K and V
+/// in one allocation or in two).
 void relayout(const layout::Cache& from, std::span<const std::span<const std::uint8_t>> from_bytes, const layout::Cache& to,
               std::span<const std::span<std::uint8_t>> to_bytes, int threads = 1);
 
@@ -46,8 +46,8 @@ void scatter(std::span<const std::uint8_t> rows, std::span<std::uint8_t> pool, c
              std::span<const std::int64_t> slot_mapping, int threads = 1);
 
 /// The first `tokens` tokens of a request whose blocks are block_table[0], [1], ... -> rows as above.
-void gather(std::span<const std::uint8_t> pool, const layout::Plane& plane, Part part, std::span<const std::int64_t> block_table,
-            std::int64_t tokens, std::span<std::uint8_t> rows, int threads = 1);
+void gather(std::span<const std::uint8_t> pool, const layout::Plane& plane, Part part,
+            std::span<const std::int64_t> block_table, std::int64_t tokens, std::span<std::uint8_t> rows, int threads = 1);
 
 /// Bytes of `tokens` rows as scatter() takes and gather() makes them.
 std::int64_t row_bytes(const layout::Plane& plane, std::int64_t tokens);

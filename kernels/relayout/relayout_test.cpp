@@ -67,7 +67,8 @@ Placed place(Random& random, Dtype dtype, const Extents& extents, const Coord& o
   }
   std::shuffle(plane.modes.begin(), plane.modes.end(), random.engine);
   // Often as real layouts are: channels innermost.
-  if (random.one_in(2)) std::stable_partition(plane.modes.begin(), plane.modes.end(), [](const auto& m) { return m.axis == Axis::channel; });
+  if (random.one_in(2))
+    std::stable_partition(plane.modes.begin(), plane.modes.end(), [](const auto& m) { return m.axis == Axis::channel; });
   const std::int64_t unit = std::min(layout::bits(dtype), 8);
   std::int64_t size = layout::bits(dtype);
   for (layout::Mode& mode : plane.modes) {  // innermost first
@@ -131,8 +132,10 @@ void each(const Extents& extents, const Coord& origin, What what) {
   }
 }
 
-Bytes by_map(const Bytes& from_bytes, const Plane& from, Bytes to_bytes, const Plane& to, const Extents& extents, const Coord& origin) {
-  each(extents, origin, [&](const Coord& coord) { write(to_bytes, *locate(to, coord), read(from_bytes, *locate(from, coord))); });
+Bytes by_map(const Bytes& from_bytes, const Plane& from, Bytes to_bytes, const Plane& to, const Extents& extents,
+             const Coord& origin) {
+  each(extents, origin,
+       [&](const Coord& coord) { write(to_bytes, *locate(to, coord), read(from_bytes, *locate(from, coord))); });
   return to_bytes;
 }
 
@@ -187,7 +190,8 @@ RC_GTEST_PROP(Relayout, ScatterAndGatherBySlotsAsTheMapSays, (unsigned seed)) {
   origin[Axis::block] = origin[Axis::slot] = 0;
   const Placed pool = place(random, dtype, extents, origin);
   const int width = layout::bits(dtype);
-  const Part part{origin[Axis::layer] + random.below(extents[at(Axis::layer)]), origin[Axis::kv] + random.below(extents[at(Axis::kv)])};
+  const Part part{origin[Axis::layer] + random.below(extents[at(Axis::layer)]),
+                  origin[Axis::kv] + random.below(extents[at(Axis::kv)])};
   const std::int64_t size = extents[at(Axis::slot)], blocks = extents[at(Axis::block)];
 
   // Some whole blocks in any order, then some slots of what is left, with tokens that go nowhere.
@@ -224,7 +228,8 @@ RC_GTEST_PROP(Relayout, ScatterAndGatherBySlotsAsTheMapSays, (unsigned seed)) {
   for (std::int64_t t = 0; t < context; ++t) {
     for (std::int64_t h = 0; h < extents[at(Axis::head)]; ++h) {
       for (std::int64_t c = 0; c < extents[at(Axis::channel)]; ++c) {
-        Coord coord{{part.layer, part.kv, order[static_cast<std::size_t>(t / size)], t % size, origin[Axis::head] + h, origin[Axis::channel] + c}};
+        Coord coord{{part.layer, part.kv, order[static_cast<std::size_t>(t / size)], t % size, origin[Axis::head] + h,
+                     origin[Axis::channel] + c}};
         write(wanted, in_rows(t, h, c, extents, width), read(found, *locate(pool.plane, coord)));
       }
     }
@@ -258,7 +263,8 @@ RC_GTEST_PROP(Nest, LoopsReachTheirPairsAndNoOthers, (unsigned seed)) {
     for (std::int64_t d = 0; d < loop.count; ++d) {
       for (const auto& [from, to] : found) {
         const auto i = static_cast<std::size_t>(d);
-        next.emplace_back(from + (loop.is_list() ? loop.list.from[i] : d * loop.from), to + (loop.is_list() ? loop.list.to[i] : d * loop.to));
+        next.emplace_back(from + (loop.is_list() ? loop.list.from[i] : d * loop.from),
+                          to + (loop.is_list() ? loop.list.to[i] : d * loop.to));
       }
     }
     found = std::move(next);
@@ -273,14 +279,18 @@ const layout::Geometry small{.layers = 2, .blocks = 300, .block_size = 16, .head
 
 /// A whole cache and back, large enough that targets are written past the caches.
 void there_and_back(const char* a, const char* b, Dtype dtype, const layout::Geometry& geometry = small) {
-  const layout::Cache from = layout::instantiate(a, geometry, plain(dtype)), to = layout::instantiate(b, geometry, plain(dtype));
+  const layout::Cache from = layout::instantiate(a, geometry, plain(dtype)),
+                      to = layout::instantiate(b, geometry, plain(dtype));
   const auto memory = [](const layout::Cache& cache, unsigned seed) {
     std::vector<Bytes> all;
-    for (const auto& allocation : cache.allocations) all.push_back(noise(static_cast<std::size_t>(allocation.bytes), seed++));
+    for (const auto& allocation : cache.allocations)
+      all.push_back(noise(static_cast<std::size_t>(allocation.bytes), seed++));
     return all;
   };
   std::vector<Bytes> first = memory(from, 1), second = memory(to, 50), third = memory(from, 99);
-  const auto readable = [](const std::vector<Bytes>& m) { return std::vector<std::span<const std::uint8_t>>(m.begin(), m.end()); };
+  const auto readable = [](const std::vector<Bytes>& m) {
+    return std::vector<std::span<const std::uint8_t>>(m.begin(), m.end());
+  };
   const auto writable = [](std::vector<Bytes>& m) { return std::vector<std::span<std::uint8_t>>(m.begin(), m.end()); };
   relayout(from, readable(first), to, writable(second), 2);
   relayout(to, readable(second), from, writable(third), 1);
@@ -288,11 +298,12 @@ void there_and_back(const char* a, const char* b, Dtype dtype, const layout::Geo
   // The way there, at some coordinates.
   Random random{std::mt19937(7)};
   for (int i = 0; i < 2000; ++i) {
-    const Coord coord{{random.below(geometry.layers), random.below(geometry.kv), random.below(geometry.blocks), random.below(geometry.block_size),
-                       random.below(geometry.heads), random.below(geometry.head_dim)}};
+    const Coord coord{{random.below(geometry.layers), random.below(geometry.kv), random.below(geometry.blocks),
+                       random.below(geometry.block_size), random.below(geometry.heads), random.below(geometry.head_dim)}};
     const auto here = locate(from, layout::Component::data, coord), there = locate(to, layout::Component::data, coord);
     ASSERT_TRUE(here && there);
-    ASSERT_EQ(read(first[static_cast<std::size_t>(here->allocation)], *here), read(second[static_cast<std::size_t>(there->allocation)], *there));
+    ASSERT_EQ(read(first[static_cast<std::size_t>(here->allocation)], *here),
+              read(second[static_cast<std::size_t>(there->allocation)], *there));
   }
 }
 
@@ -346,7 +357,8 @@ std::string refusal(const std::function<void()>& call) {
 }
 
 TEST(Refusals, ComeBeforeAByteIsWritten) {
-  const layout::Cache cache = layout::instantiate("L x K B N H C", {.layers = 1, .blocks = 4, .block_size = 16, .heads = 2, .head_dim = 8}, plain(Dtype::bf16));
+  const layout::Cache cache = layout::instantiate(
+      "L x K B N H C", {.layers = 1, .blocks = 4, .block_size = 16, .heads = 2, .head_dim = 8}, plain(Dtype::bf16));
   const Plane plane = cache.planes[0];
   const auto bytes = static_cast<std::size_t>(cache.allocations[0].bytes);
   const Bytes from = noise(bytes, 1), before = noise(bytes, 2);

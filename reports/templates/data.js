@@ -20,19 +20,36 @@
 
   /** Reads the page's data. */
   kvcts.read = json => {
-    const run = {n: json.n, ids: ids(json.ids), us: json.us, details: json.details, axes: new Map(), suite: json.run.suite, messages: json.messages, planned: json.run.planned, repro: json.run.repro};
-    for (const name of ['outcome', 'verdict', 'evidence', 'ending', 'class', 'cause', 'section', 'ran']) run[name] = column(json[name], json.n);
+    const run = {
+      n: json.n,
+      ids: ids(json.ids),
+      us: json.us,
+      details: json.details,
+      axes: new Map(),
+      suite: json.run.suite,
+      messages: json.messages,
+      planned: json.run.planned,
+      repro: json.run.repro
+    };
+    for (const name of ['outcome', 'verdict', 'evidence', 'ending', 'class', 'cause', 'section', 'ran'])
+      run[name] = column(json[name], json.n);
     const order = json.vocabulary ? json.vocabulary.axes.map(axis => axis.name) : [];
     const names = Object.keys(json.axes).sort((a, b) => (order.indexOf(a) + 1 || 99) - (order.indexOf(b) + 1 || 99));
     for (const name of names) run.axes.set(name, column(json.axes[name], json.n));
-    run.text = (i, name) => { const axis = run.axes.get(name); return axis ? axis.of(i) : ''; };
-    run.vocabulary = json.vocabulary ? new kvcts.Vocabulary(json.vocabulary)
-      : kvcts.vocabularyOf(Object.fromEntries([...run.axes].map(([name, axis]) => [name, axis.words.filter(Boolean)])));
+    run.text = (i, name) => {
+      const axis = run.axes.get(name);
+      return axis ? axis.of(i) : '';
+    };
+    run.vocabulary = json.vocabulary ?
+        new kvcts.Vocabulary(json.vocabulary) :
+        kvcts.vocabularyOf(Object.fromEntries([...run.axes].map(([name, axis]) => [name, axis.words.filter(Boolean)])));
     run.troubled = i => ['failed', 'error'].includes(run.section.of(i));
     /** Did anything run for it? */
     run.executed = i => run.evidence.of(i) !== '';
     /** All that the text filter looks at, in small letters. Of a case without details the message is that of its cause. */
-    run.words = i => [run.ids[i], run.ending.of(i), (run.details[i] || {}).message || run.messages[run.cause.of(i)] || ''].join('\n').toLowerCase();
+    run.words = i => [run.ids[i], run.ending.of(i), (run.details[i] || {}).message || run.messages[run.cause.of(i)] || '']
+                         .join('\n')
+                         .toLowerCase();
     return run;
   };
 
@@ -49,10 +66,19 @@
     return out;
   };
 
-  /** Of the sections in a cell of the matrix, the last is what the cell says: what ran says more than what did not, and the worst of it most. */
+  /**
+   * Of the sections in a cell of the matrix, the last is what the cell says: what ran says more than what did not, and the
+   * worst of it most.
+   */
   kvcts.severity = ['unsupported', 'notrun', 'skipped', 'fine', 'xpass', 'waived', 'error', 'failed'];
   kvcts.sectionWords = {
-    fine: 'as expected', failed: 'not as expected', error: 'error of the suite', xpass: 'passed against a waiver', waived: 'waived',
-    skipped: 'skipped', notrun: 'not run', unsupported: 'unsupported, as declared',
+    fine: 'as expected',
+    failed: 'not as expected',
+    error: 'error of the suite',
+    xpass: 'passed against a waiver',
+    waived: 'waived',
+    skipped: 'skipped',
+    notrun: 'not run',
+    unsupported: 'unsupported, as declared',
   };
 }

@@ -1,10 +1,12 @@
-// Axis expressions, as harness/matrix/expr.hpp has them: same grammar, same answers, same errors. A test holds both against one list of
-// expressions (harness/cli/report/expressions.txt). Texts are handled as bytes of UTF-8, one character a byte, so that columns agree.
+// Axis expressions, as harness/matrix/expr.hpp has them: same grammar, same answers, same errors. A test holds both against
+// one list of expressions (harness/cli/report/expressions.txt). Texts are handled as bytes of UTF-8, one character a byte,
+// so that columns agree.
 {
   const maxText = 4096, maxNesting = 64;
   const low = -(1n << 63n), high = (1n << 63n) - 1n;
   const bytes = text => /^[\0-\x7f]*$/.test(text) ? text : String.fromCharCode(...new TextEncoder().encode(text));
-  const unbytes = text => /^[\0-\x7f]*$/.test(text) ? text : new TextDecoder().decode(Uint8Array.from(text, c => c.charCodeAt(0)));
+  const unbytes = text =>
+      /^[\0-\x7f]*$/.test(text) ? text : new TextDecoder().decode(Uint8Array.from(text, c => c.charCodeAt(0)));
 
   class ExpressionError extends Error {
     constructor(message, column) {
@@ -23,7 +25,8 @@
       for (let j = 1; j <= b.length; ++j) {
         const cost = a[i - 1] === b[j - 1] ? 0 : 1;
         d[i][j] = Math.min(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + cost);
-        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) d[i][j] = Math.min(d[i][j], d[i - 2][j - 2] + 1);
+        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+          d[i][j] = Math.min(d[i][j], d[i - 2][j - 2] + 1);
       }
     }
     return d[a.length][b.length];
@@ -40,9 +43,10 @@
   };
   const suggestion = (wrong, candidates) => {
     const near = nearest(wrong, candidates);
-    if (near !== '') return "; did you mean '" + near + "'?";
+    if (near !== '') return '; did you mean \'' + near + '\'?';
     if (candidates.length === 0) return '; none is known';
-    return '; known: ' + candidates.slice(0, 12).join(', ') + (candidates.length > 12 ? ', ... (' + candidates.length + ' in all)' : '');
+    return '; known: ' + candidates.slice(0, 12).join(', ') +
+        (candidates.length > 12 ? ', ... (' + candidates.length + ' in all)' : '');
   };
 
   const archOrder = text => {
@@ -58,9 +62,17 @@
       this.axes = new Map();
       for (const one of json.axes) {
         const like = one.like ? this.axes.get(one.like) : null;
-        const axis = {name: one.name, type: one.type, open: one.open, fallback: one.default, values: like ? ['same', ...like.values] : one.values, facts: new Map()};
+        const axis = {
+          name: one.name,
+          type: one.type,
+          open: one.open,
+          fallback: one.default,
+          values: like ? ['same', ...like.values] : one.values,
+          facts: new Map()
+        };
         for (const fact of like ? [] : one.facts) axis.facts.set(fact.name, {type: fact.type, d: fact.d, v: fact.v});
-        if (like) for (const [name, fact] of like.facts) axis.facts.set(name, {type: fact.type, d: fact.d, v: [-1, ...fact.v]});
+        if (like)
+          for (const [name, fact] of like.facts) axis.facts.set(name, {type: fact.type, d: fact.d, v: [-1, ...fact.v]});
         axis.numbers = new Map(axis.values.map((value, i) => [value, i]));
         this.axes.set(one.name, axis);
       }
@@ -73,7 +85,10 @@
       if (dot < 0) return {axis: axis.name, fact: '', type: axis.type};
       const name = word.slice(dot + 1);
       const fact = axis.facts.get(name);
-      if (!fact) throw new Error("expected a fact of axis '" + axis.name + "', found '" + word + "'" + suggestion(name, [...axis.facts.keys()]));
+      if (!fact)
+        throw new Error(
+            'expected a fact of axis \'' + axis.name + '\', found \'' + word + '\'' +
+            suggestion(name, [...axis.facts.keys()]));
       return {axis: axis.name, fact: name, type: fact.type};
     }
     /** All texts that a name can take. */
@@ -100,7 +115,10 @@
     /** The value of a name for a case that says text(axis) of its axes ('' = nothing), as matrix::lookup_of. */
     value(ref, text) {
       const own = text(ref.axis);
-      const replaced = fact => { const t = text('geometry.' + fact); return t === '' ? null : BigInt(t); };
+      const replaced = fact => {
+        const t = text('geometry.' + fact);
+        return t === '' ? null : BigInt(t);
+      };
       if (ref.fact) {
         if (ref.axis === 'geometry' && replaced(ref.fact) !== null) return replaced(ref.fact);
         return own === '' ? null : this.fact(ref.axis, ref.fact, own);
@@ -116,14 +134,26 @@
   kvcts.Vocabulary = Vocabulary;
 
   /** A vocabulary without a catalogue: axes and values as they occur in the run, no facts. */
-  kvcts.vocabularyOf = columns => new Vocabulary({axes: Object.entries(columns).filter(([name]) => !name.includes('.')).map(([name, values]) => {
-    const open = values.every(value => /^[0-9]+$/.test(value));
-    return {name, type: name === 'arch' ? 'arch' : open ? 'integer' : 'text', open, default: '', values: open ? [] : values, facts: []};
-  })});
+  kvcts.vocabularyOf = columns => new Vocabulary({
+    axes: Object.entries(columns).filter(([name]) => !name.includes('.')).map(([name, values]) => {
+      const open = values.every(value => /^[0-9]+$/.test(value));
+      return {
+        name,
+        type: name === 'arch' ? 'arch' :
+            open              ? 'integer' :
+                                'text',
+        open,
+        default: '',
+        values: open ? [] : values,
+        facts: []
+      };
+    })
+  });
 
   // ---- parsing --------------------------------------------------------------------------------------------------------
 
-  const typeWords = {none: 'nothing', boolean: 'true or false', integer: 'a number', text: 'text', arch: 'an arch', list: 'a list'};
+  const typeWords =
+      {none: 'nothing', boolean: 'true or false', integer: 'a number', text: 'text', arch: 'an arch', list: 'a list'};
   const orders = new Set(['<', '<=', '>', '>=']);
   const isSpace = c => c !== undefined && ' \t\n\v\f\r'.includes(c);
   const isStart = c => c !== undefined && /^[A-Za-z_]$/.test(c);
@@ -146,13 +176,18 @@
       return root;
     }
     fail(column, expected, found, hint = '') {
-      throw new ExpressionError("expression '" + this.text.slice(0, 200) + "', column " + (column + 1) + ': expected ' + expected + ', found ' + found + hint, column);
+      throw new ExpressionError(
+          'expression \'' + this.text.slice(0, 200) + '\', column ' + (column + 1) + ': expected ' + expected + ', found ' +
+              found + hint,
+          column);
     }
     shown() {
       if (this.at >= this.text.length) return 'the end';
-      return "'" + this.text.slice(this.at, this.at + 20).replace(/[\0-\x1f]/g, ' ') + "'";
+      return '\'' + this.text.slice(this.at, this.at + 20).replace(/[\0-\x1f]/g, ' ') + '\'';
     }
-    skip() { while (isSpace(this.text[this.at])) ++this.at; }
+    skip() {
+      while (isSpace(this.text[this.at])) ++this.at;
+    }
     take(token) {
       this.skip();
       if (!this.text.startsWith(token, this.at)) return false;
@@ -173,9 +208,14 @@
     }
     node(op, type, column, ...children) { return {op, type, column, children}; }
 
-    expectBoolean(node) { if (node.type !== 'boolean') this.fail(node.column, 'something that is true or false', this.what(node), this.hint(node)); }
-    expectInteger(node) { if (node.type !== 'integer') this.fail(node.column, 'a number', this.what(node), this.hint(node)); }
-    what(node) { return node.op === 'constant' && node.bare ? "the word '" + node.value + "'" : typeWords[node.type]; }
+    expectBoolean(node) {
+      if (node.type !== 'boolean')
+        this.fail(node.column, 'something that is true or false', this.what(node), this.hint(node));
+    }
+    expectInteger(node) {
+      if (node.type !== 'integer') this.fail(node.column, 'a number', this.what(node), this.hint(node));
+    }
+    what(node) { return node.op === 'constant' && node.bare ? 'the word \'' + node.value + '\'' : typeWords[node.type]; }
     hint(node) {
       if (node.op !== 'constant' || !node.bare) return node.type === 'text' ? '; compare it, e.g. == value' : '';
       return suggestion(String(node.value), this.vocabulary.names());
@@ -226,22 +266,25 @@
       const column = this.at;
       for (const token of ['==', '!=', '<=', '>=', '<', '>', '!~', '~']) {
         if (!this.take(token)) continue;
-        return token === '~' || token === '!~' ? this.glob(token, column, left) : this.compare(token, column, left, this.sum());
+        return token === '~' || token === '!~' ? this.glob(token, column, left) :
+                                                 this.compare(token, column, left, this.sum());
       }
       if (this.takeWord('in')) return this.membership(column, left);
-      if (this.take('=')) this.fail(column, "'==' to compare", "'='");
+      if (this.take('=')) this.fail(column, '\'==\' to compare', '\'=\'');
       return left;
     }
     glob(op, column, left) {
-      if (left.type !== 'text' && left.type !== 'arch') this.fail(left.column, "text to the left of '~'", this.what(left), this.hint(left));
+      if (left.type !== 'text' && left.type !== 'arch')
+        this.fail(left.column, 'text to the left of \'~\'', this.what(left), this.hint(left));
       this.skip();
       let pattern = '';
       const c = this.text[this.at];
-      if (c === '"' || c === "'") {
+      if (c === '"' || c === '\'') {
         pattern = this.quoted();
       } else {
         let brackets = 0;
-        while (this.at < this.text.length && !isSpace(this.text[this.at]) && (brackets > 0 || !')&|'.includes(this.text[this.at]))) {
+        while (this.at < this.text.length && !isSpace(this.text[this.at]) &&
+               (brackets > 0 || !')&|'.includes(this.text[this.at]))) {
           brackets += this.text[this.at] === '[' ? 1 : this.text[this.at] === ']' ? -1 : 0;
           pattern += this.text[this.at++];
         }
@@ -250,7 +293,8 @@
       return {...this.node(op, 'boolean', column, left), pattern};
     }
     membership(column, left) {
-      if (left.type === 'none' || left.type === 'list') this.fail(left.column, "a single value to the left of 'in'", this.what(left));
+      if (left.type === 'none' || left.type === 'list')
+        this.fail(left.column, 'a single value to the left of \'in\'', this.what(left));
       this.skip();
       if (!this.take('[')) {
         const list = this.sum();
@@ -262,16 +306,20 @@
         const one = this.compare('==', column, left, this.sum());
         out = out ? this.node('||', 'boolean', column, out, one) : one;
       } while (this.take(','));
-      if (!this.take(']')) this.fail(this.at, "',' or ']'", this.shown());
+      if (!this.take(']')) this.fail(this.at, '\',\' or \']\'', this.shown());
       return out;
     }
     compare(op, column, left, right) {
-      if (left.op === 'constant' && left.bare) this.fail(left.column, 'a name to the left of the comparison', this.what(left), this.hint(left));
-      if (right.op === 'constant' && (right.bare || (right.type === 'text' && left.type === 'arch'))) this.checkWord(left, right);
+      if (left.op === 'constant' && left.bare)
+        this.fail(left.column, 'a name to the left of the comparison', this.what(left), this.hint(left));
+      if (right.op === 'constant' && (right.bare || (right.type === 'text' && left.type === 'arch')))
+        this.checkWord(left, right);
       const archLike = n => n.type === 'arch' || n.type === 'integer';
       const archs = (left.type === 'arch' || right.type === 'arch') && archLike(left) && archLike(right);
-      if (!archs && left.type !== right.type) this.fail(right.column, typeWords[left.type] + ' (as on the left of the comparison)', this.what(right));
-      if (orders.has(op) && !archs && left.type !== 'integer') this.fail(column, 'numbers or archs around an order', this.what(left));
+      if (!archs && left.type !== right.type)
+        this.fail(right.column, typeWords[left.type] + ' (as on the left of the comparison)', this.what(right));
+      if (orders.has(op) && !archs && left.type !== 'integer')
+        this.fail(column, 'numbers or archs around an order', this.what(left));
       if (left.type === 'list') this.fail(left.column, 'a single value', this.what(left));
       return this.node(op, 'boolean', column, left, right);
     }
@@ -279,14 +327,15 @@
     checkWord(left, right) {
       const word = String(right.value);
       if (left.type === 'arch') {
-        if (archOrder(word) < 0n && word !== 'cpu') this.fail(right.column, 'an arch (sm_NN or cpu)', "'" + word + "'");
+        if (archOrder(word) < 0n && word !== 'cpu') this.fail(right.column, 'an arch (sm_NN or cpu)', '\'' + word + '\'');
         right.type = 'arch';
       }
       if (left.op !== 'name') return;
       if (left.type === 'arch' && archOrder(word) >= 0n) return;
       if (left.type !== 'text' && left.type !== 'arch') return;
       const known = this.vocabulary.textsOf(left.ref);
-      if (!known.includes(word)) this.fail(right.column, 'a value that the left can have', "'" + word + "'", suggestion(word, known));
+      if (!known.includes(word))
+        this.fail(right.column, 'a value that the left can have', '\'' + word + '\'', suggestion(word, known));
     }
     arithmetic(operand, tokens) {
       let left = operand();
@@ -326,12 +375,12 @@
       const column = this.at;
       if (this.take('(')) {
         const inner = this.disjunction();
-        if (!this.take(')')) this.fail(this.at, "')'", this.shown());
+        if (!this.take(')')) this.fail(this.at, '\')\'', this.shown());
         return inner;
       }
       if (this.at >= this.text.length) this.fail(this.at, 'a name or a value', this.shown());
       const c = this.text[this.at];
-      if (c === '"' || c === "'") return {...this.node('constant', 'text', column), value: this.quoted()};
+      if (c === '"' || c === '\'') return {...this.node('constant', 'text', column), value: this.quoted()};
       if (isDigit(c)) {
         let end = this.at;
         while (isDigit(this.text[end])) ++end;
@@ -343,7 +392,8 @@
       }
       if (!isStart(c)) this.fail(this.at, 'a name or a value', this.shown());
       let end = this.at;
-      while (isWord(this.text[end]) || ((this.text[end] === '-' || this.text[end] === '+') && isWord(this.text[end + 1]))) ++end;
+      while (isWord(this.text[end]) || ((this.text[end] === '-' || this.text[end] === '+') && isWord(this.text[end + 1])))
+        ++end;
       const word = this.text.slice(this.at, end);
       this.at = end;
       return this.word(word, column);
@@ -356,7 +406,8 @@
       try {
         ref = this.vocabulary.resolve(word);
       } catch (error) {
-        throw new ExpressionError("expression '" + this.text.slice(0, 200) + "', column " + (column + 1) + ': ' + error.message, column);
+        throw new ExpressionError(
+            'expression \'' + this.text.slice(0, 200) + '\', column ' + (column + 1) + ': ' + error.message, column);
       }
       return {...this.node('name', ref.type, column), ref};
     }
@@ -398,10 +449,14 @@
           one = glob[g] === text[t];
         }
       }
-      if (glob[g] === '*') star = g++, resume = t;
-      else if (one) g = next, ++t;
-      else if (star >= 0) g = star + 1, t = ++resume;
-      else return false;
+      if (glob[g] === '*')
+        star = g++, resume = t;
+      else if (one)
+        g = next, ++t;
+      else if (star >= 0)
+        g = star + 1, t = ++resume;
+      else
+        return false;
     }
     while (glob[g] === '*') ++g;
     return g === glob.length;
@@ -409,7 +464,10 @@
 
   const orderKey = value => {
     if (typeof value === 'bigint') return value;
-    if (typeof value === 'string') { const cc = archOrder(value); if (cc >= 0n) return cc; }
+    if (typeof value === 'string') {
+      const cc = archOrder(value);
+      if (cc >= 0n) return cc;
+    }
     return null;
   };
   // Absent is equal to nothing, and not unequal to anything either.
@@ -434,22 +492,36 @@
 
   const valueOf = (node, env) => {
     switch (node.op) {
-      case 'constant': return node.value;
-      case 'name': return env.name(node.ref);
-      case 'id': return bytes(env.id());
-      case 'negate': return arithmetic('-', 0n, valueOf(node.children[0], env));
-      case '+': case '-': case '*': case '/': case '%': return arithmetic(node.op, valueOf(node.children[0], env), valueOf(node.children[1], env));
-      default: return kvcts.holds(node, env);
+      case 'constant':
+        return node.value;
+      case 'name':
+        return env.name(node.ref);
+      case 'id':
+        return bytes(env.id());
+      case 'negate':
+        return arithmetic('-', 0n, valueOf(node.children[0], env));
+      case '+':
+      case '-':
+      case '*':
+      case '/':
+      case '%':
+        return arithmetic(node.op, valueOf(node.children[0], env), valueOf(node.children[1], env));
+      default:
+        return kvcts.holds(node, env);
     }
   };
   /** Is it true? env: name(ref) -> value (null = nothing), id() -> text. */
   kvcts.holds = (node, env) => {
     const children = node.children;
     switch (node.op) {
-      case '&&': return kvcts.holds(children[0], env) && kvcts.holds(children[1], env);
-      case '||': return kvcts.holds(children[0], env) || kvcts.holds(children[1], env);
-      case '!': return !kvcts.holds(children[0], env);
-      case '~': case '!~': {
+      case '&&':
+        return kvcts.holds(children[0], env) && kvcts.holds(children[1], env);
+      case '||':
+        return kvcts.holds(children[0], env) || kvcts.holds(children[1], env);
+      case '!':
+        return !kvcts.holds(children[0], env);
+      case '~':
+      case '!~': {
         const value = valueOf(children[0], env);
         return (typeof value === 'string' && matchesGlob(node.pattern, value)) === (node.op === '~');
       }
@@ -457,8 +529,11 @@
         const list = valueOf(children[1], env);
         return Array.isArray(list) && list.includes(valueText(valueOf(children[0], env)));
       }
-      case 'constant': case 'name': return valueOf(node, env) === true;
-      default: return compareValues(node.op, valueOf(children[0], env), valueOf(children[1], env));
+      case 'constant':
+      case 'name':
+        return valueOf(node, env) === true;
+      default:
+        return compareValues(node.op, valueOf(children[0], env), valueOf(children[1], env));
     }
   };
 }

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""A second opinion on a package of `kvcts certify`, by none of the suite's code: the standard library and `cryptography` alone.
+"""Check a package of `kvcts certify` again, with none of the suite's code: standard library and `cryptography` only.
 
     verify.py X.kvcert [--key vendor.pem] [--challenge challenge.json]
 
-It looks at what follows from the package's own bytes: form, signature, files, tree, records, plan, challenge, outcomes, claims, isolation, negatives.
-What takes the suite (the whole profile, digests of right memory, which negatives follow from a challenge) it says that it did not look at. Ends
-with 0 where nothing is wrong, 1 where something is, 2 where a file cannot be read.
+It checks what follows from the package's own bytes, and lists what only the suite can check (`kvcts verify`).
+Exit status: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
 
-A package is a zip archive with no freedom left (names in order, nothing compressed, no times), read here by rebuilding it: statement.json (an in-toto
-Statement in a DSSE envelope), key.pem, rotations.json, plan.json, records.jsonl, tree.txt (SHA-256 leaves as in RFC 9162, 2.1), and files of which the
-statement holds the SHA-256.
+A package is a zip archive with no freedom left (names in order, nothing compressed, no times), read by rebuilding it:
+statement.json (an in-toto Statement in a DSSE envelope), key.pem, rotations.json, plan.json, records.jsonl, tree.txt
+(SHA-256 leaves as in RFC 9162, 2.1), and files of which the statement holds the SHA-256.
 """
 
 import argparse
@@ -45,7 +44,8 @@ def archive(files: dict[bytes, bytes], crcs: dict[bytes, int]) -> tuple[bytes, l
     out, directory, places = bytearray(), bytearray(), []
     for name, data in files.items():
         facts = struct.pack("<HHHHHIIIHH", 20, 0x0800, 0, 0, 0x0021, crcs[name], len(data), len(data), len(name), 0)
-        directory += struct.pack("<IH", 0x02014B50, 0x0314) + facts + struct.pack("<HHHII", 0, 0, 0, 0o100644 << 16, len(out)) + name
+        place = struct.pack("<HHHII", 0, 0, 0, 0o100644 << 16, len(out))
+        directory += struct.pack("<IH", 0x02014B50, 0x0314) + facts + place + name
         places.append((len(out), "the head of " + name.decode(errors="replace")))
         out += struct.pack("<I", 0x04034B50) + facts + name
         places.append((len(out), name.decode(errors="replace")))
@@ -76,14 +76,21 @@ def read_archive(data: bytes) -> tuple[dict[str, bytes], str]:
         expected, places = archive(files, right)
         offset = next((i for i, (a, b) in enumerate(zip(expected, data)) if a != b), min(len(expected), len(data)))
         place = [name for start, name in places if start <= offset][-1]
-        raise Wrong(f"byte {offset} of the package is not what it must be: {'behind its end' if offset >= len(expected) else place}")
+        raise Wrong(
+            f"byte {offset} of the package is not what it must be: {'behind its end' if offset >= len(expected) else place}"
+        )
     unlike = [name.decode(errors="replace") for name in files if right[name] != crcs[name]]
     return {name.decode(errors="surrogateescape"): content for name, content in files.items()}, (unlike + [""])[0]
 
 
 def depth(value) -> int:
     levels, at = 0, [value]
-    while at := [inner for outer in at if isinstance(outer, (dict, list)) for inner in (outer.values() if isinstance(outer, dict) else outer)]:
+    while at := [
+        inner
+        for outer in at
+        if isinstance(outer, (dict, list))
+        for inner in (outer.values() if isinstance(outer, dict) else outer)
+    ]:
         levels += 1
     return levels
 
@@ -121,7 +128,8 @@ def opened(envelope, predicate_type: str, key: Ed25519PublicKey) -> tuple[str, s
         payload = base64.b64decode(envelope["payload"], validate=True)
         if envelope["payloadType"] != PAYLOAD or signature["keyid"] != id_of(key):
             raise Wrong(f"the envelope is not one of key {id_of(key)}")
-        key.verify(base64.b64decode(signature["sig"], validate=True), b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(payload), payload))
+        signed = b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(payload), payload)
+        key.verify(base64.b64decode(signature["sig"], validate=True), signed)
         statement = json.loads(payload)
         (subject,) = statement["subject"]
         if statement["_type"] != STATEMENT or statement["predicateType"] != predicate_type:
@@ -161,7 +169,20 @@ class Verifier:
 
     def run(self) -> bool:
         self.lines += [(what, "-", "not looked at: kvcts verify does") for what in NOT_HERE]
-        for what in ("form", "signature", "files", "tree", "records", "plan", "checksums", "challenge", "outcomes", "claims", "isolation", "negatives"):
+        for what in (
+            "form",
+            "signature",
+            "files",
+            "tree",
+            "records",
+            "plan",
+            "checksums",
+            "challenge",
+            "outcomes",
+            "claims",
+            "isolation",
+            "negatives",
+        ):
             try:
                 self.lines.append((what, "ok", getattr(self, "check_" + what)() or ""))
             except Wrong as why:
@@ -183,13 +204,18 @@ class Verifier:
         if key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo) != self.files["key.pem"]:
             raise Wrong("key.pem is not in its canonical form")
         rotations = canonical(self.files["rotations.json"], "rotations.json")
-        self.subject, self.subject_digest, self.predicate = opened(canonical(self.files["statement.json"], "statement.json"), CERTIFICATE, key)
+        statement = canonical(self.files["statement.json"], "statement.json")
+        self.subject, self.subject_digest, self.predicate = opened(statement, CERTIFICATE, key)
         if self.trusted and not leads(rotations, self.trusted, key):
-            raise Wrong(f"it is signed by key {id_of(key)}, and nothing leads there from the key that is trusted, {id_of(self.trusted)}")
+            raise Wrong(
+                f"it is signed by key {id_of(key)}, and nothing leads there from the key that is trusted, "
+                f"{id_of(self.trusted)}"
+            )
         return f"by key {id_of(key)}" + ("" if self.trusted else ", which came in the package")
 
     def check_files(self) -> None:
-        found = {name: sha256(data) for name, data in self.files.items() if name not in ("statement.json", "key.pem", "records.jsonl", "tree.txt")}
+        others = ("statement.json", "key.pem", "records.jsonl", "tree.txt")
+        found = {name: sha256(data) for name, data in self.files.items() if name not in others}
         for name in sorted(found.keys() | self.predicate["files"].keys()):
             if found.get(name) != self.predicate["files"].get(name):
                 raise Wrong(f"{name} is not the one that was signed")
@@ -218,7 +244,8 @@ class Verifier:
         if len(set(planned)) != len(planned):
             raise Wrong("a case is planned twice")
         if other := recorded ^ set(planned):
-            raise Wrong(f"case '{min(other)}' " + ("has a record and was not planned" if min(other) in recorded else "was planned and has no record"))
+            what = "has a record and was not planned" if min(other) in recorded else "was planned and has no record"
+            raise Wrong(f"case '{min(other)}' {what}")
 
     def check_checksums(self) -> None:
         if self.unlike:
@@ -242,13 +269,15 @@ class Verifier:
             passed, claimed = outcome == "PASS", "claim" in record
             if record.get("negative", False):
                 continue
+            good, seeded = outcome in ("PASS", "REFUSED", "UNSUPPORTED"), "/content=golden" not in case
+            spoilt = bytes_["wrong"] != 0 or bytes_["moved"] != bytes_["planned"]
             for wrong, words in (
                 (verdict not in ("as expected", "XFAIL", "XPASS"), f"is {outcome} and {verdict}"),
-                (verdict == "as expected" and outcome not in ("PASS", "REFUSED", "UNSUPPORTED"), f"is {outcome}, and told to be as expected"),
+                (verdict == "as expected" and not good, f"is {outcome}, and told to be as expected"),
                 ((verdict == "XFAIL" or outcome == "UNSUPPORTED") and not claimed, f"is {outcome}, and nothing claims that"),
-                (passed and (bytes_["wrong"] != 0 or bytes_["moved"] != bytes_["planned"]), f"is PASS with {bytes_['wrong']} wrong bytes"),
+                (passed and spoilt, f"is PASS with {bytes_['wrong']} wrong bytes"),
                 (passed and "digests" not in record, "is PASS, and tells no digests"),
-                (outcome != "UNSUPPORTED" and "/content=golden" not in case and record["seed"] != self.plan["seed"], "was run with another seed"),
+                (outcome != "UNSUPPORTED" and seeded and record["seed"] != self.plan["seed"], "was run with another seed"),
             ):
                 if wrong:
                     raise Wrong(f"'{case}' {words}")

@@ -14,11 +14,13 @@ namespace kvcts::catalogue {
 
 const Table<CaseSpec>& case_table();
 
-/// The cases of one text: each document and, behind it, its controls as "id#name". With a catalogue, the names it uses (arch, dtype,
-/// geometry, layouts, connector, engine) must exist. Throws Error "file:line: expected ..., found ...; ...".
+/// The cases of one text: each document and, behind it, its controls as "id#name". With a catalogue, the names it uses
+/// (arch, dtype, geometry, layouts, connector, engine) must exist. Throws Error "file:line: expected ..., found ...; ...".
 std::vector<CaseSpec> parse_cases(std::string_view text, const std::string& name, const Catalogue* catalogue = nullptr);
-/// The same for a file; `shown` is what errors and `declared_by` call it (default: the path). Ids must be unique in the file.
-std::vector<CaseSpec> read_case_file(const std::filesystem::path& path, const std::string& shown = "", const Catalogue* catalogue = nullptr);
+/// The same for a file; `shown` is what errors and `declared_by` call it (default: the path). Ids must be unique in the
+/// file.
+std::vector<CaseSpec> read_case_file(const std::filesystem::path& path, const std::string& shown = "",
+                                     const Catalogue* catalogue = nullptr);
 /// A case as a document again: parse_cases(to_yaml(c)) gives the same case. Keys at their default are left out.
 std::string to_yaml(const CaseSpec& spec);
 json to_document(const CaseSpec& spec);

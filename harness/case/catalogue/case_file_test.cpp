@@ -91,12 +91,12 @@ TEST(CaseFile, ConsumerHasWhatItDoesNotSayFromTheProducer) {
   const auto cases = parse_cases(whole, "f.yaml");
   const SideSpec& consumer = cases[0].consumer;
   EXPECT_EQ(consumer.text, "L x B H N C");
-  EXPECT_EQ(consumer.layout, "");                 // a layout of its own replaces the producer's as a whole
+  EXPECT_EQ(consumer.layout, "");  // a layout of its own replaces the producer's as a whole
   EXPECT_FALSE(consumer.tensors.has_value());
   EXPECT_EQ(consumer.dtype, "fp32");
   EXPECT_EQ(consumer.block_size, 8);
   EXPECT_EQ(consumer.tp, 1);
-  EXPECT_EQ(consumer.claim_text, "");             // a lie is told to one side
+  EXPECT_EQ(consumer.claim_text, "");  // a lie is told to one side
   EXPECT_EQ(cases[0].groups[0].consumer.layout, "vllm-fa-hnd");
   EXPECT_EQ(parse_cases("case: a\nproducer: {layout: vllm-mla, tp: 2}\n", "f")[0].consumer.tp, 2);
 }
@@ -127,19 +127,28 @@ TEST(CaseFile, Errors) {
       {"case: a\nproducer: {layout: x, template: y}\n", "f.yaml:2: key 'producer': expected one of layout and template"},
       {head + "arch: sm_91\n", "f.yaml:3: key 'arch': expected a known id, found 'sm_91'; did you mean 'sm_90'?"},
       {head + "engine: memcopy\n", "f.yaml:3: key 'engine': expected a known id, found 'memcopy'; did you mean 'memcpy'?"},
-      {"case: a\nproducer: {layout: vllm-fa-nhdd}\n", "f.yaml:2: key 'layout': expected a known id, found 'vllm-fa-nhdd'; did you mean 'vllm-fa-nhd'?"},
-      {"case: a\nproducer: {layout: vllm-mla, claim: {layout: vllm-mlaa}}\n", "f.yaml:2: key 'layout': expected a known id, found 'vllm-mlaa'; did you mean 'vllm-mla'?"},
-      {"case: a\nproducer: {backend: sglang-mha, layout: vllm-mla}\n", "f.yaml:2: key 'layout': expected a layout of backend 'sglang-mha', found 'vllm-mla'"},
-      {head + "requests: [{token: 4}]\n", "f.yaml:3: key 'requests': expected a key of a request, found 'token'; did you mean 'tokens'?"},
-      {head + "geometry: {base: small, haeds: 2}\n", "f.yaml:3: key 'geometry': expected one of the keys of this mapping, found 'haeds'"},
-      {head + "expected: {outcome: FAIL, class: [truncated, over-read]}\n", "f.yaml:3: key 'class': expected one fault class, found a list of 2; where any of several will do: expected: [{"},
+      {"case: a\nproducer: {layout: vllm-fa-nhdd}\n",
+       "f.yaml:2: key 'layout': expected a known id, found 'vllm-fa-nhdd'; did you mean 'vllm-fa-nhd'?"},
+      {"case: a\nproducer: {layout: vllm-mla, claim: {layout: vllm-mlaa}}\n",
+       "f.yaml:2: key 'layout': expected a known id, found 'vllm-mlaa'; did you mean 'vllm-mla'?"},
+      {"case: a\nproducer: {backend: sglang-mha, layout: vllm-mla}\n",
+       "f.yaml:2: key 'layout': expected a layout of backend 'sglang-mha', found 'vllm-mla'"},
+      {head + "requests: [{token: 4}]\n",
+       "f.yaml:3: key 'requests': expected a key of a request, found 'token'; did you mean 'tokens'?"},
+      {head + "geometry: {base: small, haeds: 2}\n",
+       "f.yaml:3: key 'geometry': expected one of the keys of this mapping, found 'haeds'"},
+      {head + "expected: {outcome: FAIL, class: [truncated, over-read]}\n",
+       "f.yaml:3: key 'class': expected one fault class, found a list of 2; where any of several will do: expected: [{"},
       {head + "expected: FIAL\n", "f.yaml:3: key 'expected': expected one of PASS"},
       {head + "expected: {outcome: FAIL, class: axis-permutted}\n", "f.yaml:3: key 'class': expected one of"},
-      {head + "deadlines: {transfre: 2s}\n", "f.yaml:3: key 'deadlines': expected one of the keys of this mapping, found 'transfre'"},
+      {head + "deadlines: {transfre: 2s}\n",
+       "f.yaml:3: key 'deadlines': expected one of the keys of this mapping, found 'transfre'"},
       {head + "copies: [{from: a, to: b, bytes: 4}]\n", "f.yaml:3: expected copies only with connector: explicit"},
       {head + "controls: [{name: x, set: {case: b}}]\n", "f.yaml:3: key 'controls': expected a patch without 'case'"},
-      {head + "controls: [{name: x, set: {arch: cpu}}, {name: x, set: {}}]\n", "f.yaml:3: expected controls with names of their own"},
-      {head + "controls: [{name: x, set: {arhc: cpu}}]\n", "f.yaml:3: expected a key of a case, found 'arhc'; did you mean 'arch'?"},
+      {head + "controls: [{name: x, set: {arch: cpu}}, {name: x, set: {}}]\n",
+       "f.yaml:3: expected controls with names of their own"},
+      {head + "controls: [{name: x, set: {arhc: cpu}}]\n",
+       "f.yaml:3: expected a key of a case, found 'arhc'; did you mean 'arch'?"},
       {head + "---\n" + head, "f.yaml:4: expected a new case id, found 'a' again; rename one of them"},
       {head + "reader: {order: NHD}\n", "f.yaml:3: key 'reader': expected the key 'name' in a reader, found none"},
       {head + "producer: {layout: vllm-mla}\n", "f.yaml:3: expected key 'producer' once, found it again (first at line 2)"},

@@ -13,7 +13,9 @@ namespace {
 
 // Text that needs no quotes in a flow mapping, and reads back as text.
 bool plain(const std::string& text) {
-  if (text.empty() || text.front() == ' ' || text.back() == ' ' || text.find_first_of(",:{}[]\"'#&*!|>%@`\n\t\\") != std::string::npos) return false;
+  if (text.empty() || text.front() == ' ' || text.back() == ' ' ||
+      text.find_first_of(",:{}[]\"'#&*!|>%@`\n\t\\") != std::string::npos)
+    return false;
   if (text.front() == '-' || text.front() == '?' || text == "~" || text == "<<" || text == "=") return false;
   Node node;
   node.kind = Node::Kind::scalar, node.text = text;
@@ -35,7 +37,9 @@ std::string step_text(const json& step) {
   const json name = body.value("name", json());
   body.erase("actually"), body.erase("name");
   std::string out = words_of_step(body, operation);
-  const auto add = [&out](const std::string& key, const std::string& text) { out += (out.empty() ? "" : ", ") + key + ": " + text; };
+  const auto add = [&out](const std::string& key, const std::string& text) {
+    out += (out.empty() ? "" : ", ") + key + ": " + text;
+  };
   if (!name.is_null()) add("name", flow(name));
   if (actual.is_null()) return operation + ": {" + out + "}";
   const json* alone = only_action(actual, operation);
@@ -46,7 +50,9 @@ std::string step_text(const json& step) {
     std::string list;
     for (const json& action : actual) {
       const bool one = action.is_object() && action.size() == 1 && action.begin().value().is_object();
-      list += (list.empty() ? "" : ", ") + (one ? "{" + action.begin().key() + ": {" + words_of_step(action.begin().value(), action.begin().key()) + "}}" : flow(action));
+      list += (list.empty() ? "" : ", ") +
+              (one ? "{" + action.begin().key() + ": {" + words_of_step(action.begin().value(), action.begin().key()) + "}}"
+                   : flow(action));
     }
     add("actually", "[" + list + "]");
   } else {
@@ -61,8 +67,9 @@ namespace {
 
 // What a mapping is comes before what it has; other keys by the alphabet.
 int place_of(const std::string& key) {
-  static const std::vector<std::string> first{"base", "name", "as_intended", "outcome", "class", "phase", "contains", "side", "rank", "of", "backend", "layout",
-                                              "template", "claim", "layers", "blocks", "block_size", "tokens", "generation"};
+  static const std::vector<std::string> first{
+      "base",    "name",   "as_intended", "outcome", "class",  "phase",  "contains",   "side",   "rank",      "of",
+      "backend", "layout", "template",    "claim",   "layers", "blocks", "block_size", "tokens", "generation"};
   return static_cast<int>(std::find(first.begin(), first.end(), key) - first.begin());
 }
 
@@ -103,10 +110,14 @@ json difference(const json& from, const json& to) {
   json out = json::object();
   for (const auto& [key, value] : to.items()) {
     const auto old = from.find(key);
-    if (old == from.end()) out[key] = value;
-    else if (*old != value && value.is_object() && old->is_object()) out[key] = difference(*old, value);
-    else if (*old != value && value.is_object() && old->is_string()) out[key] = difference({{"of", *old}}, value);  // a view, where only the memory was named
-    else if (*old != value) out[key] = value;
+    if (old == from.end())
+      out[key] = value;
+    else if (*old != value && value.is_object() && old->is_object())
+      out[key] = difference(*old, value);
+    else if (*old != value && value.is_object() && old->is_string())
+      out[key] = difference({{"of", *old}}, value);  // a view, where only the memory was named
+    else if (*old != value)
+      out[key] = value;
   }
   for (const auto& [key, value] : from.items()) {
     if (!to.contains(key)) out[key] = nullptr;
@@ -119,7 +130,9 @@ namespace {
 std::string written_out(const json& document) {
   std::vector<std::string> keys;
   for (const auto& field : case_table().fields) keys.push_back(field.key);
-  if (const auto memory = std::find(keys.begin(), keys.end(), "memory"), requests = std::find(keys.begin(), keys.end(), "requests"); requests < memory) {
+  if (const auto memory = std::find(keys.begin(), keys.end(), "memory"),
+      requests = std::find(keys.begin(), keys.end(), "requests");
+      requests < memory) {
     std::iter_swap(memory, requests);  // what there is, then who uses it
   }
   std::string out;

@@ -1,5 +1,5 @@
-// Case documents as people write them: flow mappings in the order of the reference, and of an actual step only what differs from the
-// intended one.
+// Case documents as people write them: flow mappings in the order of the reference, and of an actual step only what differs
+// from the intended one.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ std::string words_of_step(const json& body, const std::string& operation);
 /// The merge patch that makes `to` of `from`.
 json difference(const json& from, const json& to);
 
-/// A document of to_document() (case_file.hpp) as text: a line for each memory, request, step and control. Reads back as the same document.
+/// A document of to_document() (case_file.hpp) as text: a line for each memory, request, step and control. Reads back as the
+/// same document.
 std::string readable_yaml(const json& document);
 
 }  // namespace kvcts::catalogue

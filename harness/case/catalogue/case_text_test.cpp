@@ -40,7 +40,9 @@ steps:
 expected: {class: axis-permuted, outcome: FAIL}
 )";
   const std::string written = readable_yaml(to_document(parse_cases(text, "(text)").front()));
-  EXPECT_NE(written.find("  - move: {request: A, from: P, to: C, actually: {from: {layout: vllm-fa-hnd}}}\n"), std::string::npos) << written;
+  EXPECT_NE(written.find("  - move: {request: A, from: P, to: C, actually: {from: {layout: vllm-fa-hnd}}}\n"),
+            std::string::npos)
+      << written;
 }
 
 // Settle 0s turns the watch for late writes off; a deadline of no time would be a hang in every case.

@@ -39,7 +39,8 @@ fs::path find_cases(const std::string& given) {
   }
   if (const char* env = std::getenv("KVCTS_CASES"); env && *env) {
     if (is_cases(env)) return env;
-    throw Error("expected a directory of case data (with suites/ in it), found '" + std::string(env) + "'; check KVCTS_CASES");
+    throw Error("expected a directory of case data (with suites/ in it), found '" + std::string(env) +
+                "'; check KVCTS_CASES");
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
   std::string looked;
@@ -78,7 +79,8 @@ bool matches_glob(std::string_view glob, std::string_view text) {
     if (g < glob.size() && glob[g] != '*') {
       if (glob[g] == '?') {
         one = true;
-      } else if (const std::size_t end = glob[g] == '[' ? set_end(g) : std::string_view::npos; end != std::string_view::npos) {
+      } else if (const std::size_t end = glob[g] == '[' ? set_end(g) : std::string_view::npos;
+                 end != std::string_view::npos) {
         std::size_t i = g + 1;
         const bool inverted = glob[i] == '!';
         if (inverted) ++i;
@@ -123,7 +125,8 @@ layout::Scheme scheme_of(const SchemeEntry& entry) {
 layout::Geometry geometry_of(const GeometryEntry& entry) {
   layout::Geometry geometry;
   geometry.layers = entry.layers, geometry.blocks = entry.blocks, geometry.block_size = entry.block_size;
-  geometry.heads = entry.heads, geometry.head_dim = entry.head_dim, geometry.v_head_dim = entry.v_head_dim, geometry.kv = entry.kv;
+  geometry.heads = entry.heads, geometry.head_dim = entry.head_dim, geometry.v_head_dim = entry.v_head_dim,
+  geometry.kv = entry.kv;
   return geometry;
 }
 
@@ -137,31 +140,35 @@ struct Lazy {
 
 // Reads cases/<folder>/*.yaml, one or more documents each. `by_file`: one document a file, named like its id.
 template <class T>
-Entries<T> load(const fs::path& root, const std::string& folder, const std::string& kind, const Table<T>& table, bool by_file, const std::vector<T>& added) {
+Entries<T> load(const fs::path& root, const std::string& folder, const std::string& kind, const Table<T>& table,
+                bool by_file, const std::vector<T>& added) {
   std::map<std::string, T, std::less<>> entries;
   for (const auto& path : yaml_files(root / folder)) {
     const std::string shown = "cases/" + folder + "/" + path.filename().string();
     const auto documents = parse_yaml_file(path, shown);
     if (by_file && documents.size() != 1) {
-      throw Error(shown + ":1: expected one document, found " + std::to_string(documents.size()) + "; one " + kind + " a file");
+      throw Error(shown + ":1: expected one document, found " + std::to_string(documents.size()) + "; one " + kind +
+                  " a file");
     }
     for (const auto& document : documents) {
       T entry = read(table, document);
       entry.file = shown;
       if (by_file && entry.id != path.stem().string()) {
-        throw Error(document.where() + ": expected the id '" + path.stem().string() + "' (the file's name), found '" + entry.id +
-                    "'; rename one of them");
+        throw Error(document.where() + ": expected the id '" + path.stem().string() + "' (the file's name), found '" +
+                    entry.id + "'; rename one of them");
       }
       const auto [it, fresh] = entries.try_emplace(entry.id, entry);
       if (!fresh) {
-        throw Error(document.where() + ": expected a new " + kind + " id, found '" + entry.id + "' again (first in " + it->second.file +
-                    "); rename one of them");
+        throw Error(document.where() + ": expected a new " + kind + " id, found '" + entry.id + "' again (first in " +
+                    it->second.file + "); rename one of them");
       }
     }
   }
   for (const T& entry : added) {
     const auto [it, fresh] = entries.try_emplace(entry.id, entry);
-    if (!fresh) throw Error(entry.file + ": expected a new " + kind + " id, found '" + entry.id + "', which " + it->second.file + " has; rename one of them");
+    if (!fresh)
+      throw Error(entry.file + ": expected a new " + kind + " id, found '" + entry.id + "', which " + it->second.file +
+                  " has; rename one of them");
   }
   return Entries<T>(kind, std::move(entries));
 }
@@ -183,18 +190,20 @@ struct Catalogue::Loaded {
   Lazy<CollectionEntry> collections;
 
   template <class T>
-  static const Entries<T>& get(Lazy<T>& lazy, const fs::path& root, const char* folder, const char* kind, const Table<T>& (*table)(),
-                               bool by_file = false, const std::vector<T>& added = {}) {
+  static const Entries<T>& get(Lazy<T>& lazy, const fs::path& root, const char* folder, const char* kind,
+                               const Table<T>& (*table)(), bool by_file = false, const std::vector<T>& added = {}) {
     std::call_once(lazy.once, [&] { lazy.entries = load(root, folder, kind, table(), by_file, added); });
     return lazy.entries;
   }
 };
 
-Catalogue::Catalogue(fs::path directory, Additions additions) : directory_(std::move(directory)), loaded_(std::make_unique<Loaded>()) {
+Catalogue::Catalogue(fs::path directory, Additions additions)
+    : directory_(std::move(directory)), loaded_(std::make_unique<Loaded>()) {
   loaded_->additions = std::move(additions);
   std::error_code ignored;
   if (!fs::is_directory(directory_, ignored)) {
-    throw Error("expected a directory of case data, found '" + directory_.string() + "'; give --cases DIR or set KVCTS_CASES");
+    throw Error("expected a directory of case data, found '" + directory_.string() +
+                "'; give --cases DIR or set KVCTS_CASES");
   }
 }
 Catalogue::~Catalogue() = default;
@@ -208,7 +217,9 @@ const Entries<SchemeEntry>& Catalogue::dtypes() const {
 const Entries<BackendEntry>& Catalogue::backends() const {
   return Loaded::get(loaded_->backends, directory_, "backends", "backend", backend_table);
 }
-const Entries<ArchEntry>& Catalogue::archs() const { return Loaded::get(loaded_->archs, directory_, "archs", "arch", arch_table); }
+const Entries<ArchEntry>& Catalogue::archs() const {
+  return Loaded::get(loaded_->archs, directory_, "archs", "arch", arch_table);
+}
 const Entries<ConnectorEntry>& Catalogue::connectors() const {
   return Loaded::get(loaded_->connectors, directory_, "connectors", "connector", connector_table);
 }
@@ -291,7 +302,8 @@ void Catalogue::check() const {
     }
   }
   for (const auto& [id, backend] : backends()) {
-    if (layouts().contains(id)) throw Error(backend.file + ":1: expected an id that no layout has, found '" + id + "'; rename the backend");
+    if (layouts().contains(id))
+      throw Error(backend.file + ":1: expected an id that no layout has, found '" + id + "'; rename the backend");
     expect_known(backend.file, "layout", backend.layout, layouts());
     for (const auto& [hint, layout] : backend.hints) expect_known(backend.file, "hints", layout, layouts());
     for (const auto& dtype : backend.dtypes) expect_known(backend.file, "dtypes", dtype, dtypes());
@@ -303,8 +315,10 @@ void Catalogue::check() const {
     for (const auto& other : suite.include) expect_known(suite.file, "include", other, suites());
     const auto lackable = lackable_names();
     for (const auto& glob : suite.optional) {
-      if (std::any_of(lackable.begin(), lackable.end(), [&](const auto& name) { return matches_glob(glob, name); })) continue;
-      throw Error(suite.file + ":1: key 'optional': expected engines, what they need, connectors or environments, found '" + glob + "'" + suggestion(glob, lackable));
+      if (std::any_of(lackable.begin(), lackable.end(), [&](const auto& name) { return matches_glob(glob, name); }))
+        continue;
+      throw Error(suite.file + ":1: key 'optional': expected engines, what they need, connectors or environments, found '" +
+                  glob + "'" + suggestion(glob, lackable));
     }
   }
   connectors(), engines(), geometries(), constraints(), waivers(), collections();

@@ -18,7 +18,8 @@ template <class T>
 class Entries {
  public:
   Entries() = default;
-  Entries(std::string kind, std::map<std::string, T, std::less<>> entries) : kind_(std::move(kind)), entries_(std::move(entries)) {}
+  Entries(std::string kind, std::map<std::string, T, std::less<>> entries)
+      : kind_(std::move(kind)), entries_(std::move(entries)) {}
 
   const T* find(std::string_view id) const {
     const auto it = entries_.find(id);
@@ -41,8 +42,8 @@ class Entries {
   std::map<std::string, T, std::less<>> entries_;
 };
 
-/// The directory of case data: `given` if not empty, else $KVCTS_CASES, else share/kvcts/cases or cases beside or above the running
-/// program. Throws Error naming the places looked at.
+/// The directory of case data: `given` if not empty, else $KVCTS_CASES, else share/kvcts/cases or cases beside or above the
+/// running program. Throws Error naming the places looked at.
 std::filesystem::path find_cases(const std::string& given = "");
 
 /// Entries that no file of the directory has. Each has a new id.
@@ -78,8 +79,8 @@ class Catalogue {
   /// What a machine may lack, by name: engines, what they need, connectors, environments of connector programs.
   std::vector<std::string> lackable_names() const;
 
-  /// Reads everything and checks what entries say of each other (a backend's layouts exist, no id is both layout and backend, a
-  /// suite includes suites that exist, ...). Throws Error on the first fault.
+  /// Reads everything and checks what entries say of each other (a backend's layouts exist, no id is both layout and
+  /// backend, a suite includes suites that exist, ...). Throws Error on the first fault.
   void check() const;
 
  private:

@@ -18,7 +18,9 @@ const fs::path cases = fs::path(checkout::source()) / "cases";
 
 class Folder {
  public:
-  Folder() : path_(fs::temp_directory_path() / ("kvcts-catalogue-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
+  Folder()
+      : path_(fs::temp_directory_path() /
+              ("kvcts-catalogue-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
     fs::create_directories(path_ / "suites");
   }
   ~Folder() { fs::remove_all(path_); }
@@ -47,15 +49,21 @@ TEST(Catalogue, TheCommittedOneIsSound) {
   const Catalogue catalogue(cases);
   EXPECT_NO_THROW(catalogue.check());
   EXPECT_GE(catalogue.layouts().size(), 40u);
-  for (const char* arch : {"cpu", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"}) {
+  for (const char* arch :
+       {"cpu", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121"}) {
     EXPECT_TRUE(catalogue.archs().contains(arch)) << arch;
   }
-  for (const char* suite : {"smoke", "seeds", "golden", "crash", "nightly", "full"}) EXPECT_TRUE(catalogue.suites().contains(suite)) << suite;
+  for (const char* suite : {"smoke", "seeds", "golden", "crash", "nightly", "full"})
+    EXPECT_TRUE(catalogue.suites().contains(suite)) << suite;
   for (const std::int64_t dim : {40, 64, 80, 96, 128, 192, 256, 512, 576}) {
-    EXPECT_TRUE(std::any_of(catalogue.geometries().begin(), catalogue.geometries().end(), [&](const auto& g) { return g.second.head_dim == dim; })) << dim;
+    EXPECT_TRUE(std::any_of(catalogue.geometries().begin(), catalogue.geometries().end(), [&](const auto& g) {
+      return g.second.head_dim == dim;
+    })) << dim;
   }
   for (const std::int64_t size : {1, 8, 16, 32, 64, 128}) {
-    EXPECT_TRUE(std::any_of(catalogue.geometries().begin(), catalogue.geometries().end(), [&](const auto& g) { return g.second.block_size == size; })) << size;
+    EXPECT_TRUE(std::any_of(catalogue.geometries().begin(), catalogue.geometries().end(), [&](const auto& g) {
+      return g.second.block_size == size;
+    })) << size;
   }
 }
 
@@ -72,28 +80,33 @@ TEST(Catalogue, FactsOfArchs) {
 
 TEST(Catalogue, UnknownIdsNameTheNearest) {
   const Catalogue catalogue(cases);
-  EXPECT_EQ(error_of([&] { catalogue.engines().at("ucx-tpc"); }), "expected a known engine, found 'ucx-tpc'; did you mean 'ucx-tcp'?");
+  EXPECT_EQ(error_of([&] { catalogue.engines().at("ucx-tpc"); }),
+            "expected a known engine, found 'ucx-tpc'; did you mean 'ucx-tcp'?");
 }
 
 TEST(Catalogue, BadFilesAreOneError) {
   const Folder folder;
   folder.write("layouts/a.yaml", "layout: b\ntitle: t\ntemplate: L x B N H C\n");
   folder.write("engines/a.yaml", "engine: e\ntitle: t\nplugin: p\n---\nengine: e\ntitle: t\nplugin: p\n");
-  folder.write("geometries/a.yaml", "geometry: g\ntitle: t\nlayers: 1\nblocks: 2\nblock_size: 4\nheads: 1\nhead_dim: 8\ntokens: 9\n");
+  folder.write("geometries/a.yaml",
+               "geometry: g\ntitle: t\nlayers: 1\nblocks: 2\nblock_size: 4\nheads: 1\nhead_dim: 8\ntokens: 9\n");
   folder.write("backends/a.yaml", "backend: x\ntitle: t\nsystem: s\nlayout: nowhere\nsource: []\n");
   const Catalogue catalogue(folder.path());
   EXPECT_EQ(error_of([&] { catalogue.layouts(); }),
             "cases/layouts/a.yaml:1: expected the id 'a' (the file's name), found 'b'; rename one of them");
   EXPECT_EQ(error_of([&] { catalogue.engines(); }),
-            "cases/engines/a.yaml:5: expected a new engine id, found 'e' again (first in cases/engines/a.yaml); rename one of them");
+            "cases/engines/a.yaml:5: expected a new engine id, found 'e' again (first in cases/engines/a.yaml); rename one "
+            "of them");
   EXPECT_EQ(error_of([&] { catalogue.geometries(); }),
             "cases/geometries/a.yaml:8: expected tokens that fit in 2 blocks of 4, found '9'; lower tokens or add blocks");
   // An error is not remembered as an empty kind.
   EXPECT_NE(error_of([&] { catalogue.layouts(); }), "");
   folder.write("layouts/a.yaml", "layout: a\ntitle: t\ntemplate: L x B N H C\n");
   folder.write("engines/a.yaml", "engine: e\ntitle: t\nplugin: p\n");
-  folder.write("geometries/a.yaml", "geometry: g\ntitle: t\nlayers: 1\nblocks: 3\nblock_size: 4\nheads: 1\nhead_dim: 8\ntokens: 9\n");
-  EXPECT_EQ(error_of([&] { catalogue.check(); }), "cases/backends/a.yaml:1: key 'layout': expected a known id, found 'nowhere'; known: a");
+  folder.write("geometries/a.yaml",
+               "geometry: g\ntitle: t\nlayers: 1\nblocks: 3\nblock_size: 4\nheads: 1\nhead_dim: 8\ntokens: 9\n");
+  EXPECT_EQ(error_of([&] { catalogue.check(); }),
+            "cases/backends/a.yaml:1: key 'layout': expected a known id, found 'nowhere'; known: a");
 }
 
 TEST(Catalogue, IsFoundByGivenPathOrNamed) {
@@ -101,8 +114,9 @@ TEST(Catalogue, IsFoundByGivenPathOrNamed) {
   EXPECT_NE(error_of([] { find_cases("/nonexistent"); }).find("check --cases"), std::string::npos);
 }
 
-constexpr const char* product = "product: p\nvendor: v\nversion: '1'\nengine: {engine: acme, title: t, plugin: kvcts_engine_acme}\n"
-                                "waivers: [{waiver: w, match: {id: 'kv/*'}, reason: r, owner: o, link: l, expires: 2026-12-31}]\n";
+constexpr const char* product =
+    "product: p\nvendor: v\nversion: '1'\nengine: {engine: acme, title: t, plugin: kvcts_engine_acme}\n"
+    "waivers: [{waiver: w, match: {id: 'kv/*'}, reason: r, owner: o, link: l, expires: 2026-12-31}]\n";
 
 TEST(Certification, EveryProfileMakesASuiteOfTheProduct) {
   const ProductEntry acme = read_product(product, "p.yaml");
@@ -120,7 +134,8 @@ TEST(Certification, EveryProfileMakesASuiteOfTheProduct) {
 }
 
 TEST(Certification, AProductTakesNoEngineThatIsThere) {
-  ProductEntry product_of_shm = read_product("product: p\nvendor: v\nversion: '1'\nengine: {engine: shm, title: mine}\n", "p.yaml");
+  ProductEntry product_of_shm =
+      read_product("product: p\nvendor: v\nversion: '1'\nengine: {engine: shm, title: mine}\n", "p.yaml");
   const Catalogue catalogue(cases, additions_of(load_profile(cases, "core"), product_of_shm));
   EXPECT_NE(error_of([&] { catalogue.engines(); }).find("p.yaml: expected a new engine id, found 'shm'"), std::string::npos);
   const ProductEntry named = read_product("product: p\nvendor: v\nversion: '1'\nengine: shm\n", "p.yaml");
@@ -133,7 +148,8 @@ TEST(Certification, WhatAProfileLacksIsSaid) {
   folder.write("profiles/b.yaml", "profile: b\ntitle: t\nversion: 1\nmatrix: [{axes: {engine: x}, reason: r}]\n");
   EXPECT_NE(error_of([&] { load_profile(folder.path(), "a"); }).find("a reason in every block"), std::string::npos);
   EXPECT_NE(error_of([&] { load_profile(folder.path(), "b"); }).find("no axis engine"), std::string::npos);
-  EXPECT_NE(error_of([&] { load_profile(folder.path(), "c"); }).find("expected a known profile, found 'c'"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_profile(folder.path(), "c"); }).find("expected a known profile, found 'c'"),
+            std::string::npos);
   EXPECT_NE(error_of([] { read_product("product: p\n", "p.yaml"); }).find("p.yaml:1"), std::string::npos);
 }
 
@@ -169,15 +185,44 @@ TEST(Strictness, MutatedFilesGiveOneClearErrorOrParse) {
   for (const auto& kind : kinds()) {
     std::istringstream folders(kind.folder);
     for (std::string folder; folders >> folder;) {
-      for (const auto& path : yaml_files(cases / folder)) victims.push_back({&kind, path.filename().string(), read_text_file(path, path.string())});
+      for (const auto& path : yaml_files(cases / folder))
+        victims.push_back({&kind, path.filename().string(), read_text_file(path, path.string())});
     }
   }
-  victims.push_back({&kinds()[0], "case.yaml", "case: a/b\nproducer: {layout: vllm-fa-nhd, claim: {tensors: {list: L}}}\nrequests:\n  - {tokens: 9}\n"
-                                               "expected: {outcome: FAIL, class: axis-permuted}\ncontrols:\n  - {name: c, set: {arch: cpu}}\n"});
+  victims.push_back({&kinds()[0], "case.yaml",
+                     "case: a/b\nproducer: {layout: vllm-fa-nhd, claim: {tensors: {list: L}}}\nrequests:\n  - {tokens: 9}\n"
+                     "expected: {outcome: FAIL, class: axis-permuted}\ncontrols:\n  - {name: c, set: {arch: cpu}}\n"});
   std::mt19937_64 random(20261121);
   const auto below = [&](std::size_t n) { return n == 0 ? std::size_t{0} : random() % n; };
-  static constexpr std::string_view splinters[]{":", "- ", "[", "]", "{", "}", "\"", "'", "&a ", "*a", "!!x ", "|\n", ">\n", "#", "\t", "\n\n", "---\n", "...\n",
-                                                "? ", "%YAML 9.9\n", "\xff", "~", "null", "<<: ", "-9223372036854775809", "1e999", "\xE2\x80\xA8", "@", "`"};
+  static constexpr std::string_view splinters[]{":",
+                                                "- ",
+                                                "[",
+                                                "]",
+                                                "{",
+                                                "}",
+                                                "\"",
+                                                "'",
+                                                "&a ",
+                                                "*a",
+                                                "!!x ",
+                                                "|\n",
+                                                ">\n",
+                                                "#",
+                                                "\t",
+                                                "\n\n",
+                                                "---\n",
+                                                "...\n",
+                                                "? ",
+                                                "%YAML 9.9\n",
+                                                "\xff",
+                                                "~",
+                                                "null",
+                                                "<<: ",
+                                                "-9223372036854775809",
+                                                "1e999",
+                                                "\xE2\x80\xA8",
+                                                "@",
+                                                "`"};
   int parsed = 0, refused = 0;
   for (int round = 0; round < 6000; ++round) {
     const Victim& victim = victims[below(victims.size())];
@@ -185,12 +230,24 @@ TEST(Strictness, MutatedFilesGiveOneClearErrorOrParse) {
     for (auto edits = 1 + below(4); edits > 0; --edits) {
       const std::size_t at = below(text.size() + 1);
       switch (below(6)) {
-        case 0: text.insert(at, splinters[below(std::size(splinters))]); break;
-        case 1: text.erase(at, 1 + below(12)); break;
-        case 2: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
-        case 3: if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8))); break;
-        case 4: text.insert(at, text.substr(below(text.size() + 1), below(60))); break;
-        default: text.resize(at); break;
+        case 0:
+          text.insert(at, splinters[below(std::size(splinters))]);
+          break;
+        case 1:
+          text.erase(at, 1 + below(12));
+          break;
+        case 2:
+          if (at < text.size()) text[at] = static_cast<char>(below(256));
+          break;
+        case 3:
+          if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
+          break;
+        case 4:
+          text.insert(at, text.substr(below(text.size() + 1), below(60)));
+          break;
+        default:
+          text.resize(at);
+          break;
       }
     }
     try {

@@ -1,5 +1,6 @@
-"""The JSON Schemas that the build makes take what the program takes: every YAML file of cases/ is valid by the schema of its kind, and a document with a
-wrong key is not. Editors and other programs go by the schemas; the program itself goes by the tables that they are written from.
+"""The JSON Schemas that the build makes take what the program takes: every YAML file of cases/ is valid by the schema
+of its kind, and a document with a wrong key is not. Editors and other programs go by the schemas; the program itself
+goes by the tables that they are written from.
 
     check_schema.py
 """
@@ -23,17 +24,34 @@ except ImportError as missing:
 ROOT = Path(__file__).resolve().parents[3]
 CASES = ROOT / "cases"
 SCHEMAS = Path(os.environ.get("KVCTS_BINARY_DIR", ROOT / "build")) / "share" / "kvcts" / "schema"
-FOLDERS = {"case": ["seeds", "readers", "crash", "faults", "field", "museum", "engine-faults", "vllm", "lmcache", "history"], "layout": ["layouts"], "dtype": ["dtypes"], "geometry": ["geometries"], "backend": ["backends"],
-           "arch": ["archs"], "connector": ["connectors"], "engine": ["engines"], "constraint": ["constraints"], "suite": ["suites"], "waiver": ["waivers"], "rule": ["rules"], "claim": ["claims"],
-           "collection": ["museum/index"], "saboteur": ["saboteurs"], "profile": ["profiles"]}
+FOLDERS = {
+    "case": ["seeds", "readers", "crash", "faults", "field", "museum", "engine-faults", "vllm", "lmcache", "history"],
+    "layout": ["layouts"],
+    "dtype": ["dtypes"],
+    "geometry": ["geometries"],
+    "backend": ["backends"],
+    "arch": ["archs"],
+    "connector": ["connectors"],
+    "engine": ["engines"],
+    "constraint": ["constraints"],
+    "suite": ["suites"],
+    "waiver": ["waivers"],
+    "rule": ["rules"],
+    "claim": ["claims"],
+    "collection": ["museum/index"],
+    "saboteur": ["saboteurs"],
+    "profile": ["profiles"],
+}
 
 
 class Core(yaml.SafeLoader):
     """YAML 1.2 core schema, as the program reads it: no dates, no yes and no, no octal and sexagesimal numbers."""
 
 
-Core.yaml_implicit_resolvers = {first: [(tag, pattern) for tag, pattern in known if tag.rsplit(":", 1)[-1] not in ("timestamp", "bool", "int")]
-                                for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+Core.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag.rsplit(":", 1)[-1] not in ("timestamp", "bool", "int")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 Core.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf"))
 Core.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^(-?[0-9]+|0x[0-9a-fA-F]+)$"), list("-0123456789"))
 
@@ -56,13 +74,17 @@ def main() -> int:
             for document in yaml.load_all(path.read_text(), Core):
                 documents += 1
                 if error := jsonschema.exceptions.best_match(validator.iter_errors(document)):
-                    problems.append(f"{path.relative_to(CASES)}: {document.get(kind)}: {error.json_path}: {error.message[:200]}")
+                    problems.append(
+                        f"{path.relative_to(CASES)}: {document.get(kind)}: {error.json_path}: {error.message[:200]}"
+                    )
                 broken = copy.deepcopy(document)
                 for mapping in mappings(broken, schema):
                     mapping["no_such_key"] = 1
                     refused += 1
                     if validator.is_valid(broken):
-                        problems.append(f"{path.relative_to(CASES)}: {document.get(kind)}: a wrong key is taken: {sorted(mapping)}")
+                        problems.append(
+                            f"{path.relative_to(CASES)}: {document.get(kind)}: a wrong key is taken: {sorted(mapping)}"
+                        )
                     del mapping["no_such_key"]
     if documents < 100 or refused < documents:
         problems.append(f"only {documents} documents were looked at")

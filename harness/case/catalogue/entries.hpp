@@ -30,12 +30,12 @@ struct Requirement {
 };
 
 struct LayoutEntry {
-  std::string id, title, text;                 ///< key `template`
+  std::string id, title, text;  ///< key `template`
   layout::TensorSpec tensors;
-  std::map<std::string, std::int64_t> fixed;   ///< geometry values this layout demands
-  std::vector<std::string> dtypes;             ///< schemes it can hold; empty = all
-  std::vector<Requirement> requires_;          ///< key `requires`
-  std::map<std::string, std::string> names;    ///< published names: vllm, flashinfer, lmcache, kvbm
+  std::map<std::string, std::int64_t> fixed;  ///< geometry values this layout demands
+  std::vector<std::string> dtypes;            ///< schemes it can hold; empty = all
+  std::vector<Requirement> requires_;         ///< key `requires`
+  std::map<std::string, std::string> names;   ///< published names: vllm, flashinfer, lmcache, kvbm
   std::vector<Usage> used_by;
   std::vector<Source> source;
   std::string notes, file;
@@ -59,7 +59,7 @@ layout::Scheme scheme_of(const SchemeEntry& entry);
 struct GeometryEntry {
   std::string id, title;
   std::int64_t layers{1}, blocks{1}, block_size{1}, heads{1}, head_dim{1}, v_head_dim{0}, kv{2}, tokens{1};
-  std::int64_t q_heads{0};                     ///< of the model, for readers; 0 = heads
+  std::int64_t q_heads{0};  ///< of the model, for readers; 0 = heads
   std::string notes, file;
 };
 layout::Geometry geometry_of(const GeometryEntry& entry);
@@ -67,7 +67,7 @@ layout::Geometry geometry_of(const GeometryEntry& entry);
 /// An attention backend of a system: which layout it gives its cache and where it runs. Empty lists = no limit.
 struct BackendEntry {
   std::string id, title, system, name, layout;
-  std::map<std::string, std::string> hints;    ///< layout setting (NHD, HND, LBNHC, ...) -> layout id; `layout` is the default
+  std::map<std::string, std::string> hints;  ///< layout setting (NHD, HND, LBNHC, ...) -> layout id; `layout` is the default
   std::vector<std::string> dtypes, archs;
   std::string min_arch, max_arch;
   std::vector<std::int64_t> block_sizes, head_dims;
@@ -79,7 +79,7 @@ struct BackendEntry {
 /// Facts of a GPU architecture (or the CPU, which does everything in software).
 struct ArchEntry {
   std::string id, title;
-  std::int64_t cc{0};                          ///< 10 * major + minor; 0 = cpu
+  std::int64_t cc{0};  ///< 10 * major + minor; 0 = cpu
   bool bf16{false}, bf16_arith{false}, fp8_convert{false}, fp4_convert{false}, cp_async{false}, tma{false}, ldmatrix{false},
       wide_access{false}, wgmma{false}, tcgen05{false}, flash_attention_2{false}, flash_attention_3{false}, nvcc13{false};
   std::int64_t smem_kib{0}, threads_per_sm{0};
@@ -89,12 +89,12 @@ struct ArchEntry {
 };
 
 struct ConnectorEntry {
-  std::string id, title, kind;                 ///< kind: reference | contract | explicit | none
+  std::string id, title, kind;  ///< kind: reference | contract | explicit | none
   nlohmann::json options = nlohmann::json::object();
-  std::vector<std::string> grants;             ///< as an engine's, for a program that moves bytes by itself
-  bool any_layout{true};                       ///< relayouts: takes pairs whose layouts differ
-  bool any_block_size{true};                   ///< takes pairs whose block sizes differ
-  bool any_tp{true};                           ///< takes pairs whose tensor-parallel degrees differ
+  std::vector<std::string> grants;  ///< as an engine's, for a program that moves bytes by itself
+  bool any_layout{true};            ///< relayouts: takes pairs whose layouts differ
+  bool any_block_size{true};        ///< takes pairs whose block sizes differ
+  bool any_tp{true};                ///< takes pairs whose tensor-parallel degrees differ
   std::vector<Source> source;
   std::string notes, file;
   /// Python environments that its programs are started in: the words "{python:NAME}" of its commands.
@@ -107,16 +107,16 @@ struct EngineEntry {
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();
   nlohmann::json path = nlohmann::json::object();  ///< what its facts must say of a case that passes
-  std::vector<std::string> grants;             ///< what its sandbox lets it see and do beside
-  std::vector<std::string> needs;              ///< what the machine must have ("ucx", "gpu"): SKIPPED otherwise
-  std::int64_t setup_ms{0};                    ///< rough cost of a case beside its bytes, for budgets
-  std::int64_t piece_us{0};                    ///< rough cost of a copy, however short; 0 = too little to matter
+  std::vector<std::string> grants;                 ///< what its sandbox lets it see and do beside
+  std::vector<std::string> needs;                  ///< what the machine must have ("ucx", "gpu"): SKIPPED otherwise
+  std::int64_t setup_ms{0};                        ///< rough cost of a case beside its bytes, for budgets
+  std::int64_t piece_us{0};                        ///< rough cost of a copy, however short; 0 = too little to matter
   std::string notes, file;
 };
 
 /// When `when` holds, a point ends as `outcome` (UNSUPPORTED or REFUSED), for the reason given.
 struct ConstraintEntry {
-  std::string id, when, reason;                ///< the reason may name facts: "needs sm_89, this is {arch}"
+  std::string id, when, reason;  ///< the reason may name facts: "needs sm_89, this is {arch}"
   Outcome outcome{Outcome::unsupported};
   std::vector<Source> source;
   std::string file;
@@ -127,31 +127,33 @@ struct MatrixBlock {
   std::string title;
   std::map<std::string, std::vector<std::string>> axes;  ///< axis -> values or globs ("*", "vllm-*", "!vllm-mla*")
   std::string where;
-  std::int64_t cover{0};                       ///< t > 0: a covering array of strength t instead of the whole product
-  std::int64_t sample{0};                      ///< n > 0: n points, chosen by the hash of their ids
-  std::string reason;                          ///< why it is there; needed in a profile
+  std::int64_t cover{0};   ///< t > 0: a covering array of strength t instead of the whole product
+  std::int64_t sample{0};  ///< n > 0: n points, chosen by the hash of their ids
+  std::string reason;      ///< why it is there; needed in a profile
 };
 
 struct SuiteEntry {
   std::string id, title;
   std::map<std::string, std::int64_t> deadlines_ms;
-  std::vector<std::string> include;            ///< other suites
-  std::vector<std::string> files;              ///< globs of case files, relative to cases/
-  std::vector<std::string> ids;                ///< globs of case ids: only these of the files' cases, each with its controls
+  std::vector<std::string> include;  ///< other suites
+  std::vector<std::string> files;    ///< globs of case files, relative to cases/
+  std::vector<std::string> ids;      ///< globs of case ids: only these of the files' cases, each with its controls
   std::vector<MatrixBlock> matrix;
-  std::vector<std::string> optional;           ///< names or globs of engines, needs, connectors, environments: cases that lack them may be skipped
+  std::vector<std::string>
+      optional;  ///< names or globs of engines, needs, connectors, environments: cases that lack them may be skipped
   std::string notes, file;
 };
 
-/// A published fault: where it was reported and what is known of it. Cases and lines that say why there is none: museum/museum.hpp.
+/// A published fault: where it was reported and what is known of it. Cases and lines that say why there is none:
+/// museum/museum.hpp.
 struct ExhibitEntry {
-  std::string id;                              ///< M001
-  std::string report;                          ///< repository#number
-  std::string system;                          ///< vLLM, SGLang, ...
-  std::string fault_class;                     ///< key `class`: the primary one
-  std::string data;                            ///< confirmed: the report says which bytes, ids or shapes are wrong | partial
-  std::string date;                            ///< YYYY, YYYY-MM or YYYY-MM-DD
-  std::string version;                         ///< of the systems, as reported
+  std::string id;           ///< M001
+  std::string report;       ///< repository#number
+  std::string system;       ///< vLLM, SGLang, ...
+  std::string fault_class;  ///< key `class`: the primary one
+  std::string data;         ///< confirmed: the report says which bytes, ids or shapes are wrong | partial
+  std::string date;         ///< YYYY, YYYY-MM or YYYY-MM-DD
+  std::string version;      ///< of the systems, as reported
 };
 /// A collection of them: museum/index/<name>.yaml.
 struct CollectionEntry {
@@ -162,10 +164,10 @@ struct CollectionEntry {
 
 /// A known failure. All keys given in `match` must agree.
 struct WaiverMatch {
-  std::string id;                              ///< glob over case ids
-  std::string where;                           ///< axis expression
-  std::string fault_class;                     ///< key `class`
-  std::string outcome;                         ///< FAIL, HANG, ...
+  std::string id;           ///< glob over case ids
+  std::string where;        ///< axis expression
+  std::string fault_class;  ///< key `class`
+  std::string outcome;      ///< FAIL, HANG, ...
 };
 struct WaiverEntry {
   std::string id;

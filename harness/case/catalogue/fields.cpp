@@ -12,7 +12,8 @@ namespace {
 constexpr std::string_view marker = ": key '";
 
 bool identifier_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '+';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' ||
+         c == '+';
 }
 
 const std::string& scalar(const Node& node, const std::string& expected, const std::string& what_to_do) {
@@ -20,7 +21,8 @@ const std::string& scalar(const Node& node, const std::string& expected, const s
   return node.text;
 }
 
-Codec<std::string> checked_text(std::string words, json schema, std::function<bool(const std::string&)> good, std::string what_to_do) {
+Codec<std::string> checked_text(std::string words, json schema, std::function<bool(const std::string&)> good,
+                                std::string what_to_do) {
   return {words, [schema] { return schema; },
           [=](const Node& node) {
             const std::string& value = scalar(node, words, what_to_do);
@@ -36,7 +38,8 @@ bool parse_integer(const Node& node, std::int64_t& value) {
   int base = 10;
   if (text.starts_with("0x")) text.remove_prefix(2), base = 16;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return !text.empty() && (base == 10 || text[0] != '-') && result.ec == std::errc{} && result.ptr == text.data() + text.size();
+  return !text.empty() && (base == 10 || text[0] != '-') && result.ec == std::errc{} &&
+         result.ptr == text.data() + text.size();
 }
 
 }  // namespace
@@ -45,14 +48,17 @@ void fail(const Node& node, const std::string& expected, const std::string& what
   throw Error(node.where() + ": expected " + expected + ", found " + node.describe() + "; " + what_to_do);
 }
 
-void fail_unknown_key(const Node& mapping, std::size_t index, const std::string& what, const std::vector<std::string>& known) {
+void fail_unknown_key(const Node& mapping, std::size_t index, const std::string& what,
+                      const std::vector<std::string>& known) {
   Node at;
   at.file = mapping.file, at.line = mapping.key_lines[index], at.kind = Node::Kind::scalar, at.text = mapping.keys[index];
-  throw Error(at.where() + ": expected a key of " + what + ", found " + at.describe() + suggestion(mapping.keys[index], known));
+  throw Error(at.where() + ": expected a key of " + what + ", found " + at.describe() +
+              suggestion(mapping.keys[index], known));
 }
 
 void fail_missing_key(const Node& mapping, const std::string& what, const std::string& key, const std::string& words) {
-  throw Error(mapping.where() + ": expected the key '" + key + "' in " + what + ", found none; add '" + key + ": <" + words + ">'");
+  throw Error(mapping.where() + ": expected the key '" + key + "' in " + what + ", found none; add '" + key + ": <" + words +
+              ">'");
 }
 
 void fail_in_key(const Error& error, const Node& value, const std::string& key) {
@@ -65,7 +71,8 @@ void fail_in_key(const Error& error, const Node& value, const std::string& key) 
 }
 
 Codec<std::string> text() {
-  return checked_text("text", {{"type", "string"}, {"minLength", 1}}, [](const std::string& s) { return !s.empty(); }, "write some text");
+  return checked_text(
+      "text", {{"type", "string"}, {"minLength", 1}}, [](const std::string& s) { return !s.empty(); }, "write some text");
 }
 
 Codec<std::string> any_text() {
@@ -81,7 +88,8 @@ Codec<std::string> identifier() {
 
 namespace {
 
-// A case's id becomes an argument and a name of files: a word that begins with '-' or '.' would be an option there, or another place.
+// A case's id becomes an argument and a name of files: a word that begins with '-' or '.' would be an option there, or
+// another place.
 bool word_begins(char c) { return identifier_char(c) && c != '-' && c != '.' && c != '+'; }
 
 }  // namespace
@@ -156,7 +164,8 @@ Codec<json> anything() {
 
 Codec<std::int64_t> duration(bool may_be_zero) {
   const std::string words = may_be_zero ? "a duration (0s, 250ms, 2s)" : "a duration (250ms, 2s, 3m)";
-  const std::string advice = "write a number and ms, s or m, " + std::string(may_be_zero ? "0s or at least 1ms" : "at least 1ms") + ", at most 60m";
+  const std::string advice =
+      "write a number and ms, s or m, " + std::string(may_be_zero ? "0s or at least 1ms" : "at least 1ms") + ", at most 60m";
   return {words, [] { return json{{"type", "string"}, {"pattern", "^[0-9]+(\\.[0-9]+)?(ms|s|m)$"}}; },
           [=](const Node& node) {
             const std::string& value = scalar(node, words, advice);
@@ -165,7 +174,8 @@ Codec<std::int64_t> duration(bool may_be_zero) {
             const std::string unit(result.ptr, value.data() + value.size());
             const double scale = unit == "ms" ? 1 : unit == "s" ? 1e3 : unit == "m" ? 6e4 : 0;
             const double ms = number * scale;
-            if (result.ec != std::errc{} || scale == 0 || !(ms >= 1 || (may_be_zero && ms == 0)) || ms > 3.6e6) fail(node, words, advice);
+            if (result.ec != std::errc{} || scale == 0 || !(ms >= 1 || (may_be_zero && ms == 0)) || ms > 3.6e6)
+              fail(node, words, advice);
             return static_cast<std::int64_t>(std::llround(ms));
           },
           [](const std::int64_t& ms) -> json {
@@ -193,7 +203,8 @@ Codec<std::int64_t> integer_codec(std::int64_t low, std::int64_t high) {
           },
           [=](const Node& node) {
             std::int64_t value = 0;
-            if (!parse_integer(node, value) || value < low || value > high) fail(node, words, "write a whole number without quotes");
+            if (!parse_integer(node, value) || value < low || value > high)
+              fail(node, words, "write a whole number without quotes");
             return value;
           },
           [](const std::int64_t& value) { return json(value); }};

@@ -1,5 +1,5 @@
-// One table a kind of YAML mapping: key, type, need, default, doc, and how to read and write it. Strict parsing, the error texts,
-// JSON Schema, the Markdown reference and the facts of axis expressions all derive from it.
+// One table a kind of YAML mapping: key, type, need, default, doc, and how to read and write it. Strict parsing, the error
+// texts, JSON Schema, the Markdown reference and the facts of axis expressions all derive from it.
 //
 //   const Table<Request>& request_table() {
 //     static const Table<Request> table{"a request", {
@@ -35,9 +35,9 @@ using nlohmann::json;
 /// How one type of value is read from a node, written as JSON, and described.
 template <class M>
 struct Codec {
-  std::string words;                        ///< "an integer >= 1"
-  std::function<json()> schema;             ///< JSON Schema of the value
-  std::function<M(const Node&)> read;       ///< throws Error
+  std::string words;                   ///< "an integer >= 1"
+  std::function<json()> schema;        ///< JSON Schema of the value
+  std::function<M(const Node&)> read;  ///< throws Error
   std::function<json(const M&)> write;
 };
 
@@ -53,8 +53,9 @@ Codec<std::string> path_name();                             ///< an id with '/':
 Codec<std::string> one_of(std::vector<std::string> names);  ///< a word of a closed list
 Codec<std::string> date();                                  ///< YYYY-MM-DD, a day that exists
 Codec<bool> boolean();
-Codec<json> anything();                                     ///< any mapping, kept as JSON
-Codec<std::int64_t> duration(bool may_be_zero = false);     ///< "250ms", "2s", "1.5s", "3m" -> milliseconds; "0s" only where it means "not at all"
+Codec<json> anything();  ///< any mapping, kept as JSON
+Codec<std::int64_t> duration(
+    bool may_be_zero = false);  ///< "250ms", "2s", "1.5s", "3m" -> milliseconds; "0s" only where it means "not at all"
 
 /// A whole number in [low, high]; decimal, or hexadecimal with 0x.
 Codec<std::int64_t> integer_codec(std::int64_t low, std::int64_t high);
@@ -72,10 +73,10 @@ inline IntegerRange integer(std::int64_t low = std::numeric_limits<std::int64_t>
 
 template <class M>
 Codec<std::vector<M>> list_of(Codec<M> item) {
-  return {"a list, each " + item.words,
-          [item] { return json{{"type", "array"}, {"items", item.schema()}}; },
+  return {"a list, each " + item.words, [item] { return json{{"type", "array"}, {"items", item.schema()}}; },
           [item](const Node& node) {
-            if (node.kind != Node::Kind::list) fail(node, "a list, each " + item.words, "write it as [a, b] or as lines that start with '- '");
+            if (node.kind != Node::Kind::list)
+              fail(node, "a list, each " + item.words, "write it as [a, b] or as lines that start with '- '");
             std::vector<M> out;
             out.reserve(node.items.size());
             for (const auto& element : node.items) out.push_back(item.read(element));
@@ -97,7 +98,9 @@ Codec<std::vector<M>> one_or_list_of(Codec<M> item) {
           [item, list](const Node& node) {
             return node.kind == Node::Kind::list ? list.read(node) : std::vector<M>{item.read(node)};
           },
-          [item, list](const std::vector<M>& values) { return values.size() == 1 ? item.write(values[0]) : list.write(values); }};
+          [item, list](const std::vector<M>& values) {
+            return values.size() == 1 ? item.write(values[0]) : list.write(values);
+          }};
 }
 
 /// The same, where an empty list says nothing: an error.
@@ -111,7 +114,8 @@ Codec<std::vector<M>> one_or_more_of(Codec<M> item) {
             return json{{"oneOf", json::array({item.schema(), some})}};
           },
           [any](const Node& node) {
-            if (node.kind == Node::Kind::list && node.items.empty()) fail(node, any.words + ", at least one", "write one, or leave the key out for its default");
+            if (node.kind == Node::Kind::list && node.items.empty())
+              fail(node, any.words + ", at least one", "write one, or leave the key out for its default");
             return any.read(node);
           },
           any.write};
@@ -162,14 +166,14 @@ struct Field {
 
 template <class T>
 struct Table {
-  std::string what;                                        ///< "a request"
+  std::string what;  ///< "a request"
   std::vector<Field<T>> fields;
-  std::function<void(const T&, const Node&)> check{};      ///< rules over several keys; throws Error
-  T initial{};                                             ///< what keys that are not there leave in place: the defaults
+  std::function<void(const T&, const Node&)> check{};  ///< rules over several keys; throws Error
+  T initial{};                                         ///< what keys that are not there leave in place: the defaults
 };
 
 template <class T, class M, class V>
-Field<T> make_field(std::string key, bool is_required, M T::*member, Codec<V> codec, std::string doc) {
+Field<T> make_field(std::string key, bool is_required, M T::* member, Codec<V> codec, std::string doc) {
   Field<T> field;
   field.key = std::move(key);
   field.required = is_required;
@@ -187,11 +191,11 @@ Field<T> make_field(std::string key, bool is_required, M T::*member, Codec<V> co
   return field;
 }
 template <class T, class M, class V>
-Field<T> required(std::string key, M T::*member, Codec<V> codec, std::string doc) {
+Field<T> required(std::string key, M T::* member, Codec<V> codec, std::string doc) {
   return make_field<T>(std::move(key), true, member, std::move(codec), std::move(doc));
 }
 template <class T, class M, class V>
-Field<T> optional(std::string key, M T::*member, Codec<V> codec, std::string doc) {
+Field<T> optional(std::string key, M T::* member, Codec<V> codec, std::string doc) {
   return make_field<T>(std::move(key), false, member, std::move(codec), std::move(doc));
 }
 // Integers are clipped to what the member can hold, so a cast never narrows silently.
@@ -204,11 +208,11 @@ Codec<std::int64_t> integer_for(IntegerRange range) {
   return integer_codec(range.low, range.high);
 }
 template <class T, class M>
-Field<T> required(std::string key, M T::*member, IntegerRange range, std::string doc) {
+Field<T> required(std::string key, M T::* member, IntegerRange range, std::string doc) {
   return make_field<T>(std::move(key), true, member, integer_for<M>(range), std::move(doc));
 }
 template <class T, class M>
-Field<T> optional(std::string key, M T::*member, IntegerRange range, std::string doc) {
+Field<T> optional(std::string key, M T::* member, IntegerRange range, std::string doc) {
   if constexpr (std::is_same_v<M, std::optional<std::int64_t>>) {
     return make_field<T>(std::move(key), false, member, integer_codec(range.low, range.high), std::move(doc));
   } else {
@@ -216,8 +220,10 @@ Field<T> optional(std::string key, M T::*member, IntegerRange range, std::string
   }
 }
 
-[[noreturn]] void fail_unknown_key(const Node& mapping, std::size_t index, const std::string& what, const std::vector<std::string>& known);
-[[noreturn]] void fail_missing_key(const Node& mapping, const std::string& what, const std::string& key, const std::string& words);
+[[noreturn]] void fail_unknown_key(const Node& mapping, std::size_t index, const std::string& what,
+                                   const std::vector<std::string>& known);
+[[noreturn]] void fail_missing_key(const Node& mapping, const std::string& what, const std::string& key,
+                                   const std::string& words);
 /// Rethrows `error` with "key 'k': " after "file:line: " (once, for the innermost key).
 [[noreturn]] void fail_in_key(const Error& error, const Node& value, const std::string& key);
 
@@ -275,7 +281,8 @@ json schema(const Table<T>& table) {
     property["description"] = field.doc;
     if (field.required) {
       needed.push_back(field.key);
-    } else if (json value = field.write(fallback); !value.is_null() && value != "" && !(value.is_structured() && value.empty())) {
+    } else if (json value = field.write(fallback);
+               !value.is_null() && value != "" && !(value.is_structured() && value.empty())) {
       property["default"] = std::move(value);
     }
     properties[field.key] = std::move(property);

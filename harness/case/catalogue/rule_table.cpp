@@ -4,17 +4,21 @@ namespace kvcts::catalogue {
 namespace {
 
 const Table<RuleCopy>& rule_copy_table() {
-  static const Table<RuleCopy> table{"a copy of a rule", {
-      optional("local", &RuleCopy::local, identifier(), "region of the initiator; nobody: memory that was never registered"),
-      optional("remote", &RuleCopy::remote, identifier(), "region of the target, one of those that connect named"),
-      optional("local_at", &RuleCopy::local_at, integer(0), "offset in it"),
-      optional("remote_at", &RuleCopy::remote_at, integer(0), "offset in it; may lie outside"),
-      optional("bytes", &RuleCopy::bytes, integer(0), "how many"),
-      optional("times", &RuleCopy::times, integer(1, 1'000'000), "more than one: as many copies, each `bytes` further on"),
-      optional("limit", &RuleCopy::limit, one_of({"alignment", "max_descriptors", "max_bytes"}),
-               "what the engine claims: takes the place of `times` or `bytes`, or moves both offsets"),
-      optional("over", &RuleCopy::over, boolean(), "limit: one more than is claimed; alignment: by half of it"),
-  }};
+  static const Table<RuleCopy> table{
+      "a copy of a rule",
+      {
+          optional("local", &RuleCopy::local, identifier(),
+                   "region of the initiator; nobody: memory that was never registered"),
+          optional("remote", &RuleCopy::remote, identifier(), "region of the target, one of those that connect named"),
+          optional("local_at", &RuleCopy::local_at, integer(0), "offset in it"),
+          optional("remote_at", &RuleCopy::remote_at, integer(0), "offset in it; may lie outside"),
+          optional("bytes", &RuleCopy::bytes, integer(0), "how many"),
+          optional("times", &RuleCopy::times, integer(1, 1'000'000),
+                   "more than one: as many copies, each `bytes` further on"),
+          optional("limit", &RuleCopy::limit, one_of({"alignment", "max_descriptors", "max_bytes"}),
+                   "what the engine claims: takes the place of `times` or `bytes`, or moves both offsets"),
+          optional("over", &RuleCopy::over, boolean(), "limit: one more than is claimed; alignment: by half of it"),
+      }};
   return table;
 }
 
@@ -54,7 +58,8 @@ const Table<RuleStep>& rule_step_table() {
           optional("peer", &RuleStep::peer, identifier(), "connect: its name; then: through which"),
           optional("request", &RuleStep::request, identifier(), "its name"),
           optional("op", &RuleStep::op, one_of({"write", "read"}), "direction, seen from the initiator"),
-          optional("copies", &RuleStep::copies, list_of(object<RuleCopy>(rule_copy_table)), "prepare, transfer: its descriptors"),
+          optional("copies", &RuleStep::copies, list_of(object<RuleCopy>(rule_copy_table)),
+                   "prepare, transfer: its descriptors"),
           optional("notification", &RuleStep::notification, any_text(), "prepare, transfer, notify: what is sent"),
           optional("within", &RuleStep::within_ms, duration(),
                    "wait, transfer, take, pause, watch: how long at most; then the answer is pending"),
@@ -82,8 +87,9 @@ const Table<RuleEntry>& claim_table() {
           required("holds", &RuleEntry::holds, map_of(one_or_list_of(text())),
                    "the claim's value -> what may be seen; a value that is not there is not asked; always: any value; *: "
                    "any answer"),
-          optional("beyond", &RuleEntry::beyond, any_text(), "what of the claim no test can refute without more than this machine has"),
-         optional("explain", &RuleEntry::explain, any_text(), "what a plug-in that fails here should look at"),
+          optional("beyond", &RuleEntry::beyond, any_text(),
+                   "what of the claim no test can refute without more than this machine has"),
+          optional("explain", &RuleEntry::explain, any_text(), "what a plug-in that fails here should look at"),
       }};
   return table;
 }

@@ -7,23 +7,32 @@
 namespace kvcts::catalogue {
 
 const Table<SaboteurEntry>& saboteur_table() {
-  static const Table<SaboteurEntry> table{"a saboteur", {
-      required("saboteur", &SaboteurEntry::id, path_name(), "id"),
-      required("kind", &SaboteurEntry::kind, one_of({"transport", "writer", "connector", "planner", "reader"}),
-               "whose place it takes: the engine's (transport, writer), the connector's (connector, planner) or the reader's"),
-      required("title", &SaboteurEntry::title, text(), "what it does wrong, in one line"),
-      required("options", &SaboteurEntry::options, anything(),
-               "`fault`, a row of harness/engines/sabotage (transport, writer) or harness/connector/misread.cpp (the others), and its numbers"),
-      optional("class", &SaboteurEntry::fault_class, one_of(fault_class_names()), "what the diagnosis has to call it; needed without harmless"),
-      optional("likely", &SaboteurEntry::likely, any_text(), "axis expression: cases to try first"),
-      optional("only", &SaboteurEntry::only, any_text(), "axis expression: the cases in which it differs from right code at all"),
-      optional("harmless", &SaboteurEntry::harmless, boolean(), "right code, as a control: must not be caught"),
-      optional("notes", &SaboteurEntry::notes, any_text(), "anything else"),
-    }, [](const SaboteurEntry& s, const Node& node) {
-      const Node options = *node.find("options");
-      if (!s.options.is_object() || !s.options.contains("fault")) fail(options, "options with a fault", "name a row: fault: nothing");
-      if (s.fault_class.empty() != s.harmless) fail(node, "a class or harmless: true, one of them", "say what the diagnosis has to call it");
-    }};
+  static const Table<SaboteurEntry> table{
+      "a saboteur",
+      {
+          required("saboteur", &SaboteurEntry::id, path_name(), "id"),
+          required("kind", &SaboteurEntry::kind, one_of({"transport", "writer", "connector", "planner", "reader"}),
+                   "whose place it takes: the engine's (transport, writer), the connector's (connector, planner) or the "
+                   "reader's"),
+          required("title", &SaboteurEntry::title, text(), "what it does wrong, in one line"),
+          required("options", &SaboteurEntry::options, anything(),
+                   "`fault`, a row of harness/engines/sabotage (transport, writer) or harness/connector/misread.cpp (the "
+                   "others), and its numbers"),
+          optional("class", &SaboteurEntry::fault_class, one_of(fault_class_names()),
+                   "what the diagnosis has to call it; needed without harmless"),
+          optional("likely", &SaboteurEntry::likely, any_text(), "axis expression: cases to try first"),
+          optional("only", &SaboteurEntry::only, any_text(),
+                   "axis expression: the cases in which it differs from right code at all"),
+          optional("harmless", &SaboteurEntry::harmless, boolean(), "right code, as a control: must not be caught"),
+          optional("notes", &SaboteurEntry::notes, any_text(), "anything else"),
+      },
+      [](const SaboteurEntry& s, const Node& node) {
+        const Node options = *node.find("options");
+        if (!s.options.is_object() || !s.options.contains("fault"))
+          fail(options, "options with a fault", "name a row: fault: nothing");
+        if (s.fault_class.empty() != s.harmless)
+          fail(node, "a class or harmless: true, one of them", "say what the diagnosis has to call it");
+      }};
   return table;
 }
 

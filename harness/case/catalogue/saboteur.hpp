@@ -7,14 +7,14 @@
 namespace kvcts::catalogue {
 
 struct SaboteurEntry {
-  std::string id;                       ///< key `saboteur`: "transport/tail-short-by-one"
-  std::string kind;                     ///< transport, writer: in the engine's place; connector, planner: the connector's; reader
+  std::string id;    ///< key `saboteur`: "transport/tail-short-by-one"
+  std::string kind;  ///< transport, writer: in the engine's place; connector, planner: the connector's; reader
   std::string title;
-  json options = json::object();        ///< {fault: ..., ...}: of engine saboteur, or of a misreading
-  std::string fault_class;              ///< key `class`: what the diagnosis has to call it
-  std::string likely;                   ///< axis expression: cases to try first
-  std::string only;                     ///< axis expression: where the saboteur differs from right code at all
-  bool harmless{false};                 ///< a control: right code, must not be caught
+  json options = json::object();  ///< {fault: ..., ...}: of engine saboteur, or of a misreading
+  std::string fault_class;        ///< key `class`: what the diagnosis has to call it
+  std::string likely;             ///< axis expression: cases to try first
+  std::string only;               ///< axis expression: where the saboteur differs from right code at all
+  bool harmless{false};           ///< a control: right code, must not be caught
   std::string notes;
 };
 

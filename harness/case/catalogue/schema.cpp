@@ -42,7 +42,8 @@ std::vector<DocRow> step_rows(const Table<script::Action>& table) {
     if (!picks || std::find(names.begin(), names.end(), placed ? row.key.substr(3) : row.key) == names.end()) {
       out.push_back(row);
     } else if (row.key.ends_with(names.front())) {
-      out.push_back({keys(placed ? "to_" : ""), "picks", "", placed ? "where each of those goes, as many; default to itself" : "what it takes; default all"});
+      out.push_back({keys(placed ? "to_" : ""), "picks", "",
+                     placed ? "where each of those goes, as many; default to itself" : "what it takes; default all"});
     }
   }
   return out;
@@ -52,7 +53,8 @@ Kind case_kind() {
   Kind out = kind("case", "seeds readers crash faults field museum engine-faults", case_table);
   out.schema = [plain = out.schema] {
     json whole = plain();
-    whole["anyOf"] = json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});
+    whole["anyOf"] =
+        json::array({json{{"required", json::array({"producer"})}}, json{{"required", json::array({"memory", "steps"})}}});
     whole["$defs"] = script_definitions();
     return whole;
   };
@@ -66,7 +68,9 @@ Kind case_kind() {
     for (const Op& op : ops()) {
       if (op.name != "move") continue;  // has them all
       const auto rows = doc_rows(op.actual);
-      all.push_back({"actually", "keys of steps, only in what they actually did", {rows.begin() + static_cast<std::ptrdiff_t>(op.intended.fields.size()), rows.end()}});
+      all.push_back({"actually",
+                     "keys of steps, only in what they actually did",
+                     {rows.begin() + static_cast<std::ptrdiff_t>(op.intended.fields.size()), rows.end()}});
     }
     return all;
   };
@@ -109,7 +113,8 @@ std::string schema_text(const Kind& kind) { return kind.schema().dump(2) + "\n";
 std::string table_text(const std::vector<DocRow>& rows) {
   std::string out = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
   for (const auto& row : rows) {
-    out += "| `" + row.key + "` | " + cell(row.type) + " | " + (row.fallback.empty() ? "" : cell(row.fallback)) + " | " + cell(row.doc) + " |\n";
+    out += "| `" + row.key + "` | " + cell(row.type) + " | " + (row.fallback.empty() ? "" : cell(row.fallback)) + " | " +
+           cell(row.doc) + " |\n";
   }
   return out;
 }
@@ -118,7 +123,8 @@ std::string reference_text(const Kind& kind) {
   std::string out = table_text(kind.rows());
   if (!kind.sections) return out;
   for (const auto& section : kind.sections()) {
-    out += "\n### " + section.title + "\n\n" + section.doc + "\n" + (section.rows.empty() ? "" : "\n" + table_text(section.rows));
+    out += "\n### " + section.title + "\n\n" + section.doc + "\n" +
+           (section.rows.empty() ? "" : "\n" + table_text(section.rows));
   }
   return out;
 }

@@ -16,11 +16,11 @@ struct Section {
 };
 
 struct Kind {
-  std::string name;                             ///< "layout"
-  std::string folder;                           ///< folders of cases/ that hold files of this kind
-  std::function<json()> schema;                 ///< with "$schema" and "title"
+  std::string name;              ///< "layout"
+  std::string folder;            ///< folders of cases/ that hold files of this kind
+  std::function<json()> schema;  ///< with "$schema" and "title"
   std::function<std::vector<DocRow>()> rows;
-  std::function<void(const Node&)> read;        ///< parses a document of the kind; throws Error
+  std::function<void(const Node&)> read;             ///< parses a document of the kind; throws Error
   std::function<std::vector<Section>()> sections{};  ///< what its reference has besides
 };
 const std::vector<Kind>& kinds();

@@ -34,8 +34,10 @@ Named taken_apart(const Node& item, bool or_intended = false) {
   if (item.kind == Node::Kind::mapping && item.keys.size() == 1) {
     key.text = item.keys[0], key.line = item.key_lines[0];
     const Node& value = item.items[0];
-    if (value.kind == Node::Kind::mapping) body = value;
-    else if (value.kind != Node::Kind::null) fail(value, "the keys of the step '" + key.text + "' as a mapping", "write '" + key.text + ": {...}'");
+    if (value.kind == Node::Kind::mapping)
+      body = value;
+    else if (value.kind != Node::Kind::null)
+      fail(value, "the keys of the step '" + key.text + "' as a mapping", "write '" + key.text + ": {...}'");
   } else if (item.kind != Node::Kind::scalar) {
     fail(item, "a step with one operation", "write one of " + op_names() + ", and everything else inside it");
   }
@@ -53,7 +55,8 @@ void remove_key(Node& mapping, std::string_view key) {
   for (std::size_t i = 0; i < mapping.keys.size(); ++i) {
     if (mapping.keys[i] != key) continue;
     const auto at = static_cast<std::ptrdiff_t>(i);
-    mapping.keys.erase(mapping.keys.begin() + at), mapping.key_lines.erase(mapping.key_lines.begin() + at), mapping.items.erase(mapping.items.begin() + at);
+    mapping.keys.erase(mapping.keys.begin() + at), mapping.key_lines.erase(mapping.key_lines.begin() + at),
+        mapping.items.erase(mapping.items.begin() + at);
     return;
   }
 }
@@ -105,7 +108,8 @@ Step read_step(const Node& item, std::size_t index) {
   Named named = taken_apart(item);
   Step step;
   step.name = default_name(named.op->name, index);
-  if (const Node* given = named.body.find("name")) step.name = within(*given, "name", [&] { return identifier().read(*given); });
+  if (const Node* given = named.body.find("name"))
+    step.name = within(*given, "name", [&] { return identifier().read(*given); });
   std::optional<Node> actual;
   if (const Node* given = named.body.find("actually")) actual = *given;
   remove_key(named.body, "name"), remove_key(named.body, "actually");
@@ -184,7 +188,8 @@ void set_name(Node& body, const std::string& name) {
 }
 
 bool removes(const Node& value) {
-  return value.kind == Node::Kind::null || (value.kind == Node::Kind::scalar && !value.quoted && (value.text == "~" || value.text == "null"));
+  return value.kind == Node::Kind::null ||
+         (value.kind == Node::Kind::scalar && !value.quoted && (value.text == "~" || value.text == "null"));
 }
 
 }  // namespace
@@ -193,12 +198,15 @@ Codec<std::vector<Step>> steps_codec() {
   const std::string words = "a list of steps";
   return {words, [] { return json{{"type", "array"}, {"items", reference("step")}}; },
           [words](const Node& node) {
-            if (node.kind != Node::Kind::list || node.items.empty()) fail(node, words, "write lines that start with '- ' and an operation");
+            if (node.kind != Node::Kind::list || node.items.empty())
+              fail(node, words, "write lines that start with '- ' and an operation");
             std::vector<Step> out;
             std::set<std::string> names;
             for (std::size_t i = 0; i < node.items.size(); ++i) {
               out.push_back(read_step(node.items[i], i));
-              if (!names.insert(out.back().name).second) fail(node.items[i], "steps with names of their own", "rename one of the two called '" + out.back().name + "'");
+              if (!names.insert(out.back().name).second)
+                fail(node.items[i], "steps with names of their own",
+                     "rename one of the two called '" + out.back().name + "'");
             }
             return out;
           },
@@ -220,7 +228,8 @@ Node patch_steps(const Node& document, const Node& changes) {
       if (found == names.end()) {
         Node at = changes;
         at.line = changes.key_lines[k];
-        throw Error(at.where() + ": expected the name of a step, found '" + changes.keys[k] + "'" + suggestion(changes.keys[k], names));
+        throw Error(at.where() + ": expected the name of a step, found '" + changes.keys[k] + "'" +
+                    suggestion(changes.keys[k], names));
       }
       const auto i = static_cast<std::size_t>(found - names.begin());
       gone[i] = removes(changes.items[k]);

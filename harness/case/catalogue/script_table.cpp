@@ -20,28 +20,40 @@ namespace {
 json one_key_of(const char* suffix) {
   json properties = json::object();
   for (const Op& o : ops()) properties[o.name] = reference(o.name + suffix);
-  return {{"oneOf", json::array({json{{"enum", [] {
-                                        json names = json::array();
-                                        for (const Op& o : ops()) names.push_back(o.name);
-                                        return names;
-                                      }()}},
-                                 json{{"type", "object"}, {"additionalProperties", false}, {"minProperties", 1}, {"maxProperties", 1},
+  return {{"oneOf", json::array({json{{"enum",
+                                       [] {
+                                         json names = json::array();
+                                         for (const Op& o : ops()) names.push_back(o.name);
+                                         return names;
+                                       }()}},
+                                 json{{"type", "object"},
+                                      {"additionalProperties", false},
+                                      {"minProperties", 1},
+                                      {"maxProperties", 1},
                                       {"properties", std::move(properties)}}})}};
 }
 
 }  // namespace
 
 const Table<Script>& script_table() {
-  static const Table<Script> table{"a script", {
-      required("memory", &Script::memories, by_reference(named(object<Memory>(memory_table)), "memory"), "name -> memory"),
-      optional("requests", &Script::requests, by_reference(named(object<script::Request>(script_request_table)), "request"), "name -> request"),
-      required("steps", &Script::steps, steps_codec(), "what is done, in order"),
-  }, check_script};
+  static const Table<Script> table{
+      "a script",
+      {
+          required("memory", &Script::memories, by_reference(named(object<Memory>(memory_table)), "memory"),
+                   "name -> memory"),
+          optional("requests", &Script::requests,
+                   by_reference(named(object<script::Request>(script_request_table)), "request"), "name -> request"),
+          required("steps", &Script::steps, steps_codec(), "what is done, in order"),
+      },
+      check_script};
   return table;
 }
 
 json script_definitions() {
-  json out{{"memory", schema(memory_table())}, {"request", schema(script_request_table())}, {"step", one_key_of("")}, {"action", one_key_of("-actual")}};
+  json out{{"memory", schema(memory_table())},
+           {"request", schema(script_request_table())},
+           {"step", one_key_of("")},
+           {"action", one_key_of("-actual")}};
   const json pick{{"type", json::array({"integer", "string"})}};
   out["picks"] = {{"oneOf", json::array({pick, json{{"type", "array"}, {"items", pick}}})}};
   out["blocks"] = {{"type", "array"}, {"items", integer_codec(-1, many).schema()}};
@@ -56,11 +68,18 @@ json script_definitions() {
       value["description"] = doc;
       return value;
     };
-    body["properties"]["name"] = described(identifier().schema(), "unique; default the operation and the position of the step");
-    body["properties"]["actually"] =
-        described({{"oneOf", json::array({json{{"const", "skipped"}}, patch, json{{"type", "array"}, {"items", {{"oneOf", json::array({reference("action"), json{{"const", "intended"}},
-                   json{{"type", "object"}, {"additionalProperties", false}, {"properties", {{"intended", patch}}}, {"required", json::array({"intended"})}}})}}}}})}},
-                  "what the code did instead: skipped, keys that differ, or a list of steps");
+    body["properties"]["name"] =
+        described(identifier().schema(), "unique; default the operation and the position of the step");
+    body["properties"]["actually"] = described(
+        {{"oneOf", json::array({json{{"const", "skipped"}}, patch,
+                                json{{"type", "array"},
+                                     {"items",
+                                      {{"oneOf", json::array({reference("action"), json{{"const", "intended"}},
+                                                              json{{"type", "object"},
+                                                                   {"additionalProperties", false},
+                                                                   {"properties", {{"intended", patch}}},
+                                                                   {"required", json::array({"intended"})}}})}}}}})}},
+        "what the code did instead: skipped, keys that differ, or a list of steps");
     for (json* one : {&body, &actual}) {
       (*one)["description"] = o.doc;
       if (!one->contains("required")) (*one)["type"] = json::array({"object", "null"});
@@ -81,9 +100,11 @@ void check_script(const Script& script, const Node& document) {
   script::each_action(script, [&](const Step&, const Action& action, bool) {
     if (action.op == "read") places.push_back(action.output);
   });
-  const auto expect = [](const Node& at, const std::string& what, const std::string& name, const std::vector<std::string>& known) {
+  const auto expect = [](const Node& at, const std::string& what, const std::string& name,
+                         const std::vector<std::string>& known) {
     if (std::find(known.begin(), known.end(), name) != known.end()) return;
-    if (known.empty()) throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'; there is none, declare it");
+    if (known.empty())
+      throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'; there is none, declare it");
     throw Error(at.where() + ": expected the name of a " + what + ", found '" + name + "'" + suggestion(name, known));
   };
   const auto line_of = [](const Node* mapping, const std::string& key, const Node& otherwise) -> const Node& {
@@ -98,12 +119,15 @@ void check_script(const Script& script, const Node& document) {
     while (!up->view.of.empty()) {
       const std::string of = script::memory_of(up->view.of);
       expect(at, "memory", of, memories);
-      if (!seen.insert(of).second) throw Error(at.where() + ": expected a memory with bytes behind 'of', found a circle through '" + of + "'; give one of them bytes of its own");
+      if (!seen.insert(of).second)
+        throw Error(at.where() + ": expected a memory with bytes behind 'of', found a circle through '" + of +
+                    "'; give one of them bytes of its own");
       up = &script.memories.at(of);
     }
   }
   for (const auto& [name, request] : script.requests) {
-    for (const auto& [memory, ids] : request.blocks) expect(line_of(document.find("requests"), name, document), "memory", memory, memories);
+    for (const auto& [memory, ids] : request.blocks)
+      expect(line_of(document.find("requests"), name, document), "memory", memory, memories);
   }
   for (std::size_t i = 0; i < script.steps.size(); ++i) {
     const Step& step = script.steps[i];
@@ -119,7 +143,8 @@ void check_script(const Script& script, const Node& document) {
         if (!other->empty()) expect(at, "step", *other, names);
       }
       if (action.op == "read" && script.memories.contains(action.output)) {
-        throw Error(at.where() + ": expected an output with a name of its own, found '" + action.output + "', which is a memory; rename one of them");
+        throw Error(at.where() + ": expected an output with a name of its own, found '" + action.output +
+                    "', which is a memory; rename one of them");
       }
     };
     check(step.intended);
@@ -129,7 +154,8 @@ void check_script(const Script& script, const Node& document) {
 
 Script script_from_yaml(std::string_view text, const std::string& name) {
   const auto documents = parse_yaml(text, name);
-  if (documents.size() != 1) throw Error(name + ":1: expected one document, found " + std::to_string(documents.size()) + "; write one script");
+  if (documents.size() != 1)
+    throw Error(name + ":1: expected one document, found " + std::to_string(documents.size()) + "; write one script");
   return read(script_table(), documents.front());
 }
 

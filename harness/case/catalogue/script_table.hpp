@@ -1,5 +1,5 @@
-// The language of scripted cases: memory, requests, steps. One table an operation, twice: as intended, and as it happened, where a step
-// may also say when it is executed. Semantics: cases/README.md.
+// The language of scripted cases: memory, requests, steps. One table an operation, twice: as intended, and as it happened,
+// where a step may also say when it is executed. Semantics: cases/README.md.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ json script_definitions();
 /// Rules that need the whole script: every name that a step uses exists. `document`: the mapping that has the key steps.
 void check_script(const script::Script& script, const Node& document);
 
-/// The steps of `document` with patches by name of the step (a merge patch on its body, or null: the step goes); everything else as it
-/// is. `changes`: the mapping behind the key `steps` of a control.
+/// The steps of `document` with patches by name of the step (a merge patch on its body, or null: the step goes); everything
+/// else as it is. `changes`: the mapping behind the key `steps` of a control.
 Node patch_steps(const Node& document, const Node& changes);
 /// The steps of `document` without `actually`: the code without its fault.
 Node as_intended(const Node& document);

@@ -33,12 +33,15 @@ std::string error_of_steps(const std::string& steps) {
 
 // Every operation with every key that it has.
 constexpr const char* everything = R"(
-  - write: {request: A, to: [P, {of: C, layout: flashinfer:HND}], layers: 0, kv: K, tokens: "0..4", heads: [1, 0], channels: ["0..2", 7], parts: data, content: codes, generation: 3, to_blocks: [4], otherwise: go on}
+  - write: {request: A, to: [P, {of: C, layout: flashinfer:HND}], layers: 0, kv: K, tokens: "0..4",
+      heads: [1, 0], channels: ["0..2", 7], parts: data, content: codes, generation: 3, to_blocks: [4], otherwise: go on}
   - move:
       name: transfer
       request: A
-      from: {of: P, template: "L x K B N H C", geometry: {blocks: 9}, dtype: fp16, offset: -64, strides: {block: 512, head: -4}}
-      to: {of: C, scale_strides: {slot: 8}, scale_offset: 16, align: 256, arithmetic: {bits: 32, signed: false, unit: elements, of: product}}
+      from: {of: P, template: "L x K B N H C", geometry: {blocks: 9}, dtype: fp16, offset: -64,
+        strides: {block: 512, head: -4}}
+      to: {of: C, scale_strides: {slot: 8}, scale_offset: 16, align: 256,
+        arithmetic: {bits: 32, signed: false, unit: elements, of: product}}
       layers: [0, 1]
       to_layers: [1, 0]
       kv: [K, V]
@@ -54,12 +57,14 @@ constexpr const char* everything = R"(
       parts: scales
       splits: false
       actually: {to: {arithmetic: int32}, after: last, reads: issue, table: issue, otherwise: go on}
-  - copy: {from: P/kv.L0, from_offset: -8, to: C/kv.L1, to_offset: 0x10, bytes: 64, count: 3, from_step: 0, to_step: -128, actually: skipped}
+  - copy: {from: P/kv.L0, from_offset: -8, to: C/kv.L1, to_offset: 0x10, bytes: 64, count: 3,
+      from_step: 0, to_step: -128, actually: skipped}
   - fill: {to: P/kv.L0, to_offset: 4, bytes: 8, count: 2, to_step: 16, value: zero}
   - fill: {to: {of: P, layout: x}, to_blocks: [0], value: "7fc0", kv: V, parts: all}
   - fill: {to: P, request: A, value: poison}
   - read: {request: A, from: C, decode: true, scales: twice, output: rows, from_blocks: [0]}
-  - read: {request: A, from: C, actually: [intended, intended: {decode: true, scales: ignored, before: transfer}, nothing, move: {request: A, from: P, to: C}]}
+  - read: {request: A, from: C, actually: [intended,
+      intended: {decode: true, scales: ignored, before: transfer}, nothing, move: {request: A, from: P, to: C}]}
   - register: {memory: C/kv.L0, offset: 64, bytes: 128, maps: 0}
   - unregister: {memory: C}
   - put: {store: disk, key: {model: m, layer: 3}, request: A, from: P, on_exists: keep}
@@ -94,8 +99,10 @@ TEST(Script, EveryKeyIsReadAndWrittenBack) {
     for (const auto& field : op.intended.fields) {
       const bool shown = seen[op.name].contains(field.key);
       // Keys that the example leaves at their default or that exclude others.
-      static const std::set<std::string> by_default{"layers", "kv", "tokens", "heads", "channels", "parts", "splits", "otherwise", "from_blocks", "to_blocks",
-                                                    "in", "text", "store", "to_kv", "to_tokens", "to_heads", "to_channels", "bytes", "offset", "signal"};
+      static const std::set<std::string> by_default{"layers",   "kv",          "tokens",    "heads",       "channels",
+                                                    "parts",    "splits",      "otherwise", "from_blocks", "to_blocks",
+                                                    "in",       "text",        "store",     "to_kv",       "to_tokens",
+                                                    "to_heads", "to_channels", "bytes",     "offset",      "signal"};
       EXPECT_TRUE(shown || by_default.contains(field.key)) << op.name << " " << field.key;
     }
   }
@@ -171,7 +178,8 @@ TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   has("  - move: {request: A, from: P, to: C}\n    write: {}\n", "expected a step with one operation");
   has("  - move: {request: A, from: Q, to: C}\n", "f.yaml:8: expected the name of a memory, found 'Q'");
   has("  - move: {request: B, from: P, to: C}\n", "expected the name of a request, found 'B'");
-  has("  - check\n  - move: {request: A, from: P, to: C, actually: {after: chekc1}}\n", "f.yaml:9: expected the name of a step, found 'chekc1'; did you mean 'check1'?");
+  has("  - check\n  - move: {request: A, from: P, to: C, actually: {after: chekc1}}\n",
+      "f.yaml:9: expected the name of a step, found 'chekc1'; did you mean 'check1'?");
   has("  - move: {request: A, from: P, to: C, after: x}\n", "expected a key of a 'move' step, found 'after'");
   has("  - move: {request: A, from: P, to: C, layers: 0, to_layers: [1, 2]}\n", "as many as in 'layers' (1)");
   has("  - move: {request: A, from: P, to: C, to_layers: 1}\n", "'to_layers' only with 'layers'");
@@ -193,7 +201,8 @@ TEST(Script, MistakesAreOneLineWithThePlaceAndWhatToDo) {
   has("  - write: {request: A, to: P, actually: []}\n", "say what the code did instead");
   has("  - write: {request: A, to: P, actually: [{move: {request: A, from: P, to: Z}}]}\n", "found 'Z'");
   has("  - write: {request: A, to: P, actually: {before: write1, after: write1}}\n", "one of after and before");
-  has("  - copy: {from: P, to: C, bytes: 4, actually: {reads: issue, after: x}}\n", "expected a key of a 'copy' step, found 'reads'");
+  has("  - copy: {from: P, to: C, bytes: 4, actually: {reads: issue, after: x}}\n",
+      "expected a key of a 'copy' step, found 'reads'");
   has("  - move: {request: A, from: P, to: C, actually: {reads: issue}}\n", "'reads' only with after or before");
   has("  - check: {name: a}\n  - check: {name: a}\n", "rename one of the two called 'a'");
   has("  - read: {request: A, from: P, output: C}\n", "found 'C', which is a memory");
@@ -288,13 +297,18 @@ TEST(ScriptedCase, KeysThatDoNotGoTogetherAreRefused) {
   EXPECT_NE(error("").find("expected the key 'producer'"), std::string::npos);
   EXPECT_NE(error("memory: {P: {bytes: 8}}\n").find("expected the key 'steps'"), std::string::npos);
   EXPECT_NE(error("steps: [check]\n").find("expected the key 'memory'"), std::string::npos);
-  EXPECT_EQ(error(good + "engine: shm\n"), "f.yaml:4: key 'engine': expected no such key in a case with memory and steps, found 'shm'; its steps say everything, remove it");
+  EXPECT_EQ(error(good + "engine: shm\n"),
+            "f.yaml:4: key 'engine': expected no such key in a case with memory and steps, found 'shm'; its steps say "
+            "everything, remove it");
   EXPECT_NE(error(good + "producer: {layout: x}\n").find("key 'producer'"), std::string::npos);
   EXPECT_NE(error(good + "requests: [{tokens: 3}]\n").find("requests by name"), std::string::npos);
   EXPECT_NE(error("producer: {layout: x}\nrequests: {A: {tokens: 3}}\n").find("a list of requests"), std::string::npos);
-  EXPECT_NE(error("producer: {layout: x}\ncontrols: [{name: a, as_intended: true}]\n").find("as_intended only in a case with memory"), std::string::npos);
+  EXPECT_NE(error("producer: {layout: x}\ncontrols: [{name: a, as_intended: true}]\n")
+                .find("as_intended only in a case with memory"),
+            std::string::npos);
   EXPECT_NE(error(good + "controls: [{name: a}]\n").find("expected the key 'set'"), std::string::npos);
-  EXPECT_NE(error(good + "controls: [{name: a, set: {steps: {chekc1: null}}}]\n").find("did you mean 'check1'?"), std::string::npos);
+  EXPECT_NE(error(good + "controls: [{name: a, set: {steps: {chekc1: null}}}]\n").find("did you mean 'check1'?"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ Codec<std::int64_t> whole(std::int64_t low, std::string words) {
 }
 
 void add_picks(const Node& node, bool kv, Ids& out) {
-  const std::string words = kv ? "K, V, an index, or a list of those" : "an index, a range \"0..4\" (its end is not in it), or a list of those";
+  const std::string words =
+      kv ? "K, V, an index, or a list of those" : "an index, a range \"0..4\" (its end is not in it), or a list of those";
   const std::string advice = kv ? "write K, V or both as [K, V]" : "write e.g. 3, [3, 1] or \"0..4\"";
   if (node.kind != Node::Kind::scalar) fail(node, words, advice);
   if (kv && (node.text == "K" || node.text == "V")) {
@@ -51,7 +52,8 @@ void add_picks(const Node& node, bool kv, Ids& out) {
     good = false;
   }
   if (!good || last > many) fail(node, words, advice);
-  if (static_cast<std::uint64_t>(last - first) + out.size() > most_picks) fail(node, "at most " + std::to_string(most_picks) + " indices", "take fewer");
+  if (static_cast<std::uint64_t>(last - first) + out.size() > most_picks)
+    fail(node, "at most " + std::to_string(most_picks) + " indices", "take fewer");
   for (std::int64_t i = first; i < last; ++i) out.push_back(i);
 }
 
@@ -74,21 +76,24 @@ Codec<std::int64_t> offset_codec() { return whole(-any_bytes, "bytes, may be neg
 Codec<std::int64_t> bytes_codec(std::int64_t low) { return whole(low, low > 0 ? "bytes, at least 1" : "bytes"); }
 
 Codec<Ids> picks(bool kv) {
-  return {kv ? "K, V, or a list of them" : "an index, a range \"0..4\", or a list of those",
-          [] { return reference("picks"); },
-          [kv](const Node& node) {
-            Ids out;
-            if (node.kind != Node::Kind::list) add_picks(node, kv, out);
-            else for (const auto& item : node.items) add_picks(item, kv, out);
-            return out;
-          },
-          [kv](const Ids& ids) {
-            const bool range = !kv && ids.size() > 2 && ids.back() - ids.front() == static_cast<std::int64_t>(ids.size()) - 1 && std::is_sorted(ids.begin(), ids.end());
-            if (range) return json(std::to_string(ids.front()) + ".." + std::to_string(ids.back() + 1));
-            json out = json::array();
-            for (const auto id : ids) out.push_back(kv && id < 2 ? json(id ? "V" : "K") : json(id));
-            return out;
-          }};
+  return {
+      kv ? "K, V, or a list of them" : "an index, a range \"0..4\", or a list of those", [] { return reference("picks"); },
+      [kv](const Node& node) {
+        Ids out;
+        if (node.kind != Node::Kind::list)
+          add_picks(node, kv, out);
+        else
+          for (const auto& item : node.items) add_picks(item, kv, out);
+        return out;
+      },
+      [kv](const Ids& ids) {
+        const bool range = !kv && ids.size() > 2 && ids.back() - ids.front() == static_cast<std::int64_t>(ids.size()) - 1 &&
+                           std::is_sorted(ids.begin(), ids.end());
+        if (range) return json(std::to_string(ids.front()) + ".." + std::to_string(ids.back() + 1));
+        json out = json::array();
+        for (const auto id : ids) out.push_back(kv && id < 2 ? json(id ? "V" : "K") : json(id));
+        return out;
+      }};
 }
 
 Codec<Ids> block_ids() {
@@ -111,7 +116,8 @@ Codec<std::uint32_t> generation() {
 }
 
 Codec<json> any_value() {
-  return {"any value", [] { return json::object(); }, [](const Node& node) { return to_json(node); }, [](const json& value) { return value; }};
+  return {"any value", [] { return json::object(); }, [](const Node& node) { return to_json(node); },
+          [](const json& value) { return value; }};
 }
 
 Codec<std::string> pattern() {
@@ -123,7 +129,8 @@ Codec<std::string> pattern() {
             if (value == "poison" || value == "zero") return value;
             if (value.starts_with("0x")) value.erase(0, 2);
             const bool hex = !value.empty() && value.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-            if (!hex || value.size() % 2 != 0 || value.size() > 8192) fail(node, words, "write two digits a byte, at most 4096 bytes");
+            if (!hex || value.size() % 2 != 0 || value.size() > 8192)
+              fail(node, words, "write two digits a byte, at most 4096 bytes");
             return value;
           },
           [](const std::string& value) { return json(value); }};
@@ -135,7 +142,8 @@ Codec<std::map<std::string, std::string>> store_key() {
   return {words,
           [] {
             const json one{{"type", json::array({"string", "integer", "boolean"})}};
-            return json{{"oneOf", json::array({one, {{"type", "object"}, {"additionalProperties", one}, {"minProperties", 1}}})}};
+            return json{
+                {"oneOf", json::array({one, {{"type", "object"}, {"additionalProperties", one}, {"minProperties", 1}}})}};
           },
           [words](const Node& node) {
             std::map<std::string, std::string> out;
@@ -143,9 +151,11 @@ Codec<std::map<std::string, std::string>> store_key() {
               out["key"] = node.text;
               return out;
             }
-            if (node.kind != Node::Kind::mapping || node.keys.empty()) fail(node, words, "write e.g. {model: llama, block: 3}");
+            if (node.kind != Node::Kind::mapping || node.keys.empty())
+              fail(node, words, "write e.g. {model: llama, block: 3}");
             for (std::size_t i = 0; i < node.keys.size(); ++i) {
-              if (node.items[i].kind != Node::Kind::scalar) fail(node.items[i], "text or a number", "write one value a field");
+              if (node.items[i].kind != Node::Kind::scalar)
+                fail(node.items[i], "text or a number", "write one value a field");
               out[node.keys[i]] = node.items[i].text;
             }
             return out;
@@ -160,7 +170,9 @@ Codec<std::map<std::string, std::string>> store_key() {
 Codec<Arithmetic> arithmetic() {
   const Codec<Arithmetic> full = object<Arithmetic>(arithmetic_table);
   return {"int32, uint32, ..., or a mapping {bits, signed, unit, of}",
-          [full] { return json{{"oneOf", json::array({json{{"type", "string"}, {"pattern", "^u?int[0-9]{1,2}$"}}, full.schema()})}}; },
+          [full] {
+            return json{{"oneOf", json::array({json{{"type", "string"}, {"pattern", "^u?int[0-9]{1,2}$"}}, full.schema()})}};
+          },
           [full](const Node& node) {
             if (node.kind != Node::Kind::scalar) return full.read(node);
             Arithmetic out;
@@ -169,13 +181,15 @@ Codec<Arithmetic> arithmetic() {
             const bool named = word.starts_with("int");
             if (named) word.remove_prefix(3);
             const auto read = std::from_chars(word.data(), word.data() + word.size(), out.bits);
-            if (!named || word.empty() || read.ec != std::errc{} || read.ptr != word.data() + word.size() || out.bits < 8 || out.bits > 64) {
+            if (!named || word.empty() || read.ec != std::errc{} || read.ptr != word.data() + word.size() || out.bits < 8 ||
+                out.bits > 64) {
               fail(node, "int8 to int64, uint8 to uint64, or a mapping", "write e.g. int32, or {bits: 32, of: product}");
             }
             return out;
           },
           [full](const Arithmetic& value) -> json {
-            if (value == Arithmetic{value.bits, value.is_signed}) return (value.is_signed ? "int" : "uint") + std::to_string(value.bits);
+            if (value == Arithmetic{value.bits, value.is_signed})
+              return (value.is_signed ? "int" : "uint") + std::to_string(value.bits);
             return full.write(value);
           }};
 }
@@ -189,7 +203,9 @@ bool is_plain(const View& view) {
 // "P" is short for {of: P}.
 Codec<View> view() {
   return {"a memory, or a view of one", [] { return reference("view"); },
-          [](const Node& node) { return node.kind == Node::Kind::scalar ? plain_view(text().read(node)) : read(view_table(), node); },
+          [](const Node& node) {
+            return node.kind == Node::Kind::scalar ? plain_view(text().read(node)) : read(view_table(), node);
+          },
           [](const View& value) -> json { return is_plain(value) ? json(value.of) : write(view_table(), value); }};
 }
 

@@ -1,4 +1,5 @@
-// Values of the language of scripted cases, as codecs: picks, block ids, patterns, keys of a store, arithmetic, views, places.
+// Values of the language of scripted cases, as codecs: picks, block ids, patterns, keys of a store, arithmetic, views,
+// places.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,10 @@ json reference(const std::string& name);
 
 // A field of a member that is itself a mapping, under a key of the outer one.
 template <class Outer, class Inner>
-Field<Outer> lift(Field<Inner> field, Inner Outer::*member, const std::string& prefix = "") {
+Field<Outer> lift(Field<Inner> field, Inner Outer::* member, const std::string& prefix = "") {
   Field<Outer> out;
-  out.key = prefix + field.key, out.required = field.required, out.doc = field.doc, out.words = field.words, out.schema = field.schema;
+  out.key = prefix + field.key, out.required = field.required, out.doc = field.doc, out.words = field.words,
+  out.schema = field.schema;
   out.read = [field, member](Outer& value, const Node& node) { field.read(value.*member, node); };
   out.write = [field, member](const Outer& value) { return field.write(value.*member); };
   return out;
@@ -36,7 +38,8 @@ std::vector<Field<T>> join(std::vector<Field<T>> first, const std::vector<Field<
 template <class M>
 Codec<std::map<std::string, M>> named(Codec<M> item) {
   Codec<std::map<std::string, M>> map = map_of(item);
-  return {map.words, [map] {
+  return {map.words,
+          [map] {
             json out = map.schema();
             out["propertyNames"] = identifier().schema();
             return out;

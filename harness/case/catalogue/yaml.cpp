@@ -64,10 +64,12 @@ class Builder final : public YAML::EventHandler {
     node.text = value;
     add(std::move(node), anchor);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
     open(Node::Kind::list, mark, tag, anchor);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     open(Node::Kind::mapping, mark, tag, anchor);
   }
   void OnSequenceEnd() override { close(); }
@@ -122,7 +124,8 @@ class Builder final : public YAML::EventHandler {
       m.line = node.line - 1;
       return m;
     }();
-    if (!stack_.empty() && stack_.back().node.kind == Node::Kind::mapping && !stack_.back().has_key) return key(std::move(node), mark);
+    if (!stack_.empty() && stack_.back().node.kind == Node::Kind::mapping && !stack_.back().has_key)
+      return key(std::move(node), mark);
     count(mark, 1);
     attach(std::move(node), anchor, 1);
   }
@@ -188,10 +191,14 @@ const Node* Node::find(std::string_view key) const {
 
 std::string Node::describe() const {
   switch (kind) {
-    case Kind::null: return "nothing";
-    case Kind::scalar: return "'" + shown(text) + "'";
-    case Kind::list: return "a list of " + std::to_string(items.size());
-    case Kind::mapping: return "a mapping with " + std::to_string(items.size()) + (items.size() == 1 ? " key" : " keys");
+    case Kind::null:
+      return "nothing";
+    case Kind::scalar:
+      return "'" + shown(text) + "'";
+    case Kind::list:
+      return "a list of " + std::to_string(items.size());
+    case Kind::mapping:
+      return "a mapping with " + std::to_string(items.size()) + (items.size() == 1 ? " key" : " keys");
   }
   return "?";
 }
@@ -199,14 +206,15 @@ std::string Node::describe() const {
 std::vector<Node> parse_yaml(std::string_view text, const std::string& name) {
   const auto file = std::make_shared<const std::string>(name);
   if (text.size() > max_file_bytes) {
-    throw Error(name + ":1: expected at most " + std::to_string(max_file_bytes) + " bytes, found " + std::to_string(text.size()) +
-                "; split the file");
+    throw Error(name + ":1: expected at most " + std::to_string(max_file_bytes) + " bytes, found " +
+                std::to_string(text.size()) + "; split the file");
   }
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   if (const std::size_t bad = first_bad_byte(text); bad != std::string_view::npos) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(bad), '\n');
     throw Error(name + ":" + std::to_string(line) + ": expected UTF-8 text, found byte " +
-                std::to_string(static_cast<unsigned char>(text[bad])) + " at offset " + std::to_string(bad) + "; save the file as UTF-8");
+                std::to_string(static_cast<unsigned char>(text[bad])) + " at offset " + std::to_string(bad) +
+                "; save the file as UTF-8");
   }
   Builder builder(file);
   std::istringstream stream{std::string(text)};
@@ -228,7 +236,8 @@ std::vector<Node> parse_yaml(std::string_view text, const std::string& name) {
 std::string read_text_file(const std::filesystem::path& path, const std::string& shown_name, std::size_t limit) {
   std::error_code ignored;
   const auto refuse = [&](const std::string& found) {
-    return Error(shown_name + ":1: expected a readable file of at most " + std::to_string(limit) + " bytes, found " + found + "; check the path");
+    return Error(shown_name + ":1: expected a readable file of at most " + std::to_string(limit) + " bytes, found " + found +
+                 "; check the path");
   };
   if (std::filesystem::is_directory(path, ignored)) throw refuse("a directory");
   std::ifstream in(path, std::ios::binary);
@@ -250,7 +259,8 @@ std::vector<Node> parse_yaml_file(const std::filesystem::path& path, const std::
 
 nlohmann::json to_json(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::null: return nullptr;
+    case Node::Kind::null:
+      return nullptr;
     case Node::Kind::list: {
       nlohmann::json out = nlohmann::json::array();
       for (const auto& item : node.items) out.push_back(to_json(item));
@@ -261,7 +271,8 @@ nlohmann::json to_json(const Node& node) {
       for (std::size_t i = 0; i < node.keys.size(); ++i) out[node.keys[i]] = to_json(node.items[i]);
       return out;
     }
-    case Node::Kind::scalar: break;
+    case Node::Kind::scalar:
+      break;
   }
   if (node.quoted) return node.text;
   if (node.text == "true") return true;
@@ -273,7 +284,8 @@ nlohmann::json to_json(const Node& node) {
   if (whole(node.text, integer)) return integer;
   if (whole(node.text, natural)) return natural;
   if (node.text.starts_with("0x") && whole(std::string_view(node.text).substr(2), natural, 16)) return natural;
-  if (!node.text.empty() && node.text.find_first_of("0123456789") != std::string::npos && whole(node.text, real)) return real;
+  if (!node.text.empty() && node.text.find_first_of("0123456789") != std::string::npos && whole(node.text, real))
+    return real;
   return node.text;
 }
 
@@ -289,7 +301,8 @@ Node merge_patch(Node target, const Node& patch) {
     std::size_t at = 0;
     while (at < target.keys.size() && target.keys[at] != patch.keys[i]) ++at;
     const Node& value = patch.items[i];
-    const bool removes = value.kind == Node::Kind::null || (value.kind == Node::Kind::scalar && !value.quoted && (value.text == "~" || value.text == "null"));
+    const bool removes = value.kind == Node::Kind::null ||
+                         (value.kind == Node::Kind::scalar && !value.quoted && (value.text == "~" || value.text == "null"));
     if (removes) {
       if (at == target.keys.size()) continue;
       const auto offset = static_cast<std::ptrdiff_t>(at);

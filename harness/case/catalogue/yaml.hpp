@@ -23,12 +23,12 @@ inline constexpr std::size_t max_nodes = 100'000;  ///< of all documents of a te
 struct Node {
   enum class Kind : std::uint8_t { null, scalar, list, mapping };
   Kind kind{Kind::null};
-  bool quoted{false};              ///< scalar written in quotes (or a block scalar): always text
-  int line{0};                     ///< 1-based
+  bool quoted{false};  ///< scalar written in quotes (or a block scalar): always text
+  int line{0};         ///< 1-based
   std::shared_ptr<const std::string> file;
-  std::string text;                ///< scalar
-  std::vector<Node> items;         ///< list elements, or mapping values
-  std::vector<std::string> keys;   ///< mapping keys, in order; keys.size() == items.size()
+  std::string text;               ///< scalar
+  std::vector<Node> items;        ///< list elements, or mapping values
+  std::vector<std::string> keys;  ///< mapping keys, in order; keys.size() == items.size()
   std::vector<int> key_lines;
 
   const Node* find(std::string_view key) const;
@@ -37,8 +37,8 @@ struct Node {
   std::string describe() const;
 };
 
-/// All documents of a text; `name` is what errors call it. Throws Error for anything that is not plain YAML: bad syntax, bytes that
-/// are not UTF-8, duplicate keys, keys that are not text, tags, undefined aliases, more than the caps above.
+/// All documents of a text; `name` is what errors call it. Throws Error for anything that is not plain YAML: bad syntax,
+/// bytes that are not UTF-8, duplicate keys, keys that are not text, tags, undefined aliases, more than the caps above.
 std::vector<Node> parse_yaml(std::string_view text, const std::string& name);
 /// Reads and parses a file. `shown`: the name errors use (default: the path). Throws Error when unreadable or too large.
 std::vector<Node> parse_yaml_file(const std::filesystem::path& path, const std::string& shown = "");

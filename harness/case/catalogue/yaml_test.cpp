@@ -54,7 +54,8 @@ TEST(Yaml, RefusesWhatIsNotPlain) {
       {std::string(200'000, '['), "f.yaml:1: expected"},
       {std::string(max_file_bytes + 1, 'a'), "f.yaml:1: expected at most 1048576 bytes"},
   };
-  for (const auto& [text, expected] : table) EXPECT_EQ(error_of(text).substr(0, expected.size()), expected) << text.substr(0, 40);
+  for (const auto& [text, expected] : table)
+    EXPECT_EQ(error_of(text).substr(0, expected.size()), expected) << text.substr(0, 40);
 }
 
 TEST(Yaml, CapsWhatAliasesExpandTo) {
@@ -84,7 +85,8 @@ TEST(Yaml, MergePatch) {
       {"{a: foo}", "{a: {b: {c: null}}}", R"({"a":{"b":{}}})"},
   };
   for (const auto& [target, patch, result] : table) {
-    EXPECT_EQ(to_json(merge_patch(parse_yaml(target, "t")[0], parse_yaml(patch, "p")[0])).dump(), result) << target << " " << patch;
+    EXPECT_EQ(to_json(merge_patch(parse_yaml(target, "t")[0], parse_yaml(patch, "p")[0])).dump(), result)
+        << target << " " << patch;
   }
 }
 
@@ -97,9 +99,20 @@ TEST(Names, NearestAndSuggestion) {
 
 TEST(Globs, Table) {
   const std::tuple<const char*, const char*, bool> table[]{
-      {"*", "", true},          {"a*c", "abbc", true},   {"a*c", "abbd", false},   {"?", "a", true},          {"?", "", false},
-      {"[a-c]x", "bx", true},   {"[!a-c]x", "bx", false}, {"kv/*engine=shm*", "kv/producer=x/engine=shm", true}, {"**", "ab", true},
-      {"a[", "a[", true},       {"[]]", "]", true},       {"*a*b*c", "xaybzc", true}, {"*a*b*c", "xaybz", false}, {"", "", true},
+      {"*", "", true},
+      {"a*c", "abbc", true},
+      {"a*c", "abbd", false},
+      {"?", "a", true},
+      {"?", "", false},
+      {"[a-c]x", "bx", true},
+      {"[!a-c]x", "bx", false},
+      {"kv/*engine=shm*", "kv/producer=x/engine=shm", true},
+      {"**", "ab", true},
+      {"a[", "a[", true},
+      {"[]]", "]", true},
+      {"*a*b*c", "xaybzc", true},
+      {"*a*b*c", "xaybz", false},
+      {"", "", true},
   };
   for (const auto& [glob, text, expected] : table) EXPECT_EQ(matches_glob(glob, text), expected) << glob << " " << text;
 }

@@ -23,10 +23,13 @@ void replace(Model& model, const nlohmann::json& values) {
   for (const auto& [key, value] : values.items()) {
     auto* field = field_of(model, key);
     if (!field) {
-      throw std::runtime_error("geometry: expected layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer, first_head or tokens, found '" +
-                               key + "'");
+      throw std::runtime_error(
+          "geometry: expected layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer, first_head or "
+          "tokens, found '" +
+          key + "'");
     }
-    if (!value.is_number_integer()) throw std::runtime_error("geometry " + key + ": expected a whole number, found " + value.dump());
+    if (!value.is_number_integer())
+      throw std::runtime_error("geometry " + key + ": expected a whole number, found " + value.dump());
     *field = value.get<std::int64_t>();
   }
 }

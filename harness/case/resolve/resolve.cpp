@@ -17,8 +17,8 @@
 
 namespace kvcts {
 
-using nlohmann::json;
 using layout::checked::ceil_div;
+using nlohmann::json;
 using text::fail;
 
 namespace {
@@ -57,8 +57,8 @@ void apply_fixed(const LayoutChoice& choice, Model& model, std::map<std::string,
     auto* field = field_of(model, key);
     if (!field) fail("layout " + choice.name + ": `fixed` has no such key '" + key + "'");
     if (auto it = fixed_by.find(key); it != fixed_by.end() && *field != value) {
-      fail("layout " + choice.name + " demands " + key + " = " + std::to_string(value) + ", layout " + it->second + " demands " +
-           std::to_string(*field) + "; these two cannot hold the same model");
+      fail("layout " + choice.name + " demands " + key + " = " + std::to_string(value) + ", layout " + it->second +
+           " demands " + std::to_string(*field) + "; these two cannot hold the same model");
     }
     *field = value;
     fixed_by[key] = choice.name;
@@ -91,7 +91,9 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
     // The same pool in other blocks, unless the case says how many.
     if (*spec.block_size < 1) fail("block_size: expected at least 1, found " + std::to_string(*spec.block_size));
     std::int64_t slots = 0;
-    if (__builtin_mul_overflow(g.blocks, g.block_size, &slots)) fail("geometry: " + std::to_string(g.blocks) + " blocks of " + std::to_string(g.block_size) + " tokens do not fit into 64 bits");
+    if (__builtin_mul_overflow(g.blocks, g.block_size, &slots))
+      fail("geometry: " + std::to_string(g.blocks) + " blocks of " + std::to_string(g.block_size) +
+           " tokens do not fit into 64 bits");
     g.blocks = slots / *spec.block_size + (slots % *spec.block_size != 0);
     g.block_size = *spec.block_size;
   }
@@ -99,14 +101,16 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
   // Each allocation of each rank is a memory file.
   constexpr std::int64_t most_ranks = 4096;
   constexpr std::size_t most_allocations = 100'000;
-  if (spec.tp < 1 || spec.tp > most_ranks) fail("tp: expected 1.." + std::to_string(most_ranks) + ", found " + std::to_string(spec.tp));
+  if (spec.tp < 1 || spec.tp > most_ranks)
+    fail("tp: expected 1.." + std::to_string(most_ranks) + ", found " + std::to_string(spec.tp));
   for (std::int64_t r = 0; r < spec.tp; ++r) {
     RankCache rank;
     rank.geometry = shard(g, r, spec.tp);
     rank.truth = layout::instantiate(choice.text, rank.geometry, side.scheme, choice.tensors);
     layout::validate(rank.truth);
     if (rank.truth.allocations.size() * static_cast<std::size_t>(spec.tp) > most_allocations) {
-      fail(std::to_string(spec.tp) + " ranks of " + std::to_string(rank.truth.allocations.size()) + " allocations each: expected at most " + std::to_string(most_allocations) +
+      fail(std::to_string(spec.tp) + " ranks of " + std::to_string(rank.truth.allocations.size()) +
+           " allocations each: expected at most " + std::to_string(most_allocations) +
            " allocations; use fewer layers or ranks");
     }
     rank.claim = rank.truth;
@@ -137,22 +141,25 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
 
 // ---- requests ------------------------------------------------------------------------------------------------------
 
-// Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default. A pool of
-// ordinary size is listed whole; of a larger one only the ids that are asked for are drawn.
+// Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default.
+// A pool of ordinary size is listed whole; of a larger one only the ids that are asked for are drawn.
 class BlockIds {
  public:
   BlockIds(std::string rule, std::int64_t blocks, std::uint64_t seed, std::set<std::int64_t> taken)
       : rule_(std::move(rule)), blocks_(blocks), state_(seed), taken_(std::move(taken)) {
-    if (rule_ != "reversed" && rule_ != "shuffled" && rule_ != "identity") fail("ids: expected shuffled, identity or reversed, found '" + rule_ + "'");
+    if (rule_ != "reversed" && rule_ != "shuffled" && rule_ != "identity")
+      fail("ids: expected shuffled, identity or reversed, found '" + rule_ + "'");
     std::erase_if(taken_, [&](std::int64_t id) { return id < 0 || id >= blocks; });
     if (blocks <= listed) list();
   }
   std::vector<std::int64_t> take(std::int64_t count, const char* side) {
     if (count > left()) {
-      fail(std::string(side) + ": requests need " + std::to_string(count) + " more blocks but only " + std::to_string(left()) +
-           " are free; raise geometry.blocks or lower tokens");
+      fail(std::string(side) + ": requests need " + std::to_string(count) + " more blocks but only " +
+           std::to_string(left()) + " are free; raise geometry.blocks or lower tokens");
     }
-    if (count > most) fail(std::string(side) + ": a request of " + std::to_string(count) + " blocks: expected at most " + std::to_string(most) + "; lower tokens or raise block_size");
+    if (count > most)
+      fail(std::string(side) + ": a request of " + std::to_string(count) + " blocks: expected at most " +
+           std::to_string(most) + "; lower tokens or raise block_size");
     std::vector<std::int64_t> out;
     for (; count > 0; --count) out.push_back(next());
     return out;
@@ -186,7 +193,10 @@ class BlockIds {
     if (blocks_ <= listed) return free_[static_cast<std::size_t>(given_++)];
     for (;;) {
       std::int64_t id = rule_ == "reversed" ? blocks_ - 1 - cursor_++ : cursor_++;
-      if (rule_ == "shuffled") id = given_ == 1 && !taken_.contains(0) && !drawn_.contains(0) ? 0 : static_cast<std::int64_t>((draw() << 31 | draw()) % static_cast<std::uint64_t>(blocks_));
+      if (rule_ == "shuffled")
+        id = given_ == 1 && !taken_.contains(0) && !drawn_.contains(0)
+                 ? 0
+                 : static_cast<std::int64_t>((draw() << 31 | draw()) % static_cast<std::uint64_t>(blocks_));
       if (taken_.contains(id) || !drawn_.insert(id).second) continue;
       ++given_;
       return id;
@@ -210,8 +220,8 @@ std::set<std::int64_t> named_blocks(const std::vector<RequestSpec>& requests, bo
   return out;
 }
 
-std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& model, const Group& group, const std::string& ids,
-                                 std::uint64_t seed) {
+std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& model, const Group& group,
+                                 const std::string& ids, std::uint64_t seed) {
   const auto& pg = group.producer.ranks.at(0).geometry;
   const auto& cg = group.consumer.ranks.at(0).geometry;
   const bool by_default = specs.empty();
@@ -223,14 +233,17 @@ std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& mo
     if (s.tokens < 0) fail("request tokens: expected 0 or more, found " + std::to_string(s.tokens));
     Request r{s.generation, s.tokens, s.transfer, s.producer_blocks, s.consumer_blocks};
     if (r.producer_blocks.empty()) r.producer_blocks = producer.take(ceil_div(s.tokens, pg.block_size), "producer");
-    if (r.consumer_blocks.empty() && s.transfer) r.consumer_blocks = consumer.take(ceil_div(s.tokens, cg.block_size), "consumer");
+    if (r.consumer_blocks.empty() && s.transfer)
+      r.consumer_blocks = consumer.take(ceil_div(s.tokens, cg.block_size), "consumer");
     const auto check = [&](const std::vector<std::int64_t>& list, std::int64_t blocks, std::int64_t size, const char* side) {
       for (auto id : list) {
-        if (id < 0 || id >= blocks) fail(std::string(side) + "_blocks: expected ids in 0.." + std::to_string(blocks - 1) + ", found " + std::to_string(id));
+        if (id < 0 || id >= blocks)
+          fail(std::string(side) + "_blocks: expected ids in 0.." + std::to_string(blocks - 1) + ", found " +
+               std::to_string(id));
       }
       if (static_cast<std::int64_t>(list.size()) < s.tokens / size + (s.tokens % size != 0)) {
-        fail(std::string(side) + "_blocks: " + std::to_string(list.size()) + " blocks of " + std::to_string(size) + " cannot hold " +
-             std::to_string(s.tokens) + " tokens");
+        fail(std::string(side) + "_blocks: " + std::to_string(list.size()) + " blocks of " + std::to_string(size) +
+             " cannot hold " + std::to_string(s.tokens) + " tokens");
       }
     };
     check(r.producer_blocks, pg.blocks, pg.block_size, "producer");
@@ -244,13 +257,14 @@ std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& mo
 
 // ---- golden content ------------------------------------------------------------------------------------------------
 
-// The numbers of a golden case are those of its tensors: geometry, tokens, block table, seed. A file is opened in a child process
-// (30 ms), so a program asks once a file and keeps the numbers, not the bytes.
+// The numbers of a golden case are those of its tensors: geometry, tokens, block table, seed. A file is opened in a child
+// process (30 ms), so a program asks once a file and keeps the numbers, not the bytes.
 struct GoldenNumbers {
   golden::GoldenTensor tensor;
   std::string digest;
 };
-const GoldenNumbers& golden_numbers(const std::filesystem::path& folder, const std::string& layout, const std::string& dtype) {
+const GoldenNumbers& golden_numbers(const std::filesystem::path& folder, const std::string& layout,
+                                    const std::string& dtype) {
   static std::mutex mutex;
   static std::map<std::string, GoldenNumbers> known;
   std::unique_lock lock(mutex);
@@ -260,7 +274,8 @@ const GoldenNumbers& golden_numbers(const std::filesystem::path& folder, const s
   const auto manifest = golden::read_manifest(folder);
   const auto file = golden::file_of(manifest, layout);
   if (file == manifest.files.end() || !file->second.dtypes.contains(dtype)) {
-    fail("content golden: there is no golden tensor of layout " + layout + " in " + dtype + "; make it with golden/generate.py");
+    fail("content golden: there is no golden tensor of layout " + layout + " in " + dtype +
+         "; make it with golden/generate.py");
   }
   auto tensors = golden::load_all(folder, layout);
   lock.lock();
@@ -276,22 +291,28 @@ void use_golden(CaseSpec& spec, ContentSpec& content, const catalogue::Catalogue
   auto folder = catalogue.directory().parent_path() / "golden";  // beside cases/, in the source tree as in an installed one
   if (!std::filesystem::exists(folder)) folder = std::filesystem::canonical(catalogue.directory()).parent_path() / "golden";
   const auto name_of = [&](const SideSpec& side) {
-    return !side.layout.empty() ? side.layout : side.backend.empty() ? std::string() : catalogue.backends().at(side.backend).layout;
+    return !side.layout.empty()   ? side.layout
+           : side.backend.empty() ? std::string()
+                                  : catalogue.backends().at(side.backend).layout;
   };
   content = {"golden", folder.string(), name_of(spec.producer), name_of(spec.consumer), ""};
   const auto& producer = golden_numbers(folder, content.producer, spec.dtype);
   const auto& consumer = golden_numbers(folder, content.consumer, spec.dtype);
   const auto &p = producer.tensor, &q = consumer.tensor;
   if (!(p.geometry == q.geometry) || p.tokens != q.tokens || p.block_table != q.block_table || p.seed != q.seed) {
-    fail("content golden: the golden tensors of " + content.producer + " (" + p.geometry_name + ") and " + content.consumer + " (" +
-         q.geometry_name + ") were made with different numbers; pair layouts of one geometry");
+    fail("content golden: the golden tensors of " + content.producer + " (" + p.geometry_name + ") and " + content.consumer +
+         " (" + q.geometry_name + ") were made with different numbers; pair layouts of one geometry");
   }
-  if (spec.producer.tp != 1 || spec.consumer.tp != 1 || !spec.groups.empty() || spec.producer.block_size || spec.consumer.block_size) {
-    fail("content golden: golden tensors have one rank, one group and their own block size; leave tp, groups and block_size out");
+  if (spec.producer.tp != 1 || spec.consumer.tp != 1 || !spec.groups.empty() || spec.producer.block_size ||
+      spec.consumer.block_size) {
+    fail(
+        "content golden: golden tensors have one rank, one group and their own block size; leave tp, groups and block_size "
+        "out");
   }
   const auto& g = p.geometry;
-  spec.geometry_values = {{"layers", g.layers}, {"blocks", g.blocks}, {"block_size", g.block_size}, {"heads", g.heads},
-                          {"head_dim", g.head_dim}, {"v_head_dim", g.v_head_dim}, {"kv", g.kv}, {"tokens", p.tokens}};
+  spec.geometry_values = {{"layers", g.layers}, {"blocks", g.blocks},     {"block_size", g.block_size},
+                          {"heads", g.heads},   {"head_dim", g.head_dim}, {"v_head_dim", g.v_head_dim},
+                          {"kv", g.kv},         {"tokens", p.tokens}};
   const std::vector<std::int64_t> table(p.block_table.begin(), p.block_table.end());
   spec.requests = {{p.tokens, p.generation, true, table, table}};
   spec.seed = p.seed;
@@ -303,7 +324,8 @@ void use_golden(CaseSpec& spec, ContentSpec& content, const catalogue::Catalogue
 int passes_of(const ResolvedCase& c) {
   int passes = 1;
   for (const auto& group : c.groups) {
-    for (const auto* side : {&group.producer, &group.consumer}) passes = std::max(passes, deciding_passes(side->ranks.at(0).truth));
+    for (const auto* side : {&group.producer, &group.consumer})
+      passes = std::max(passes, deciding_passes(side->ranks.at(0).truth));
   }
   return passes;
 }
@@ -337,13 +359,16 @@ void resolve_scripted(const CaseSpec& spec, const catalogue::Catalogue& catalogu
 }
 
 void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, ResolvedCase& c) {
-  if (spec.content == "golden") use_golden(spec, c.content, catalogue);
-  else c.content.kind = spec.content;
+  if (spec.content == "golden")
+    use_golden(spec, c.content, catalogue);
+  else
+    c.content.kind = spec.content;
   c.seed = spec.seed;
   c.op = spec.op;
 
-  const auto add_group = [&](const std::string& name, const std::string& geometry, const json& values, const SideSpec& producer,
-                             const SideSpec& consumer, const std::vector<RequestSpec>& requests, const std::string& prefix) {
+  const auto add_group = [&](const std::string& name, const std::string& geometry, const json& values,
+                             const SideSpec& producer, const SideSpec& consumer, const std::vector<RequestSpec>& requests,
+                             const std::string& prefix) {
     Group group;
     group.name = name;
     Model model = model_of(geometry, values, catalogue);
@@ -358,10 +383,11 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   };
   add_group("", spec.geometry, spec.geometry_values, spec.producer, spec.consumer, spec.requests, "");
   for (const auto& g : spec.groups) {
-    add_group(g.name, g.geometry.empty() ? spec.geometry : g.geometry, g.geometry_values,
-              g.producer.layout.empty() && g.producer.text.empty() && g.producer.backend.empty() ? spec.producer : g.producer,
-              g.consumer.layout.empty() && g.consumer.text.empty() && g.consumer.backend.empty() ? spec.consumer : g.consumer,
-              g.requests, g.name + ".");
+    add_group(
+        g.name, g.geometry.empty() ? spec.geometry : g.geometry, g.geometry_values,
+        g.producer.layout.empty() && g.producer.text.empty() && g.producer.backend.empty() ? spec.producer : g.producer,
+        g.consumer.layout.empty() && g.consumer.text.empty() && g.consumer.backend.empty() ? spec.consumer : g.consumer,
+        g.requests, g.name + ".");
   }
 
   const auto& connector = catalogue.connectors().at(spec.copies.empty() ? spec.connector : "explicit");
@@ -381,8 +407,8 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
     for (const auto n : {copy.from_offset, copy.to_offset, copy.bytes}) {
       if (n < -most || n > most) fail("copies: expected offsets and bytes up to 2^56, found " + std::to_string(n));
     }
-    c.copies.push_back({region_index(c, Side::producer, copy.from), copy.from_offset, region_index(c, Side::consumer, copy.to),
-                        copy.to_offset, copy.bytes});
+    c.copies.push_back({region_index(c, Side::producer, copy.from), copy.from_offset,
+                        region_index(c, Side::consumer, copy.to), copy.to_offset, copy.bytes});
   }
   c.passes = c.content.kind == "golden" ? 1 : passes_of(c);  // a golden tensor is one content
   c.facts = {{"producer", c.groups[0].producer.layout},
@@ -408,8 +434,10 @@ ResolvedCase resolve(const CaseSpec& given, const catalogue::Catalogue& catalogu
   catalogue.archs().at(spec.arch);
   c.dtype = spec.dtype;
   c.seed = spec.seed;
-  if (spec.script.empty()) resolve_sides(spec, catalogue, c);
-  else resolve_scripted(spec, catalogue, c);
+  if (spec.script.empty())
+    resolve_sides(spec, catalogue, c);
+  else
+    resolve_scripted(spec, catalogue, c);
   c.expected = spec.expected;
   if (c.expected.empty()) c.expected.push_back({});
   c.deadline_ms.fill(default_deadline_ms);

@@ -37,15 +37,15 @@ std::string fmt_bytes(double value) { return fmt_count(std::abs(value)) + " byte
 
 /// How a memory or a view of it lies there, before its planes are made.
 struct Shape {
-  std::string layout;                            ///< for messages
-  std::string text;                              ///< template; "" = raw bytes, or `planes`
+  std::string layout;  ///< for messages
+  std::string text;    ///< template; "" = raw bytes, or `planes`
   std::string planes;
   layout::TensorSpec tensors;
-  std::map<std::string, std::int64_t> fixed;     ///< numbers that the layout demands
+  std::map<std::string, std::int64_t> fixed;  ///< numbers that the layout demands
   Model model;
-  std::set<std::string> said;                    ///< numbers that the memory or view itself names
+  std::set<std::string> said;  ///< numbers that the memory or view itself names
   std::string dtype;
-  layout::Cache cache;                           ///< of the memory as declared
+  layout::Cache cache;  ///< of the memory as declared
 };
 
 // A layout of the catalogue, another project's name, or a template.
@@ -80,7 +80,9 @@ void restride(layout::Cache& cache, const std::map<std::string, std::int64_t>& s
       outermost->stride = layout::checked::mul(bytes, 8);
       found = true;
     }
-    if (!found) fail(std::string(scales ? "scale_strides: no scale" : "strides: no data") + " plane has a " + word + " axis; it is a list of allocations, or not there");
+    if (!found)
+      fail(std::string(scales ? "scale_strides: no scale" : "strides: no data") + " plane has a " + word +
+           " axis; it is a list of allocations, or not there");
   }
 }
 
@@ -89,7 +91,8 @@ void expect_sane(layout::Cache cache) {
   cache.tensors.clear();
   for (auto& plane : cache.planes) {
     if (plane.allocation < 0 || static_cast<std::size_t>(plane.allocation) >= cache.allocations.size()) {
-      fail("planes: a plane lies in allocation " + number(plane.allocation) + ", and there are " + number(cache.allocations.size()));
+      fail("planes: a plane lies in allocation " + number(plane.allocation) + ", and there are " +
+           number(cache.allocations.size()));
     }
     const auto range = layout::bounds(plane);
     plane.offset -= range.begin * 8;
@@ -116,7 +119,8 @@ layout::Cache make_cache(const Shape& shape, const View& view, const catalogue::
     cache = layout::cache_from_text(shape.planes);
     if (cache.allocations.empty()) cache.allocations = shape.cache.allocations;
   } else {
-    cache = layout::instantiate(shape.text, shape.model.geometry, catalogue::scheme_of(catalogue.dtypes().at(shape.dtype)), shape.tensors);
+    cache = layout::instantiate(shape.text, shape.model.geometry, catalogue::scheme_of(catalogue.dtypes().at(shape.dtype)),
+                                shape.tensors);
   }
   restride(cache, view.strides, false);
   restride(cache, view.scale_strides, true);
@@ -149,7 +153,11 @@ std::string names_of(const layout::Cache& cache, const std::string& memory) {
 class Resolver {
  public:
   Resolver(const CaseSpec& spec, const catalogue::Catalogue& catalogue)
-      : script_(spec.script), catalogue_(catalogue), arch_(spec.arch), dtype_(spec.dtype), model_(model_of(spec.geometry, spec.geometry_values, catalogue)) {}
+      : script_(spec.script),
+        catalogue_(catalogue),
+        arch_(spec.arch),
+        dtype_(spec.dtype),
+        model_(model_of(spec.geometry, spec.geometry_values, catalogue)) {}
 
   Script resolve() {
     for (const auto& [name, memory] : script_.memories) within("memory '" + name + "'", [&, &of = name] { declare(of); });
@@ -188,7 +196,8 @@ class Resolver {
         shape = base;
         if (const auto slash = memory.view.of.find('/'); slash != std::string::npos && !shape.cache.allocations.empty()) {
           if (!memory.view.geometry.empty() || !memory.view.dtype.empty() || !memory.view.strides.empty()) {
-            fail("one allocation of '" + script::memory_of(memory.view.of) + "' in another geometry, dtype or stride: say through which layout or template");
+            fail("one allocation of '" + script::memory_of(memory.view.of) +
+                 "' in another geometry, dtype or stride: say through which layout or template");
           }
           shape.cache = only(shape.cache, allocation_of(memory.view.of));
           return finish(name, std::move(shape));
@@ -244,9 +253,11 @@ class Resolver {
     const auto& memory = script_.memories.at(name);
     const auto& cache = shapes_.at(name).cache;
     if (place != name) return cache.allocations[allocation_of(place)].bytes;
-    if (cache.allocations.empty()) return memory.view.of.empty() || memory.bytes > 0 ? memory.bytes : bytes_of(memory.view.of);
+    if (cache.allocations.empty())
+      return memory.view.of.empty() || memory.bytes > 0 ? memory.bytes : bytes_of(memory.view.of);
     if (cache.allocations.size() == 1) return std::max(cache.allocations[0].bytes, memory.bytes);
-    if (!memory.pool) fail("'" + name + "' has " + number(cache.allocations.size()) + " allocations; name one: " + names_of(cache, name));
+    if (!memory.pool)
+      fail("'" + name + "' has " + number(cache.allocations.size()) + " allocations; name one: " + names_of(cache, name));
     std::int64_t total = -memory.gap;
     for (const auto& a : cache.allocations) total = layout::checked::add(total, layout::checked::add(a.bytes, memory.gap));
     return std::max(total, memory.bytes);
@@ -268,7 +279,8 @@ class Resolver {
         adjust(shape, view);
         View plain;
         const layout::Cache whole = make_cache(shape, plain, catalogue_);
-        if (whole.allocations.size() <= at) fail("'" + view.of + "' in this geometry is not one of its allocations; say through which layout");
+        if (whole.allocations.size() <= at)
+          fail("'" + view.of + "' in this geometry is not one of its allocations; say through which layout");
         shape.cache = only(whole, at);
         restride(shape.cache, view.strides, false), restride(shape.cache, view.scale_strides, true);
         return place(view, shape.cache);
@@ -282,7 +294,8 @@ class Resolver {
       fail("'" + view.of + "' is raw bytes; say through which layout, template or planes");
     } else {
       const bool numbers = !view.geometry.empty() || !view.dtype.empty();
-      if (numbers && !shape.planes.empty()) fail("'" + view.of + "' is declared by planes; write the planes of this view, too");
+      if (numbers && !shape.planes.empty())
+        fail("'" + view.of + "' is declared by planes; write the planes of this view, too");
       if (numbers) {
         adjust(shape, view);
         View declared = script_.memories.at(name).view;  // its own strides stay, unless the view has others
@@ -303,8 +316,9 @@ class Resolver {
       const std::string name = script::memory_of(view.of);
       const auto& own = shapes_.at(name).cache.allocations;
       if (view.of == name && own.size() > 1 && own.size() != cache.allocations.size() && !script_.memories.at(name).pool) {
-        fail("a view with " + number(cache.allocations.size()) + " allocations of '" + name + "', which has " + number(own.size()) +
-             "; name one of them (" + names_of(shapes_.at(name).cache, name) + "), or declare it with pool: true");
+        fail("a view with " + number(cache.allocations.size()) + " allocations of '" + name + "', which has " +
+             number(own.size()) + "; name one of them (" + names_of(shapes_.at(name).cache, name) +
+             "), or declare it with pool: true");
       }
     }
     view.cache = layout::to_text(cache);
@@ -318,7 +332,8 @@ class Resolver {
           if (has_memory(view.of)) bytes_of(view.of);
         }
       }
-      if (raw_fill && action.bytes == 0 && has_memory(action.to.front().of)) action.bytes = bytes_of(action.to.front().of) - action.to_offset;
+      if (raw_fill && action.bytes == 0 && has_memory(action.to.front().of))
+        action.bytes = bytes_of(action.to.front().of) - action.to_offset;
       for (const auto* views : {&action.from, &action.to}) {
         for (const auto& view : *views) expect_fits(view.of, action.bytes, action.count);
       }
@@ -353,9 +368,11 @@ class Resolver {
     if (action.parts == "all" || views.empty()) return;
     for (const auto& view : views) {
       const auto planes = layout::cache_from_text(view.cache).planes;
-      if (std::any_of(planes.begin(), planes.end(), [&](const auto& plane) { return wanted(action, plane.component); })) return;
+      if (std::any_of(planes.begin(), planes.end(), [&](const auto& plane) { return wanted(action, plane.component); }))
+        return;
     }
-    fail("parts: " + action.parts + ", and '" + views.front().of + "' has no " + action.parts + "; name a memory or a layout that has them, or leave parts out");
+    fail("parts: " + action.parts + ", and '" + views.front().of + "' has no " + action.parts +
+         "; name a memory or a layout that has them, or leave parts out");
   }
 
   // What a step takes of a view can be counted and addressed, and block ids that are given for it serve some of its tokens.
@@ -367,7 +384,8 @@ class Resolver {
     if (now && now->tables.contains(script::memory_of(view.of))) table = &now->tables.at(script::memory_of(view.of));
     const auto& ids = instead ? *instead : table->ids;
     std::vector<std::int64_t> positions = table->positions;
-    for (std::size_t i = positions.size(); i < ids.size(); ++i) positions.push_back(positions.empty() ? static_cast<std::int64_t>(i) : positions.back() + 1);
+    for (std::size_t i = positions.size(); i < ids.size(); ++i)
+      positions.push_back(positions.empty() ? static_cast<std::int64_t>(i) : positions.back() + 1);
     double elements = 0;
     std::int64_t slots = 1;
     bool blocked = false;
@@ -381,8 +399,12 @@ class Resolver {
         if (mode.axis == layout::Axis::block) {
           for (const auto id : ids) {
             // As code computes it: an id beyond the pool has an address, too.
-            if (std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) / static_cast<double>(mode.step) > 8 * most_bytes) {
-              fail("block " + number(id) + " of '" + view.of + "' would lie " + fmt_bytes(static_cast<double>(id) * static_cast<double>(mode.stride) / 8) + " away: expected at most 2^56 bytes");
+            if (std::abs(static_cast<double>(id)) * std::abs(static_cast<double>(mode.stride)) /
+                    static_cast<double>(mode.step) >
+                8 * most_bytes) {
+              fail("block " + number(id) + " of '" + view.of + "' would lie " +
+                   fmt_bytes(static_cast<double>(id) * static_cast<double>(mode.stride) / 8) +
+                   " away: expected at most 2^56 bytes");
             }
           }
         }
@@ -393,23 +415,34 @@ class Resolver {
       elements += here * (of_blocks ? static_cast<double>(ids.size()) : 1);
     }
     if (elements > most_elements) {
-      fail(fmt_count(elements) + " elements of '" + view.of + "' in one step: expected at most 2^27; use a smaller geometry, or fewer blocks");
+      fail(fmt_count(elements) + " elements of '" + view.of +
+           "' in one step: expected at most 2^27; use a smaller geometry, or fewer blocks");
     }
     if (!blocked || ids.empty()) {
-      if (blocked && instead) fail("an empty list of blocks, so that nothing is touched; write 'skipped' if the code did nothing");
+      if (blocked && instead)
+        fail("an empty list of blocks, so that nothing is touched; write 'skipped' if the code did nothing");
       return;
     }
     for (const auto position : positions) {
-      if (static_cast<double>(position) * static_cast<double>(slots) > most_bytes) fail("position " + number(position) + " in blocks of " + number(slots) + " tokens: expected tokens up to 2^56");
+      if (static_cast<double>(position) * static_cast<double>(slots) > most_bytes)
+        fail("position " + number(position) + " in blocks of " + number(slots) + " tokens: expected tokens up to 2^56");
     }
     if (!instead || !now || std::all_of(ids.begin(), ids.end(), [](auto id) { return id == -1; })) return;
     std::vector<std::int64_t> served;
     for (std::size_t i = 0; i < ids.size(); ++i) served.push_back(positions[i]);
-    const auto serves = [&](std::int64_t token) { return token >= now->first_token && std::find(served.begin(), served.end(), (token - now->first_token) / slots) != served.end(); };
-    const auto& picks = &view >= action.to.data() && &view < action.to.data() + action.to.size() && action.pick_to.tokens ? action.pick_to.tokens : action.pick.tokens;
-    if (picks ? picks->empty() || std::any_of(picks->begin(), picks->end(), serves) : now->tokens == 0 || *std::min_element(served.begin(), served.end()) * slots < now->tokens) return;
+    const auto serves = [&](std::int64_t token) {
+      return token >= now->first_token &&
+             std::find(served.begin(), served.end(), (token - now->first_token) / slots) != served.end();
+    };
+    const auto& picks = &view >= action.to.data() && &view < action.to.data() + action.to.size() && action.pick_to.tokens
+                            ? action.pick_to.tokens
+                            : action.pick.tokens;
+    if (picks ? picks->empty() || std::any_of(picks->begin(), picks->end(), serves)
+              : now->tokens == 0 || *std::min_element(served.begin(), served.end()) * slots < now->tokens)
+      return;
     const std::int64_t first = picks ? *std::min_element(picks->begin(), picks->end()) : now->first_token;
-    fail("a list of " + number(static_cast<std::int64_t>(ids.size())) + " blocks has none for token " + number(first) + ", which is entry " + number((first - now->first_token) / slots) +
+    fail("a list of " + number(static_cast<std::int64_t>(ids.size())) + " blocks has none for token " + number(first) +
+         ", which is entry " + number((first - now->first_token) / slots) +
          " of the request's table: expected as many entries as the whole table, -1 for those that the step does not touch");
   }
 
@@ -419,7 +452,9 @@ class Resolver {
     if (!has_memory(place) || static_cast<double>(bytes) * static_cast<double>(count) <= most) return;
     const auto* memory = &script_.memories.at(script::memory_of(place));
     while (!memory->view.of.empty()) memory = &script_.memories.at(script::memory_of(memory->view.of));
-    if (memory->sparse) fail("'" + place + "' is sparse, and exists only where it is touched: expected at most 2^28 bytes, found " + number(bytes) + " x " + number(count));
+    if (memory->sparse)
+      fail("'" + place + "' is sparse, and exists only where it is touched: expected at most 2^28 bytes, found " +
+           number(bytes) + " x " + number(count));
   }
 
   // A part of an output has the place that was meant for it.
@@ -430,7 +465,8 @@ class Resolver {
       std::set<layout::Component> out;
       for (const auto& view : read.from) {
         for (const auto& plane : layout::cache_from_text(view.cache).planes) {
-          if (read.decode ? plane.component == layout::Component::data : wanted(read, plane.component)) out.insert(plane.component);
+          if (read.decode ? plane.component == layout::Component::data : wanted(read, plane.component))
+            out.insert(plane.component);
         }
       }
       return out;
@@ -438,7 +474,8 @@ class Resolver {
     const auto all = reads(meant);
     for (const auto component : reads(action)) {
       if (all.contains(component)) continue;
-      fail("reads " + std::string(layout::name(component)) + " into the output '" + action.output + "', which was meant for " + meant.parts +
+      fail("reads " + std::string(layout::name(component)) + " into the output '" + action.output +
+           "', which was meant for " + meant.parts +
            " and has no place for it; read it into another 'output', or mean it, too");
     }
   }
@@ -446,12 +483,15 @@ class Resolver {
   void expect_readable(const Action& action) const {
     constexpr std::int64_t most = 1 << 22;
     double picked = 1;
-    for (const auto* picks : {&action.pick.layers, &action.pick.kv, &action.pick.tokens, &action.pick.heads, &action.pick.channels}) {
+    for (const auto* picks :
+         {&action.pick.layers, &action.pick.kv, &action.pick.tokens, &action.pick.heads, &action.pick.channels}) {
       if (*picks) picked *= static_cast<double>((*picks)->size());
     }
     if (picked > most_elements) fail("an output of " + fmt_count(picked) + " elements: expected at most 2^27; pick fewer");
     const auto request = script_.requests.find(action.request);
-    const std::int64_t tokens = action.pick.tokens ? static_cast<std::int64_t>(action.pick.tokens->size()) : request == script_.requests.end() ? 0 : request->second.tokens;
+    const std::int64_t tokens = action.pick.tokens                  ? static_cast<std::int64_t>(action.pick.tokens->size())
+                                : request == script_.requests.end() ? 0
+                                                                    : request->second.tokens;
     if (tokens > most) fail("an output of " + number(tokens) + " tokens: expected at most " + number(most) + "; pick some");
   }
 
@@ -468,7 +508,8 @@ class Resolver {
       for (const auto& dim : tensor.dims) action.found.push_back(dim.extent);
       return;
     }
-    fail("'" + action.memory + "' shows no tensor; declare it by a layout or a template, or write a tensor line in its planes");
+    fail("'" + action.memory +
+         "' shows no tensor; declare it by a layout or a template, or write a tensor line in its planes");
   }
 
   void take_facts(Action& action) const {
@@ -477,8 +518,10 @@ class Resolver {
     for (const auto& field : catalogue::arch_table().fields) known.push_back(field.key);
     for (const auto& [fact, least] : action.needs.items()) {
       const auto& fields = catalogue::arch_table().fields;
-      const auto field = std::find_if(fields.begin(), fields.end(), [&, &wanted = fact](const auto& f) { return f.key == wanted; });
-      if (field == fields.end()) fail("needs: expected a fact of archs, found '" + fact + "'" + catalogue::suggestion(fact, known));
+      const auto field =
+          std::find_if(fields.begin(), fields.end(), [&, &wanted = fact](const auto& f) { return f.key == wanted; });
+      if (field == fields.end())
+        fail("needs: expected a fact of archs, found '" + fact + "'" + catalogue::suggestion(fact, known));
       action.has[fact] = field->write(entry);
     }
   }
@@ -497,8 +540,9 @@ class Resolver {
     for (const auto& view : action.to) {
       for (const auto& plane : layout::cache_from_text(view.cache).planes) {
         if (!wanted(action, plane.component) || source.contains(layout::bits(plane.dtype))) continue;
-        fail("'" + view.of + "' has " + std::string(layout::name(plane.component)) + " in codes of " + number(layout::bits(plane.dtype)) +
-             " bits (" + std::string(layout::name(plane.dtype)) + "), and no 'from' has such codes; a move keeps bits, so give both ends dtypes of one width, or copy bytes");
+        fail("'" + view.of + "' has " + std::string(layout::name(plane.component)) + " in codes of " +
+             number(layout::bits(plane.dtype)) + " bits (" + std::string(layout::name(plane.dtype)) +
+             "), and no 'from' has such codes; a move keeps bits, so give both ends dtypes of one width, or copy bytes");
       }
     }
   }
@@ -507,7 +551,7 @@ class Resolver {
 
   struct Table {
     std::vector<std::int64_t> ids;
-    bool windows{false};               ///< has positions: says itself which blocks there are
+    bool windows{false};  ///< has positions: says itself which blocks there are
     std::vector<std::int64_t> positions;
   };
 
@@ -537,27 +581,30 @@ class Resolver {
     for (const auto& plane : layout::cache_from_text(view.cache).planes) {
       const auto box = layout::domain(plane);
       slots = std::max(slots, box.hi[layout::Axis::slot]), blocks = std::max(blocks, box.hi[layout::Axis::block]);
-      for (const auto& mode : plane.modes) blocked = blocked || mode.axis == layout::Axis::block || mode.axis == layout::Axis::slot;
+      for (const auto& mode : plane.modes)
+        blocked = blocked || mode.axis == layout::Axis::block || mode.axis == layout::Axis::slot;
     }
     if (!blocked) return;
     const std::string name = script::memory_of(view.of);
     const auto& now = requests_.at(action.request);
     const auto known = now.tables.find(name);
     if (known == now.tables.end() && !instead) {
-      fail("request '" + action.request + "' has no blocks in memory '" + name + "'; add blocks: {" + name + ": [...]} to it, or name them in the step");
+      fail("request '" + action.request + "' has no blocks in memory '" + name + "'; add blocks: {" + name +
+           ": [...]} to it, or name them in the step");
     }
     const auto& ids = instead ? *instead : known->second.ids;
     for (const auto id : ids) {
       if (id < -1 || id >= blocks) {
-        fail("request '" + action.request + "' has block " + number(id) + " in memory '" + name + "': expected ids in 0.." + number(blocks - 1) +
-             " (what the code did with a wrong one belongs under 'actually')");
+        fail("request '" + action.request + "' has block " + number(id) + " in memory '" + name + "': expected ids in 0.." +
+             number(blocks - 1) + " (what the code did with a wrong one belongs under 'actually')");
       }
     }
     std::int64_t last = now.tokens;
-    if (action.pick.tokens && !action.pick.tokens->empty()) last = *std::max_element(action.pick.tokens->begin(), action.pick.tokens->end()) + 1 - now.first_token;
+    if (action.pick.tokens && !action.pick.tokens->empty())
+      last = *std::max_element(action.pick.tokens->begin(), action.pick.tokens->end()) + 1 - now.first_token;
     if (!instead && !known->second.windows && static_cast<std::int64_t>(ids.size()) * slots < last) {
-      fail("request '" + action.request + "' has " + number(ids.size()) + " blocks of " + number(slots) + " in memory '" + name + "', which cannot hold " +
-           number(last) + " tokens");
+      fail("request '" + action.request + "' has " + number(ids.size()) + " blocks of " + number(slots) + " in memory '" +
+           name + "', which cannot hold " + number(last) + " tokens");
     }
   }
 
@@ -576,6 +623,8 @@ class Resolver {
 
 }  // namespace
 
-Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue) { return Resolver(spec, catalogue).resolve(); }
+Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue) {
+  return Resolver(spec, catalogue).resolve();
+}
 
 }  // namespace kvcts

@@ -7,8 +7,9 @@
 
 namespace kvcts {
 
-/// Throws std::runtime_error with the name of the memory or step: a layout that does not exist or does not fit, block ids outside of
-/// the pool or too few of them (in what was intended), codes of different widths at the ends of a move, a range without an allocation.
+/// Throws std::runtime_error with the name of the memory or step: a layout that does not exist or does not fit, block ids
+/// outside of the pool or too few of them (in what was intended), codes of different widths at the ends of a move, a range
+/// without an allocation.
 script::Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue);
 
 }  // namespace kvcts

@@ -35,7 +35,9 @@ requests:
 steps:
 )";
 
-ResolvedCase resolved(const std::string& steps) { return resolve(catalogue::parse_cases(head + steps, "f.yaml", &catalogue())[0], catalogue()); }
+ResolvedCase resolved(const std::string& steps) {
+  return resolve(catalogue::parse_cases(head + steps, "f.yaml", &catalogue())[0], catalogue());
+}
 
 std::string error_of(const std::string& steps) {
   try {
@@ -70,13 +72,17 @@ TEST(ResolveScript, AViewTakesLayoutGeometryDtypeStridesAndPlanes) {
   EXPECT_EQ(layout::order(cache_of("{of: P, layout: \"flashinfer:NHD\"}").planes[0]), "BKNHC");
   EXPECT_EQ(layout::order(cache_of("{of: P, template: \"L x B H K N C\"}").planes[0]), "BHKNC");
   EXPECT_EQ(cache_of("{of: P, dtype: bf16}").planes[0].dtype, layout::Dtype::bf16);
-  EXPECT_EQ(layout::domain(cache_of("{of: P, geometry: {blocks: 10, block_size: 2}}").planes[0]).hi[layout::Axis::block], 10);
+  EXPECT_EQ(layout::domain(cache_of("{of: P, geometry: {blocks: 10, block_size: 2}}").planes[0]).hi[layout::Axis::block],
+            10);
   const auto strided = cache_of("{of: P, strides: {block: 640}}");
   for (const auto& mode : strided.planes[0].modes) {
-    if (mode.axis == layout::Axis::block) { EXPECT_EQ(mode.stride, 640 * 8); }
+    if (mode.axis == layout::Axis::block) {
+      EXPECT_EQ(mode.stride, 640 * 8);
+    }
   }
   EXPECT_EQ(strided.allocations, p.allocations);
-  const auto planes = cache_of("{of: S, planes: \"data fp16 a0+0 [B=2:512 N=4:128 K=2:64 H=2:32 C=16:2]\\nallocation x 4096\"}");
+  const auto planes =
+      cache_of("{of: S, planes: \"data fp16 a0+0 [B=2:512 N=4:128 K=2:64 H=2:32 C=16:2]\\nallocation x 4096\"}");
   EXPECT_EQ(planes.planes.size(), 1U);
 }
 
@@ -85,7 +91,9 @@ TEST(ResolveScript, OneAllocationIsItsPlanes) {
   ASSERT_EQ(one.allocations.size(), 1U);
   EXPECT_EQ(one.planes[0].origin[layout::Axis::layer], 1);
   EXPECT_EQ(one.planes[0].allocation, 0);
-  EXPECT_NE(error_of("  - move: {request: A, from: P/kv.L7, to: C}\n").find("'P' has no allocation 'kv.L7'; there are P/kv.L0, P/kv.L1"), std::string::npos);
+  EXPECT_NE(error_of("  - move: {request: A, from: P/kv.L7, to: C}\n")
+                .find("'P' has no allocation 'kv.L7'; there are P/kv.L0, P/kv.L1"),
+            std::string::npos);
 }
 
 TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
@@ -94,21 +102,25 @@ TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
     EXPECT_NE(error.find(part), std::string::npos) << steps << error;
     EXPECT_NE(error.find("'t1'"), std::string::npos) << error;
   };
-  has("  - move: {name: t1, request: A, from: P, to: {of: C, layout: vllm-fa-hdn}}\n", "in the catalogue there is 'vllm-fa-hnd'");
+  has("  - move: {name: t1, request: A, from: P, to: {of: C, layout: vllm-fa-hdn}}\n",
+      "in the catalogue there is 'vllm-fa-hnd'");
   has("  - move: {name: t1, request: A, from: P, to: {of: C, dtype: fp17}}\n", "fp16");
   has("  - move: {name: t1, request: A, from: P, to: {of: C, dtype: fp8_e4m3}}\n", "a move keeps bits");
-  has("  - move: {name: t1, request: A, from: P, to: C, actually: {from: {of: P, dtype: fp8_e4m3}}}\n", "step 't1', actually: 'C' has data in codes of 16 bits");
+  has("  - move: {name: t1, request: A, from: P, to: C, actually: {from: {of: P, dtype: fp8_e4m3}}}\n",
+      "step 't1', actually: 'C' has data in codes of 16 bits");
   has("  - move: {name: t1, request: A, from: P, to: S}\n", "'S' is raw bytes; say through which layout");
   has("  - move: {name: t1, request: A, from: P, to: C, to_blocks: [3]}\n", "expected ids in 0..2");
   has("  - write: {name: t1, request: W, to: C}\n", "add blocks: {C: [...]} to it");
-  has("  - move: {name: t1, request: A, from: P, to: {of: P, template: \"K x L x B N H C\"}}\n", "name one of them (P/kv.L0, P/kv.L1)");
+  has("  - move: {name: t1, request: A, from: P, to: {of: P, template: \"K x L x B N H C\"}}\n",
+      "name one of them (P/kv.L0, P/kv.L1)");
   has("  - move: {name: t1, request: A, from: P, to: {of: P, strides: {layer: 64}}}\n", "no data plane has a layer axis");
   has("  - copy: {name: t1, from: P, to: S, bytes: 4}\n", "'P' has 2 allocations; name one: P/kv.L0, P/kv.L1");
   has("  - register: {name: t1, memory: P, offset: 4, bytes: 8}\n", "'P' has 2 allocations");
   has("  - unpack: {name: t1, memory: S, expects: [blocks]}\n", "shows no tensor");
   has("  - require: {name: t1, about: capability, needs: {cc: 80, tmaa: true}}\n", "found 'tmaa'; did you mean 'tma'?");
-  has("  - assign: {request: A, blocks: {P: [1]}}\n  - write: {name: t1, request: A, to: P}\n", "has 1 blocks of 4 in memory 'P', which cannot hold 8 tokens");
-  EXPECT_EQ(error_of("  - write: {request: W, to: P}\n"), "");                      // positions say which blocks there are
+  has("  - assign: {request: A, blocks: {P: [1]}}\n  - write: {name: t1, request: A, to: P}\n",
+      "has 1 blocks of 4 in memory 'P', which cannot hold 8 tokens");
+  EXPECT_EQ(error_of("  - write: {request: W, to: P}\n"), "");  // positions say which blocks there are
   EXPECT_EQ(error_of("  - assign: {request: A, tokens: 4, blocks: {P: [1]}}\n  - write: {request: A, to: P}\n"), "");
   EXPECT_EQ(error_of("  - move: {request: A, from: P, to: C, actually: {to_blocks: [77]}}\n"), "");  // data under test
 }
@@ -116,22 +128,33 @@ TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
 TEST(ResolveScript, WhatWouldNotFitIsRefused) {
   EXPECT_EQ(error_of("  - read: {request: W, from: P, tokens: 0}\n"), "");
   EXPECT_NE(error_of("  - read: {request: H, from: P, from_blocks: [0]}\n").find("at most 4194304"), std::string::npos);
-  EXPECT_NE(error_of("  - fill: {to: B, value: zero}\n").find("'B' is sparse, and exists only where it is touched"), std::string::npos);
+  EXPECT_NE(error_of("  - fill: {to: B, value: zero}\n").find("'B' is sparse, and exists only where it is touched"),
+            std::string::npos);
   EXPECT_EQ(error_of("  - fill: {to: B, to_offset: 0x100000000, bytes: 64, value: zero}\n"), "");
 }
 
 TEST(ResolveScript, NumbersAreBoundedBeforeAnythingIsLaidOutByThem) {
-  const auto has = [](const std::string& steps, const std::string& part) { EXPECT_NE(error_of(steps).find(part), std::string::npos) << steps << error_of(steps); };
-  has("  - move: {request: A, from: P, to: C, actually: {to: {of: C, strides: {block: 1048576}}, to_blocks: [1099511627776]}}\n", "expected at most 2^56 bytes");
-  has("  - copy: {from: S, to: S, bytes: 4, count: 1048576, from_step: 72057594037927936, to_step: 4}\n", "expected at most 2^56 bytes");
-  has("  - read: {request: A, from: P, layers: \"0..1000\", heads: \"0..1000\", channels: \"0..1000\"}\n", "an output of 1000000000 elements");
-  has("  - write: {request: A, to: {of: P, geometry: {heads: 1000000000}}}\n", "elements of 'P' in one step: expected at most 2^27");
+  const auto has = [](const std::string& steps, const std::string& part) {
+    EXPECT_NE(error_of(steps).find(part), std::string::npos) << steps << error_of(steps);
+  };
+  has("  - move: {request: A, from: P, to: C, actually: {to: {of: C, strides: {block: 1048576}}, to_blocks: "
+      "[1099511627776]}}\n",
+      "expected at most 2^56 bytes");
+  has("  - copy: {from: S, to: S, bytes: 4, count: 1048576, from_step: 72057594037927936, to_step: 4}\n",
+      "expected at most 2^56 bytes");
+  has("  - read: {request: A, from: P, layers: \"0..1000\", heads: \"0..1000\", channels: \"0..1000\"}\n",
+      "an output of 1000000000 elements");
+  has("  - write: {request: A, to: {of: P, geometry: {heads: 1000000000}}}\n",
+      "elements of 'P' in one step: expected at most 2^27");
 }
 
 TEST(Resolve, LargePoolsAreDrawnByWhatIsAskedForAndRefusedWhereTheyCannotBe) {
   const auto resolve_with = [](const std::string& geometry) {
-    return resolve(catalogue::parse_cases("case: t/pool\nproducer: {template: \"L x K B N H C\"}\nconsumer: {template: \"L x K B N H C\"}\ngeometry: {block_size: 4, head_dim: 16, " +
-                                              geometry + "}\n", "f.yaml", &catalogue())[0], catalogue());
+    return resolve(catalogue::parse_cases("case: t/pool\nproducer: {template: \"L x K B N H C\"}\nconsumer: {template: \"L "
+                                          "x K B N H C\"}\ngeometry: {block_size: 4, head_dim: 16, " +
+                                              geometry + "}\n",
+                                          "f.yaml", &catalogue())[0],
+                   catalogue());
   };
   const auto large = resolve_with("layers: 1, heads: 1, tokens: 40, blocks: 1000000000000");
   EXPECT_GT(memory_needed(large), std::int64_t{1} << 46);
@@ -147,14 +170,22 @@ TEST(Resolve, LargePoolsAreDrawnByWhatIsAskedForAndRefusedWhereTheyCannotBe) {
     }
     return "";
   };
-  EXPECT_NE(error("layers: 1, tokens: 40, blocks: 1099511627776, heads: 1099511627776").find("64-bit overflow"), std::string::npos);
-  EXPECT_NE(error("layers: 1, heads: 1, tokens: 1000000000000, blocks: 1099511627776").find("expected at most 4194304"), std::string::npos);
+  EXPECT_NE(error("layers: 1, tokens: 40, blocks: 1099511627776, heads: 1099511627776").find("64-bit overflow"),
+            std::string::npos);
+  EXPECT_NE(error("layers: 1, heads: 1, tokens: 1000000000000, blocks: 1099511627776").find("expected at most 4194304"),
+            std::string::npos);
   EXPECT_NE(error("heads: 1, tokens: 40, blocks: 99, layers: 1000000000").find("allocations"), std::string::npos);
 }
 
 TEST(Resolve, ASandboxGrantsWhatEngineAndConnectorNeed) {
   const auto granted = [](const std::string& rest) {
-    return resolve(catalogue::parse_cases("case: t/grants\ngeometry: small\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-nhd}\n" + rest, "f.yaml", &catalogue())[0], catalogue()).grants;
+    return resolve(
+               catalogue::parse_cases(
+                   "case: t/grants\ngeometry: small\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-nhd}\n" +
+                       rest,
+                   "f.yaml", &catalogue())[0],
+               catalogue())
+        .grants;
   };
   using Names = std::vector<std::string>;
   EXPECT_EQ(granted("engine: memcpy\n"), Names());
@@ -173,14 +204,18 @@ TEST(ResolveScript, FactsOfTheArchDimsAndWholeRangesAreFilledIn) {
 }
 
 TEST(ResolveScript, MemoryWithItsOwnStridesIsAsLargeAsTheyReach) {
-  const auto c = resolve(catalogue::parse_cases("case: t/x\ngeometry: tiny\nmemory: {P: {template: \"B N C\", geometry: {kv: 1, heads: 1, layers: 1}, strides: {block: 1024}}}\n"
-                                                "steps: [check]\n", "f.yaml")[0], catalogue());
+  const auto c = resolve(catalogue::parse_cases("case: t/x\ngeometry: tiny\nmemory: {P: {template: \"B N C\", geometry: "
+                                                "{kv: 1, heads: 1, layers: 1}, strides: {block: 1024}}}\n"
+                                                "steps: [check]\n",
+                                                "f.yaml")[0],
+                         catalogue());
   const auto cache = layout::cache_from_text(c.script.memories.at("P").view.cache);
   EXPECT_EQ(cache.allocations[0].bytes, 4 * 1024 + 4 * 32 * 2);
 }
 
 TEST(ResolveScript, TravelsAndIsPartOfTheDigest) {
-  const auto c = resolved("  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C, actually: {to_blocks: [2]}}\n");
+  const auto c =
+      resolved("  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: C, actually: {to_blocks: [2]}}\n");
   const auto again = case_from_json(nlohmann::json::parse(to_json(c).dump()));
   EXPECT_EQ(again.script, c.script);
   EXPECT_EQ(digest(again), digest(c));
@@ -194,7 +229,9 @@ TEST(ResolveScript, TravelsAndIsPartOfTheDigest) {
 
 // Damage to scripts that are written out: a case, or one clear error; and what is a case travels whole.
 TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
-  std::vector<std::string> texts{std::string(head) + "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: {block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};
+  std::vector<std::string> texts{std::string(head) +
+                                 "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: "
+                                 "{block: 64}}, layers: \"0..2\", actually: {to_blocks: [2]}}\n"};
   for (const char* file : {"content", "layout", "time"}) {
     std::ifstream in(checkout::source() + "/cases/faults/" + file + ".yaml");
     std::ostringstream text;
@@ -204,7 +241,8 @@ TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
   }
   std::mt19937 rng(7);
   const auto any = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(rng); };
-  const std::vector<std::string> odd{"-1", "0", "4611686018427387904", "{", "]", "P", "\"0..9\"", "null", "99999999", "actually: skipped", ": ", "K"};
+  const std::vector<std::string> odd{"-1",   "0",        "4611686018427387904", "{",  "]", "P", "\"0..9\"",
+                                     "null", "99999999", "actually: skipped",   ": ", "K"};
   int resolved_cases = 0, refused = 0;
   for (int i = 0; i < 400; ++i) {
     std::string text = texts[any(texts.size())];
@@ -212,8 +250,12 @@ TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
       const std::size_t at = any(text.size());
       const std::size_t digit = text.find_first_of("0123456789", at);
       switch (any(4)) {
-        case 0: text.erase(at, any(8) + 1); break;
-        case 1: text.insert(at, odd[any(odd.size())]); break;
+        case 0:
+          text.erase(at, any(8) + 1);
+          break;
+        case 1:
+          text.insert(at, odd[any(odd.size())]);
+          break;
         default:
           if (digit != std::string::npos) text.replace(digit, 1, odd[any(odd.size())]);
       }

@@ -1,5 +1,5 @@
-"""A certificate from product to verdict, by both verifiers: what is sound, what there can be no certificate of, every byte changed, and packages that a
-vendor forged and signed anew.
+"""A certificate from product to verdict, by both verifiers: what is sound, what there can be no certificate of, every
+byte changed, and packages that a vendor forged and signed anew.
 
     certify_test.py [--bytes N] [--challenges N]
 
@@ -44,11 +44,15 @@ matrix:
     axes: {{producer: vllm-fa-nhd, content: golden}}
   - title: pairs
     reason: of a test
-    axes: {{producer: [vllm-fa-nhd, vllm-fa-hnd, vllm-lbnhc], consumer: [vllm-fa-nhd, vllm-fa-hnd], geometry: [small, gqa-8], op: [write, read]}}
+    axes: {{producer: [vllm-fa-nhd, vllm-fa-hnd, vllm-lbnhc], consumer: [vllm-fa-nhd, vllm-fa-hnd], geometry: [small,
+      gqa-8], op: [write, read]}}
 """
 PRODUCT = "product: P\nvendor: V\nversion: '1'\nengine: {engine}\n"
 LEAKY = "{engine: leaky, title: short, plugin: kvcts_engine_saboteur, processes: 2, options: {fault: short_tail, n: '1'}}"
-WAIVER = "waivers: [{{waiver: short, match: {{class: truncated}}, reason: one byte is lost, owner: V, link: bug-1, expires: {day}}}]\n"
+WAIVER = (
+    "waivers: [{{waiver: short, match: {{class: truncated}}, reason: one byte is lost, owner: V, link: bug-1, "
+    "expires: {day}}}]\n"
+)
 
 
 class Place:
@@ -79,7 +83,9 @@ class Place:
         return self.write(name, self.kvcts("challenge", "--negatives", str(negatives)).out)
 
     def certify(self, out: str, *more: str, product: str = "product.yaml", env: dict[str, str] | None = None) -> Ended:
-        return self.kvcts("certify", "--profile", "tiny", "--product", product, "--key", "vendor.pem", "-j", "2", "-o", out, *more, env=env)
+        return self.kvcts(
+            "certify", "--profile", "tiny", "--product", product, "--key", "vendor.pem", "-j", "2", "-o", out, *more, env=env
+        )
 
     def verdict(self, package: str, *more: str) -> tuple[int, str]:
         ended = self.kvcts("verify", package, *more)
@@ -87,7 +93,11 @@ class Place:
         return ended.status, ended.out.splitlines()[-1]
 
     def second(self, package: str, challenge: str = "", key: str = "vendor.pub") -> tuple[bool, str]:
-        verifier = second.Verifier((self.folder / package).read_bytes(), (self.folder / key).read_bytes() if key else None, (self.folder / challenge).read_bytes() if challenge else None)
+        verifier = second.Verifier(
+            (self.folder / package).read_bytes(),
+            (self.folder / key).read_bytes() if key else None,
+            (self.folder / challenge).read_bytes() if challenge else None,
+        )
         good = verifier.run()
         return good, ": ".join(verifier.lines[-1][::2])
 
@@ -116,12 +126,27 @@ class Forgery:
         files["records.jsonl"] = b"".join(text + b"\n" for text in texts)
         files["tree.txt"] = "".join(leaf.hex() + "\n" for leaf in leaves).encode()
         files["key.pem"] = public.public_bytes(second.Encoding.PEM, second.PublicFormat.SubjectPublicKeyInfo)
-        digests = {name: second.sha256(data) for name, data in files.items() if name not in ("statement.json", "key.pem", "records.jsonl", "tree.txt")}
-        statement = dump({"_type": second.STATEMENT, "subject": [{"name": subject, "digest": {"sha256": root}}], "predicateType": second.CERTIFICATE,
-                          "predicate": {"files": digests, "records": len(texts), "root": root}})
+        digests = {
+            name: second.sha256(data)
+            for name, data in files.items()
+            if name not in ("statement.json", "key.pem", "records.jsonl", "tree.txt")
+        }
+        statement = dump(
+            {
+                "_type": second.STATEMENT,
+                "subject": [{"name": subject, "digest": {"sha256": root}}],
+                "predicateType": second.CERTIFICATE,
+                "predicate": {"files": digests, "records": len(texts), "root": root},
+            }
+        )
         signed = b"DSSEv1 %d %s %d %s" % (len(second.PAYLOAD), second.PAYLOAD.encode(), len(statement), statement)
-        files["statement.json"] = dump({"payload": base64.b64encode(statement).decode(), "payloadType": second.PAYLOAD,
-                                        "signatures": [{"keyid": second.id_of(public), "sig": base64.b64encode(private.sign(signed)).decode()}]})
+        files["statement.json"] = dump(
+            {
+                "payload": base64.b64encode(statement).decode(),
+                "payloadType": second.PAYLOAD,
+                "signatures": [{"keyid": second.id_of(public), "sig": base64.b64encode(private.sign(signed)).decode()}],
+            }
+        )
         return self.place.write(out, archive(files))
 
 
@@ -138,8 +163,25 @@ def check_sound(place: Place) -> None:
     place.challenge("c.json")
     made = place.certify("good.kvcert", "--challenge", "c.json")
     assert made.status == 0 and "29 records, 4 of them blind negatives" in made.out, made
-    seen = place.kvcts("verify", "good.kvcert", "--key", "vendor.pub", "--challenge", "c.json", "--replay", "100", "--html", "p.html", "-j", "2")
-    assert seen.status == 0 and "VERIFIED: P 1 passes all 25 cases of profile tiny 1, 4 blind negatives caught" in seen.out and "25 cases run again here" in seen.out, seen
+    seen = place.kvcts(
+        "verify",
+        "good.kvcert",
+        "--key",
+        "vendor.pub",
+        "--challenge",
+        "c.json",
+        "--replay",
+        "100",
+        "--html",
+        "p.html",
+        "-j",
+        "2",
+    )
+    assert (
+        seen.status == 0
+        and "VERIFIED: P 1 passes all 25 cases of profile tiny 1, 4 blind negatives caught" in seen.out
+        and "25 cases run again here" in seen.out
+    ), seen
     good, words = place.second("good.kvcert", "c.json")
     assert good, words
     page = (place.folder / "p.html").read_text()
@@ -152,7 +194,10 @@ def check_sound(place: Place) -> None:
     shutil.copytree(ROOT / "cases" / "suites", place.cases / "suites")
     place.write("cases/suites/mine.yaml", "suite: mine\ntitle: t\nmatrix: [{axes: {producer: vllm-fa-nhd}}]\n")
     seen = place.kvcts("verify", "again.kvcert", "--challenge", "c.json")
-    assert seen.status == 0 and "with other files in cases/" in seen.out, ("the same run packed again, and a file of the reader's own", seen)
+    assert seen.status == 0 and "with other files in cases/" in seen.out, (
+        "the same run packed again, and a file of the reader's own",
+        seen,
+    )
     status, words = place.verdict("good.kvcert")
     assert status == 0 and words.endswith("but no challenge was checked"), words
 
@@ -162,7 +207,9 @@ def check_no_certificate(place: Place) -> None:
     place.write("leaky.yaml", PRODUCT.format(engine=LEAKY))
     place.write("waived.yaml", PRODUCT.format(engine=LEAKY) + WAIVER.format(day="2999-12-31"))
     place.write("expired.yaml", PRODUCT.format(engine=LEAKY) + WAIVER.format(day="2026-01-01"))
-    place.write("absent.yaml", PRODUCT.format(engine="{engine: absent, title: t, plugin: kvcts_engine_absent, processes: 2}"))
+    place.write(
+        "absent.yaml", PRODUCT.format(engine="{engine: absent, title: t, plugin: kvcts_engine_absent, processes: 2}")
+    )
     place.challenge("more.json", 1)
     no_sandbox = os.environ | {"KVCTS_SANDBOX": "off"}
     for out, more, product, env, status, says in (
@@ -170,7 +217,14 @@ def check_no_certificate(place: Place) -> None:
         ("2", (), "expired.yaml", None, 1, "is FAIL, and no waiver of the product says so"),
         ("3", (), "absent.yaml", None, 1, "25 of 25 cases were not run"),
         ("4", (), "product.yaml", no_sandbox, 1, "there is no sandbox here"),
-        ("5", ("--challenge", "more.json", "--run", "good.kvcert.run"), "product.yaml", None, 1, "give another folder to --run"),
+        (
+            "5",
+            ("--challenge", "more.json", "--run", "good.kvcert.run"),
+            "product.yaml",
+            None,
+            1,
+            "give another folder to --run",
+        ),
         ("6", ("--challenge", "product.yaml"), "product.yaml", None, 2, "expected a challenge"),
         ("good.kvcert", (), "product.yaml", None, 2, "is there already"),
     ):
@@ -179,7 +233,13 @@ def check_no_certificate(place: Place) -> None:
         assert ended.status == status and says in ended.err, (out, says, ended)
         assert (place.folder / out).exists() == before, f"{out}: a package was left"
     line = next(line for line in place.certify("1", product="leaky.yaml").err.splitlines() if " repro 'kv/" in line)
-    again = subprocess.run(["bash", "-c", line[line.index("KVCTS_") :]], cwd="/", capture_output=True, text=True, env=os.environ | {"PATH": f"{KVCTS.parent}:{os.environ['PATH']}"})
+    again = subprocess.run(
+        ["bash", "-c", line[line.index("KVCTS_") :]],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PATH": f"{KVCTS.parent}:{os.environ['PATH']}"},
+    )
     assert again.returncode == 1 and "FAIL truncated" in again.stdout, (line, again)
     assert place.certify("waived.kvcert", product="waived.yaml").status == 0
     status, words = place.verdict("waived.kvcert", "--key", "vendor.pub")
@@ -188,7 +248,8 @@ def check_no_certificate(place: Place) -> None:
 
 
 def check_forgeries(place: Place) -> None:
-    """Signed by the vendor: what is left is a package whose parts fit, and that tells what was not so. Last: whether the second verifier sees it, too."""
+    """Signed by the vendor: what is left is a package whose parts fit, and that tells what was not so. Last: whether
+    the second verifier sees it, too."""
     negative, passed = {"negative": True}, {"outcome": "PASS"}
 
     def left_out(f: Forgery) -> None:
@@ -260,13 +321,27 @@ def check_forgeries(place: Place) -> None:
         f.record(**passed)["claim"] = {"kind": "waiver", "name": "x", "reason": "y"}
 
     place.certify("older.kvcert")
-    forgeries = [(left_out, "planned: 'kv/", True, False), (added, "planned: 'kv/", False, False), (swapped, "cases: 'kv/", False, False),
-                 (doubled, "plan: case '", True, True), (older, "cases: 'kv/", False, True), (passed_anyway, "negatives: negative '", True, True), (guessed, "negatives: negative '", False, False),
-                 (no_negative, "follows from the challenge, and is not there", True, True), (digest, "digests: 'kv/", False, False), (none, "digests: 'kv/", True, True),
-                 (other_suite, "suite: it was made with another suite", False, False), (other_profile, "profile: profile tiny is another one than here", False, False),
-                 (other_product, "the product that was planned for is not the one of product.yaml", False, False), (open_run, "isolation: the run was not isolated", True, True),
-                 (lost, "outcomes: 'kv/", True, True), (failed, "outcomes: 'kv/", True, True), (no_product, "profile: the package has no product.yaml", False, False),
-                 (claimed, "claims: 'kv/", True, True), (on_a_gpu, "told to be executed on a device", False, False)]
+    forgeries = [
+        (left_out, "planned: 'kv/", True, False),
+        (added, "planned: 'kv/", False, False),
+        (swapped, "cases: 'kv/", False, False),
+        (doubled, "plan: case '", True, True),
+        (older, "cases: 'kv/", False, True),
+        (passed_anyway, "negatives: negative '", True, True),
+        (guessed, "negatives: negative '", False, False),
+        (no_negative, "follows from the challenge, and is not there", True, True),
+        (digest, "digests: 'kv/", False, False),
+        (none, "digests: 'kv/", True, True),
+        (other_suite, "suite: it was made with another suite", False, False),
+        (other_profile, "profile: profile tiny is another one than here", False, False),
+        (other_product, "the product that was planned for is not the one of product.yaml", False, False),
+        (open_run, "isolation: the run was not isolated", True, True),
+        (lost, "outcomes: 'kv/", True, True),
+        (failed, "outcomes: 'kv/", True, True),
+        (no_product, "profile: the package has no product.yaml", False, False),
+        (claimed, "claims: 'kv/", True, True),
+        (on_a_gpu, "told to be executed on a device", False, False),
+    ]
     for forge, says, _, seen_by_second in forgeries:
         forgery = Forgery(place, "good.kvcert")
         forge(forgery)
@@ -288,9 +363,14 @@ def check_forgeries(place: Place) -> None:
         assert status == 1 and "REJECTED: claims: " in words, words
     # Another's key, an unsigned change, another challenge, an engine that is not here.
     untouched = Forgery(place, "good.kvcert")
-    assert "nothing leads there from the key that is trusted" in place.verdict(untouched.sign("stranger.kvcert", "stranger.pem"), "--key", "vendor.pub")[1]
+    assert (
+        "nothing leads there from the key that is trusted"
+        in place.verdict(untouched.sign("stranger.kvcert", "stranger.pem"), "--key", "vendor.pub")[1]
+    )
     assert "nothing leads there" in place.second("stranger.kvcert")[1]
-    assert place.verdict(untouched.sign("same.kvcert"), "--key", "vendor.pub", "--challenge", "c.json")[0] == 0, "signed anew without a change: the forger of this test is sound"
+    assert place.verdict(untouched.sign("same.kvcert"), "--key", "vendor.pub", "--challenge", "c.json")[0] == 0, (
+        "signed anew without a change: the forger of this test is sound"
+    )
     assert "answers another challenge" in place.verdict("good.kvcert", "--challenge", "more.json")[1]
     assert not place.second("good.kvcert", "more.json")[0]
     assert "the package answers no challenge" in place.verdict("older.kvcert", "--challenge", "c.json")[1]
@@ -299,10 +379,15 @@ def check_forgeries(place: Place) -> None:
 
 
 def check_bytes(place: Place, count: int) -> None:
-    """Any byte, one at a time: both find it, and where: a record by its number, another file by its name, the archive's own bytes by where they are."""
+    """Any byte, one at a time: both find it, and where: a record by its number, another file by its name, the archive's
+    own bytes by where they are."""
     sound, dice = (place.folder / "good.kvcert").read_bytes(), random.Random(35)
     files, _ = second.read_archive(sound)
-    spans = {name: (start, start + len(data)) for name, data in files.items() for start in [sound.index(b"\0\0" + name.encode() + data) + 2 + len(name.encode())]}
+    spans = {
+        name: (start, start + len(data))
+        for name, data in files.items()
+        for start in [sound.index(b"\0\0" + name.encode() + data) + 2 + len(name.encode())]
+    }
     signed = ("signature: ", "statement.json", "key.pem", "rotations.json")
     for _ in range(count):
         spoiled = bytearray(sound)
@@ -354,9 +439,16 @@ def check_nonsense(place: Place, count: int) -> None:
             forgery.records[number] = spoil(forgery.records[number])
         else:
             name = ("run.json", "claims.json", "product.yaml")[where - 2]
-            forgery.files[name] = dump(spoil(json.loads(forgery.files[name]))) if name != "product.yaml" else dump(spoil({"product": "P", "vendor": "V", "version": "1", "engine": "shm"}))
+            forgery.files[name] = (
+                dump(spoil(json.loads(forgery.files[name])))
+                if name != "product.yaml"
+                else dump(spoil({"product": "P", "vendor": "V", "version": "1", "engine": "shm"}))
+            )
         ended = place.kvcts("verify", forgery.sign("nonsense.kvcert"), "--html", "nonsense.html")
-        assert ended.status in (0, 1) and ended.out.splitlines()[-1].startswith(("VERIFIED", "REJECTED: ")), (ended, forgery.plan if where == 0 else where)
+        assert ended.status in (0, 1) and ended.out.splitlines()[-1].startswith(("VERIFIED", "REJECTED: ")), (
+            ended,
+            forgery.plan if where == 0 else where,
+        )
         rejected += ended.status
         good, words = place.second("nonsense.kvcert")
         assert good or ended.status == 1, ("the second verifier rejects what the first takes", words)
@@ -364,9 +456,20 @@ def check_nonsense(place: Place, count: int) -> None:
 
 
 def check_pass_everything(place: Place, count: int) -> None:
-    """A harness that calls everything PASS, one that knows which are negative and guesses their classes, and an engine that says that it moved all."""
+    """A harness that calls everything PASS, one that knows which are negative and guesses their classes, and an engine
+    that says that it moved all."""
     place.write("liar.yaml", PRODUCT.format(engine=LEAKY.replace("short_tail", "nothing")))
-    classes = sorted({saboteur.split()[-1] for saboteur in subprocess.run(["grep", "-h", "^class", *map(str, (ROOT / "cases" / "saboteurs").glob("*.yaml"))], capture_output=True, text=True, check=True).stdout.splitlines()})
+    classes = sorted(
+        {
+            saboteur.split()[-1]
+            for saboteur in subprocess.run(
+                ["grep", "-h", "^class", *map(str, (ROOT / "cases" / "saboteurs").glob("*.yaml"))],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.splitlines()
+        }
+    )
     dice = random.Random(36)
     caught = 0
     for number in range(count):
@@ -388,7 +491,10 @@ def check_pass_everything(place: Place, count: int) -> None:
         liar = place.certify("liar.kvcert", "--challenge", challenge, "--run", f"liar{number}", product="liar.yaml")
         assert liar.status == 1 and "no certificate: " in liar.err and not (place.folder / "liar.kvcert").exists(), liar
         caught += 1
-    print(f"harnesses that pass everything and that guess, an engine that moves nothing: caught in {caught} of {count} challenges")
+    print(
+        f"harnesses that pass everything and that guess, an engine that moves nothing: caught in {caught} of {count} "
+        f"challenges"
+    )
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ enum class State { fact, good, missing, broken };
 std::string_view name(State state);
 
 struct Finding {
-  std::string key;          ///< stable, for --json: "ptrace"
+  std::string key;  ///< stable, for --json: "ptrace"
   State state{State::fact};
   std::string text;         ///< what was found, in words
   std::string consequence;  ///< what is lost without it and what to do; "" when nothing is
@@ -24,18 +24,19 @@ struct Finding {
 };
 
 struct Section {
-  std::string title;        ///< "processor", "GPUs", ...
+  std::string title;  ///< "processor", "GPUs", ...
   std::vector<Finding> findings;
 };
 
 Section processor();
 Section memory();
-Section watching();   ///< what evidence of hangs needs: ptrace, eu-stack, gdb
+Section watching();  ///< what evidence of hangs needs: ptrace, eu-stack, gdb
 Section gpus();
-/// Architectures of the devices that the driver has ("sm_90"), asked in a process of its own. None where the driver is a stand-in.
+/// Architectures of the devices that the driver has ("sm_90"), asked in a process of its own. None where the driver is a
+/// stand-in.
 std::vector<std::string> device_archs();
-Section cuda();       ///< driver, toolkit, cuDNN
-Section rdma();       ///< RDMA devices, GPUDirect RDMA
+Section cuda();  ///< driver, toolkit, cuDNN
+Section rdma();  ///< RDMA devices, GPUDirect RDMA
 /// A plug-in of an engine package is tried once a package, as an entry of the catalogue starts it.
 struct PackagedEngine {
   std::string plugin, package;
@@ -48,9 +49,11 @@ Section golden_tensors();
 /// What a run stores of the machine: processor, memory, GPUs and their driver, Python packages with versions.
 nlohmann::json machine();
 
-/// Loads a plug-in in a process of its own, with these variables set. What is wrong with a file that is there is the plug-in's failure, not a
-/// lack of the machine: it comes back as a worker that loads it would end. nullopt: it loads. Throws std::system_error when it cannot be asked.
-std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment, const std::vector<std::string>& grants);
+/// Loads a plug-in in a process of its own, with these variables set. What is wrong with a file that is there is the
+/// plug-in's failure, not a lack of the machine: it comes back as a worker that loads it would end. nullopt: it loads.
+/// Throws std::system_error when it cannot be asked.
+std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment,
+                                             const std::vector<std::string>& grants);
 
 /// First line of a file without its newline; "" when it cannot be read.
 std::string first_line(const std::string& path);

@@ -1,4 +1,5 @@
-// Engines: which plug-ins are there, do they load, and do bytes arrive? Each is tried in a process of its own, as workers do it.
+// Engines: which plug-ins are there, do they load, and do bytes arrive? Each is tried in a process of its own, as workers do
+// it.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,7 +28,8 @@ struct Mapped {
 Mapped make_memory() {
   Mapped m;
   m.fd = memfd_create("kvcts-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (m.fd < 0 || ftruncate(m.fd, test_bytes) != 0) throw std::runtime_error(std::string("no memory file: ") + std::strerror(errno));
+  if (m.fd < 0 || ftruncate(m.fd, test_bytes) != 0)
+    throw std::runtime_error(std::string("no memory file: ") + std::strerror(errno));
   void* at = mmap(nullptr, test_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, m.fd, 0);
   if (at == MAP_FAILED) throw std::runtime_error(std::string("no mapping: ") + std::strerror(errno));
   m.bytes = static_cast<std::uint8_t*>(at);
@@ -47,7 +49,8 @@ nlohmann::json try_engine(const nlohmann::json& about) {
   for (const auto& [key, value] : about.at("environment").items()) setenv(key.c_str(), value.get<std::string>().c_str(), 1);
   open_producer.options = open_consumer.options = about.at("options");
   const auto plugin = Plugin::load(find_plugin(about.at("stem").get<std::string>()));
-  nlohmann::json answer{{"name", plugin->engine()}, {"version", plugin->version()}, {"file", plugin->origin()}, {"self_test", "passed"}};
+  nlohmann::json answer{
+      {"name", plugin->engine()}, {"version", plugin->version()}, {"file", plugin->origin()}, {"self_test", "passed"}};
   try {
     Session producer(plugin, open_producer), consumer(plugin, open_consumer);
     const Mapped from = make_memory(), to = make_memory();
@@ -66,7 +69,8 @@ nlohmann::json try_engine(const nlohmann::json& about) {
     while (!producer.poll(request).done) consumer.progress();
     producer.release(request);
     producer.flush(peer);
-    if (std::memcmp(from.bytes, to.bytes, test_bytes) != 0) answer["self_test"] = "failed: the bytes that arrived differ from those sent";
+    if (std::memcmp(from.bytes, to.bytes, test_bytes) != 0)
+      answer["self_test"] = "failed: the bytes that arrived differ from those sent";
     answer["facts"] = producer.facts();
   } catch (const TransportError& e) {
     // An engine that says what this machine lacks is not broken.
@@ -77,10 +81,12 @@ nlohmann::json try_engine(const nlohmann::json& about) {
   return answer;
 }
 
-std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment, const std::vector<std::string>& grants) {
+std::optional<supervisor::Ended> load_plugin(const std::filesystem::path& file, const nlohmann::json& environment,
+                                             const std::vector<std::string>& grants) {
   using Kind = supervisor::Ended::Kind;
   constexpr std::chrono::milliseconds deadline = std::chrono::seconds(10);
-  const ChildAnswer answer = ask("load", {{"file", file.string()}, {"environment", environment}}, grants, {file.string()}, deadline);
+  const ChildAnswer answer =
+      ask("load", {{"file", file.string()}, {"environment", environment}}, grants, {file.string()}, deadline);
   if (answer.ok) return std::nullopt;
   supervisor::Ended ended;
   ended.phase = Phase::registration;
@@ -106,7 +112,8 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
     const std::string key = with != nullptr ? stem + " " + with->package : stem;
     const std::string where = with != nullptr ? package_folder(with->package).string() : "";
     if (with != nullptr && where.empty()) {
-      s.findings.push_back({key, State::missing, package_missing(with->package), "cases with engines of this package are SKIPPED", nullptr});
+      s.findings.push_back(
+          {key, State::missing, package_missing(with->package), "cases with engines of this package are SKIPPED", nullptr});
       return;
     }
     nlohmann::json about{{"stem", stem}, {"environment", nlohmann::json::object()}, {"options", nlohmann::json::object()}};
@@ -119,14 +126,22 @@ Section engines(const std::vector<PackagedEngine>& packaged) {
     const std::string test = answer.value["self_test"];
     const bool good = test == "passed";
     const bool lacking = test.starts_with("not possible here");
-    s.findings.push_back({key, good ? State::good : lacking ? State::missing : State::broken,
-                          fmt::format("{} {}, self-test {}{}", answer.value["name"].get<std::string>(), answer.value["version"].get<std::string>(), test,
-                                      where.empty() ? "" : ", from " + where),
-                          good ? "" : lacking ? "cases with this engine are SKIPPED" : "cases with this engine will fail or be SKIPPED", answer.value});
+    s.findings.push_back(
+        {key,
+         good      ? State::good
+         : lacking ? State::missing
+                   : State::broken,
+         fmt::format("{} {}, self-test {}{}", answer.value["name"].get<std::string>(),
+                     answer.value["version"].get<std::string>(), test, where.empty() ? "" : ", from " + where),
+         good      ? ""
+         : lacking ? "cases with this engine are SKIPPED"
+                   : "cases with this engine will fail or be SKIPPED",
+         answer.value});
   };
   for (const std::string& stem : list_plugins()) {
     const auto is = [&](const char* word) { return stem.find(word) != std::string::npos; };
-    if (is("fixture") || is("saboteur") || is("front") || is("hostile") || is("attacker") || is("crash")) continue;  // they break on purpose
+    if (is("fixture") || is("saboteur") || is("front") || is("hostile") || is("attacker") || is("crash"))
+      continue;  // they break on purpose
     bool any = false;
     for (const PackagedEngine& one : packaged) {
       if (one.plugin != stem) continue;

@@ -32,15 +32,17 @@ void* open_library(std::initializer_list<const char*> names) {
 }
 
 // Numbers of the CUDA driver API (cuda.h 12.x): attributes of cuDeviceGetAttribute.
-constexpr int attribute_major = 75, attribute_minor = 76, attribute_processors = 16, attribute_vmm = 102, attribute_rdma = 116,
-              attribute_dma_buf = 124;
+constexpr int attribute_major = 75, attribute_minor = 76, attribute_processors = 16, attribute_vmm = 102,
+              attribute_rdma = 116, attribute_dma_buf = 124;
 
 /// Asks the CUDA driver. Runs in a child: cuInit may hang on a sick GPU.
 json ask_driver() {
   const char* named = std::getenv("KVCTS_CUDA_DRIVER");  // as device/driver.hpp
   void* cuda = open_library({named != nullptr && *named != '\0' ? named : "libcuda.so.1"});
   const int rc = symbol<int (*)(unsigned)>(cuda, "cuInit")(0);
-  if (rc != 0) throw std::runtime_error(fmt::format("libcuda.so.1 is there, but cuInit answers {}{}", rc, rc == 100 ? " (no device)" : ""));
+  if (rc != 0)
+    throw std::runtime_error(
+        fmt::format("libcuda.so.1 is there, but cuInit answers {}{}", rc, rc == 100 ? " (no device)" : ""));
   json answer{{"modelled", dlsym(cuda, "kvcts_modelled_driver") != nullptr}};  // as device/driver.cpp
   int version = 0, count = 0;
   symbol<int (*)(int*)>(cuda, "cuDriverGetVersion")(&version);
@@ -90,7 +92,8 @@ json ask_cudnn() {
                     : fmt::format("{}.{}.{}", v / 1000, v % 1000 / 100, v % 100);
 }
 
-Finding from_child(const std::string& key, const ChildAnswer& answer, const std::string& text, const std::string& consequence) {
+Finding from_child(const std::string& key, const ChildAnswer& answer, const std::string& text,
+                   const std::string& consequence) {
   if (answer.ok) return {key, State::good, text, "", answer.value};
   const bool absent = answer.error.ends_with(" not found");
   return {key, absent ? State::missing : State::broken, answer.error, consequence, nullptr};
@@ -105,16 +108,18 @@ Section gpus() {
   const ChildAnswer answer = ask_child(ask_driver, driver_deadline);
   const auto devices = answer.ok ? answer.value["devices"] : json::array();
   for (const auto& d : devices) {
-    s.findings.push_back({fmt::format("gpu{}", s.findings.size()), State::good,
-                          fmt::format("{} ({}), {:.1f} GiB, {} multiprocessors", d["name"].get<std::string>(), d["arch"].get<std::string>(),
-                                      d["memory_bytes"].get<double>() / (1u << 30), d["multiprocessors"].get<int>()),
-                          "", d});
+    s.findings.push_back(
+        {fmt::format("gpu{}", s.findings.size()), State::good,
+         fmt::format("{} ({}), {:.1f} GiB, {} multiprocessors", d["name"].get<std::string>(), d["arch"].get<std::string>(),
+                     d["memory_bytes"].get<double>() / (1u << 30), d["multiprocessors"].get<int>()),
+         "", d});
   }
   if (devices.empty()) {
     std::string seen;
     std::error_code ignored;
     if (fs::is_directory("/proc/driver/nvidia/gpus", ignored)) {
-      const auto boards = std::distance(fs::directory_iterator("/proc/driver/nvidia/gpus", ignored), fs::directory_iterator{});
+      const auto boards =
+          std::distance(fs::directory_iterator("/proc/driver/nvidia/gpus", ignored), fs::directory_iterator{});
       if (boards > 0) seen = fmt::format("; the kernel driver lists {}, which this process may not use", boards);
     }
     s.findings.push_back({"nvidia", State::missing, "no NVIDIA GPU that CUDA can use" + seen,
@@ -143,7 +148,8 @@ Section cuda() {
   s.findings.push_back({"kernel_driver", kernel_driver.empty() ? State::missing : State::good,
                         kernel_driver.empty() ? "no NVIDIA kernel driver" : kernel_driver, "",
                         kernel_driver.empty() ? json() : json(kernel_driver)});
-  s.findings.push_back(from_child("driver", driver, driver.ok ? "libcuda.so.1 for CUDA " + driver.value["cuda"].get<std::string>() : "", ""));
+  s.findings.push_back(
+      from_child("driver", driver, driver.ok ? "libcuda.so.1 for CUDA " + driver.value["cuda"].get<std::string>() : "", ""));
   s.findings.push_back(from_child("nvml", nvml, nvml.ok ? "driver " + nvml.value["driver"].get<std::string>() : "", ""));
 
   auto toolkit = output_of({"nvcc", "--version"});
@@ -164,8 +170,12 @@ Section rdma() {
   if (fs::is_directory("/sys/class/infiniband", ignored)) {
     for (const auto& device : fs::directory_iterator("/sys/class/infiniband", ignored)) {
       const std::string port = (device.path() / "ports" / "1").string();
-      const std::string state = first_line(port + "/state"), rate = first_line(port + "/rate"), link = first_line(port + "/link_layer");
-      s.findings.push_back({device.path().filename().string(), State::good, fmt::format("port 1: {}, {}, {}", link, state, rate), "",
+      const std::string state = first_line(port + "/state"), rate = first_line(port + "/rate"),
+                        link = first_line(port + "/link_layer");
+      s.findings.push_back({device.path().filename().string(),
+                            State::good,
+                            fmt::format("port 1: {}, {}, {}", link, state, rate),
+                            "",
                             {{"state", state}, {"rate", rate}, {"link_layer", link}}});
     }
   }
@@ -175,16 +185,19 @@ Section rdma() {
   }
   for (const char* module : {"nvidia_peermem", "gdrdrv", "nvidia_fs"}) {
     const bool loaded = fs::is_directory(fmt::format("/sys/module/{}", module), ignored);
-    s.findings.push_back({module, loaded ? State::good : State::missing, loaded ? "module is loaded" : "module is not loaded", "", loaded});
+    s.findings.push_back(
+        {module, loaded ? State::good : State::missing, loaded ? "module is loaded" : "module is not loaded", "", loaded});
   }
   const ChildAnswer driver = ask_child(ask_driver, driver_deadline);
   if (driver.ok) {
     for (const auto& d : driver.value["devices"]) {
       const bool rdma = d["gpudirect_rdma"].get<bool>(), dma_buf = d["dma_buf"].get<bool>();
-      s.findings.push_back({"gpudirect", rdma || dma_buf ? State::good : State::missing,
-                            fmt::format("{}: GPUDirect RDMA {}, dma-buf {}", d["name"].get<std::string>(), rdma ? "supported" : "not supported",
-                                        dma_buf ? "supported" : "not supported"),
-                            "", {{"gpudirect_rdma", rdma}, {"dma_buf", dma_buf}}});
+      s.findings.push_back({"gpudirect",
+                            rdma || dma_buf ? State::good : State::missing,
+                            fmt::format("{}: GPUDirect RDMA {}, dma-buf {}", d["name"].get<std::string>(),
+                                        rdma ? "supported" : "not supported", dma_buf ? "supported" : "not supported"),
+                            "",
+                            {{"gpudirect_rdma", rdma}, {"dma_buf", dma_buf}}});
     }
   }
   return s;

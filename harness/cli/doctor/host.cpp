@@ -59,8 +59,10 @@ Finding try_ptrace() {
   if (seized != 0) {
     const std::string scope = first_line("/proc/sys/kernel/yama/ptrace_scope");
     f = {"ptrace", State::missing,
-         fmt::format("tracing is refused: {}{}", std::strerror(reason), scope.empty() ? "" : " (yama ptrace_scope " + scope + ")"),
-         "a HANG is found and told all the same, but without the stacks of the hung worker; allow tracing (CAP_SYS_PTRACE, or "
+         fmt::format("tracing is refused: {}{}", std::strerror(reason),
+                     scope.empty() ? "" : " (yama ptrace_scope " + scope + ")"),
+         "a HANG is found and told all the same, but without the stacks of the hung worker; allow tracing (CAP_SYS_PTRACE, "
+         "or "
          "kernel.yama.ptrace_scope 0 or 1)",
          false};
   }
@@ -108,50 +110,60 @@ Section processor() {
   for (const char* flag : {"sse4_2", "avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile"}) {
     if (flags.find(" " + std::string(flag) + " ") != std::string::npos) have.emplace_back(flag);
   }
-  s.findings.push_back({"vector", State::fact, have.empty() ? "none of those looked for" : fmt::format("{}", fmt::join(have, " ")), "", have});
+  s.findings.push_back({"vector", State::fact,
+                        have.empty() ? "none of those looked for" : fmt::format("{}", fmt::join(have, " ")), "", have});
   utsname kernel{};
   uname(&kernel);
-  s.findings.push_back({"kernel", State::fact, fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), "", kernel.release});
+  s.findings.push_back(
+      {"kernel", State::fact, fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), "", kernel.release});
   return s;
 }
 
 Section memory() {
   Section s{"memory", {}};
   const std::uint64_t total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable");
-  s.findings.push_back({"ram", State::fact, fmt::format("{:.1f} GiB, {:.1f} GiB free to use", gib(total), gib(available)), "", total});
-  struct statvfs shm {};
+  s.findings.push_back(
+      {"ram", State::fact, fmt::format("{:.1f} GiB, {:.1f} GiB free to use", gib(total), gib(available)), "", total});
+  struct statvfs shm{};
   if (statvfs("/dev/shm", &shm) == 0) {
     const std::uint64_t free = std::uint64_t{shm.f_bavail} * shm.f_frsize;
     const bool small = free < (64u << 20);
-    s.findings.push_back({"dev_shm", small ? State::missing : State::good, fmt::format("/dev/shm has {:.2f} GiB free", gib(free)),
-                          small ? "engine ucx over shared memory may fail; give /dev/shm at least 64 MiB (docker run --shm-size=1g)" : "",
-                          free});
+    s.findings.push_back(
+        {"dev_shm", small ? State::missing : State::good, fmt::format("/dev/shm has {:.2f} GiB free", gib(free)),
+         small ? "engine ucx over shared memory may fail; give /dev/shm at least 64 MiB (docker run --shm-size=1g)" : "",
+         free});
   } else {
-    s.findings.push_back({"dev_shm", State::missing, "no /dev/shm", "engine ucx has no shared memory; mount a tmpfs there", nullptr});
+    s.findings.push_back(
+        {"dev_shm", State::missing, "no /dev/shm", "engine ucx has no shared memory; mount a tmpfs there", nullptr});
   }
   const int fd = memfd_create("kvcts-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   const bool sealed = fd >= 0 && ftruncate(fd, 4096) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
   const std::string why = std::strerror(errno);
   if (fd >= 0) close(fd);
-  s.findings.push_back({"memory_files", sealed ? State::good : State::broken,
-                        sealed ? "memory files can be made and sealed" : "memory files cannot be made or sealed: " + why,
-                        sealed ? "" : "no case can run; a Linux kernel of 3.17 or newer without a filter on memfd_create is needed", sealed});
+  s.findings.push_back(
+      {"memory_files", sealed ? State::good : State::broken,
+       sealed ? "memory files can be made and sealed" : "memory files cannot be made or sealed: " + why,
+       sealed ? "" : "no case can run; a Linux kernel of 3.17 or newer without a filter on memfd_create is needed", sealed});
   rlimit files{}, locked{};
   getrlimit(RLIMIT_NOFILE, &files);
   getrlimit(RLIMIT_MEMLOCK, &locked);
-  s.findings.push_back({"open_files", files.rlim_cur < 1024 ? State::missing : State::good, fmt::format("{} open files a process", files.rlim_cur),
-                        files.rlim_cur < 1024 ? "cases with many regions may fail; raise it: ulimit -n 1024" : "", files.rlim_cur});
+  s.findings.push_back({"open_files", files.rlim_cur < 1024 ? State::missing : State::good,
+                        fmt::format("{} open files a process", files.rlim_cur),
+                        files.rlim_cur < 1024 ? "cases with many regions may fail; raise it: ulimit -n 1024" : "",
+                        files.rlim_cur});
   const bool no_limit = locked.rlim_cur == RLIM_INFINITY;
-  s.findings.push_back({"locked_memory", State::fact,
-                        no_limit ? "no limit on locked memory" : fmt::format("{} KiB of locked memory", locked.rlim_cur / 1024), "",
-                        no_limit ? nlohmann::json("unlimited") : nlohmann::json(locked.rlim_cur)});
+  s.findings.push_back(
+      {"locked_memory", State::fact,
+       no_limit ? "no limit on locked memory" : fmt::format("{} KiB of locked memory", locked.rlim_cur / 1024), "",
+       no_limit ? nlohmann::json("unlimited") : nlohmann::json(locked.rlim_cur)});
   return s;
 }
 
 Section watching() {
   Section s{"evidence of hangs", {}};
   s.findings.push_back(try_ptrace());
-  s.findings.push_back(tool("eu-stack", {"eu-stack", "--version"}, "stacks of hung workers come from gdb only; install elfutils"));
+  s.findings.push_back(
+      tool("eu-stack", {"eu-stack", "--version"}, "stacks of hung workers come from gdb only; install elfutils"));
   s.findings.push_back(tool("gdb", {"gdb", "--version"}, "no stacks where eu-stack fails; install gdb"));
   return s;
 }

@@ -18,7 +18,8 @@ void add_packages(const fs::path& folder, const std::string& prefix, json& packa
     const std::string name = entry.path().filename().string();
     if (!name.ends_with(".dist-info")) continue;
     const std::string stem = name.substr(0, name.size() - std::string_view(".dist-info").size());
-    if (const auto dash = stem.rfind('-'); dash != std::string::npos) packages[prefix + stem.substr(0, dash)] = stem.substr(dash + 1);
+    if (const auto dash = stem.rfind('-'); dash != std::string::npos)
+      packages[prefix + stem.substr(0, dash)] = stem.substr(dash + 1);
   }
 }
 
@@ -28,8 +29,10 @@ json packages() {
   const fs::path root = fs::path(find_python()).parent_path().parent_path();
   if (root.empty()) return found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root / "lib", error)) add_packages(entry.path() / "site-packages", "", found);
-  for (const auto& entry : fs::directory_iterator(root / "engines", error)) add_packages(entry.path(), "engines/" + entry.path().filename().string() + "/", found);
+  for (const auto& entry : fs::directory_iterator(root / "lib", error))
+    add_packages(entry.path() / "site-packages", "", found);
+  for (const auto& entry : fs::directory_iterator(root / "engines", error))
+    add_packages(entry.path(), "engines/" + entry.path().filename().string() + "/", found);
   return found;
 }
 

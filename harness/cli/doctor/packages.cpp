@@ -14,12 +14,13 @@ Section python() {
   const std::string interpreter = find_python();
   const auto version = output_of({interpreter, "--version"});
   if (!version) {
-    s.findings.push_back({"interpreter", State::missing, "no " + interpreter,
-                          "golden files cannot be regenerated for comparison; run ./run_suite.sh install, or set KVCTS_PYTHON", nullptr});
+    s.findings.push_back(
+        {"interpreter", State::missing, "no " + interpreter,
+         "golden files cannot be regenerated for comparison; run ./run_suite.sh install, or set KVCTS_PYTHON", nullptr});
     return s;
   }
-  s.findings.push_back({"interpreter", State::good, fmt::format("{} ({})", version->substr(0, version->find('\n')), interpreter), "",
-                        interpreter});
+  s.findings.push_back({"interpreter", State::good,
+                        fmt::format("{} ({})", version->substr(0, version->find('\n')), interpreter), "", interpreter});
   const std::string script =
       "from importlib.metadata import version as v, PackageNotFoundError\n"
       "for p in ('numpy', 'ml_dtypes', 'h5py', 'PyYAML'):\n"
@@ -45,8 +46,9 @@ Section golden_tensors() {
       bytes += file.bytes;
       tensors += file.dtypes.size();
     }
-    s.findings.push_back({"files", State::good, fmt::format("{} tensors in {} files, {:.1f} MiB; `kvcts golden verify` checks them", tensors,
-                                                            manifest.files.size(), static_cast<double>(bytes) / (1u << 20)),
+    s.findings.push_back({"files", State::good,
+                          fmt::format("{} tensors in {} files, {:.1f} MiB; `kvcts golden verify` checks them", tensors,
+                                      manifest.files.size(), static_cast<double>(bytes) / (1u << 20)),
                           "", tensors});
   } catch (const golden::Error& e) {
     s.findings.push_back({"files", State::missing, e.what(), "suite golden has nothing to run", nullptr});

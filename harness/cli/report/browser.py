@@ -40,11 +40,30 @@ class Browser:
         to_browser, self.write_fd = os.pipe()
         self.read_fd, from_browser = os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4.
-        argv = ["sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', find() or "chromium", "--headless", "--remote-debugging-pipe",
-                "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars", "--force-color-profile=srgb",
-                f"--user-data-dir={self.profile.name}", "about:blank"]
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                        pass_fds=(to_browser, from_browser), start_new_session=True)
+        argv = [
+            "sh",
+            "-c",
+            f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}',
+            find() or "chromium",
+            "--headless",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            f"--user-data-dir={self.profile.name}",
+            "about:blank",
+        ]
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(to_browser, from_browser),
+            start_new_session=True,
+        )
         os.close(to_browser)
         os.close(from_browser)
 
@@ -66,7 +85,7 @@ class Browser:
         message = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         data = json.dumps(message).encode() + b"\0"
         while data:
-            data = data[os.write(self.write_fd, data):]
+            data = data[os.write(self.write_fd, data) :]
         end = time.monotonic() + self.deadline_s
         while number not in self.waiting:
             self.receive(end, method)
@@ -91,7 +110,9 @@ class Browser:
         elif (page := self.pages.get(message.get("sessionId"))) is not None:
             page.event(message["method"], message["params"])
 
-    def open(self, path: Path, width: int = 1400, height: int = 900, scripts: bool = True, dark: bool = False, address: str = "") -> Page:
+    def open(
+        self, path: Path, width: int = 1400, height: int = 900, scripts: bool = True, dark: bool = False, address: str = ""
+    ) -> Page:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session, target)
@@ -138,7 +159,9 @@ class Page:
 
     def evaluate(self, expression: str):
         """The value of an expression (promises are awaited), as JSON."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
+        )
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
             raise BrowserError(details.get("exception", {}).get("description", details["text"]))
@@ -149,8 +172,14 @@ class Page:
 
     def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode={"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowDown": 40}.get(key, 0),
-                      **({"text": "\r"} if key == "Enter" and kind == "keyDown" else {}))
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode={"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowDown": 40}.get(key, 0),
+                **({"text": "\r"} if key == "Enter" and kind == "keyDown" else {}),
+            )
 
     def screenshot(self, path: Path, top: float = 0, height: float | None = None) -> None:
         """A PNG of the page from `top` on, `height` pixels (None: to the end)."""

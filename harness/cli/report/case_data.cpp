@@ -26,8 +26,10 @@ json safe(const json& value) {
   if (!value.is_structured()) return value;
   json out = value.is_array() ? json::array() : json::object();
   for (const auto& [key, item] : value.items()) {
-    if (value.is_array()) out.push_back(safe(item));
-    else out[visible(key)] = safe(item);
+    if (value.is_array())
+      out.push_back(safe(item));
+    else
+      out[visible(key)] = safe(item);
   }
   return out;
 }
@@ -47,7 +49,9 @@ json detail(const store::Row& row) {
   if (r.tries.made > 1) {
     out["tries"] = {tries_words(r.tries), tries_to_see(r.tries), json::array()};
     for (const Try& one : r.tries.failures)
-      out["tries"][2].push_back({one.number, std::string(name(one.outcome)) + (one.fault_class.empty() ? "" : " " + visible(one.fault_class)), visible(cut(one.message, 300))});
+      out["tries"][2].push_back(
+          {one.number, std::string(name(one.outcome)) + (one.fault_class.empty() ? "" : " " + visible(one.fault_class)),
+           visible(cut(one.message, 300))});
   }
   put("shared", row.shared_with);
   put("worker", r.worker);
@@ -55,11 +59,13 @@ json detail(const store::Row& row) {
   put("after", r.ran_before);
   out["seed"] = std::to_string(r.seed);  // 64 bits: more than a number of JavaScript holds
   out["digest"] = r.case_digest;
-  if (r.checked_bytes > 0) out["bytes"] = {r.checked_bytes, r.wrong_bytes, r.planned_bytes, r.moved_bytes, r.expected_bytes, r.copies};
+  if (r.checked_bytes > 0)
+    out["bytes"] = {r.checked_bytes, r.wrong_bytes, r.planned_bytes, r.moved_bytes, r.expected_bytes, r.copies};
   if (r.peak_bytes > 0) out["peak"] = r.peak_bytes;
   for (const auto& p : r.phases) out["phases"].push_back({std::string(name(p.phase)), p.ns});
   for (const auto& w : r.first_wrong) {
-    if (out["wrong"].size() < wrong_shown) out["wrong"].push_back({visible(w.where), visible(w.region), w.offset, visible(w.expected), visible(w.observed)});
+    if (out["wrong"].size() < wrong_shown)
+      out["wrong"].push_back({visible(w.where), visible(w.region), w.offset, visible(w.expected), visible(w.observed)});
   }
   for (const auto& file : r.evidence_files) {
     if (out["evidence"].size() == evidence_files) break;
@@ -84,7 +90,13 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
   const auto& r = row.result;
   Case c;
   c.id = visible(row.planned.id);
-  const auto new_characters = c.id.size() - static_cast<std::size_t>(std::mismatch(c.id.begin(), c.id.begin() + static_cast<std::ptrdiff_t>(std::min(c.id.size(), last_id_.size())), last_id_.begin()).first - c.id.begin());
+  const auto new_characters =
+      c.id.size() -
+      static_cast<std::size_t>(
+          std::mismatch(c.id.begin(), c.id.begin() + static_cast<std::ptrdiff_t>(std::min(c.id.size(), last_id_.size())),
+                        last_id_.begin())
+              .first -
+          c.id.begin());
   last_id_ = c.id;
   auto& room = section == Section::fine ? plain_room_ : notable_room_;
   const std::size_t cost = new_characters + 50;
@@ -103,7 +115,8 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
   c.ran = row.executions > 0 && !r.phases.empty();
   c.us = row.decided ? (r.wall_ns + 500) / 1000 : 0;
   const nlohmann::json axes = axes_of(row);
-  for (const auto& [axis, value] : axes.items()) c.axes.emplace_back(visible(axis), visible(value.is_string() ? value.get<std::string>() : value.dump()));
+  for (const auto& [axis, value] : axes.items())
+    c.axes.emplace_back(visible(axis), visible(value.is_string() ? value.get<std::string>() : value.dump()));
 
   const bool first = !cause.empty() && section <= Section::waived && ++details_of_cause_[cause] <= details_a_cause;
   auto& detail_room = first ? detail_room_ : more_room_;
@@ -118,7 +131,8 @@ void CaseData::add(const store::Row& row, Section section, const std::string& ca
 }
 
 json CaseData::json() const {
-  static constexpr std::array<std::string_view, section_count> sections{"failed", "error", "xpass", "waived", "skipped", "notrun", "unsupported", "fine"};
+  static constexpr std::array<std::string_view, section_count> sections{"failed",  "error",  "xpass",       "waived",
+                                                                        "skipped", "notrun", "unsupported", "fine"};
   IdColumn ids;
   WordColumn outcome, verdict, evidence, ending, fault_class, cause, section, ran;
   nlohmann::json us = nlohmann::json::array(), details = nlohmann::json::object();
@@ -146,9 +160,11 @@ json CaseData::json() const {
   }
   nlohmann::json columns = nlohmann::json::object();
   for (const auto& [axis, column] : axes) columns[axis] = column.json();
-  return {{"format", "kvcts-page"}, {"n", cases_.size()}, {"ids", ids.json()}, {"outcome", outcome.json()}, {"verdict", verdict.json()}, {"evidence", evidence.json()},
-          {"ending", ending.json()}, {"class", fault_class.json()}, {"cause", cause.json()}, {"section", section.json()}, {"ran", ran.json()}, {"us", std::move(us)}, {"axes", std::move(columns)},
-          {"details", std::move(details)}};
+  return {
+      {"format", "kvcts-page"},     {"n", cases_.size()},           {"ids", ids.json()},       {"outcome", outcome.json()},
+      {"verdict", verdict.json()},  {"evidence", evidence.json()},  {"ending", ending.json()}, {"class", fault_class.json()},
+      {"cause", cause.json()},      {"section", section.json()},    {"ran", ran.json()},       {"us", std::move(us)},
+      {"axes", std::move(columns)}, {"details", std::move(details)}};
 }
 
 std::string script_safe(const nlohmann::json& value) {
@@ -156,8 +172,10 @@ std::string script_safe(const nlohmann::json& value) {
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {
-    if (c == '<') out += "\\u003c";
-    else out += c;
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// The cases of a run as the page's script reads them: one row a case in columns, and all there is to tell of those that somebody will
-// open. Bounded: passing cases go first where not all have room.
+// The cases of a run as the page's script reads them: one row a case in columns, and all there is to tell of those that
+// somebody will open. Bounded: passing cases go first where not all have room.
 #pragma once
 
 #include <array>
@@ -22,7 +22,8 @@ class CaseData {
   /// Rows in the order of the plan. `cause` is the anchor of its group on the page, "" = none.
   void add(const store::Row& row, Section section, const std::string& cause);
 
-  /// {"n", "ids", "outcome", "verdict", "evidence", "ending", "class", "cause", "section", "ran", "us", "axes": {name: column}, "details": {row: case}}
+  /// {"n", "ids", "outcome", "verdict", "evidence", "ending", "class", "cause", "section", "ran", "us", "axes": {name:
+  /// column}, "details": {row: case}}
   nlohmann::json json() const;
   std::int64_t left_out() const { return left_out_; }
 
@@ -43,7 +44,8 @@ class CaseData {
   std::vector<Case> cases_;
   std::string last_id_;
   std::unordered_map<std::string, int> details_of_cause_;
-  // Bytes left: rows of cases that are not simply as expected, other rows, details of the first cases of each cause, other details.
+  // Bytes left: rows of cases that are not simply as expected, other rows, details of the first cases of each cause, other
+  // details.
   std::size_t notable_room_{1'200'000}, plain_room_{1'500'000}, detail_room_{900'000}, more_room_{500'000};
   std::int64_t left_out_{0};
 };

@@ -1,9 +1,7 @@
 """Reads the reports of a run with parsers that are not ours and prints what they say, as JSON.
 
-usage: check_reports.py DIRECTORY SCHEMA
-Keys: junit (figures, and what each case is), html (rows of the page's data, links out, balance of tags), schema ("valid", "no jsonschema",
-or the first errors).
-"""
+usage: check_reports.py DIRECTORY SCHEMA Keys: junit (figures, and what each case is), html (rows of the page's data,
+links out, balance of tags), schema ("valid", "no jsonschema", or the first errors)."""
 
 import html.parser
 import json
@@ -13,18 +11,56 @@ import sys
 import xml.etree.ElementTree as ET
 
 OPTIONAL_END = {"meta", "input", "br"}
-# What Jenkins accepts: junit-10.xsd of its xUnit plug-in (read 2026-11-25; a validator agrees). Element -> attributes (those with * must be there), children.
+# What Jenkins accepts: junit-10.xsd of its xUnit plug-in (read 2026-11-25; a validator agrees). Element -> attributes
+# (those with * must be there), children.
 JENKINS = {
     "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
-    "testsuite": ({"name*", "tests*", "failures*", "errors*", "group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url", "version"},
-                  {"testsuite", "properties", "testcase", "system-out", "system-err"}),
+    "testsuite": (
+        {
+            "name*",
+            "tests*",
+            "failures*",
+            "errors*",
+            "group",
+            "time",
+            "skipped",
+            "timestamp",
+            "hostname",
+            "id",
+            "package",
+            "file",
+            "log",
+            "url",
+            "version",
+        },
+        {"testsuite", "properties", "testcase", "system-out", "system-err"},
+    ),
     "properties": (set(), {"property"}),
     "property": ({"name*", "value*"}, set()),
-    "testcase": ({"name*", "time", "classname", "group"},
-                 {"skipped", "error", "failure", "rerunFailure", "rerunError", "flakyFailure", "flakyError", "system-out", "system-err"}),
-    "failure": ({"type", "message"}, set()), "error": ({"type", "message"}, set()), "skipped": ({"type", "message"}, set()),
-    **{rerun: ({"type*", "message"}, {"stackTrace", "system-out", "system-err"}) for rerun in ("rerunFailure", "rerunError", "flakyFailure", "flakyError")},
-    "stackTrace": (set(), set()), "system-out": (set(), set()), "system-err": (set(), set()),
+    "testcase": (
+        {"name*", "time", "classname", "group"},
+        {
+            "skipped",
+            "error",
+            "failure",
+            "rerunFailure",
+            "rerunError",
+            "flakyFailure",
+            "flakyError",
+            "system-out",
+            "system-err",
+        },
+    ),
+    "failure": ({"type", "message"}, set()),
+    "error": ({"type", "message"}, set()),
+    "skipped": ({"type", "message"}, set()),
+    **{
+        rerun: ({"type*", "message"}, {"stackTrace", "system-out", "system-err"})
+        for rerun in ("rerunFailure", "rerunError", "flakyFailure", "flakyError")
+    },
+    "stackTrace": (set(), set()),
+    "system-out": (set(), set()),
+    "system-err": (set(), set()),
 }
 SECONDS = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]{0,3})?")
 
@@ -58,7 +94,13 @@ def junit(path):
         properties = dict(line.split(": ", 1) for line in known.splitlines())
         message = next((child.get("message") for child in case if child.tag in ("failure", "error", "skipped")), "")
         cases.setdefault(case.get("name"), []).append(
-            {"kind": inside[0] if inside else "passed", "children": len(inside), "properties": properties, "message": message, "reruns": reruns}
+            {
+                "kind": inside[0] if inside else "passed",
+                "children": len(inside),
+                "properties": properties,
+                "message": message,
+                "reruns": reruns,
+            }
         )
     figures = {k: int(suite.get(k)) for k in ("tests", "failures", "errors", "skipped")}
     of_suite = {p.get("name"): p.get("value") for p in suite.find("properties")}
@@ -114,7 +156,10 @@ def rows(data):
     for one in data["ids"]:
         last = one if isinstance(one, str) else last[: one[0]] + one[1]
         ids.append(last)
-    return [list(row) for row in zip(ids, *(words(data[key]) for key in ("outcome", "verdict", "evidence", "cause")), strict=True)]
+    return [
+        list(row)
+        for row in zip(ids, *(words(data[key]) for key in ("outcome", "verdict", "evidence", "cause")), strict=True)
+    ]
 
 
 def page(path):

@@ -25,7 +25,8 @@ TEST(Ci, NothingThatIsSaidEndsAnAnnotationOrACell) {
   EXPECT_NE(markdown.find("| 2 | FAIL a, b: c | 100 % of"), std::string::npos) << markdown;
   EXPECT_NE(markdown.find("\\|7\\|"), std::string::npos) << markdown;
   EXPECT_NE(markdown.find("\\<b>"), std::string::npos) << markdown;
-  EXPECT_NE(openmetrics(view).find("{suite=\"a,b:\\\"c\\\"\",outcome=\"PASS\"} 0\n"), std::string::npos) << openmetrics(view);
+  EXPECT_NE(openmetrics(view).find("{suite=\"a,b:\\\"c\\\"\",outcome=\"PASS\"} 0\n"), std::string::npos)
+      << openmetrics(view);
 }
 
 TEST(Ci, NoMoreThanIsShown) {

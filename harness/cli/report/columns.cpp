@@ -23,13 +23,20 @@ nlohmann::json WordColumn::json() const {
 }
 
 void IdColumn::add(const std::string& id) {
-  auto kept = static_cast<std::size_t>(std::mismatch(id.begin(), id.begin() + static_cast<std::ptrdiff_t>(std::min(id.size(), last_.size())), last_.begin()).first - id.begin());
+  auto kept = static_cast<std::size_t>(
+      std::mismatch(id.begin(), id.begin() + static_cast<std::ptrdiff_t>(std::min(id.size(), last_.size())), last_.begin())
+          .first -
+      id.begin());
   // Never inside a character.
   while (kept > 0 && kept < id.size() && (static_cast<unsigned char>(id[kept]) & 0xC0U) == 0x80U) --kept;
   // The page counts UTF-16 units: only ASCII is kept.
-  if (std::any_of(id.begin(), id.begin() + static_cast<std::ptrdiff_t>(kept), [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) kept = 0;
-  if (kept < 4) rows_.push_back(id);
-  else rows_.push_back({kept, id.substr(kept)});
+  if (std::any_of(id.begin(), id.begin() + static_cast<std::ptrdiff_t>(kept),
+                  [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
+    kept = 0;
+  if (kept < 4)
+    rows_.push_back(id);
+  else
+    rows_.push_back({kept, id.substr(kept)});
   last_ = id;
 }
 

@@ -1,5 +1,5 @@
-// Tables of many rows as compact JSON: one column after the other, words as numbers into a dictionary, ids as what they add to the one
-// before. Read back by reports/templates/data.js.
+// Tables of many rows as compact JSON: one column after the other, words as numbers into a dictionary, ids as what they add
+// to the one before. Read back by reports/templates/data.js.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace kvcts::report {
 
-/// Words that repeat. JSON {"d": [word, ...], "w": digits a row, "v": digits}: row i has word number v[i*w .. i*w+w) in base 64 ('A' = 0,
-/// alphabet as in RFC 4648 base64url). w = 0: every row has word 0.
+/// Words that repeat. JSON {"d": [word, ...], "w": digits a row, "v": digits}: row i has word number v[i*w .. i*w+w) in base
+/// 64 ('A' = 0, alphabet as in RFC 4648 base64url). w = 0: every row has word 0.
 class WordColumn {
  public:
   void add(const std::string& word);

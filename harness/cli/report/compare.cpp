@@ -15,7 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, change_count> names{"newly failing", "newly flaky", "other cause", "newly skipped", "vanished", "other evidence", "flaky, passed this time", "fixed", "new", "renamed"};
+constexpr std::array<std::string_view, change_count> names{
+    "newly failing",           "newly flaky", "other cause", "newly skipped", "vanished", "other evidence",
+    "flaky, passed this time", "fixed",       "new",         "renamed"};
 
 constexpr std::int64_t least_cases = 10;
 constexpr double least_ratio = 1.2, least_ratio_of_all = 1.5, least_errors = 6;
@@ -31,18 +33,25 @@ struct Case {
 };
 
 bool fails(Section section) { return section == Section::failed || section == Section::suite_error; }
-bool has_not_run(Section section) { return section == Section::skipped || section == Section::not_run || section == Section::unsupported; }
+bool has_not_run(Section section) {
+  return section == Section::skipped || section == Section::not_run || section == Section::unsupported;
+}
 
 Case case_of(const store::Row& row) {
   const CaseResult& r = row.result;
   Case out{row.planned.id, row.planned.digest, section_of(row), r.outcome == Outcome::flaky, {}, 0, {}};
-  out.standing = {row.decided ? ending_words(r) : "absent", std::string(name(r.verdict)), has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
-                  r.diagnosis.fault_class, r.message, r.tries};
+  out.standing = {row.decided ? ending_words(r) : "absent",
+                  std::string(name(r.verdict)),
+                  has_not_run(out.section) || !row.decided ? "" : std::string(name(r.evidence)),
+                  r.diagnosis.fault_class,
+                  r.message,
+                  r.tries};
   if (out.section == Section::fine && r.outcome == Outcome::pass && row.executions > 0) out.own_ns = r.wall_ns;
   if (const auto axes = r.facts.find("axes"); out.own_ns > 0 && axes != r.facts.end()) {
     for (const char* axis : {"engine", "connector", "op", "dtype"}) {
       const auto value = axes->find(axis);
-      if (value != axes->end() && value->is_string()) out.groups.push_back(fmt::format("{} {}", axis, value->get<std::string>()));
+      if (value != axes->end() && value->is_string())
+        out.groups.push_back(fmt::format("{} {}", axis, value->get<std::string>()));
     }
   }
   return out;
@@ -55,12 +64,16 @@ std::vector<Case> cases_of(const store::RunReader& reader) {
 }
 
 /// Would so many tries all end alike by chance, where the rate of that is at most `rate`? Less than 5 % is no.
-bool by_chance(double rate, const Tries& tries) { return std::pow(rate, static_cast<double>(std::max<std::int64_t>(1, tries.made))) >= 0.05; }
+bool by_chance(double rate, const Tries& tries) {
+  return std::pow(rate, static_cast<double>(std::max<std::int64_t>(1, tries.made))) >= 0.05;
+}
 
 /// Is it one of the failures that the flaky case was seen with?
 bool seen_before(const Case& flaky, const Case& now) {
   const auto& failures = flaky.standing.tries.failures;
-  return std::any_of(failures.begin(), failures.end(), [&](const Try& one) { return one.fault_class == now.standing.fault_class && now.standing.ending.starts_with(name(one.outcome)); });
+  return std::any_of(failures.begin(), failures.end(), [&](const Try& one) {
+    return one.fault_class == now.standing.fault_class && now.standing.ending.starts_with(name(one.outcome));
+  });
 }
 
 /// Of a case that was flaky, and fails or passes in every try now.
@@ -118,7 +131,8 @@ class Pace {
       if (std::ssize(values) < least_cases) return;
       const double middle = median(values), beyond = middle - against;
       const double error = 1.2533 * std::max(wide, spread(values, middle)) / std::sqrt(static_cast<double>(values.size()));
-      if (std::exp(beyond) >= least && beyond >= least_errors * error) out.push_back({group, std::ssize(values), std::exp(beyond)});
+      if (std::exp(beyond) >= least && beyond >= least_errors * error)
+        out.push_back({group, std::ssize(values), std::exp(beyond)});
     };
     look("all cases", all_, 0, least_ratio_of_all);
     for (const auto& [group, values] : groups_) {
@@ -134,11 +148,20 @@ class Pace {
 
 json as_json(const std::optional<Standing>& s) {
   if (!s) return nullptr;
-  return {{"ending", s->ending}, {"verdict", s->verdict}, {"evidence", s->evidence}, {"fault_class", s->fault_class}, {"message", s->message}, {"tries", {{"made", std::max<std::int64_t>(1, s->tries.made)}, {"failed", s->tries.failed}}}};
+  return {{"ending", s->ending},
+          {"verdict", s->verdict},
+          {"evidence", s->evidence},
+          {"fault_class", s->fault_class},
+          {"message", s->message},
+          {"tries", {{"made", std::max<std::int64_t>(1, s->tries.made)}, {"failed", s->tries.failed}}}};
 }
 
 json as_json(const store::RunInfo& info) {
-  return {{"suite", info.suite}, {"selection", info.selection}, {"started", store::utc(info.started_ms)}, {"version", info.version}, {"provenance", info.provenance}};
+  return {{"suite", info.suite},
+          {"selection", info.selection},
+          {"started", store::utc(info.started_ms)},
+          {"version", info.version},
+          {"provenance", info.provenance}};
 }
 
 }  // namespace
@@ -151,7 +174,9 @@ std::int64_t Comparison::of(Change change) const {
 
 Comparison compare(const store::RunReader& before, const store::RunReader& after) {
   Comparison out{before.info(), after.info(), {}, {}, 0, 0, 0, 1};
-  if (out.before.suite != out.after.suite) throw store::Error(fmt::format("expected two runs of one suite, found '{}' and '{}'", out.before.suite, out.after.suite));
+  if (out.before.suite != out.after.suite)
+    throw store::Error(
+        fmt::format("expected two runs of one suite, found '{}' and '{}'", out.before.suite, out.after.suite));
   const std::vector<Case> old = cases_of(before), now = cases_of(after);
   std::unordered_map<std::string_view, const Case*> by_id;
   std::unordered_map<std::string_view, std::vector<const Case*>> gone;  // by digest
@@ -180,26 +205,34 @@ Comparison compare(const store::RunReader& before, const store::RunReader& after
       out.still_failing += fails(c.section);
       continue;
     }
-    out.changes.push_back({*change, c.id, was && was->id != c.id ? was->id : "", was ? std::optional(was->standing) : std::nullopt, c.standing});
+    out.changes.push_back({*change, c.id, was && was->id != c.id ? was->id : "",
+                           was ? std::optional(was->standing) : std::nullopt, c.standing});
   }
   for (const Case& c : old) {
     const auto left = gone.find(c.digest);
     if (left == gone.end() || std::find(left->second.begin(), left->second.end(), &c) == left->second.end()) continue;
-    if (out.after.left_out > 0) ++out.only_one;
-    else out.changes.push_back({Change::vanished, c.id, "", c.standing, std::nullopt});
+    if (out.after.left_out > 0)
+      ++out.only_one;
+    else
+      out.changes.push_back({Change::vanished, c.id, "", c.standing, std::nullopt});
   }
-  std::stable_sort(out.changes.begin(), out.changes.end(), [](const Changed& x, const Changed& y) { return x.change < y.change; });
+  std::stable_sort(out.changes.begin(), out.changes.end(),
+                   [](const Changed& x, const Changed& y) { return x.change < y.change; });
   out.slower = pace.slower();
   out.pace = std::exp(pace.of_all());
   return out;
 }
 
 json to_json(const Comparison& c) {
-  json out{{"format", "kvcts-compare"}, {"version", 1}, {"before", as_json(c.before)}, {"after", as_json(c.after)}, {"alike", c.alike}, {"still_failing", c.still_failing}, {"only_one", c.only_one},
-           {"pace", c.pace}, {"counts", json::object()}, {"changes", json::array()}, {"slower", json::array()}};
-  for (int k = 0; k < change_count; ++k) out["counts"][std::string(names[static_cast<std::size_t>(k)])] = c.of(static_cast<Change>(k));
+  json out{{"format", "kvcts-compare"}, {"version", 1},           {"before", as_json(c.before)},
+           {"after", as_json(c.after)}, {"alike", c.alike},       {"still_failing", c.still_failing},
+           {"only_one", c.only_one},    {"pace", c.pace},         {"counts", json::object()},
+           {"changes", json::array()},  {"slower", json::array()}};
+  for (int k = 0; k < change_count; ++k)
+    out["counts"][std::string(names[static_cast<std::size_t>(k)])] = c.of(static_cast<Change>(k));
   for (const Changed& one : c.changes) {
-    json change{{"change", name(one.change)}, {"id", one.id}, {"before", as_json(one.before)}, {"after", as_json(one.after)}};
+    json change{
+        {"change", name(one.change)}, {"id", one.id}, {"before", as_json(one.before)}, {"after", as_json(one.after)}};
     if (!one.id_before.empty()) change["id_before"] = one.id_before;
     out["changes"].push_back(std::move(change));
   }

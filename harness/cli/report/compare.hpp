@@ -15,23 +15,23 @@ namespace kvcts::report {
 
 /// In the order in which a person looks at them.
 enum class Change : std::uint8_t {
-  newly_failing,  ///< fails, and did not; a new case that fails, too
-  newly_flaky,    ///< fails in some tries, and did not fail
-  other_cause,    ///< fails as before, but ends otherwise
-  newly_skipped,  ///< ran before; now skipped, not run, or unsupported
-  vanished,       ///< planned before, and no longer
-  other_evidence, ///< as before, but shown by another kind of evidence
-  flaky_passed,   ///< was flaky and passed, in too few tries to say that it is fixed
-  fixed,          ///< failed, and no longer; of a flaky case: in so many tries that chance explains it with less than 5 %
-  added,          ///< a new case that does not fail
-  renamed,        ///< the same data under another id, with the same end
+  newly_failing,   ///< fails, and did not; a new case that fails, too
+  newly_flaky,     ///< fails in some tries, and did not fail
+  other_cause,     ///< fails as before, but ends otherwise
+  newly_skipped,   ///< ran before; now skipped, not run, or unsupported
+  vanished,        ///< planned before, and no longer
+  other_evidence,  ///< as before, but shown by another kind of evidence
+  flaky_passed,    ///< was flaky and passed, in too few tries to say that it is fixed
+  fixed,           ///< failed, and no longer; of a flaky case: in so many tries that chance explains it with less than 5 %
+  added,           ///< a new case that does not fail
+  renamed,         ///< the same data under another id, with the same end
 };
 inline constexpr int change_count = 10;
-std::string_view name(Change change);   ///< "newly failing", ...
+std::string_view name(Change change);  ///< "newly failing", ...
 
 /// How a case stood in a run.
 struct Standing {
-  std::string ending;    ///< "FAIL axis-permuted at compare"
+  std::string ending;  ///< "FAIL axis-permuted at compare"
   std::string verdict, evidence, fault_class, message;
   Tries tries;
 };
@@ -39,31 +39,32 @@ struct Standing {
 struct Changed {
   Change change{};
   std::string id;
-  std::string id_before;             ///< of a renamed case; else ""
+  std::string id_before;  ///< of a renamed case; else ""
   std::optional<Standing> before, after;
 };
 
 /// Cases that share an axis value and take longer than the run as a whole does.
 struct Slower {
-  std::string group;                 ///< "engine ucx-tcp"; "all cases"
-  std::int64_t cases{0};             ///< that passed in both runs
-  double ratio{1};                   ///< of their times, beyond that of all cases
+  std::string group;      ///< "engine ucx-tcp"; "all cases"
+  std::int64_t cases{0};  ///< that passed in both runs
+  double ratio{1};        ///< of their times, beyond that of all cases
 };
 
 struct Comparison {
   store::RunInfo before, after;
-  std::vector<Changed> changes;      ///< by kind, then in the order of the later plan
+  std::vector<Changed> changes;  ///< by kind, then in the order of the later plan
   std::vector<Slower> slower;
-  std::int64_t alike{0};             ///< cases that end as before
-  std::int64_t still_failing{0};     ///< of them
-  std::int64_t only_one{0};          ///< cases of one run only, because --budget left them out of the other: no change
-  double pace{1};                    ///< median ratio of times of all cases that passed in both
+  std::int64_t alike{0};          ///< cases that end as before
+  std::int64_t still_failing{0};  ///< of them
+  std::int64_t only_one{0};       ///< cases of one run only, because --budget left them out of the other: no change
+  double pace{1};                 ///< median ratio of times of all cases that passed in both
   std::int64_t of(Change change) const;
 };
 
-/// Compares two runs of one suite. A slow-down is told of groups of at least 10 cases only, where the median of their ratios is beyond that of
-/// the run by a fifth and by six standard errors (of a median, from the median absolute deviation); of the run as a whole from half as much
-/// again on. One case's clock shows nothing. Throws store::Error when the suites differ, and as RunReader does.
+/// Compares two runs of one suite. A slow-down is told of groups of at least 10 cases only, where the median of their ratios
+/// is beyond that of the run by a fifth and by six standard errors (of a median, from the median absolute deviation); of the
+/// run as a whole from half as much again on. One case's clock shows nothing. Throws store::Error when the suites differ,
+/// and as RunReader does.
 Comparison compare(const store::RunReader& before, const store::RunReader& after);
 
 /// A block per kind, failures grouped by cause; the last line says how many of each.

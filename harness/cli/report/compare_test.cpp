@@ -24,7 +24,9 @@ struct Made {
   double ms{5};
   std::int64_t failed_tries{0};  ///< of 10
 
-  void flaky(std::int64_t failed) { outcome = Outcome::flaky, fault_class = "stale-block", message = "7 wrong bytes", failed_tries = failed; }
+  void flaky(std::int64_t failed) {
+    outcome = Outcome::flaky, fault_class = "stale-block", message = "7 wrong bytes", failed_tries = failed;
+  }
 };
 
 /// 300 cases over four engines; most pass, some fail in both runs.
@@ -32,7 +34,14 @@ std::vector<Made> night(std::mt19937& random) {
   std::vector<Made> out;
   const std::array<std::string, 4> engines{"memcpy", "shm", "ucx-shm", "nixl-tcp"};
   for (int i = 0; i < 300; ++i) {
-    Made one{fmt::format("kv/case={}", i), fmt::format("digest{:026}", i), "", Outcome::pass, "", engines[random() % engines.size()], Evidence::modelled, 2.0 + static_cast<double>(random() % 100)};
+    Made one{fmt::format("kv/case={}", i),
+             fmt::format("digest{:026}", i),
+             "",
+             Outcome::pass,
+             "",
+             engines[random() % engines.size()],
+             Evidence::modelled,
+             2.0 + static_cast<double>(random() % 100)};
     if (i % 60 == 59) one.outcome = Outcome::fail, one.fault_class = "wrong-stride", one.message = "7 wrong bytes";
     out.push_back(one);
   }
@@ -50,7 +59,9 @@ store::RunReader stored(const std::filesystem::path& folder, const std::vector<M
     CaseResult result;
     result.id = one.id;
     result.outcome = one.outcome;
-    result.verdict = one.outcome == Outcome::pass ? Verdict::as_expected : one.outcome == Outcome::skipped ? Verdict::skipped : Verdict::unexpected;
+    result.verdict = one.outcome == Outcome::pass      ? Verdict::as_expected
+                     : one.outcome == Outcome::skipped ? Verdict::skipped
+                                                       : Verdict::unexpected;
     result.evidence = one.evidence;
     result.diagnosis.fault_class = one.fault_class;
     result.diagnosis.exact = !one.fault_class.empty();
@@ -69,7 +80,8 @@ store::RunReader stored(const std::filesystem::path& folder, const std::vector<M
 /// Times of a machine with other work: 10 % either way, and one case in 30 takes up to ten times as long.
 void jitter(std::vector<Made>& cases, std::mt19937& random, double pace = 1) {
   std::lognormal_distribution<double> usual(0, 0.1);
-  for (Made& one : cases) one.ms *= pace * usual(random) * (random() % 30 == 0 ? 1.0 + static_cast<double>(random() % 90) / 10 : 1.0);
+  for (Made& one : cases)
+    one.ms *= pace * usual(random) * (random() % 30 == 0 ? 1.0 + static_cast<double>(random() % 90) / 10 : 1.0);
 }
 
 class Pairs : public ::testing::TestWithParam<int> {};
@@ -78,7 +90,8 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   std::vector<Made> before = night(random), after = before;
   std::map<std::string, Change> wanted;
-  // Ten flakes: two in the first night only, with little and with much to say that they are mended, one that always fails now, four in both.
+  // Ten flakes: two in the first night only, with little and with much to say that they are mended, one that always fails
+  // now, four in both.
   for (int i = 0; i < 8; ++i) {
     before[static_cast<std::size_t>(i)].flaky(i == 1 ? 7 : 1 + static_cast<std::int64_t>(random() % 3));
     after[static_cast<std::size_t>(i)] = before[static_cast<std::size_t>(i)];
@@ -88,7 +101,10 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
   after[0].failed_tries = after[1].failed_tries = 0;
   after[2].outcome = Outcome::fail, after[2].failed_tries = 10;
   after[3].outcome = Outcome::fail, after[3].fault_class = "truncated", after[3].failed_tries = 10;
-  wanted = {{before[0].id, Change::flaky_passed}, {before[1].id, Change::fixed}, {before[2].id, Change::newly_failing}, {before[3].id, Change::other_cause}};
+  wanted = {{before[0].id, Change::flaky_passed},
+            {before[1].id, Change::fixed},
+            {before[2].id, Change::newly_failing},
+            {before[3].id, Change::other_cause}};
   for (int i = 4; i < 8; ++i) after[static_cast<std::size_t>(i)].failed_tries = 1 + static_cast<std::int64_t>(random() % 3);
   const auto some = [&](int n, Change change, Outcome was, const std::function<void(Made&)>& edit) {
     for (int done = 0; done < n;) {
@@ -99,11 +115,13 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
       ++done;
     }
   };
-  some(10, Change::newly_failing, Outcome::pass, [](Made& one) { one.outcome = Outcome::fail, one.fault_class = "axis-permuted", one.message = "31 wrong bytes"; });
+  some(10, Change::newly_failing, Outcome::pass,
+       [](Made& one) { one.outcome = Outcome::fail, one.fault_class = "axis-permuted", one.message = "31 wrong bytes"; });
   some(2, Change::newly_flaky, Outcome::pass, [&](Made& one) { one.flaky(1 + static_cast<std::int64_t>(random() % 3)); });
   some(2, Change::fixed, Outcome::fail, [](Made& one) { one.outcome = Outcome::pass, one.fault_class = ""; });
   some(1, Change::other_cause, Outcome::fail, [](Made& one) { one.fault_class = "stale-block"; });
-  some(3, Change::newly_skipped, Outcome::pass, [](Made& one) { one.outcome = Outcome::skipped, one.message = "no GPU here"; });
+  some(3, Change::newly_skipped, Outcome::pass,
+       [](Made& one) { one.outcome = Outcome::skipped, one.message = "no GPU here"; });
   some(2, Change::other_evidence, Outcome::pass, [](Made& one) { one.evidence = Evidence::executed; });
   some(3, Change::renamed, Outcome::pass, [](Made& one) { one.id += "/now"; });
   std::set<std::string> gone;
@@ -116,7 +134,8 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
   }
   for (const std::string& id : gone) wanted[id] = Change::vanished;
   for (int i = 0; i < 2; ++i) {
-    after.push_back({fmt::format("kv/new={}", i), fmt::format("new{:029}", i), "", i == 0 ? Outcome::pass : Outcome::fail, i == 0 ? "" : "truncated", "memcpy", Evidence::modelled, 3});
+    after.push_back({fmt::format("kv/new={}", i), fmt::format("new{:029}", i), "", i == 0 ? Outcome::pass : Outcome::fail,
+                     i == 0 ? "" : "truncated", "memcpy", Evidence::modelled, 3});
     wanted[after.back().id] = i == 0 ? Change::added : Change::newly_failing;
   }
   for (Made& one : after) one.ms *= one.engine == "nixl-tcp" ? 2 : 1;
@@ -136,8 +155,13 @@ TEST_P(Pairs, EveryDifferenceIsToldAndNoOther) {
 
   std::ostringstream out;
   print_comparison(out, found, Repro{});
-  EXPECT_NE(out.str().find("newly failing (12)\n  PASS -> FAIL axis-permuted: # wrong bytes (10 cases)\n"), std::string::npos) << out.str();
-  EXPECT_NE(out.str().find("12 newly failing, 2 newly flaky, 2 other cause, 3 newly skipped, 4 vanished, 2 other evidence, 1 flaky, passed this time, 3 fixed, 1 new, 3 renamed, 1 group slower; "), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("newly failing (12)\n  PASS -> FAIL axis-permuted: # wrong bytes (10 cases)\n"),
+            std::string::npos)
+      << out.str();
+  EXPECT_NE(out.str().find("12 newly failing, 2 newly flaky, 2 other cause, 3 newly skipped, 4 vanished, 2 other evidence, "
+                           "1 flaky, passed this time, 3 fixed, 1 new, 3 renamed, 1 group slower; "),
+            std::string::npos)
+      << out.str();
 }
 INSTANTIATE_TEST_SUITE_P(Compare, Pairs, ::testing::Range(1, 11));
 

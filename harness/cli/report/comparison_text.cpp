@@ -20,12 +20,19 @@ std::string run_words(const store::RunInfo& info) {
 std::string words_of(const Changed& c) {
   const std::string before = c.before ? c.before->ending : "", after = c.after ? c.after->ending : "";
   switch (c.change) {
-    case Change::other_evidence: return fmt::format("{} -> {}", c.before->evidence.empty() ? "none" : c.before->evidence, c.after->evidence.empty() ? "none" : c.after->evidence);
-    case Change::renamed: return "was " + c.id_before;
-    case Change::vanished: return "was " + before;
-    case Change::added: return after;
-    case Change::flaky_passed: return fmt::format("{}, then {}", tries_words(c.before->tries), after);
-    default: return before.empty() ? after : before + " -> " + after;
+    case Change::other_evidence:
+      return fmt::format("{} -> {}", c.before->evidence.empty() ? "none" : c.before->evidence,
+                         c.after->evidence.empty() ? "none" : c.after->evidence);
+    case Change::renamed:
+      return "was " + c.id_before;
+    case Change::vanished:
+      return "was " + before;
+    case Change::added:
+      return after;
+    case Change::flaky_passed:
+      return fmt::format("{}, then {}", tries_words(c.before->tries), after);
+    default:
+      return before.empty() ? after : before + " -> " + after;
   }
 }
 
@@ -42,17 +49,22 @@ std::vector<Told> told(const Comparison& c, Change change) {
   std::vector<Told> out;
   for (const Changed& one : c.changes) {
     if (one.change != change) continue;
-    const std::string words = change == Change::renamed ? "" : words_of(one) + (to_run_again(change) ? ": " + cut(shape(one.after->message), 200) : "");
+    const std::string words = change == Change::renamed
+                                  ? ""
+                                  : words_of(one) + (to_run_again(change) ? ": " + cut(shape(one.after->message), 200) : "");
     const auto found = std::find_if(out.begin(), out.end(), [&](const Told& t) { return t.words == words; });
-    if (found == out.end()) out.push_back({words, {&one}});
-    else found->cases.push_back(&one);
+    if (found == out.end())
+      out.push_back({words, {&one}});
+    else
+      found->cases.push_back(&one);
   }
   std::stable_sort(out.begin(), out.end(), [](const Told& x, const Told& y) { return x.cases.size() > y.cases.size(); });
   return out;
 }
 
 std::string slower_words(const Comparison& c, const Slower& s) {
-  return fmt::format("{}: {:.2f} x the time, over {}{}", s.group, s.ratio, plural(s.cases, "case"), s.group == "all cases" ? "" : fmt::format(" (all cases {:.2f} x)", c.pace));
+  return fmt::format("{}: {:.2f} x the time, over {}{}", s.group, s.ratio, plural(s.cases, "case"),
+                     s.group == "all cases" ? "" : fmt::format(" (all cases {:.2f} x)", c.pace));
 }
 
 /// "12 newly failing, 3 fixed; 280 as before, 5 of them failing".
@@ -60,11 +72,14 @@ std::string tally(const Comparison& c) {
   std::string line;
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
-    if (const auto n = c.of(change); n > 0) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", thousands(n), name(change));
+    if (const auto n = c.of(change); n > 0)
+      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", thousands(n), name(change));
   }
   if (!c.slower.empty()) line += fmt::format("{}{} slower", line.empty() ? "" : ", ", plural(std::ssize(c.slower), "group"));
-  line = fmt::format("{}; {} as before{}", line.empty() ? "nothing changed" : line, thousands(c.alike), c.still_failing > 0 ? fmt::format(", {} of them failing", thousands(c.still_failing)) : "");
-  if (c.only_one > 0) line += fmt::format("; {} in one of the two only, left out of the other by --budget", thousands(c.only_one));
+  line = fmt::format("{}; {} as before{}", line.empty() ? "nothing changed" : line, thousands(c.alike),
+                     c.still_failing > 0 ? fmt::format(", {} of them failing", thousands(c.still_failing)) : "");
+  if (c.only_one > 0)
+    line += fmt::format("; {} in one of the two only, left out of the other by --budget", thousands(c.only_one));
   return line;
 }
 
@@ -72,7 +87,8 @@ std::string tally(const Comparison& c) {
 std::string address_of(std::string_view id) {
   std::string out = "#case=";
   for (const char c : id) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
     out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
   }
   return out;
@@ -89,14 +105,19 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
     const std::vector<Told> causes = told(c, change);
     for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) {
       const auto& [words, cases] = causes[i];
-      if (!words.empty()) out << fmt::format("  {}{}\n", visible(words), cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
+      if (!words.empty())
+        out << fmt::format("  {}{}\n", visible(words),
+                           cases.size() > 1 ? fmt::format(" ({} cases)", thousands(std::ssize(cases))) : "");
       for (std::size_t n = 0; n < cases.size() && n < ids_shown; ++n) {
-        out << "    " << visible(to_run_again(change) ? repro.line(cases[n]->id, tries_to_see(cases[n]->after->tries)) : cases[n]->id)
+        out << "    "
+            << visible(to_run_again(change) ? repro.line(cases[n]->id, tries_to_see(cases[n]->after->tries)) : cases[n]->id)
             << (change == Change::renamed ? ", " + visible(words_of(*cases[n])) : "") << '\n';
       }
-      if (cases.size() > ids_shown) out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(ids_shown)));
+      if (cases.size() > ids_shown)
+        out << fmt::format("    and {} more\n", thousands(std::ssize(cases) - static_cast<std::int64_t>(ids_shown)));
     }
-    if (causes.size() > causes_shown) out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);
+    if (causes.size() > causes_shown)
+      out << fmt::format("  and {} more causes; --json has all\n", causes.size() - causes_shown);
   }
   if (!c.slower.empty()) out << "\nslower\n";
   for (const Slower& s : c.slower) out << "  " << visible(slower_words(c, s)) << '\n';
@@ -104,24 +125,36 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
 }
 
 std::string comparison_markup(const Comparison& c) {
-  std::string out = fmt::format("<section aria-labelledby=\"since\"><h2 id=\"since\">Since the run before</h2>\n<p class=\"lead\">{}. Before: {}.</p>\n", escaped(tally(c)), escaped(run_words(c.before)));
+  std::string out = fmt::format(
+      "<section aria-labelledby=\"since\"><h2 id=\"since\">Since the run before</h2>\n<p class=\"lead\">{}. Before: "
+      "{}.</p>\n",
+      escaped(tally(c)), escaped(run_words(c.before)));
   for (int k = 0; k < change_count; ++k) {
     const auto change = static_cast<Change>(k);
     if (c.of(change) == 0) continue;
-    out += fmt::format("<h3>{} <span class=\"count\">{}</span></h3>\n<ul class=\"since\">", name(change), plural(c.of(change), "case"));
+    out += fmt::format("<h3>{} <span class=\"count\">{}</span></h3>\n<ul class=\"since\">", name(change),
+                       plural(c.of(change), "case"));
     const std::vector<Told> causes = told(c, change);
     for (std::size_t i = 0; i < causes.size() && i < causes_shown; ++i) {
       const auto& [words, cases] = causes[i];
-      out += fmt::format("<li>{}{}<ul class=\"ids\">", escaped(words), cases.size() > 1 && !words.empty() ? fmt::format(" <span class=\"count\">{}</span>", plural(std::ssize(cases), "case")) : "");
+      out += fmt::format("<li>{}{}<ul class=\"ids\">", escaped(words),
+                         cases.size() > 1 && !words.empty()
+                             ? fmt::format(" <span class=\"count\">{}</span>", plural(std::ssize(cases), "case"))
+                             : "");
       for (std::size_t n = 0; n < cases.size() && n < linked_shown; ++n) {
         const std::string id = fmt::format("<code>{}</code>", escaped(cases[n]->id));
-        out += "<li>" + (cases[n]->after ? fmt::format("<a href=\"{}\">{}</a>", address_of(visible(cases[n]->id)), id) : id) +
+        out += "<li>" +
+               (cases[n]->after ? fmt::format("<a href=\"{}\">{}</a>", address_of(visible(cases[n]->id)), id) : id) +
                (change == Change::renamed ? ", " + escaped(words_of(*cases[n])) : "") + "</li>";
       }
-      if (cases.size() > linked_shown) out += fmt::format("<li class=\"quiet\">and {} more</li>", thousands(std::ssize(cases) - static_cast<std::int64_t>(linked_shown)));
+      if (cases.size() > linked_shown)
+        out += fmt::format("<li class=\"quiet\">and {} more</li>",
+                           thousands(std::ssize(cases) - static_cast<std::int64_t>(linked_shown)));
       out += "</ul></li>";
     }
-    if (causes.size() > causes_shown) out += fmt::format("<li class=\"quiet\">and {} more causes; kvcts compare --json has all</li>", causes.size() - causes_shown);
+    if (causes.size() > causes_shown)
+      out += fmt::format("<li class=\"quiet\">and {} more causes; kvcts compare --json has all</li>",
+                         causes.size() - causes_shown);
     out += "</ul>\n";
   }
   if (!c.slower.empty()) out += "<h3>slower</h3>\n<ul class=\"since\">";

@@ -14,9 +14,12 @@ namespace kvcts::report {
 namespace {
 
 constexpr std::string_view legend =
-    "A cell counts the cases of that pair by outcome; they differ in geometry, block sizes, ranks, arch and the like. PASS: every byte arrived as "
-    "declared. REFUSED: a clean, typed error before any byte moved. UNSUPPORTED: excluded by a declared limit. \"!\": some of these did not end as "
-    "expected. e, c, m: evidence of the cases that ran (executed, compiled, modelled on the CPU). An empty cell: no case in this run.";
+    "A cell counts the cases of that pair by outcome; they differ in geometry, block sizes, ranks, arch and the like. PASS: "
+    "every byte arrived as "
+    "declared. REFUSED: a clean, typed error before any byte moved. UNSUPPORTED: excluded by a declared limit. \"!\": some "
+    "of these did not end as "
+    "expected. e, c, m: evidence of the cases that ran (executed, compiled, modelled on the CPU). An empty cell: no case in "
+    "this run.";
 
 /// The engine's part of the page: which dtypes are columns, which pairs are rows.
 struct Part {
@@ -39,13 +42,17 @@ std::vector<Part> parts(const Compatibility& table) {
   return out;
 }
 
-const Compatibility::Cell* cell_at(const Compatibility& table, const Part& part, const std::pair<std::string, std::string>& pair, const std::string& dtype) {
+const Compatibility::Cell* cell_at(const Compatibility& table, const Part& part,
+                                   const std::pair<std::string, std::string>& pair, const std::string& dtype) {
   const auto it = table.cells.find({part.engine, pair.first, pair.second, dtype});
   return it == table.cells.end() ? nullptr : &it->second;
 }
 
 std::string left_out(const Compatibility& table) {
-  return table.written_by_hand == 0 ? "" : fmt::format(" {} written by hand are not counted: they may lie about layouts on purpose.", plural(table.written_by_hand, "case"));
+  return table.written_by_hand == 0
+             ? ""
+             : fmt::format(" {} written by hand are not counted: they may lie about layouts on purpose.",
+                           plural(table.written_by_hand, "case"));
 }
 
 /// An axis value as the id of a matrix case has it; axes at their default are not written.
@@ -71,7 +78,8 @@ std::string cell_text(std::string_view text) {
 std::string_view tone(const Compatibility::Cell& cell) {
   if (cell.unexpected > 0) return "bad";
   const auto of = [&](Outcome o) { return cell.outcome[static_cast<std::size_t>(o)]; };
-  if (of(Outcome::fail) + of(Outcome::hang) + of(Outcome::crash) + of(Outcome::flaky) + of(Outcome::error) > 0) return "known";
+  if (of(Outcome::fail) + of(Outcome::hang) + of(Outcome::crash) + of(Outcome::flaky) + of(Outcome::error) > 0)
+    return "known";
   return of(Outcome::pass) > 0 ? "good" : "none";
 }
 
@@ -92,7 +100,8 @@ Compatibility compatibility(const store::RunReader& reader) {
     }
     const auto& r = row.result;
     const std::string_view id = row.planned.id;
-    auto& cell = table.cells[{axis_in_id(id, "engine"), axis_in_id(id, "producer"), axis_in_id(id, "consumer"), axis_in_id(id, "dtype")}];
+    auto& cell = table.cells[{axis_in_id(id, "engine"), axis_in_id(id, "producer"), axis_in_id(id, "consumer"),
+                              axis_in_id(id, "dtype")}];
     ++table.cases;
     ++cell.outcome[static_cast<std::size_t>(r.outcome)];
     if (row.decided && !r.phases.empty()) ++cell.evidence[static_cast<std::size_t>(r.evidence)];
@@ -102,7 +111,9 @@ Compatibility compatibility(const store::RunReader& reader) {
 }
 
 std::string cell_words(const Compatibility::Cell& cell) {
-  static constexpr std::array order{Outcome::pass, Outcome::refused, Outcome::unsupported, Outcome::skipped, Outcome::not_run, Outcome::fail, Outcome::hang, Outcome::crash, Outcome::flaky, Outcome::error};
+  static constexpr std::array order{Outcome::pass,    Outcome::refused, Outcome::unsupported, Outcome::skipped,
+                                    Outcome::not_run, Outcome::fail,    Outcome::hang,        Outcome::crash,
+                                    Outcome::flaky,   Outcome::error};
   std::string out;
   for (const auto outcome : order) {
     const auto n = cell.outcome[static_cast<std::size_t>(outcome)];
@@ -111,14 +122,16 @@ std::string cell_words(const Compatibility::Cell& cell) {
   if (cell.unexpected > 0) out += "!";
   std::string kinds;
   for (int i = evidence_count - 1; i >= 0; --i) {
-    if (cell.evidence[static_cast<std::size_t>(i)] > 0) kinds += name(static_cast<Evidence>(i)) == "executed" ? "e" : std::string(1, name(static_cast<Evidence>(i))[0]);
+    if (cell.evidence[static_cast<std::size_t>(i)] > 0)
+      kinds += name(static_cast<Evidence>(i)) == "executed" ? "e" : std::string(1, name(static_cast<Evidence>(i))[0]);
   }
   return kinds.empty() ? out : out + " " + kinds;
 }
 
 void write_markdown(const Compatibility& table, std::ostream& out) {
   out << "# Compatibility, suite " << cell_text(table.suite) << "\n\n"
-      << cell_text(table.headline) << ". kvcts " << cell_text(table.version) << ", " << table.started << ", selection `" << visible(table.selection) << "`.\n\n"
+      << cell_text(table.headline) << ". kvcts " << cell_text(table.version) << ", " << table.started << ", selection `"
+      << visible(table.selection) << "`.\n\n"
       << legend << left_out(table) << "\n";
   for (const auto& part : parts(table)) {
     out << "\n## Engine " << cell_text(part.engine) << "\n\n| producer | consumer |";
@@ -142,9 +155,12 @@ void write_html(const Compatibility& table, std::ostream& out) {
   for (const auto& part : parts(table)) {
     const std::string anchor = fmt::format("engine-{}", contents.size());
     contents += fmt::format("<li><a href=\"#{}\">{}</a></li>", anchor, escaped(part.engine));
-    sections += fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">Engine {1}</h2><div class=\"wide\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{0}\">"
-                            "<table class=\"compat\"><caption>{2} by dtype</caption><thead><tr><th scope=\"col\">Producer</th><th scope=\"col\">Consumer</th>",
-                            anchor, escaped(part.engine), plural(static_cast<std::int64_t>(part.pairs.size()), "pair"));
+    sections += fmt::format(
+        "<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">Engine {1}</h2><div class=\"wide\" tabindex=\"0\" role=\"region\" "
+        "aria-labelledby=\"{0}\">"
+        "<table class=\"compat\"><caption>{2} by dtype</caption><thead><tr><th scope=\"col\">Producer</th><th "
+        "scope=\"col\">Consumer</th>",
+        anchor, escaped(part.engine), plural(static_cast<std::int64_t>(part.pairs.size()), "pair"));
     for (const auto& dtype : part.dtypes) sections += "<th scope=\"col\">" + escaped(dtype) + "</th>";
     sections += "</tr></thead><tbody>\n";
     for (const auto& pair : part.pairs) {

@@ -1,4 +1,5 @@
-// Which cache goes with which: the cases of a run by producer, consumer, dtype and engine, as pages that can be kept beside a release.
+// Which cache goes with which: the cases of a run by producer, consumer, dtype and engine, as pages that can be kept beside
+// a release.
 #pragma once
 
 #include <array>
@@ -28,7 +29,8 @@ struct Compatibility {
 /// Reads the run once. Counts cases of the matrix ("kv/..."), by the axis values of their ids.
 Compatibility compatibility(const store::RunReader& reader);
 
-/// "PASS 3 m", "PASS 2, FAIL 1! m": outcomes with counts, worst last; "!" = not as expected; e, c, m = evidence of those that ran.
+/// "PASS 3 m", "PASS 2, FAIL 1! m": outcomes with counts, worst last; "!" = not as expected; e, c, m = evidence of those
+/// that ran.
 std::string cell_words(const Compatibility::Cell& cell);
 
 void write_markdown(const Compatibility& table, std::ostream& out);

@@ -1,6 +1,6 @@
-// The page of a run: one file, no network. The essentials (verdict, counts, causes with their repro lines, what did not run and why, the
-// machine) are markup and can be read without scripts; cases are data that the page draws (case_data.hpp). What is on the page is
-// bounded, so that a large run still opens. Nothing is left out unsaid.
+// The page of a run: one file, no network. The essentials (verdict, counts, causes with their repro lines, what did not run
+// and why, the machine) are markup and can be read without scripts; cases are data that the page draws (case_data.hpp). What
+// is on the page is bounded, so that a large run still opens. Nothing is left out unsaid.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,15 +25,18 @@ struct SectionWords {
 };
 // Not as expected: before everything else.
 constexpr std::array<SectionWords, 3> trouble{{
-    {Section::failed, "failed", "Not as expected", "Grouped by cause: same outcome, fault class, phase and message but for numbers."},
+    {Section::failed, "failed", "Not as expected",
+     "Grouped by cause: same outcome, fault class, phase and message but for numbers."},
     {Section::suite_error, "error", "The suite's own errors", "These say nothing about the code under test."},
     {Section::xpassed, "xpass", "Passed against a waiver (XPASS)", "The known defect did not show: the waiver can go."},
 }};
 constexpr std::array<SectionWords, 4> rest{{
-    {Section::waived, "waived", "Waived (XFAIL)", "Known defects, each with a waiver that names reason, owner and last day."},
+    {Section::waived, "waived", "Waived (XFAIL)",
+     "Known defects, each with a waiver that names reason, owner and last day."},
     {Section::skipped, "skipped", "Skipped", "This machine lacks what is named."},
     {Section::not_run, "notrun", "Not run", "Planned, but left out by budget, interruption or declaration."},
-    {Section::unsupported, "unsupported", "Unsupported", "Excluded by a declared limit of a backend, a layout, an arch or an engine."},
+    {Section::unsupported, "unsupported", "Unsupported",
+     "Excluded by a declared limit of a backend, a layout, an arch or an engine."},
 }};
 
 std::string_view anchor_of(Section section) {
@@ -45,7 +48,9 @@ std::string_view anchor_of(Section section) {
 }
 
 std::string code(std::string_view text) { return "<code>" + escaped(text) + "</code>"; }
-std::string pair(std::string_view key, const std::string& markup) { return fmt::format("<dt>{}</dt><dd>{}</dd>", key, markup); }
+std::string pair(std::string_view key, const std::string& markup) {
+  return fmt::format("<dt>{}</dt><dd>{}</dd>", key, markup);
+}
 
 // ---- machine -----------------------------------------------------------------------------------------------------------
 
@@ -58,7 +63,8 @@ std::string scalar(const nlohmann::json& value, const std::string& key) {
   if (value.is_null()) return "<span class=\"quiet\">none found</span>";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   static constexpr std::array<std::string_view, 3> sizes{"ram", "dev_shm", "locked_memory"};  // of kvcts doctor, in bytes
-  if (value.is_number_integer() && (key.ends_with("bytes") || std::find(sizes.begin(), sizes.end(), key) != sizes.end())) return bytes(value.get<std::int64_t>());
+  if (value.is_number_integer() && (key.ends_with("bytes") || std::find(sizes.begin(), sizes.end(), key) != sizes.end()))
+    return bytes(value.get<std::int64_t>());
   return escaped(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -68,14 +74,17 @@ std::string facts(const nlohmann::json& value, const std::string& key = "", int 
   if (is_scalar_list(value)) {
     std::string line;
     for (const auto& item : value) line += (line.empty() ? "" : " ") + scalar(item, key);
-    return line.size() < 400 ? line : fmt::format("<details><summary>{}</summary>{}</details>", plural(static_cast<std::int64_t>(value.size()), "entry"), line);
+    return line.size() < 400 ? line
+                             : fmt::format("<details><summary>{}</summary>{}</details>",
+                                           plural(static_cast<std::int64_t>(value.size()), "entry"), line);
   }
   std::string out = value.is_object() ? "<dl>" : "<ul>";
   for (const auto& [name, item] : value.items()) {
     std::string label = name;
     if (label.ends_with("_bytes") && item.is_number()) label.resize(label.size() - 6);
     std::replace(label.begin(), label.end(), '_', ' ');
-    out += value.is_object() ? pair(escaped(label), facts(item, name, depth + 1)) : "<li>" + facts(item, key, depth + 1) + "</li>";
+    out += value.is_object() ? pair(escaped(label), facts(item, name, depth + 1))
+                             : "<li>" + facts(item, key, depth + 1) + "</li>";
   }
   return out + (value.is_object() ? "</dl>" : "</ul>");
 }
@@ -84,7 +93,8 @@ std::string command_line(const std::vector<std::string>& argv) {
   std::string out;
   for (const auto& arg : argv) {
     const bool plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("-_./=:,+@%").find(c) != std::string_view::npos;
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+             std::string_view("-_./=:,+@%").find(c) != std::string_view::npos;
     });
     out += (out.empty() ? "" : " ") + (plain ? arg : shell_word(arg));
   }
@@ -95,12 +105,14 @@ std::string command_line(const std::vector<std::string>& argv) {
 
 std::string wrong_table(const std::vector<WrongByte>& wrong) {
   std::string out =
-      "<div class=\"wide\"><table><caption>First wrong bytes of the first case</caption><thead><tr><th scope=\"col\">Where</th>"
-      "<th scope=\"col\">Region</th><th scope=\"col\" class=\"n\">Offset</th><th scope=\"col\">Expected</th><th scope=\"col\">Found</th></tr></thead><tbody>";
+      "<div class=\"wide\"><table><caption>First wrong bytes of the first case</caption><thead><tr><th "
+      "scope=\"col\">Where</th>"
+      "<th scope=\"col\">Region</th><th scope=\"col\" class=\"n\">Offset</th><th scope=\"col\">Expected</th><th "
+      "scope=\"col\">Found</th></tr></thead><tbody>";
   for (std::size_t i = 0; i < std::min(wrong.size(), wrong_shown); ++i) {
     const auto& w = wrong[i];
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>", escaped(w.where), code(w.region),
-                       thousands(w.offset), code(w.expected), code(w.observed));
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>", escaped(w.where),
+                       code(w.region), thousands(w.offset), code(w.expected), code(w.observed));
   }
   return out + "</tbody></table></div>";
 }
@@ -110,23 +122,29 @@ std::string id_list(const Cause& cause, std::string_view key) {
   std::string out = fmt::format("<ul class=\"ids\" data-cause=\"{}\">", key);
   for (std::size_t i = 0; i < std::min(cause.ids.size(), ids_shown); ++i) out += "<li>" + code(cause.ids[i]) + "</li>";
   if (cause.count > static_cast<std::int64_t>(ids_shown))
-    out += fmt::format("<li class=\"quiet\">and {} more, in results.json</li>", thousands(cause.count - static_cast<std::int64_t>(ids_shown)));
+    out += fmt::format("<li class=\"quiet\">and {} more, in results.json</li>",
+                       thousands(cause.count - static_cast<std::int64_t>(ids_shown)));
   return out + "</ul>";
 }
 
 std::string cause_card(const Cause& cause, const Repro& repro, std::string_view key, std::size_t number) {
   const CaseResult* first = cause.samples.empty() ? nullptr : &cause.samples.front().result;
-  std::string out = fmt::format("<article class=\"cause\" id=\"{0}\" aria-labelledby=\"{0}-h\"><h3 id=\"{0}-h\"><span class=\"number\">{1}.</span> {2} "
-                                "<span class=\"count\">{3}</span></h3>",
-                                key, number, escaped(cause.title), plural(cause.count, "case"));
+  std::string out = fmt::format(
+      "<article class=\"cause\" id=\"{0}\" aria-labelledby=\"{0}-h\"><h3 id=\"{0}-h\"><span class=\"number\">{1}.</span> "
+      "{2} "
+      "<span class=\"count\">{3}</span></h3>",
+      key, number, escaped(cause.title), plural(cause.count, "case"));
   const std::string& message = first ? first->message : cause.message;
   if (!message.empty()) out += fmt::format("<p class=\"message\">{}</p>", escaped(cut(message, 1000)));
   if (first && !first->diagnosis.text.empty() && message.find(first->diagnosis.text) == std::string::npos)
-    out += fmt::format("<p><strong>{}</strong> {}</p>", first->diagnosis.exact ? "Diagnosis" : "Diagnosis (a guess)", escaped(first->diagnosis.text));
-  if (cause.count > 1 && message != cause.message) out += "<p class=\"quiet\">That is the first case; the others differ in numbers.</p>";
+    out += fmt::format("<p><strong>{}</strong> {}</p>", first->diagnosis.exact ? "Diagnosis" : "Diagnosis (a guess)",
+                       escaped(first->diagnosis.text));
+  if (cause.count > 1 && message != cause.message)
+    out += "<p class=\"quiet\">That is the first case; the others differ in numbers.</p>";
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
   if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
-  if (!cause.ids.empty()) out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front(), cause.tries)));
+  if (!cause.ids.empty())
+    out += fmt::format("<pre class=\"copy\">{}</pre>", escaped(repro.line(cause.ids.front(), cause.tries)));
   if (first) out += map_svg(first->picture);
   if (first && !first->first_wrong.empty()) out += "<div class=\"plain\">" + wrong_table(first->first_wrong) + "</div>";
   return out + id_list(cause, key) + "</article>\n";
@@ -136,8 +154,8 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
 std::string reason_row(const Cause& cause, std::string_view key, std::size_t number) {
   std::string reason = escaped(cut(cause.message.empty() ? cause.title : cause.message, 400));
   if (!cause.note.empty()) reason += " <span class=\"quiet\">(" + escaped(cause.note) + ")</span>";
-  return fmt::format("<tr id=\"{}\"><td class=\"n\">{}</td><td><span class=\"number\">{}.</span> {}{}</td></tr>\n", key, thousands(cause.count), number, reason,
-                     id_list(cause, key));
+  return fmt::format("<tr id=\"{}\"><td class=\"n\">{}</td><td><span class=\"number\">{}.</span> {}{}</td></tr>\n", key,
+                     thousands(cause.count), number, reason, id_list(cause, key));
 }
 
 // ---- counts ------------------------------------------------------------------------------------------------------------
@@ -161,7 +179,8 @@ std::string bar(const std::vector<Share>& shares, std::int64_t all) {
 
 class HtmlReport : public Sink {
  public:
-  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since) : out_(out), view_(view), space_(space), since_(since), data_(space) {}
+  HtmlReport(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since)
+      : out_(out), view_(view), space_(space), since_(since), data_(space) {}
 
   void row(const store::Row& row) override {
     const auto section = section_of(row);
@@ -177,14 +196,17 @@ class HtmlReport : public Sink {
     const auto part = [&](const SectionWords& words, bool cards) {
       const auto& causes = view_.of(words.section);
       if (causes.empty()) return;
-      contents += fmt::format("<li><a href=\"#{}\">{} <span class=\"count\">{}</span></a></li>", words.anchor, words.title, thousands(sections_[static_cast<std::size_t>(words.section)]));
+      contents += fmt::format("<li><a href=\"#{}\">{} <span class=\"count\">{}</span></a></li>", words.anchor, words.title,
+                              thousands(sections_[static_cast<std::size_t>(words.section)]));
       (cards ? failures : others) += section_markup(words, causes, cards);
     };
     if (since_) contents += "<li><a href=\"#since\">Since the run before</a></li>";
     for (const auto& words : trouble) part(words, true);
-    contents += "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
+    contents +=
+        "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
     for (const auto& words : rest) part(words, words.section == Section::waived);
-    contents += "<li class=\"scripted\"><a href=\"#coverage\">Coverage</a></li><li><a href=\"#machine\">Run and machine</a></li>";
+    contents +=
+        "<li class=\"scripted\"><a href=\"#coverage\">Coverage</a></li><li><a href=\"#machine\">Run and machine</a></li>";
     // The waived are cards too, but belong behind the matrix.
     std::string waived;
     if (const auto& causes = view_.of(Section::waived); !causes.empty()) {
@@ -194,35 +216,45 @@ class HtmlReport : public Sink {
     }
 
     nlohmann::json page = data_.json();
-    page["run"] = {{"suite", view_.info.suite}, {"planned", view_.counts.planned}, {"repro", {visible(view_.repro.before()), visible(view_.repro.after())}}};
+    page["run"] = {{"suite", view_.info.suite},
+                   {"planned", view_.counts.planned},
+                   {"repro", {visible(view_.repro.before()), visible(view_.repro.after())}}};
     page["messages"] = messages();
     if (space_) page["vocabulary"] = vocabulary(*space_);
     const auto left_out = data_.left_out();
     const bool good = view_.exit_status == 0 && !view_.incomplete, bad = view_.exit_status == 1 || view_.exit_status == 3;
-    out_ << fill(page_template(),
-                 {{"headline", view_.headline},
-                  {"verdict", view_.headline.substr(0, view_.headline.find("; "))},
-                  {"remarks", view_.headline.substr(std::min(view_.headline.find("; "), view_.headline.size()))},
-                  {"suite", view_.info.suite},
-                  {"style", std::string(page_style())},
-                  {"script", std::string(page_script())},
-                  {"data", script_safe(page)},
-                  {"tone", good ? "good" : bad ? "bad" : "open"},
-                  {"mark", good ? "✓" : bad ? "✗" : "–"},
-                  {"exit_status", fmt::to_string(view_.exit_status)},
-                  {"started", store::utc(view_.info.started_ms)},
-                  {"busy", duration(view_.busy_ms * 1'000'000)},
-                  {"sittings", view_.sessions.size() > 1 ? fmt::format(" in {} sittings", view_.sessions.size()) : ""},
-                  {"version", view_.info.version},
-                  {"seed", fmt::to_string(view_.info.seed)},
-                  {"contents", contents},
-                  {"failures", (since_ ? comparison_markup(*since_) : "") + failures},
-                  {"others", waived + others},
-                  {"counts", counts_markup()},
-                  {"table_note", left_out == 0 ? plural(view_.counts.planned, "case") + ", in the order of the plan."
-                                               : fmt::format("{}; {} that ended as others do are left out of this page to keep it small. All are in results.json.",
-                                                             plural(view_.counts.planned, "case"), thousands(left_out))},
-                  {"run", run_markup()}});
+    out_ << fill(
+        page_template(),
+        {{"headline", view_.headline},
+         {"verdict", view_.headline.substr(0, view_.headline.find("; "))},
+         {"remarks", view_.headline.substr(std::min(view_.headline.find("; "), view_.headline.size()))},
+         {"suite", view_.info.suite},
+         {"style", std::string(page_style())},
+         {"script", std::string(page_script())},
+         {"data", script_safe(page)},
+         {"tone", good  ? "good"
+                  : bad ? "bad"
+                        : "open"},
+         {"mark", good  ? "✓"
+                  : bad ? "✗"
+                        : "–"},
+         {"exit_status", fmt::to_string(view_.exit_status)},
+         {"started", store::utc(view_.info.started_ms)},
+         {"busy", duration(view_.busy_ms * 1'000'000)},
+         {"sittings", view_.sessions.size() > 1 ? fmt::format(" in {} sittings", view_.sessions.size()) : ""},
+         {"version", view_.info.version},
+         {"seed", fmt::to_string(view_.info.seed)},
+         {"contents", contents},
+         {"failures", (since_ ? comparison_markup(*since_) : "") + failures},
+         {"others", waived + others},
+         {"counts", counts_markup()},
+         {"table_note",
+          left_out == 0
+              ? plural(view_.counts.planned, "case") + ", in the order of the plan."
+              : fmt::format(
+                    "{}; {} that ended as others do are left out of this page to keep it small. All are in results.json.",
+                    plural(view_.counts.planned, "case"), thousands(left_out))},
+         {"run", run_markup()}});
   }
 
  private:
@@ -231,7 +263,8 @@ class HtmlReport : public Sink {
     nlohmann::json out = nlohmann::json::object();
     for (int s = 0; s < section_count; ++s) {
       const auto& causes = view_.causes[static_cast<std::size_t>(s)];
-      for (std::size_t i = 0; i < causes.size(); ++i) out[fmt::format("{}-{}", anchor_of(static_cast<Section>(s)), i + 1)] = visible(cut(causes[i].message, 400));
+      for (std::size_t i = 0; i < causes.size(); ++i)
+        out[fmt::format("{}-{}", anchor_of(static_cast<Section>(s)), i + 1)] = visible(cut(causes[i].message, 400));
     }
     return out;
   }
@@ -239,15 +272,22 @@ class HtmlReport : public Sink {
   std::string section_markup(const SectionWords& words, const std::vector<Cause>& causes, bool cards) {
     std::int64_t cases = 0;
     for (const auto& cause : causes) cases += cause.count;
-    std::string out = fmt::format("<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1} <span class=\"count\">{2}</span></h2>\n<p class=\"lead\">{3}</p>\n", words.anchor,
-                                  words.title, plural(cases, "case"), words.lead);
-    if (!cards) out += fmt::format("<table class=\"reasons\"><caption>{} by reason</caption><thead><tr><th scope=\"col\" class=\"n\">Cases</th><th scope=\"col\">Reason</th></tr></thead><tbody>\n", words.title);
+    std::string out = fmt::format(
+        "<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1} <span class=\"count\">{2}</span></h2>\n<p "
+        "class=\"lead\">{3}</p>\n",
+        words.anchor, words.title, plural(cases, "case"), words.lead);
+    if (!cards)
+      out += fmt::format(
+          "<table class=\"reasons\"><caption>{} by reason</caption><thead><tr><th scope=\"col\" class=\"n\">Cases</th><th "
+          "scope=\"col\">Reason</th></tr></thead><tbody>\n",
+          words.title);
     std::string more;
     for (std::size_t i = 0; i < causes.size(); ++i) {
       const std::string key = fmt::format("{}-{}", words.anchor, i + 1);
       const std::string markup = cards ? cause_card(causes[i], view_.repro, key, i + 1) : reason_row(causes[i], key, i + 1);
       if (markup.size() > room_) {
-        more = fmt::format("<p>And {}, in results.json.</p>", plural(static_cast<std::int64_t>(causes.size() - i), "more group"));
+        more = fmt::format("<p>And {}, in results.json.</p>",
+                           plural(static_cast<std::int64_t>(causes.size() - i), "more group"));
         break;
       }
       room_ -= markup.size();
@@ -259,17 +299,24 @@ class HtmlReport : public Sink {
   std::string counts_markup() const {
     const auto of = [&](Section s) { return sections_[static_cast<std::size_t>(s)]; };
     const auto& c = view_.counts;
-    const std::vector<Share> shares{{"s-fine", "as expected", of(Section::fine)},       {"s-bad", "not as expected", of(Section::failed)},
-                                    {"s-error", "errors of the suite", of(Section::suite_error)}, {"s-xpass", "passed against a waiver", of(Section::xpassed)},
-                                    {"s-waived", "waived", of(Section::waived)},        {"s-skip", "skipped", of(Section::skipped)},
-                                    {"s-notrun", "not run", of(Section::not_run)},      {"s-unsup", "unsupported, as declared", of(Section::unsupported)}};
+    const std::vector<Share> shares{{"s-fine", "as expected", of(Section::fine)},
+                                    {"s-bad", "not as expected", of(Section::failed)},
+                                    {"s-error", "errors of the suite", of(Section::suite_error)},
+                                    {"s-xpass", "passed against a waiver", of(Section::xpassed)},
+                                    {"s-waived", "waived", of(Section::waived)},
+                                    {"s-skip", "skipped", of(Section::skipped)},
+                                    {"s-notrun", "not run", of(Section::not_run)},
+                                    {"s-unsup", "unsupported, as declared", of(Section::unsupported)}};
     std::string out = bar(shares, c.planned) + "<div class=\"figures\">";
     // Outcomes against what was made of them.
-    out += "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Cases by outcome and verdict\"><table><caption>Cases by outcome and verdict</caption><thead><tr><th scope=\"col\">Outcome</th>";
+    out +=
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Cases by outcome and "
+        "verdict\"><table><caption>Cases by outcome and verdict</caption><thead><tr><th scope=\"col\">Outcome</th>";
     for (const auto& s : shares)
       if (s.n > 0) out += fmt::format("<th scope=\"col\" class=\"n\">{}</th>", s.label);
     out += "<th scope=\"col\" class=\"n\">all</th></tr></thead><tbody>";
-    static constexpr std::array order{Section::fine, Section::failed, Section::suite_error, Section::xpassed, Section::waived, Section::skipped, Section::not_run, Section::unsupported};
+    static constexpr std::array order{Section::fine,   Section::failed,  Section::suite_error, Section::xpassed,
+                                      Section::waived, Section::skipped, Section::not_run,     Section::unsupported};
     for (int o = 0; o < outcome_count; ++o) {
       const auto outcome = static_cast<Outcome>(o);
       if (c.of(outcome) == 0) continue;
@@ -277,17 +324,27 @@ class HtmlReport : public Sink {
       for (std::size_t s = 0; s < shares.size(); ++s) {
         if (shares[s].n == 0) continue;
         const auto n = cross_[static_cast<std::size_t>(o)][static_cast<std::size_t>(order[s])];
-        out += fmt::format("<td class=\"n{}\">{}</td>", n == 0 ? " zero" : s == 1 || s == 2 ? " hot" : "", n == 0 ? "0" : thousands(n));
+        out += fmt::format("<td class=\"n{}\">{}</td>",
+                           n == 0             ? " zero"
+                           : s == 1 || s == 2 ? " hot"
+                                              : "",
+                           n == 0 ? "0" : thousands(n));
       }
       out += fmt::format("<td class=\"n\">{}</td></tr>", thousands(c.of(outcome)));
     }
-    out += "</tbody></table></div>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Evidence\"><table><caption>Evidence</caption><thead><tr><th scope=\"col\">Kind</th><th scope=\"col\" class=\"n\">Cases</th>"
-           "<th scope=\"col\" class=\"n\">Unique executions</th><th scope=\"col\">What it shows</th></tr></thead><tbody>";
+    out +=
+        "</tbody></table></div>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" "
+        "aria-label=\"Evidence\"><table><caption>Evidence</caption><thead><tr><th scope=\"col\">Kind</th><th scope=\"col\" "
+        "class=\"n\">Cases</th>"
+        "<th scope=\"col\" class=\"n\">Unique executions</th><th scope=\"col\">What it shows</th></tr></thead><tbody>";
     for (int i = evidence_count - 1; i >= 0; --i) {
       const auto kind = static_cast<Evidence>(i);
       const auto at = static_cast<std::size_t>(i);
-      out += fmt::format("<tr><th scope=\"row\">{0}</th><td class=\"n{4}\">{1}</td><td class=\"n{4}\">{2}</td><td class=\"quiet\">{3}</td></tr>", name(kind), thousands(c.ids[at]),
-                         thousands(c.executions[at]), evidence_words(kind), c.ids[at] == 0 ? " zero" : "");
+      out += fmt::format(
+          "<tr><th scope=\"row\">{0}</th><td class=\"n{4}\">{1}</td><td class=\"n{4}\">{2}</td><td "
+          "class=\"quiet\">{3}</td></tr>",
+          name(kind), thousands(c.ids[at]), thousands(c.executions[at]), evidence_words(kind),
+          c.ids[at] == 0 ? " zero" : "");
     }
     return out + "</tbody></table></div></div>\n";
   }
@@ -298,7 +355,8 @@ class HtmlReport : public Sink {
     for (const auto& s : view_.sessions) {
       std::string end = s.ending ? std::string(name(*s.ending)) : "killed, or still at work";
       if (!s.reason.empty()) end += " (" + s.reason + ")";
-      out += pair("Sitting", fmt::format("{} to {}: {}<br>{}", store::utc(s.started_ms), store::utc(s.ended_ms), escaped(end), code(command_line(s.argv))));
+      out += pair("Sitting", fmt::format("{} to {}: {}<br>{}", store::utc(s.started_ms), store::utc(s.ended_ms),
+                                         escaped(end), code(command_line(s.argv))));
     }
     out += pair("Time in cases", duration(view_.counts.case_ns));
     out += pair("kvcts", escaped(view_.info.version)) + "</dl>";
@@ -306,7 +364,8 @@ class HtmlReport : public Sink {
     if (!view_.slowest.empty()) {
       out += "<div class=\"wide\"><table><caption>Slowest executions</caption><tbody>";
       for (const auto& s : view_.slowest)
-        out += fmt::format("<tr><td class=\"n\">{}</td><th scope=\"row\"><code>{}</code></th></tr>", duration(s.wall_ns), escaped(s.id));
+        out += fmt::format("<tr><td class=\"n\">{}</td><th scope=\"row\"><code>{}</code></th></tr>", duration(s.wall_ns),
+                           escaped(s.id));
       out += "</tbody></table></div>";
     }
     out += "</div><div><h3>Machine</h3>" + facts(view_.info.machine);

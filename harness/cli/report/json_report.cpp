@@ -25,7 +25,8 @@ json counts_json(const store::Counts& c) {
     out["evidence"][std::string(name(static_cast<Evidence>(i)))] = {{"ids", c.ids[at]}, {"executions", c.executions[at]}};
   }
   out["lacks"] = json::array();
-  for (const auto& lack : c.lacks) out["lacks"].push_back({{"name", lack.name}, {"optional", lack.optional}, {"count", lack.count}});
+  for (const auto& lack : c.lacks)
+    out["lacks"].push_back({{"name", lack.name}, {"optional", lack.optional}, {"count", lack.count}});
   out["ran"] = std::max<std::int64_t>(0, store::ran(c));
   out["incomplete"] = store::incomplete(c);
   out["left_out"] = c.left_out;

@@ -1,6 +1,6 @@
-// JUnit XML as Jenkins (by its xUnit plug-in's junit-10.xsd), GitLab and GitHub actions read it. A case is one <testcase>: a failure if its verdict is one,
-// <error> if the suite is at fault, <skipped> with the reason for everything that did not run or is waived, and nothing else
-// inside if all is well.
+// JUnit XML as Jenkins (by its xUnit plug-in's junit-10.xsd), GitLab and GitHub actions read it. A case is one <testcase>: a
+// failure if its verdict is one, <error> if the suite is at fault, <skipped> with the reason for everything that did not run
+// or is waived, and nothing else inside if all is well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,13 +52,14 @@ class JunitReport : public Sink {
     const auto failures = total(view.of(Section::failed)), errors = total(view.of(Section::suite_error));
     const auto skipped = total(view.of(Section::skipped)) + total(view.of(Section::not_run)) +
                          total(view.of(Section::unsupported)) + total(view.of(Section::waived));
-    const std::string figures = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{}\"", view.counts.planned, failures, errors,
-                                            suite_seconds(view.counts.case_ns));
+    const std::string figures = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{}\"", view.counts.planned,
+                                            failures, errors, suite_seconds(view.counts.case_ns));
     out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
     out_ << fmt::format("<testsuites name=\"kvcts\" {}>\n", figures);
     const auto host = view.info.provenance.value("host", "");
     out_ << fmt::format("<testsuite name=\"{}\" timestamp=\"{}\" skipped=\"{}\"{} {}>\n", escaped("kvcts." + suite_),
-                        store::utc(view.info.started_ms).substr(0, 19), skipped, host.empty() ? "" : fmt::format(" hostname=\"{}\"", escaped(host)), figures);
+                        store::utc(view.info.started_ms).substr(0, 19), skipped,
+                        host.empty() ? "" : fmt::format(" hostname=\"{}\"", escaped(host)), figures);
     out_ << "<properties>" << property("headline", view.headline)
          << property("exit_status", fmt::to_string(view.exit_status)) << property("selection", view.info.selection)
          << property("seed", fmt::to_string(view.info.seed)) << property("kvcts_version", view.info.version);
@@ -120,21 +121,23 @@ class JunitReport : public Sink {
     return fmt::format("<property name=\"{}\" value=\"{}\"/>", key, escaped(value));
   }
   void skipped(const std::string& reason) { out_ << fmt::format("<skipped message=\"{}\"/>", escaped(cut(reason, 1000))); }
-  /// As Maven Surefire 3 tells of test cases that were run again (rerunFailure: the others failed, too; flakyFailure: one of them did not),
-  /// beside the <failure>: a pass of a retry is no pass.
+  /// As Maven Surefire 3 tells of test cases that were run again (rerunFailure: the others failed, too; flakyFailure: one of
+  /// them did not), beside the <failure>: a pass of a retry is no pass.
   void tries(const CaseResult& r) {
     const bool flaky = r.outcome == Outcome::flaky;
     const char* element = flaky ? "flakyFailure" : "rerunFailure";
     for (const Try& one : r.tries.failures) {
       if (!flaky && one.number == r.tries.failures.front().number) continue;
-      out_ << fmt::format("<{0} type=\"{1}\" message=\"{2}\"><stackTrace>try {3} of {4}: {5}</stackTrace></{0}>", element, name(one.outcome), escaped(cut(one.message, 500)), one.number,
-                          r.tries.made, escaped(one.message, true));
+      out_ << fmt::format("<{0} type=\"{1}\" message=\"{2}\"><stackTrace>try {3} of {4}: {5}</stackTrace></{0}>", element,
+                          name(one.outcome), escaped(cut(one.message, 500)), one.number, r.tries.made,
+                          escaped(one.message, true));
     }
   }
   /// What else is known of the case, a line each: a test case has no properties in Jenkins' schema.
   static std::string what_is_known(const store::Row& row) {
     const auto& r = row.result;
-    std::string out = fmt::format("outcome: {}\nverdict: {}\nevidence: {}\n", name(r.outcome), name(r.verdict), row.decided ? name(r.evidence) : "none");
+    std::string out = fmt::format("outcome: {}\nverdict: {}\nevidence: {}\n", name(r.outcome), name(r.verdict),
+                                  row.decided ? name(r.evidence) : "none");
     const auto add = [&](const char* key, std::string_view value) {
       if (!value.empty()) out += fmt::format("{}: {}\n", key, value);
     };

@@ -15,12 +15,16 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-json move(std::int64_t offset, json should, json did) { return {{"region", "C/kv.L0"}, {"offset", offset}, {"bytes", 32}, {"should", std::move(should)}, {"did", std::move(did)}}; }
+json move(std::int64_t offset, json should, json did) {
+  return {{"region", "C/kv.L0"}, {"offset", offset}, {"bytes", 32}, {"should", std::move(should)}, {"did", std::move(did)}};
+}
 
 TEST(Map, StripsHaveTheColoursOfWhatBelongsThereAndOfWhatIs) {
   // Two runs of block 1: heads 0, 1 belong there, heads 0, 5 are there; a third that was never written.
-  const json picture{{"moves", {move(0, {0, 0, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 1, 0, 0, 0, 1}), move(32, {0, 0, 0, 1, 0, 1, 0, 1}, {0, 0, 0, 1, 0, 5, 0, 1}),
-                                move(64, {0, 0, 0, 1, 0, 2, 0, 1}, "poison of C/kv.L0 + 64")}},
+  const json picture{{"moves",
+                      {move(0, {0, 0, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 1, 0, 0, 0, 1}),
+                       move(32, {0, 0, 0, 1, 0, 1, 0, 1}, {0, 0, 0, 1, 0, 5, 0, 1}),
+                       move(64, {0, 0, 0, 1, 0, 2, 0, 1}, "poison of C/kv.L0 + 64")}},
                      {"moves_from", "bytes"}};
   const std::string svg = map_svg(picture);
   EXPECT_NE(svg.find("2 of 3 runs of C/kv.L0 came from another place; they differ in head"), std::string::npos) << svg;
@@ -47,12 +51,14 @@ TEST(Map, NothingIsDrawnWithoutMovesAndNothingIsMarkedWhereAllIsRight) {
 TEST(Map, StaysSmallWhateverIsInIt) {
   json moves = json::array();
   for (int i = 0; i < 96; ++i) {
-    moves.push_back(move(i * 32, {i % 3, i, i % 2, 1000 + i, i, i % 7, i * 16, i}, {i % 2, i + 1, (i + 1) % 2, 2000 + i, i + 1, i % 5, i * 8, i + 1}));
+    moves.push_back(move(i * 32, {i % 3, i, i % 2, 1000 + i, i, i % 7, i * 16, i},
+                         {i % 2, i + 1, (i + 1) % 2, 2000 + i, i + 1, i % 5, i * 8, i + 1}));
   }
   const std::string svg = map_svg({{"moves", moves}, {"moves_from", "plan"}});
   EXPECT_LT(svg.size(), map_svg_limit);
   EXPECT_NE(svg.find(", by the plan"), std::string::npos);
-  EXPECT_NE(svg.find("they differ in block, head, kv, generation, rank, layer, slot, channel"), std::string::npos) << svg.substr(0, 400);
+  EXPECT_NE(svg.find("they differ in block, head, kv, generation, rank, layer, slot, channel"), std::string::npos)
+      << svg.substr(0, 400);
 }
 
 TEST(Map, NamesOfRegionsAreText) {

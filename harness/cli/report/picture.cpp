@@ -8,23 +8,29 @@
 namespace kvcts::report {
 namespace {
 
-using nlohmann::json;
 using layout::Axis;
 using layout::Coord;
+using nlohmann::json;
 
-constexpr std::size_t most_groups = 4, most_requests = 8, most_blocks = 64, most_regions = 4, most_planes = 8, most_moves = 96;
+constexpr std::size_t most_groups = 4, most_requests = 8, most_blocks = 64, most_regions = 4, most_planes = 8,
+                      most_moves = 96;
 
 json plane_json(const layout::Plane& plane) {
   // Loops from the outermost to the innermost, as memory has them.
   layout::Plane sorted = plane;
-  std::stable_sort(sorted.modes.begin(), sorted.modes.end(), [](const auto& a, const auto& b) { return a.stride > b.stride; });
+  std::stable_sort(sorted.modes.begin(), sorted.modes.end(),
+                   [](const auto& a, const auto& b) { return a.stride > b.stride; });
   json modes = json::array(), origin = json::array();
   for (const auto& m : sorted.modes) {
     if (m.extent != 1) modes.push_back({std::string(1, letter(m.axis)), m.extent, m.stride, m.step});
   }
   for (const auto axis : layout::all_axes) origin.push_back(plane.origin[axis]);
-  return {{"component", std::string(layout::name(plane.component))}, {"dtype", std::string(layout::name(plane.dtype))},
-          {"bits", layout::bits(plane.dtype)}, {"at", plane.offset}, {"origin", std::move(origin)}, {"modes", std::move(modes)}};
+  return {{"component", std::string(layout::name(plane.component))},
+          {"dtype", std::string(layout::name(plane.dtype))},
+          {"bits", layout::bits(plane.dtype)},
+          {"at", plane.offset},
+          {"origin", std::move(origin)},
+          {"modes", std::move(modes)}};
 }
 
 // The first allocation of each kind ("kv", "k", "v", "scale") of one rank: the others look the same.
@@ -46,27 +52,40 @@ json regions_json(const layout::Cache& cache, const std::string& prefix) {
 json side_json(const SideCache& side, const std::string& prefix) {
   const auto& rank = side.ranks.at(0);
   const auto& g = rank.geometry;
-  json out{{"layout", side.layout}, {"text", side.text}, {"ranks", side.ranks.size()}, {"layers", g.layers}, {"blocks", g.blocks},
-           {"block_size", g.block_size}, {"heads", g.heads}, {"head_dim", g.head_dim}, {"allocations", rank.truth.allocations.size()},
+  json out{{"layout", side.layout},
+           {"text", side.text},
+           {"ranks", side.ranks.size()},
+           {"layers", g.layers},
+           {"blocks", g.blocks},
+           {"block_size", g.block_size},
+           {"heads", g.heads},
+           {"head_dim", g.head_dim},
+           {"allocations", rank.truth.allocations.size()},
            {"regions", regions_json(rank.truth, prefix)}};
   if (!layout::same_map(rank.claim, rank.truth)) out["claimed"] = regions_json(rank.claim, prefix);
   return out;
 }
 
 json blocks_json(const std::vector<std::int64_t>& blocks) {
-  return std::vector<std::int64_t>(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(std::min(blocks.size(), most_blocks)));
+  return std::vector<std::int64_t>(blocks.begin(),
+                                   blocks.begin() + static_cast<std::ptrdiff_t>(std::min(blocks.size(), most_blocks)));
 }
 
 json group_json(const Group& group, std::size_t number) {
   json requests = json::array();
   for (const auto& r : group.requests) {
     if (requests.size() == most_requests) break;
-    requests.push_back({{"generation", r.generation}, {"tokens", r.tokens}, {"moved", r.transfer}, {"from", blocks_json(r.producer_blocks)},
+    requests.push_back({{"generation", r.generation},
+                        {"tokens", r.tokens},
+                        {"moved", r.transfer},
+                        {"from", blocks_json(r.producer_blocks)},
                         {"to", blocks_json(r.consumer_blocks)}});
   }
   const std::string tail = "/g" + std::to_string(number) + "/r0/";
-  return {{"name", group.name}, {"producer", side_json(group.producer, "producer" + tail)},
-          {"consumer", side_json(group.consumer, "consumer" + tail)}, {"requests", std::move(requests)},
+  return {{"name", group.name},
+          {"producer", side_json(group.producer, "producer" + tail)},
+          {"consumer", side_json(group.consumer, "consumer" + tail)},
+          {"requests", std::move(requests)},
           {"requests_left_out", group.requests.size() - requests.size()}};
 }
 
@@ -104,7 +123,8 @@ struct Owner {
 std::optional<Owner> owner(const Group& group, bool producer, std::int64_t block) {
   for (const auto& r : group.requests) {
     const auto& list = producer ? r.producer_blocks : r.consumer_blocks;
-    if (const auto it = std::find(list.begin(), list.end(), block); it != list.end()) return Owner{&r, static_cast<std::size_t>(it - list.begin())};
+    if (const auto it = std::find(list.begin(), list.end(), block); it != list.end())
+      return Owner{&r, static_cast<std::size_t>(it - list.begin())};
   }
   return std::nullopt;
 }
@@ -113,7 +133,8 @@ std::optional<Owner> owner(const Group& group, bool producer, std::int64_t block
 json source_of(const Group& group, const Coord& at) {
   const auto own = owner(group, false, at[Axis::block]);
   if (!own || !own->request->transfer) return "nothing: a free block";
-  const std::int64_t token = static_cast<std::int64_t>(own->position) * group.consumer.ranks.at(0).geometry.block_size + at[Axis::slot];
+  const std::int64_t token =
+      static_cast<std::int64_t>(own->position) * group.consumer.ranks.at(0).geometry.block_size + at[Axis::slot];
   if (token >= own->request->tokens) return "nothing: beyond the last token";
   const auto& blocks = own->request->producer_blocks;
   const std::int64_t size = group.producer.ranks.at(0).geometry.block_size;
@@ -124,7 +145,8 @@ json source_of(const Group& group, const Coord& at) {
   // The rank that holds the head (replicas: the first).
   for (std::size_t r = 0; r < group.producer.ranks.size(); ++r) {
     const auto& g = group.producer.ranks[r].geometry;
-    if (at[Axis::head] >= g.first_head && at[Axis::head] < g.first_head + g.heads) return place_json(static_cast<int>(r), from, own->request->generation);
+    if (at[Axis::head] >= g.first_head && at[Axis::head] < g.first_head + g.heads)
+      return place_json(static_cast<int>(r), from, own->request->generation);
   }
   return "nothing: no rank of the producer has the head";
 }
@@ -136,17 +158,21 @@ class Moves {
       : resolved_(resolved), from_(regions(resolved, Side::producer)), to_(regions(resolved, Side::consumer)) {
     for (const auto& copy : sample) {
       if (!copy.is_array() || copy.size() != 5) continue;
-      add({copy[0].get<int>(), copy[1].get<std::int64_t>(), copy[2].get<int>(), copy[3].get<std::int64_t>(), copy[4].get<std::int64_t>()});
+      add({copy[0].get<int>(), copy[1].get<std::int64_t>(), copy[2].get<int>(), copy[3].get<std::int64_t>(),
+           copy[4].get<std::int64_t>()});
     }
   }
   json list = json::array();
 
  private:
   void add(const Copy& copy) {
-    const auto known = [](const std::vector<RegionRef>& all, int number) { return number >= 0 && static_cast<std::size_t>(number) < all.size(); };
+    const auto known = [](const std::vector<RegionRef>& all, int number) {
+      return number >= 0 && static_cast<std::size_t>(number) < all.size();
+    };
     if (!known(from_, copy.src) || !known(to_, copy.dst)) return;
     const RegionRef &source = from_[static_cast<std::size_t>(copy.src)], &target = to_[static_cast<std::size_t>(copy.dst)];
-    const Group &source_group = resolved_.groups.at(static_cast<std::size_t>(source.group)), &target_group = resolved_.groups.at(static_cast<std::size_t>(target.group));
+    const Group &source_group = resolved_.groups.at(static_cast<std::size_t>(source.group)),
+                &target_group = resolved_.groups.at(static_cast<std::size_t>(target.group));
     const auto& source_cache = source_group.producer.ranks.at(static_cast<std::size_t>(source.rank)).truth;
     const auto& target_cache = target_group.consumer.ranks.at(static_cast<std::size_t>(target.rank)).truth;
     for (std::int64_t done = 0; done < copy.bytes;) {
@@ -164,8 +190,11 @@ class Moves {
         const auto own = owner(source_group, true, there->coord[Axis::block]);
         did = place_json(source.rank, there->coord, own ? own->request->generation : 0);
       }
-      list.push_back({{"region", target.name}, {"offset", to}, {"bytes", run},
-                      {"should", here ? source_of(target_group, here->coord) : json("nothing: no data belongs here")}, {"did", std::move(did)}});
+      list.push_back({{"region", target.name},
+                      {"offset", to},
+                      {"bytes", run},
+                      {"should", here ? source_of(target_group, here->coord) : json("nothing: no data belongs here")},
+                      {"did", std::move(did)}});
       done += run;
     }
   }
@@ -178,7 +207,8 @@ class Moves {
 
 json picture(const ResolvedCase& resolved, const json& plan) {
   json out{{"groups", json::array()}};
-  for (std::size_t g = 0; g < std::min(resolved.groups.size(), most_groups); ++g) out["groups"].push_back(group_json(resolved.groups[g], g));
+  for (std::size_t g = 0; g < std::min(resolved.groups.size(), most_groups); ++g)
+    out["groups"].push_back(group_json(resolved.groups[g], g));
   if (plan.is_object() && plan.contains("sample") && plan["sample"].is_array() && !plan.value("relayout", false)) {
     Moves moves(resolved, plan["sample"]);
     const auto all = plan.value("bytes", std::int64_t{0});

@@ -36,7 +36,8 @@ TEST(Picture, SaysHowBothSidesAreLaidOut) {
   const auto& nhd = group.at("producer").at("regions").at(0);
   EXPECT_EQ(nhd.at("name"), "producer/g0/r0/kv.L0");
   EXPECT_EQ(nhd.at("bytes"), 2 * 7 * 16 * 4 * 64 * 2);
-  EXPECT_EQ(nhd.at("planes").at(0).at("modes"), json::parse(R"([["K",2,458752,1],["B",7,65536,1],["N",16,4096,1],["H",4,1024,1],["C",64,16,1]])"));
+  EXPECT_EQ(nhd.at("planes").at(0).at("modes"),
+            json::parse(R"([["K",2,458752,1],["B",7,65536,1],["N",16,4096,1],["H",4,1024,1],["C",64,16,1]])"));
   EXPECT_EQ(group.at("consumer").at("regions").at(0).at("planes").at(0).at("modes"),
             json::parse(R"([["K",2,458752,1],["B",7,65536,1],["H",4,16384,1],["N",16,1024,1],["C",64,16,1]])"));
   EXPECT_EQ(group.at("producer").at("regions").size(), 1u) << "the other layers look the same";
@@ -66,7 +67,8 @@ TEST(Picture, TracesTheCopiesOfAPlanRunByRun) {
 TEST(Picture, BlocksOfUnlikeSizesAreFollowedByToken) {
   // Consumer blocks of 32 tokens: its block 0 holds the producer's blocks 0 and 1.
   const json p = picture(resolved("kv/producer=vllm-fa-nhd/dtype=fp16/cbs=32/ids=identity"), plan_of(8192, 8192, 512));
-  EXPECT_EQ(p.at("moves").at(0).at("should"), json({0, 0, 0, 1, 0, 0, 0, 1})) << "slot 16 of block 0 is slot 0 of the producer's block 1";
+  EXPECT_EQ(p.at("moves").at(0).at("should"), json({0, 0, 0, 1, 0, 0, 0, 1}))
+      << "slot 16 of block 0 is slot 0 of the producer's block 1";
   EXPECT_EQ(p.at("moves").at(0).at("did"), p.at("moves").at(0).at("should"));
 }
 
@@ -74,10 +76,13 @@ TEST(Picture, PlacesWithoutDataHaveWords) {
   const auto c = resolved(nhd_to_hnd);
   EXPECT_EQ(picture(c, plan_of(0, 6 * 8192, 128)).at("moves").at(0).at("should"), "nothing: a free block");
   // 40 tokens: slots 8.. of the third block are beyond the last token. HND: head 0, slot 8.
-  EXPECT_EQ(picture(c, plan_of(0, 2 * 8192 + 8 * 128, 128)).at("moves").at(0).at("should"), "nothing: beyond the last token");
+  EXPECT_EQ(picture(c, plan_of(0, 2 * 8192 + 8 * 128, 128)).at("moves").at(0).at("should"),
+            "nothing: beyond the last token");
   EXPECT_EQ(picture(c, plan_of(-64, 0, 64)).at("moves").at(0).at("did"), "outside of the data");
-  EXPECT_EQ(picture(c, plan_of(6 * 8192, 0, 128)).at("moves").at(0).at("did").at(7), 0) << "a block of nobody has no generation";
-  EXPECT_FALSE(picture(c, plan_of(0, 0, 128, true)).contains("moves")) << "bytes that were re-laid on the way came from elsewhere";
+  EXPECT_EQ(picture(c, plan_of(6 * 8192, 0, 128)).at("moves").at(0).at("did").at(7), 0)
+      << "a block of nobody has no generation";
+  EXPECT_FALSE(picture(c, plan_of(0, 0, 128, true)).contains("moves"))
+      << "bytes that were re-laid on the way came from elsewhere";
 }
 
 TEST(Picture, IsPutIntoWhatFailedAndTakesThePlanOut) {
@@ -111,7 +116,8 @@ TEST(Columns, WordsAndIdsComeBackFromFewBytes) {
   EXPECT_EQ(j["v"].get<std::string>().substr(138), "BFAB") << "69 and 1";
   IdColumn ids;
   for (const auto* id : {"kv/producer=a", "kv/producer=b", "caf\xc3\xa9/x", "caf\xc3\xa9/y"}) ids.add(id);
-  EXPECT_EQ(ids.json(), json({"kv/producer=a", {12, "b"}, "caf\xc3\xa9/x", "caf\xc3\xa9/y"})) << "only ASCII is left out: the page counts otherwise";
+  EXPECT_EQ(ids.json(), json({"kv/producer=a", {12, "b"}, "caf\xc3\xa9/x", "caf\xc3\xa9/y"}))
+      << "only ASCII is left out: the page counts otherwise";
 }
 
 }  // namespace

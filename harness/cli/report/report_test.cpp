@@ -33,7 +33,8 @@ std::string contents(const fs::path& file) {
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 json checked(const fs::path& directory) {
-  const std::string command = shell_word(checkout::source() + "/harness/python/python") + " " + shell_word(checkout::source() + "/harness/cli/report/check_reports.py") + " " +
+  const std::string command = shell_word(checkout::source() + "/harness/python/python") + " " +
+                              shell_word(checkout::source() + "/harness/cli/report/check_reports.py") + " " +
                               shell_word(directory.string()) + " " +
                               shell_word(checkout::source() + "/reports/schema/results.schema.json");
   std::FILE* pipe = ::popen(command.c_str(), "r");
@@ -84,7 +85,9 @@ std::unique_ptr<RunView> EveryKind::view_;
 Files EveryKind::files_;
 json EveryKind::checked_;
 
-TEST_F(EveryKind, JunitIsWhatJenkinsAccepts) { EXPECT_TRUE(checked_["junit"]["refused"].is_null()) << checked_["junit"]["refused"]; }
+TEST_F(EveryKind, JunitIsWhatJenkinsAccepts) {
+  EXPECT_TRUE(checked_["junit"]["refused"].is_null()) << checked_["junit"]["refused"];
+}
 
 TEST_F(EveryKind, JunitSaysWhereTheRunComesFrom) {
   const json& found = checked_["junit"]["properties"];
@@ -106,7 +109,8 @@ TEST_F(EveryKind, JunitSaysWhatHappened) {
   EXPECT_EQ(kind("every/expired"), "failure");
   EXPECT_EQ(kind("every/flaky"), "failure") << "a pass of some tries is no pass";
   EXPECT_EQ(junit_case("every/flaky")["reruns"], json::array({"flakyFailure", "flakyFailure"}));
-  EXPECT_EQ(junit_case("every/always")["reruns"], json::array({"rerunFailure", "rerunFailure"})) << "the first failure is the <failure>";
+  EXPECT_EQ(junit_case("every/always")["reruns"], json::array({"rerunFailure", "rerunFailure"}))
+      << "the first failure is the <failure>";
   EXPECT_EQ(kind("every/xpass"), "passed");
   EXPECT_EQ(kind("every/absent"), "failure") << "planned and absent";
   for (const auto& [id, reason] : std::map<std::string, std::string>{{"every/unsupported", "fp8 conversion needs sm_89"},
@@ -201,7 +205,8 @@ TEST_F(EveryKind, FailuresOfOneCauseAreOneGroup) {
   std::set<std::string> titles;
   for (const auto& cause : failed) titles.insert(cause.title);
   EXPECT_EQ(titles, (std::set<std::string>{"FAIL axis-permuted at compare", "HANG stalled hang-transfer at complete",
-                                           "CRASH SIGSEGV at transfer", "FAIL at compare", "FLAKY SIGBUS at transfer", "FAIL", "NOT_RUN"}));
+                                           "CRASH SIGSEGV at transfer", "FAIL at compare", "FLAKY SIGBUS at transfer",
+                                           "FAIL", "NOT_RUN"}));
   EXPECT_EQ(view_->of(Section::suite_error).size(), 1u);
   EXPECT_EQ(view_->exit_status, 3);
 }
@@ -211,8 +216,8 @@ TEST_F(EveryKind, SummaryNamesCausesReasonsAndTheVerdict) {
   print_summary(out, *view_, Terminal{});
   const std::string text = out.str();
   for (const auto& part :
-       {std::string("1. FAIL axis-permuted at compare (2 cases)"), Repro{}.line("every/hang"), Repro{}.line("every/absent"), Repro{}.line("every/flaky", 14),
-        Repro{}.line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
+       {std::string("1. FAIL axis-permuted at compare (2 cases)"), Repro{}.line("every/hang"), Repro{}.line("every/absent"),
+        Repro{}.line("every/flaky", 14), Repro{}.line("every/fail <&>'\"`$"), std::string("1 x no GPU on this machine"),
         std::string("1 x fp8 conversion needs sm_89"), std::string("[waiver mooncake-lbhnc]"),
         std::string("expired waiver old-waiver"), std::string("next: Check who must make progress"),
         std::string("executed   1 case in 1 unique execution")}) {
@@ -236,21 +241,26 @@ TEST(Headline, SaysTheVerdict) {
   c.verdict[static_cast<int>(Verdict::skipped)] = c.outcome[static_cast<int>(Outcome::skipped)] = 12;
   EXPECT_EQ(headline(c), "Incomplete (99 % run): 1,300 of 1,312 cases ended as expected; 12 skipped");
   c.lacks = {{"nixl-1.5.1", true, 8}, {"gpu", false, 4}};
-  EXPECT_EQ(headline(c), "Incomplete (99 % run): 1,300 of 1,312 cases ended as expected; 12 skipped: 8 nixl-1.5.1 (optional), 4 gpu");
+  EXPECT_EQ(headline(c),
+            "Incomplete (99 % run): 1,300 of 1,312 cases ended as expected; 12 skipped: 8 nixl-1.5.1 (optional), 4 gpu");
   c.lacks = {{"nixl-1.5.1", true, 12}};
   EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
   c.left_out = 40;
   EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional); 40 left out by --budget");
   c.not_isolated = "bubblewrap is not installed";
-  EXPECT_EQ(headline(c), "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional); 40 left out by --budget; not isolated (bubblewrap is not installed)");
+  EXPECT_EQ(headline(c),
+            "All 1,300 cases ended as expected; 12 skipped: 12 nixl-1.5.1 (optional); 40 left out by --budget; not isolated "
+            "(bubblewrap is not installed)");
   c.not_isolated = "";
   c.left_out = 0;
   c.verdict[static_cast<int>(Verdict::unexpected)] = 2;
   c.missing = 1;
   c.verdict[static_cast<int>(Verdict::not_run)] = c.outcome[static_cast<int>(Outcome::not_run)] = 1;
-  EXPECT_EQ(headline(c), "3 of 1,312 cases did not end as expected; incomplete (99 % run); 12 skipped: 12 nixl-1.5.1 (optional)");
+  EXPECT_EQ(headline(c),
+            "3 of 1,312 cases did not end as expected; incomplete (99 % run); 12 skipped: 12 nixl-1.5.1 (optional)");
   c.interrupted = true;
-  EXPECT_EQ(headline(c), "Interrupted after 1,312 of 1,312 cases; 3 did not end as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
+  EXPECT_EQ(headline(c),
+            "Interrupted after 1,312 of 1,312 cases; 3 did not end as expected; 12 skipped: 12 nixl-1.5.1 (optional)");
 }
 
 TEST(Report, ARunThatNeverPlannedHasAReportToo) {
@@ -321,7 +331,8 @@ TEST(Report, AHugeRunKeepsItsFailuresAndSaysWhatIsLeftOut) {
   auto store = RunStore::create(dir.path(), sample::info(), {});
   auto plan = sample::plan(9000);
   // No two begin alike, so that nothing is saved by leaving out what an id shares with the one before.
-  for (std::size_t n = 0; n < plan.size(); ++n) plan[n].id = std::to_string(n * 7919 % 9000) + std::string(900, 'i') + plan[n].id;
+  for (std::size_t n = 0; n < plan.size(); ++n)
+    plan[n].id = std::to_string(n * 7919 % 9000) + std::string(900, 'i') + plan[n].id;
   store.plan(plan);
   for (std::size_t n = 0; n < plan.size(); ++n) {
     auto r = sample::passed(plan[n]);

@@ -16,11 +16,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // Variables that decide which code runs, or on what. KVCTS_PYTHON also stands for KVCTS_PYTHON_VLLM and so on.
-constexpr std::array kept{std::string_view("KVCTS_CASES"), std::string_view("KVCTS_ENGINE_PATH"), std::string_view("KVCTS_ENGINE_PACKAGES"), std::string_view("KVCTS_CONNECTOR_PATH"),
-                          std::string_view("KVCTS_CUDA_DRIVER"), std::string_view("KVCTS_PRODUCT"), std::string_view("KVCTS_PYTHON")};
+constexpr std::array kept{std::string_view("KVCTS_CASES"),           std::string_view("KVCTS_ENGINE_PATH"),
+                          std::string_view("KVCTS_ENGINE_PACKAGES"), std::string_view("KVCTS_CONNECTOR_PATH"),
+                          std::string_view("KVCTS_CUDA_DRIVER"),     std::string_view("KVCTS_PRODUCT"),
+                          std::string_view("KVCTS_PYTHON")};
 
 bool is_kept(std::string_view name) {
-  return std::any_of(kept.begin(), kept.end(), [&](std::string_view one) { return name == one || (one == "KVCTS_PYTHON" && name.starts_with("KVCTS_PYTHON_")); });
+  return std::any_of(kept.begin(), kept.end(), [&](std::string_view one) {
+    return name == one || (one == "KVCTS_PYTHON" && name.starts_with("KVCTS_PYTHON_"));
+  });
 }
 
 /// Each part between colons that names something of this folder, as an absolute path; a bare program or library name stays.
@@ -30,7 +34,8 @@ std::string absolute(std::string_view list) {
     const auto colon = list.find(':');
     const fs::path part(list.substr(0, colon));
     std::error_code none;
-    const bool place = part.is_relative() && !part.empty() && (part.string().find('/') != std::string::npos || fs::exists(part, none));
+    const bool place =
+        part.is_relative() && !part.empty() && (part.string().find('/') != std::string::npos || fs::exists(part, none));
     out += place ? fs::absolute(part).lexically_normal().string() : part.string();
     if (colon == std::string_view::npos) return out;
     out += ':';
@@ -40,7 +45,9 @@ std::string absolute(std::string_view list) {
 
 /// A plain word stays as it is, so that common lines read well.
 std::string word(const std::string& text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || std::string_view("/._-+:,").find(static_cast<char>(c)) != std::string_view::npos; });
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("/._-+:,").find(static_cast<char>(c)) != std::string_view::npos;
+  });
   return plain ? text : shell_word(text);
 }
 

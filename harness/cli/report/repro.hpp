@@ -1,4 +1,5 @@
-// How a case is run again: a line that a shell takes as it is printed, from any folder. The one place that writes such lines.
+// How a case is run again: a line that a shell takes as it is printed, from any folder. The one place that writes such
+// lines.
 #pragma once
 
 #include <map>
@@ -16,7 +17,8 @@ struct Repro {
   std::vector<std::string> files;                  ///< --file
   std::uint64_t seed{0};                           ///< --seed; 0 = each case's own
 
-  /// "KVCTS_ENGINE_PATH='/x' kvcts --cases '/y' repro " and " --file '/z.yaml'": a case's line is its id as a shell word between them.
+  /// "KVCTS_ENGINE_PATH='/x' kvcts --cases '/y' repro " and " --file '/z.yaml'": a case's line is its id as a shell word
+  /// between them.
   std::string before(std::string_view verb = "repro") const;
   std::string after() const;
   /// `tries` > 1: of a case that does not always fail, see tries_to_see (case/tries.hpp).

@@ -1,9 +1,11 @@
-// A run that never was, for tests of the page: cases of the catalogue with made-up results, so that every outcome, verdict and evidence is
-// in it, with pictures, stacks and texts that are hard to print. And the C++ answers to what the page's script works out for itself.
+// A run that never was, for tests of the page: cases of the catalogue with made-up results, so that every outcome, verdict
+// and evidence is in it, with pictures, stacks and texts that are hard to print. And the C++ answers to what the page's
+// script works out for itself.
 //
 //   kvcts_report_sample write DIR [CASES]   a run store; up to 10,000 cases (default: suite smoke)
 //   kvcts_report_sample where DIR           expressions from standard input, one a line -> JSON: row numbers, or the error
-//   kvcts_report_sample pairs DIR           -> JSON: pairs of values in cases that ran, and in others only (covering_subset, strength 2)
+//   kvcts_report_sample pairs DIR           -> JSON: pairs of values in cases that ran, and in others only (covering_subset,
+//   strength 2)
 #include <fmt/format.h>
 
 #include <functional>
@@ -42,23 +44,30 @@ json raw_block_plan(const ResolvedCase& c) {
   json sample = json::array();
   for (std::size_t i = 0; i < std::min(request.producer_blocks.size(), request.consumer_blocks.size()); ++i) {
     for (std::int64_t kv = 0; kv < 2; ++kv) {
-      const auto from = begin(producer, kv, request.producer_blocks[i]), to = begin(consumer, kv, request.consumer_blocks[i]);
+      const auto from = begin(producer, kv, request.producer_blocks[i]),
+                 to = begin(consumer, kv, request.consumer_blocks[i]);
       if (from && to) sample.push_back({from->allocation, from->bit / 8, to->allocation, to->bit / 8, bytes});
     }
   }
-  return {{"sample", sample}, {"copies", sample.size()}, {"bytes", bytes * static_cast<std::int64_t>(sample.size())}, {"relayout", false}};
+  return {{"sample", sample},
+          {"copies", sample.size()},
+          {"bytes", bytes * static_cast<std::int64_t>(sample.size())},
+          {"relayout", false}};
 }
 
 /// Results of one case after the other. Which ends how depends on its axis values, as real faults do.
 class Story {
  public:
-  Story(const catalogue::Catalogue& catalogue, const matrix::Selection& selection) : catalogue_(catalogue), selection_(selection) {}
+  Story(const catalogue::Catalogue& catalogue, const matrix::Selection& selection)
+      : catalogue_(catalogue), selection_(selection) {}
 
   store::PlannedCase planned(std::size_t i) const {
     const std::string id = selection_.id(i);
     const auto at = id.find("/arch=");
-    const std::string execution = at == std::string::npos ? id : id.substr(0, at) + id.substr(std::min(id.find('/', at + 1), id.size()));
-    return {id, fmt::format("{:032x}", matrix::id_hash(id)), fmt::format("{:032x}", matrix::id_hash(execution)), {Expected{}}};
+    const std::string execution =
+        at == std::string::npos ? id : id.substr(0, at) + id.substr(std::min(id.find('/', at + 1), id.size()));
+    return {
+        id, fmt::format("{:032x}", matrix::id_hash(id)), fmt::format("{:032x}", matrix::id_hash(execution)), {Expected{}}};
   }
 
   /// Nothing: planned, but nobody decided it.
@@ -68,19 +77,24 @@ class Story {
     const json axes = r.facts["axes"];
     const auto is = [&](const char* axis, std::string_view value) { return axes.value(axis, "") == value; };
     const std::string arch = axes.value("arch", "cpu");
-    r.evidence = arch == "sm_90" ? Evidence::executed : arch == "sm_80" || arch == "sm_100" ? Evidence::compiled : Evidence::modelled;
+    r.evidence = arch == "sm_90"                       ? Evidence::executed
+                 : arch == "sm_80" || arch == "sm_100" ? Evidence::compiled
+                                                       : Evidence::modelled;
     r.facts["engine"] = axes.value("engine", "memcpy");
     r.facts["engine_version"] = "1.2.0";
     r.worker = "lane0/worker1";
     const bool unlike = axes.value("producer", "") != axes.value("consumer", "");
 
     if (const auto declared = selection_.declared(i)) {
-      r = not_run(r, declared->outcome == Outcome::refused ? Outcome::refused : Outcome::unsupported, Verdict::as_expected, declared->reason);
+      r = not_run(r, declared->outcome == Outcome::refused ? Outcome::refused : Outcome::unsupported, Verdict::as_expected,
+                  declared->reason);
       plan.expected = {Expected{r.outcome, "", std::nullopt, ""}};
       return r;
     }
-    if (is("engine", "ucx-tcp")) return not_run(r, Outcome::skipped, Verdict::skipped, "engine ucx-tcp: this machine's UCX has no transport tcp");
-    if (is("geometry", "one-token")) return not_run(r, Outcome::not_run, Verdict::not_run, "the budget of 60 s was spent by the cases before it");
+    if (is("engine", "ucx-tcp"))
+      return not_run(r, Outcome::skipped, Verdict::skipped, "engine ucx-tcp: this machine's UCX has no transport tcp");
+    if (is("geometry", "one-token"))
+      return not_run(r, Outcome::not_run, Verdict::not_run, "the budget of 60 s was spent by the cases before it");
     if (is("dtype", "fp8_e5m2") && unlike) return failed(r, i, Verdict::unexpected);
     if (is("dtype", "mxfp8") && unlike) return hung(r);
     if (is("geometry", "d80") && is("engine", "shm")) return crashed(r);
@@ -94,7 +108,8 @@ class Story {
       r.waiver = "nvfp4-scales";
       return r;
     }
-    if (is("geometry", "heads-eq-block") && is("misalign", "64") && unlike) return not_run(r, Outcome::error, Verdict::error, "the checker did not answer within 30 s in compare");
+    if (is("geometry", "heads-eq-block") && is("misalign", "64") && unlike)
+      return not_run(r, Outcome::error, Verdict::error, "the checker did not answer within 30 s in compare");
     if (is("geometry", "block-2") && is("ids", "reversed") && is("op", "read")) return std::nullopt;
     return r;
   }
@@ -117,14 +132,18 @@ class Story {
     r.phase = Phase::compare;
     r.verdict = verdict;
     r.wrong_bytes = 31744 + static_cast<std::int64_t>(i);
-    r.diagnosis = {"axis-permuted", true, fmt::format("blocks were moved as they are: explains 100 % of {} wrong bytes", r.wrong_bytes),
-                   "Compare the axis order that is declared with the strides of the tensor that is really handed over.", {"kv-split-vs-interleaved: the same for this geometry"}};
+    r.diagnosis = {"axis-permuted",
+                   true,
+                   fmt::format("blocks were moved as they are: explains 100 % of {} wrong bytes", r.wrong_bytes),
+                   "Compare the axis order that is declared with the strides of the tensor that is really handed over.",
+                   {"kv-split-vs-interleaved: the same for this geometry"}};
     r.message = fmt::format("{} wrong bytes; {}", r.wrong_bytes, r.diagnosis.text);
     const ResolvedCase resolved = resolve(spec, catalogue_);
     const auto& consumer = resolved.groups[0].consumer.ranks[0];
     const std::string region = "consumer/g0/r0/" + consumer.truth.allocations[0].name;
     for (int k = 1; k <= 3; ++k) {
-      r.first_wrong.push_back({region, 128 * k, "9b8ff714d708ab02", "1315f7899f9ad7ba", fmt::format("K layer 0 block 0 slot 0 head {} channel 0..7", k)});
+      r.first_wrong.push_back({region, 128 * k, "9b8ff714d708ab02", "1315f7899f9ad7ba",
+                               fmt::format("K layer 0 block 0 slot 0 head {} channel 0..7", k)});
     }
     r.first_wrong.push_back({region, -8, "a5a5a5a5a5a5a5a5", "0000000000000000", "guard below"});
     r.picture = report::picture(resolved, raw_block_plan(resolved));
@@ -137,7 +156,8 @@ class Story {
     r.verdict = Verdict::unexpected;
     r.diagnosis.fault_class = "hang-transfer";
     r.message = "no progress for 2.0 s in complete: all bytes arrived, the completion never did";
-    r.evidence_files = {{"stack", "thread 1 (kvcts-worker)\n#0  poll ()\n#1  ucp_worker_wait ()\n#2  main ()"}, {"stdout", "posted 32 copies\n"}};
+    r.evidence_files = {{"stack", "thread 1 (kvcts-worker)\n#0  poll ()\n#1  ucp_worker_wait ()\n#2  main ()"},
+                        {"stdout", "posted 32 copies\n"}};
     return r;
   }
   static CaseResult crashed(CaseResult r) {
@@ -183,7 +203,8 @@ int write(const std::string& directory, std::size_t most) {
   }
   auto info = store::sample::info();
   info.suite = "sample (made up)";
-  info.machine["gpus"] = {{{"name", "a GPU that is not here"}, {"arch", "sm_90"}, {"memory_bytes", 85899345920}, {"driver", "575.00"}}};
+  info.machine["gpus"] = {
+      {{"name", "a GPU that is not here"}, {"arch", "sm_90"}, {"memory_bytes", 85899345920}, {"driver", "575.00"}}};
   info.machine["packages"] = {{"numpy", "2.2.0"}, {"vllm", "0.33.0"}};
   auto store = store::RunStore::create(directory, info, {"kvcts", "run", "--suite", "sample"});
   store.plan(plan);
@@ -226,7 +247,8 @@ int pairs(const std::string& directory) {
     if (!matrix::is_matrix_id(row.planned.id)) continue;
     points.push_back(matrix::point_from_id(space, row.planned.id));
     // Effective block sizes are what the axes of a result say.
-    for (const auto side : {matrix::AxisId::pbs, matrix::AxisId::cbs}) matrix::at(points.back(), side) = space.number(side, std::to_string(space.block_size(points.back(), side)));
+    for (const auto side : {matrix::AxisId::pbs, matrix::AxisId::cbs})
+      matrix::at(points.back(), side) = space.number(side, std::to_string(space.block_size(points.back(), side)));
     stopped.push_back(row.decided && !row.result.phases.empty() ? 0 : 1);
   }
   // Every row that did not run is stopped by the first constraint there is: only the count is asked for.

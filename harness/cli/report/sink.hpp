@@ -22,8 +22,8 @@ class Sink {
 std::unique_ptr<Sink> json_report(std::ostream& out, const RunView& view);
 /// junit.xml for CI systems: failures, errors and skips (with reasons) as JUnit knows them.
 std::unique_ptr<Sink> junit_report(std::ostream& out, const RunView& view);
-/// index.html: one self-contained page for people. With the catalogue's values its filter knows the facts behind them (dtype.family);
-/// without (null) only the axes. `since`: what changed since another run, or null.
+/// index.html: one self-contained page for people. With the catalogue's values its filter knows the facts behind them
+/// (dtype.family); without (null) only the axes. `since`: what changed since another run, or null.
 std::unique_ptr<Sink> html_report(std::ostream& out, const RunView& view, matrix::Space* space, const Comparison* since);
 
 }  // namespace kvcts::report

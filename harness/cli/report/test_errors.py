@@ -24,7 +24,12 @@ class ErrorsTest(unittest.TestCase):
         subprocess.run([str(SAMPLE), "write", str(self.run_folder), "20"], check=True, timeout=60)
 
     def refused(self, *says: str) -> None:
-        for options in (["--out", str(self.folder / "out")], ["--compat", "--out", str(self.folder / "out")], ["--json"], []):
+        for options in (
+            ["--out", str(self.folder / "out")],
+            ["--compat", "--out", str(self.folder / "out")],
+            ["--json"],
+            [],
+        ):
             ended = kvcts("report", str(self.run_folder), *options)
             self.assertEqual(ended.status, 2, ended)
             self.assertEqual(len(ended.err.splitlines()), 1, ended.err)

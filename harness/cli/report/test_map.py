@@ -1,5 +1,5 @@
-"""The map of a failure in index.html, read with an XML parser: the strips are what the result's picture says. No browser is needed; what it
-looks like in one is in test_page.py."""
+"""The map of a failure in index.html, read with an XML parser: the strips are what the result's picture says. No
+browser is needed; what it looks like in one is in test_page.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def strips(svg: ElementTree.Element) -> dict[str, tuple[list, list]]:
     for axis, group in groups.items():
         rows: dict[float, list] = {}
         for rect in group.iter("rect"):
-            rows.setdefault(float(rect.get("y")), []).append((rect.get("class"), float(rect.get("x")), float(rect.get("width"))))
+            rows.setdefault(float(rect.get("y")), []).append(
+                (rect.get("class"), float(rect.get("x")), float(rect.get("width")))
+            )
         above, below = (rows[y] for y in sorted(rows))
         out[axis] = (above, below)
     return out
@@ -69,7 +71,10 @@ def check(page: str, results: list) -> None:
         moves = result["picture"]["moves"]
         assert result["picture"]["moves_from"] == "bytes", result["id"]
         wrong = sum(m["should"] != m["did"] for m in moves)
-        assert wrong > 0 and svg.get("aria-label").startswith(f"{wrong} of {len(moves)} run"), (result["id"], svg.get("aria-label"))
+        assert wrong > 0 and svg.get("aria-label").startswith(f"{wrong} of {len(moves)} run"), (
+            result["id"],
+            svg.get("aria-label"),
+        )
         found = strips(svg)
         assert {"block", "head", "kv", "generation"} <= found.keys(), found.keys()
         for axis, (above, below) in found.items():
@@ -85,7 +90,11 @@ def main() -> None:
         folder = Path(name)
         # Faults of scripts as if nobody had said that they must fail.
         scripts = (ROOT / "cases" / "faults" / "layout.yaml").read_text()
-        scripts = "---\n".join(d for d in scripts.split("---\n") if re.search(r"^case: faults/(axis-permuted|head-shard|layer-misrouted)$", d, re.M))
+        scripts = "---\n".join(
+            d
+            for d in scripts.split("---\n")
+            if re.search(r"^case: faults/(axis-permuted|head-shard|layer-misrouted)$", d, re.M)
+        )
         scripts = re.sub(r"^(expected|controls): .*\n", "", scripts, flags=re.M)
         assert "actually" in scripts
         (folder / "cases.yaml").write_text(PLAIN + scripts)

@@ -198,7 +198,9 @@ namespace {
 // With as many digits as it bears: 0.37, 3.7, 37.
 std::string percent(double share) {
   const double value = 100 * share;
-  return value > 0 && value < 1 ? fmt::format("{:.2f}", value) : value > 0 && value < 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+  return value > 0 && value < 1    ? fmt::format("{:.2f}", value)
+         : value > 0 && value < 10 ? fmt::format("{:.1f}", value)
+                                   : fmt::format("{:.0f}", value);
 }
 }  // namespace
 
@@ -206,7 +208,9 @@ std::string tries_words(const Tries& tries) {
   if (tries.made < 2) return "";
   const Rate rate = rate_of(tries);
   const std::string interval = fmt::format("{} to {} % at 95 % confidence", percent(rate.low), percent(rate.high));
-  if (tries.retries > 0) return fmt::format("failed, then {} of {} retries ({})", thousands(tries.failed - 1), thousands(tries.retries), interval);
+  if (tries.retries > 0)
+    return fmt::format("failed, then {} of {} retries ({})", thousands(tries.failed - 1), thousands(tries.retries),
+                       interval);
   return fmt::format("failed {} of {} tries ({})", thousands(tries.failed), thousands(tries.made), interval);
 }
 

@@ -37,7 +37,8 @@ std::string plural(std::int64_t count, std::string_view noun);  ///< "1 case", "
 
 /// "FAIL axis-permuted at compare", "HANG stalled at complete", "CRASH SIGSEGV at transfer".
 std::string ending_words(const CaseResult& result);
-/// "failed 3 of 10 tries (11 to 60 % at 95 % confidence)"; of retries "failed, then 1 of 3 retries (6.1 to 79 % ...)". "" for a single try.
+/// "failed 3 of 10 tries (11 to 60 % at 95 % confidence)"; of retries "failed, then 1 of 3 retries (6.1 to 79 % ...)". ""
+/// for a single try.
 std::string tries_words(const Tries& tries);
 /// "PASS", "FAIL rank-mismatch at register or REFUSED".
 std::string expected_words(const std::vector<Expected>& expected);

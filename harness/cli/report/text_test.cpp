@@ -1,5 +1,5 @@
-#include "cli/report/repro.hpp"
 #include "cli/report/text.hpp"
+#include "cli/report/repro.hpp"
 
 #include <gtest/gtest.h>
 
@@ -66,8 +66,13 @@ TEST(Text, ShellWordsSurviveTheShell) {
 
 TEST(Repro, ALineNamesWhatTheRunWasGiven) {
   EXPECT_EQ(Repro{}.line("kv/producer=a b"), "kvcts repro 'kv/producer=a b'");
-  const Repro all{{{"KVCTS_ENGINE_PATH", "/x/it's"}, {"KVCTS_PYTHON", "/usr/bin/python3"}}, "/data/cases", {"/a/b.yaml", "/c d.yaml"}, 7};
-  EXPECT_EQ(all.line("a/b#c"), "KVCTS_ENGINE_PATH='/x/it'\\''s' KVCTS_PYTHON=/usr/bin/python3 kvcts --cases /data/cases repro 'a/b#c' --file /a/b.yaml --file '/c d.yaml' --seed 7");
+  const Repro all{{{"KVCTS_ENGINE_PATH", "/x/it's"}, {"KVCTS_PYTHON", "/usr/bin/python3"}},
+                  "/data/cases",
+                  {"/a/b.yaml", "/c d.yaml"},
+                  7};
+  EXPECT_EQ(all.line("a/b#c"),
+            "KVCTS_ENGINE_PATH='/x/it'\\''s' KVCTS_PYTHON=/usr/bin/python3 kvcts --cases /data/cases repro 'a/b#c' --file "
+            "/a/b.yaml --file '/c d.yaml' --seed 7");
   EXPECT_EQ(repro_from_json(to_json(all)), all);
   EXPECT_EQ(repro_from_json(to_json(Repro{})), Repro{});
   EXPECT_EQ(repro_from_json(nullptr), Repro{});

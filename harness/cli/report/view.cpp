@@ -51,9 +51,11 @@ std::string lack_words(const store::Counts& c) {
   std::string out;
   for (std::size_t i = 0; i < c.lacks.size() && i < shown; ++i) {
     const auto& lack = c.lacks[i];
-    out += fmt::format("{}{} {}{}", out.empty() ? ": " : ", ", thousands(lack.count), lack.name, lack.optional ? " (optional)" : "");
+    out += fmt::format("{}{} {}{}", out.empty() ? ": " : ", ", thousands(lack.count), lack.name,
+                       lack.optional ? " (optional)" : "");
   }
-  if (c.lacks.size() > shown) out += fmt::format(", and for {} more", plural(static_cast<std::int64_t>(c.lacks.size() - shown), "reason"));
+  if (c.lacks.size() > shown)
+    out += fmt::format(", and for {} more", plural(static_cast<std::int64_t>(c.lacks.size() - shown), "reason"));
   return out;
 }
 
@@ -105,7 +107,8 @@ std::string headline(const store::Counts& c) {
     case 5: {
       const auto ended = c.planned - c.of(Verdict::skipped) - c.of(Verdict::not_run);
       if (open) {
-        out = fmt::format("Incomplete ({}): {} of {} ended as expected", share_run(c), thousands(std::max<std::int64_t>(0, store::ran(c))), plural(c.planned, "case"));
+        out = fmt::format("Incomplete ({}): {} of {} ended as expected", share_run(c),
+                          thousands(std::max<std::int64_t>(0, store::ran(c))), plural(c.planned, "case"));
       } else {
         out = ended == 1 ? "1 case ended as expected" : fmt::format("All {} ended as expected", plural(ended, "case"));
       }
@@ -175,7 +178,8 @@ RunView load(const store::RunReader& reader) {
     }
     if (const nlohmann::json& facts = row.result.facts; facts.is_object()) {
       const auto engine = facts.find("engine");
-      if (std::string words = engine_words(facts); !words.empty() && engine != facts.end() && engine->is_string()) view.engines[engine->get<std::string>()] = std::move(words);
+      if (std::string words = engine_words(facts); !words.empty() && engine != facts.end() && engine->is_string())
+        view.engines[engine->get<std::string>()] = std::move(words);
     }
     const auto section = section_of(row);
     if (section == Section::fine) return;
@@ -183,8 +187,14 @@ RunView load(const store::RunReader& reader) {
     const std::string key = key_of(row, section);
     const auto [at, is_new] = place.emplace(key, list.size());
     if (is_new) {
-      list.push_back(
-          {key, Cause{title_of(row), row.result.message, check_of(row.result), note_of(row, section), 0, tries_to_see(row.result.tries), {}, {}}});
+      list.push_back({key, Cause{title_of(row),
+                                 row.result.message,
+                                 check_of(row.result),
+                                 note_of(row, section),
+                                 0,
+                                 tries_to_see(row.result.tries),
+                                 {},
+                                 {}}});
     }
     Cause& cause = list[at->second].cause;
     ++cause.count;

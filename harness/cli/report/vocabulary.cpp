@@ -6,8 +6,8 @@
 namespace kvcts::report {
 namespace {
 
-using nlohmann::json;
 using matrix::AxisId;
+using nlohmann::json;
 
 json value_json(const matrix::Value& value) {
   struct Visitor {
@@ -22,11 +22,16 @@ json value_json(const matrix::Value& value) {
 
 std::string_view type_word(matrix::Type type) {
   switch (type) {
-    case matrix::Type::boolean: return "boolean";
-    case matrix::Type::integer: return "integer";
-    case matrix::Type::arch: return "arch";
-    case matrix::Type::list: return "list";
-    default: return "text";
+    case matrix::Type::boolean:
+      return "boolean";
+    case matrix::Type::integer:
+      return "integer";
+    case matrix::Type::arch:
+      return "arch";
+    case matrix::Type::list:
+      return "list";
+    default:
+      return "text";
   }
 }
 

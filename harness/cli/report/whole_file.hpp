@@ -14,12 +14,17 @@
 
 namespace kvcts::report {
 
-/// Written beside its place and renamed when complete: a reader never sees half a file, a failure leaves the old one. Throws std::runtime_error,
+/// Written beside its place and renamed when complete: a reader never sees half a file, a failure leaves the old one. Throws
+/// std::runtime_error,
 /// "<role> <path>: cannot be written (<why>); <advice>".
 class WholeFile {
  public:
   WholeFile(std::filesystem::path path, std::string role, std::string advice)
-      : path_(std::move(path)), part_(path_.string() + fmt::format(".part{}", ::getpid())), role_(std::move(role)), advice_(std::move(advice)), out_(part_, std::ios::binary) {
+      : path_(std::move(path)),
+        part_(path_.string() + fmt::format(".part{}", ::getpid())),
+        role_(std::move(role)),
+        advice_(std::move(advice)),
+        out_(part_, std::ios::binary) {
     if (!out_) throw failed();
   }
   ~WholeFile() {
@@ -41,7 +46,8 @@ class WholeFile {
 
  private:
   std::runtime_error failed() const {
-    return std::runtime_error(fmt::format("{} {}: cannot be written ({}); {}", role_, path_.string(), errno != 0 ? std::strerror(errno) : "unknown reason", advice_));
+    return std::runtime_error(fmt::format("{} {}: cannot be written ({}); {}", role_, path_.string(),
+                                          errno != 0 ? std::strerror(errno) : "unknown reason", advice_));
   }
   std::filesystem::path path_, part_;
   std::string role_, advice_;

@@ -18,14 +18,17 @@ constexpr const char *role = "report", *advice = "the run itself is safe: free s
 void make_directory(const fs::path& directory) {
   std::error_code ec;
   fs::create_directories(directory, ec);
-  if (ec) throw std::runtime_error(fmt::format("report directory {}: cannot be made ({})", directory.string(), ec.message()));
+  if (ec)
+    throw std::runtime_error(fmt::format("report directory {}: cannot be made ({})", directory.string(), ec.message()));
 }
 
 }  // namespace
 
-Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space, const Comparison* since) {
+Files write_reports(const store::RunReader& reader, const RunView& view, const fs::path& directory, matrix::Space* space,
+                    const Comparison* since) {
   make_directory(directory);
-  WholeFile json(directory / "results.json", role, advice), junit(directory / "junit.xml", role, advice), html(directory / "index.html", role, advice);
+  WholeFile json(directory / "results.json", role, advice), junit(directory / "junit.xml", role, advice),
+      html(directory / "index.html", role, advice);
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(json_report(json.out(), view));
   sinks.push_back(junit_report(junit.out(), view));

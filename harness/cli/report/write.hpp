@@ -14,9 +14,10 @@ struct Files {
 };
 
 /// Writes results.json, junit.xml and index.html of a run (finished, killed or still at work) into `directory`, all in one
-/// pass over the store. Each file appears whole or not at all. `space` (may be null): the catalogue's values, for the page's filter.
-/// Throws store::Error when the store is damaged, std::runtime_error when a file cannot be written.
-Files write_reports(const store::RunReader& reader, const RunView& view, const std::filesystem::path& directory, matrix::Space* space = nullptr, const Comparison* since = nullptr);
+/// pass over the store. Each file appears whole or not at all. `space` (may be null): the catalogue's values, for the page's
+/// filter. Throws store::Error when the store is damaged, std::runtime_error when a file cannot be written.
+Files write_reports(const store::RunReader& reader, const RunView& view, const std::filesystem::path& directory,
+                    matrix::Space* space = nullptr, const Comparison* since = nullptr);
 
 struct CompatibilityFiles {
   std::filesystem::path markdown, html;

@@ -7,9 +7,7 @@
 
 namespace kvcts::cli {
 
-bool failed(const CaseResult& judged) {
-  return store::is_failure(judged.verdict) || judged.verdict == Verdict::xfail;
-}
+bool failed(const CaseResult& judged) { return store::is_failure(judged.verdict) || judged.verdict == Verdict::xfail; }
 
 void Fold::add(const CaseResult& judged) {
   if (judged.outcome == Outcome::not_run) return;
@@ -32,10 +30,13 @@ void Fold::add(const CaseResult& judged) {
     tries_.failed += bad;
     tries_.retries += retry_ && tries_.made > 1;
     if (bad && tries_.failures.size() < try_limit)
-      tries_.failures.push_back({tries_.made, judged.outcome, judged.phase, judged.diagnosis.fault_class, judged.message, judged.wall_ns});
+      tries_.failures.push_back(
+          {tries_.made, judged.outcome, judged.phase, judged.diagnosis.fault_class, judged.message, judged.wall_ns});
   }
-  if (!bad) good_ = judged;
-  else if (!bad_) bad_ = judged;
+  if (!bad)
+    good_ = judged;
+  else if (!bad_)
+    bad_ = judged;
 }
 
 std::optional<CaseResult> Fold::whole() const {
@@ -46,7 +47,8 @@ std::optional<CaseResult> Fold::whole() const {
   out.tries = tries_;
   if (tries_.failed == 0 || tries_.failed == tries_.made || out.outcome == Outcome::flaky) return out;
   const Try& first = tries_.failures.front();
-  out.message = fmt::format("{}; in try {}: {}{}{}", report::tries_words(tries_), first.number, report::ending_words(out), out.message.empty() ? "" : ": ", out.message);
+  out.message = fmt::format("{}; in try {}: {}{}{}", report::tries_words(tries_), first.number, report::ending_words(out),
+                            out.message.empty() ? "" : ": ", out.message);
   out.outcome = Outcome::flaky;
   return out;
 }

@@ -20,8 +20,9 @@ class Fold {
   void add(const CaseResult& judged);
   std::int64_t made() const { return tries_.made; }
   std::int64_t failures() const { return tries_.failed; }
-  /// The first try that failed, else the last one, with the tries counted; FLAKY where some failed and some did not. An ERROR of the suite
-  /// is the result, whatever the others said. Of a single try: that try. To be judged anew. Nothing was added: nullopt.
+  /// The first try that failed, else the last one, with the tries counted; FLAKY where some failed and some did not. An
+  /// ERROR of the suite is the result, whatever the others said. Of a single try: that try. To be judged anew. Nothing was
+  /// added: nullopt.
   std::optional<CaseResult> whole() const;
 
  private:

@@ -14,7 +14,8 @@ CaseResult tried(Outcome outcome, Verdict verdict, const char* message = "") {
   result.message = message;
   return result;
 }
-const CaseResult good = tried(Outcome::pass, Verdict::as_expected), bad = tried(Outcome::fail, Verdict::unexpected, "7 wrong bytes");
+const CaseResult good = tried(Outcome::pass, Verdict::as_expected),
+                 bad = tried(Outcome::fail, Verdict::unexpected, "7 wrong bytes");
 
 std::optional<CaseResult> folded(const std::vector<CaseResult>& tries, bool retry = false) {
   Fold fold(retry);
@@ -47,7 +48,8 @@ TEST(Fold, AWaivedFailureFailsAllTheSame) {
 
 TEST(Fold, AnErrorOfTheSuiteIsNeverCoveredUp) {
   const CaseResult error = tried(Outcome::error, Verdict::error, "the checker did not answer");
-  for (const auto& tries : {std::vector{good, error}, {error, bad}, {bad, error, good}}) EXPECT_EQ(folded(tries)->outcome, Outcome::error);
+  for (const auto& tries : {std::vector{good, error}, {error, bad}, {bad, error, good}})
+    EXPECT_EQ(folded(tries)->outcome, Outcome::error);
 }
 
 TEST(Fold, WhatDidNotRunIsNoTry) {

@@ -13,7 +13,13 @@
 namespace kvcts::cli {
 
 Plan::Plan(const catalogue::Catalogue& catalogue, const matrix::Query& query, const PlanOptions& options)
-    : catalogue_(catalogue), selection_(matrix::select(catalogue, query)), seed_(options.seed), require_(options.require), from_files_(!query.files.empty()), space_(catalogue), waivers_(space_),
+    : catalogue_(catalogue),
+      selection_(matrix::select(catalogue, query)),
+      seed_(options.seed),
+      require_(options.require),
+      from_files_(!query.files.empty()),
+      space_(catalogue),
+      waivers_(space_),
       today_(matrix::today()) {
   Availability availability(catalogue);
   availability.check_names(options.require);
@@ -47,7 +53,8 @@ ResolvedCase Plan::resolve(std::size_t item) const {
 }
 
 void Plan::insert(std::size_t at, std::string id, std::size_t selected, Change change, Expected expected) {
-  const auto original = std::find_if(items_.begin(), items_.end(), [&](const Item& item) { return item.selected == selected && !item.change; });
+  const auto original = std::find_if(items_.begin(), items_.end(),
+                                     [&](const Item& item) { return item.selected == selected && !item.change; });
   const auto place = static_cast<std::size_t>(original - items_.begin());
   Item item = items_.at(place);
   item.change = std::move(change);
@@ -55,14 +62,16 @@ void Plan::insert(std::size_t at, std::string id, std::size_t selected, Change c
   item.change(resolved);
   Written whole = written(resolved);
   item.planned = {std::move(id), std::move(whole.digest), std::move(whole.execution), {std::move(expected)}};
-  if (item.decided) item.decided->id = item.planned.id, item.decided->case_digest = item.planned.digest, item.decided->execution = item.planned.execution;
+  if (item.decided)
+    item.decided->id = item.planned.id, item.decided->case_digest = item.planned.digest,
+    item.decided->execution = item.planned.execution;
   items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(at), std::move(item));
 }
 
 bool Plan::required(const Item& item) const {
   return item.needs != nullptr && std::any_of(require_.begin(), require_.end(), [&](const std::string& name) {
-    return std::find(item.needs->all.begin(), item.needs->all.end(), name) != item.needs->all.end();
-  });
+           return std::find(item.needs->all.begin(), item.needs->all.end(), name) != item.needs->all.end();
+         });
 }
 
 void Plan::judge(CaseResult& result, const Item& item) {
@@ -88,7 +97,8 @@ void Plan::judge(CaseResult& result, const Item& item) {
   result.facts["lack"] = {{"name", names.front()}, {"optional", selection_.optional(item.selected, names)}};
 }
 
-const Availability::Needs* Plan::needs_of(const std::string& engine, const std::string& connector, const Availability& availability) {
+const Availability::Needs* Plan::needs_of(const std::string& engine, const std::string& connector,
+                                          const Availability& availability) {
   const auto [at, fresh] = needs_.try_emplace({engine, connector});
   if (fresh) at->second = availability.needs(engine, connector);
   return &at->second;
@@ -106,7 +116,9 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
     result.facts = selection_.facts(i);
     return item.decided.emplace(std::move(result));
   };
-  const auto skip = [&](const Availability::Lack& lack) { decide(Outcome::skipped, lack.reason).facts["lack"] = lack.names; };
+  const auto skip = [&](const Availability::Lack& lack) {
+    decide(Outcome::skipped, lack.reason).facts["lack"] = lack.names;
+  };
   CaseSpec spec = selection_.spec(i);
   if (seed_) spec.seed = *seed_;
   item.planned.expected = spec.expected;
@@ -133,7 +145,9 @@ Item Plan::make_item(std::size_t i, Availability& availability) {
         supervisor::decide(*failed, nullptr, decide(Outcome::error, ""));
         broken = true;
       } else if (needed > there) {
-        skip({{memory_lack}, fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib, there / gib)});
+        skip({{memory_lack},
+              fmt::format("needs {:.1f} GiB of memory, this machine has {:.1f} GiB to give to one case", needed / gib,
+                          there / gib)});
       }
       // The suite's own scripts are known to make sense; what is wrong in a user's is said before anything runs.
       if (from_files_ && resolved.scripted() && !item.decided) script::expect_playable(resolved.script);

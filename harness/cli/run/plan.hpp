@@ -24,16 +24,16 @@ using Change = std::function<void(ResolvedCase&)>;
 
 /// One case of a run. Those that are not run have their result already.
 struct Item {
-  std::size_t selected{0};             ///< index into the selection
+  std::size_t selected{0};  ///< index into the selection
   store::PlannedCase planned;
   const Availability::Needs* needs{nullptr};  ///< what the machine must have for it; nullptr: not resolved
-  Change change;                       ///< of an item that was inserted; else empty
-  std::optional<CaseResult> decided;   ///< UNSUPPORTED, SKIPPED, how loading its plug-in failed, ERROR (cannot be resolved)
+  Change change;                              ///< of an item that was inserted; else empty
+  std::optional<CaseResult> decided;  ///< UNSUPPORTED, SKIPPED, how loading its plug-in failed, ERROR (cannot be resolved)
 };
 
 struct PlanOptions {
-  std::optional<std::uint64_t> seed;   ///< replaces that of every case
-  std::vector<std::string> require;    ///< cases that need one of these must run
+  std::optional<std::uint64_t> seed;  ///< replaces that of every case
+  std::vector<std::string> require;   ///< cases that need one of these must run
 };
 
 class Plan {
@@ -50,22 +50,24 @@ class Plan {
   std::vector<std::int64_t> places() const;
   /// The case as it is run. Throws as kvcts::resolve.
   ResolvedCase resolve(std::size_t item) const;
-  /// Verdict and waiver of a result, put into it. A case that did not run is unexpected where --require names what it needs, or where the run
-  /// set its engine aside: nobody knows how it would have ended. `facts` then say what is lacking, and whether the case's suite accepts that.
+  /// Verdict and waiver of a result, put into it. A case that did not run is unexpected where --require names what it needs,
+  /// or where the run set its engine aside: nobody knows how it would have ended. `facts` then say what is lacking, and
+  /// whether the case's suite accepts that.
   void judge(CaseResult& result, const Item& item);
   /// Does --require name something that this case needs?
   bool required(const Item& item) const;
 
  private:
   Item make_item(std::size_t i, Availability& availability);
-  const Availability::Needs* needs_of(const std::string& engine, const std::string& connector, const Availability& availability);
+  const Availability::Needs* needs_of(const std::string& engine, const std::string& connector,
+                                      const Availability& availability);
 
   const catalogue::Catalogue& catalogue_;
   matrix::Selection selection_;
   std::optional<std::uint64_t> seed_;
   std::vector<std::string> require_;
   std::map<std::pair<std::string, std::string>, Availability::Needs> needs_;  ///< by engine and connector
-  bool from_files_{false};             ///< the user named case files: what is wrong in them is a usage error
+  bool from_files_{false};  ///< the user named case files: what is wrong in them is a usage error
   matrix::Space space_;
   matrix::Waivers waivers_;
   std::string today_;

@@ -34,9 +34,12 @@ std::map<std::string, Rotation::Seen> read(const fs::path& file) {
   try {
     if (all.at("format") != format_name || all.at("version") != 1) throw std::runtime_error("");
     for (const auto& [id, one] : all.at("cases").items())
-      out[id] = {one.at(0).get<std::string>(), one.at(1).get<std::int64_t>(), one.at(2).get<bool>(), one.at(3).get<std::int64_t>()};
+      out[id] = {one.at(0).get<std::string>(), one.at(1).get<std::int64_t>(), one.at(2).get<bool>(),
+                 one.at(3).get<std::int64_t>()};
   } catch (const std::exception&) {
-    throw UsageError(fmt::format("--rotate {}: expected a file that kvcts run --rotate wrote, found something else; delete it to begin anew", file.string()));
+    throw UsageError(fmt::format(
+        "--rotate {}: expected a file that kvcts run --rotate wrote, found something else; delete it to begin anew",
+        file.string()));
   }
   return out;
 }
@@ -48,9 +51,9 @@ std::string shortened(const std::string& digest) { return digest.substr(0, 16); 
 struct Group {
   std::vector<std::size_t> items;
   double seconds{0};
-  int why{4};              ///< 0 never run, 1 changed, 2 failed, 3 by age: the most pressing of its cases
+  int why{4};  ///< 0 never run, 1 changed, 2 failed, 3 by age: the most pressing of its cases
   std::int64_t when{0};
-  std::uint64_t draw{0};   ///< of those that are alike in both a sample is taken: what it costs tells what the others will
+  std::uint64_t draw{0};  ///< of those that are alike in both a sample is taken: what it costs tells what the others will
 };
 
 void press(Group& group, const Item& item, const Rotation::Seen* seen) {
@@ -84,7 +87,8 @@ const Rotation::Seen* Rotation::find(const std::string& id) const {
 
 void Rotation::saw(const CaseResult& result, std::int64_t when_ms) {
   if (!store::was_executed(result.outcome)) return;
-  new_[result.id] = {shortened(result.case_digest), when_ms, failed(result) || result.outcome == Outcome::error, result.wall_ns};
+  new_[result.id] = {shortened(result.case_digest), when_ms, failed(result) || result.outcome == Outcome::error,
+                     result.wall_ns};
 }
 
 void Rotation::save() const {
@@ -120,11 +124,15 @@ Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int l
     const auto [at, fresh] = place.try_emplace(item.planned.execution, groups.size());
     if (fresh) groups.emplace_back().draw = matrix::id_hash(item.planned.execution);
     Group& group = groups[at->second];
-    if (fresh) group.seconds = seconds_of(plan, item, &rotation) * static_cast<double>(tries) * (rotation.find(item.planned.id) == nullptr ? scale : 1);
+    if (fresh)
+      group.seconds = seconds_of(plan, item, &rotation) * static_cast<double>(tries) *
+                      (rotation.find(item.planned.id) == nullptr ? scale : 1);
     group.items.push_back(i);
     press(group, item, rotation.find(item.planned.id));
   }
-  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return std::tie(a.why, a.when, a.draw) < std::tie(b.why, b.when, b.draw); });
+  std::stable_sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    return std::tie(a.why, a.when, a.draw) < std::tie(b.why, b.when, b.draw);
+  });
   const double room = seconds > 0 ? share_planned * seconds * lanes : HUGE_VAL;
   double all = 0, spent = 0, unseen = 0;
   bool full = false;
@@ -141,8 +149,10 @@ Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int l
     (group.why == 0 ? out.never : group.why == 1 ? out.changed : group.why == 2 ? out.failed : out.rest) += cases;
     for (const std::size_t item : group.items) out.kept[item] = true;
   }
-  if (unseen > 0) out.nights = 1 + std::llround(std::ceil(unseen / room));
-  else if (full) out.nights = std::llround(std::ceil(all / room));
+  if (unseen > 0)
+    out.nights = 1 + std::llround(std::ceil(unseen / room));
+  else if (full)
+    out.nights = std::llround(std::ceil(all / room));
   return out;
 }
 
@@ -157,7 +167,8 @@ std::string Tonight::words() const {
   add(changed, "changed");
   add(failed, "that failed");
   add(rest, "by age");
-  return fmt::format("tonight {} of {}{}; everything is seen in {}", thousands(chosen), report::plural(chosen + left_out, "case"), why, report::plural(nights, "night"));
+  return fmt::format("tonight {} of {}{}; everything is seen in {}", thousands(chosen),
+                     report::plural(chosen + left_out, "case"), why, report::plural(nights, "night"));
 }
 
 }  // namespace kvcts::cli

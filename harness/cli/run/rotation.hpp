@@ -24,7 +24,8 @@ class Rotation {
   explicit Rotation(std::filesystem::path file);
   const Seen* find(const std::string& id) const;
   void saw(const CaseResult& result, std::int64_t when_ms);
-  /// Adds what was seen to what the file has by now: another shard may have written. Throws std::runtime_error where it cannot be written.
+  /// Adds what was seen to what the file has by now: another shard may have written. Throws std::runtime_error where it
+  /// cannot be written.
   void save() const;
 
  private:
@@ -37,16 +38,17 @@ double seconds_of(const Plan& plan, const Item& item, const Rotation* rotation);
 
 /// The part of a plan that is run tonight.
 struct Tonight {
-  std::vector<bool> kept;  ///< by item
+  std::vector<bool> kept;                                              ///< by item
   std::int64_t never{0}, changed{0}, failed{0}, rest{0}, left_out{0};  ///< of the cases to run: why they are there
-  std::int64_t nights{1};  ///< like tonight, itself counted: until every case was run as it is now, and where every one was, until all are again
+  std::int64_t nights{1};  ///< like tonight, itself counted: until every case was run as it is now, and where every one was,
+                           ///< until all are again
   /// "tonight 4,210 of 10,007 cases: 120 never run, 30 changed, 4 that failed, 4,056 by age; everything is seen in 3 nights"
   std::string words() const;
 };
 
-/// Chooses cases for so many seconds on so many lanes, each run `tries` times: never run, then changed since, then failed before, then those
-/// run longest ago. Cases that share an execution go together; what is decided without running stays. A fifth of the time is kept for what
-/// takes longer than it did. At least one execution is chosen.
+/// Chooses cases for so many seconds on so many lanes, each run `tries` times: never run, then changed since, then failed
+/// before, then those run longest ago. Cases that share an execution go together; what is decided without running stays. A
+/// fifth of the time is kept for what takes longer than it did. At least one execution is chosen.
 Tonight choose(const Plan& plan, const Rotation& rotation, double seconds, int lanes, std::int64_t tries);
 
 }  // namespace kvcts::cli

@@ -46,7 +46,9 @@ class Nights : public ::testing::Test {
     ++now_;
     for (std::size_t i = 0; i < plan_->items().size(); ++i) {
       const Item& item = plan_->items()[i];
-      if (chosen.kept[i] && !item.decided) rotation.saw(ran(item, seconds_[item.planned.execution], item.planned.id == fails), now_), last_[item.planned.id] = now_;
+      if (chosen.kept[i] && !item.decided)
+        rotation.saw(ran(item, seconds_[item.planned.execution], item.planned.id == fails), now_),
+            last_[item.planned.id] = now_;
     }
     rotation.save();
     return chosen;
@@ -86,8 +88,10 @@ TEST_F(Nights, EverythingIsSeenInTheNightsThatAreSaid) {
     for (std::size_t n = 0; n < plan_->items().size(); ++n) {
       const Item& item = plan_->items()[n];
       if (item.decided) continue;
-      if (later.kept[n]) newest_run = std::max(newest_run, before.at(item.planned.id));
-      else oldest_left = std::min(oldest_left, before.at(item.planned.id));
+      if (later.kept[n])
+        newest_run = std::max(newest_run, before.at(item.planned.id));
+      else
+        oldest_left = std::min(oldest_left, before.at(item.planned.id));
     }
     EXPECT_LE(newest_run, oldest_left);
   }
@@ -121,8 +125,10 @@ TEST_F(Nights, CasesThatShareAnExecutionGoTogether) {
   const Tonight tonight = night(1);
   std::map<std::string, std::set<bool>> kept;
   for (std::size_t i = 0; i < plan_->items().size(); ++i) {
-    if (plan_->items()[i].decided) EXPECT_TRUE(tonight.kept[i]);
-    else kept[plan_->items()[i].planned.execution].insert(tonight.kept[i]);
+    if (plan_->items()[i].decided)
+      EXPECT_TRUE(tonight.kept[i]);
+    else
+      kept[plan_->items()[i].planned.execution].insert(tonight.kept[i]);
   }
   for (const auto& [execution, both] : kept) EXPECT_EQ(both.size(), 1u);
 }
@@ -139,7 +145,8 @@ TEST_F(Nights, TwoShardsKeepWhatTheOtherSaw) {
 }
 
 TEST_F(Nights, AFileOfAnotherKindIsRefused) {
-  for (const char* text : {"", "{", "[]", R"({"format": "kvcts-results", "version": 1, "cases": {}})", R"({"format": "kvcts-rotation", "version": 2, "cases": {}})",
+  for (const char* text : {"", "{", "[]", R"({"format": "kvcts-results", "version": 1, "cases": {}})",
+                           R"({"format": "kvcts-rotation", "version": 2, "cases": {}})",
                            R"({"format": "kvcts-rotation", "version": 1, "cases": {"x": ["d", "when"]}})"}) {
     std::ofstream(file_) << text;
     EXPECT_THROW(Rotation{file_}, UsageError) << text;

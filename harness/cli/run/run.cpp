@@ -49,8 +49,8 @@ using Clock = std::chrono::steady_clock;
 
 /// The cases that go to the supervisor. Those that share an execution (they differ only in arch) are run once.
 struct Queue {
-  std::vector<std::size_t> leaders;                                    ///< items
-  std::unordered_map<std::string, std::vector<std::size_t>> members;   ///< execution -> items, the leader first
+  std::vector<std::size_t> leaders;                                   ///< items
+  std::unordered_map<std::string, std::vector<std::size_t>> members;  ///< execution -> items, the leader first
 };
 
 Queue queue_of(const Plan& plan, const std::set<std::string>& wanted) {
@@ -74,16 +74,24 @@ CaseResult as_member(const CaseResult& result, const Item& item, const Plan& pla
     own.facts.update(plan.selection().facts(item.selected));
     const CaseSpec spec = plan.selection().spec(item.selected);
     const auto* engine = catalogue.engines().find(spec.engine);
-    own.evidence = evidence_of(own.facts.value("engine_claims", nlohmann::json()), spec.arch, [&] { return devices_for(engine ? engine->plugin : ""); });
+    own.evidence = evidence_of(own.facts.value("engine_claims", nlohmann::json()), spec.arch,
+                               [&] { return devices_for(engine ? engine->plugin : ""); });
   }
   return own;
 }
 
 class Run {
  public:
-  Run(const catalogue::Catalogue& catalogue, const RunOptions& options, Plan& plan, store::RunStore& store, Rotation* rotation)
-      : catalogue_(catalogue), options_(options), plan_(plan), store_(store), rotation_(rotation), out_(options.json || options.aside ? std::cerr : std::cout),
-        terminal_(report::terminal_of(options.json || options.aside ? STDERR_FILENO : STDOUT_FILENO)), console_(out_, terminal_) {}
+  Run(const catalogue::Catalogue& catalogue, const RunOptions& options, Plan& plan, store::RunStore& store,
+      Rotation* rotation)
+      : catalogue_(catalogue),
+        options_(options),
+        plan_(plan),
+        store_(store),
+        rotation_(rotation),
+        out_(options.json || options.aside ? std::cerr : std::cout),
+        terminal_(report::terminal_of(options.json || options.aside ? STDERR_FILENO : STDOUT_FILENO)),
+        console_(out_, terminal_) {}
 
   /// Runs what has no result yet. `tonight`: what a rotation chose, to be said; or "".
   void sit(const std::string& tonight) {
@@ -126,8 +134,8 @@ class Run {
   const report::Terminal& terminal() const { return terminal_; }
 
  private:
-  /// What takes long begins first, so that the end of a run is not one lane waiting for it. The others stay in the order of the plan, where
-  /// cases of one engine stand together.
+  /// What takes long begins first, so that the end of a run is not one lane waiting for it. The others stay in the order of
+  /// the plan, where cases of one engine stand together.
   void long_first(Queue& queue) const {
     constexpr double long_s = 2;
     std::vector<std::pair<double, std::size_t>> slow;
@@ -146,7 +154,8 @@ class Run {
   /// Runs every leader `tries` times, all tries of one after another. `retry`: on top of the result that the store has.
   supervisor::Summary supervise(const Queue& queue, std::int64_t tries, bool retry) {
     const auto leader_of = [&](std::size_t job) { return queue.leaders[job / static_cast<std::size_t>(tries)]; };
-    const supervisor::Jobs jobs{queue.leaders.size() * static_cast<std::size_t>(tries), [&](std::size_t i) { return plan_.items()[leader_of(i)].planned.id; },
+    const supervisor::Jobs jobs{queue.leaders.size() * static_cast<std::size_t>(tries),
+                                [&](std::size_t i) { return plan_.items()[leader_of(i)].planned.id; },
                                 [&](std::size_t i) { return plan_.resolve(leader_of(i)); }};
     supervisor::Options options;
     options.devices = devices_for;
@@ -164,10 +173,13 @@ class Run {
       take(std::move(result), leader, queue.members.at(plan_.items()[leader].planned.execution), tries, retry);
     };
     handlers.on_tick = [&](const std::vector<supervisor::Running>& running) {
-      const auto slowest = std::min_element(running.begin(), running.end(), [](const auto& a, const auto& b) { return a.since_ns < b.since_ns; });
+      const auto slowest = std::min_element(running.begin(), running.end(),
+                                            [](const auto& a, const auto& b) { return a.since_ns < b.since_ns; });
       // CLOCK_MONOTONIC is what steady_clock reads.
-      if (slowest == running.end()) console_.slowest("", {});
-      else console_.slowest(slowest->id, Clock::time_point(std::chrono::nanoseconds(slowest->since_ns)));
+      if (slowest == running.end())
+        console_.slowest("", {});
+      else
+        console_.slowest(slowest->id, Clock::time_point(std::chrono::nanoseconds(slowest->since_ns)));
       guarded([&] { store_.tick(); });
       console_.tick();
     };
@@ -196,8 +208,10 @@ class Run {
       for (std::size_t m = 0; retry && m < members.size(); ++m)
         guarded([&] { open.folds[m].add(store_.reader().find(plan_.items()[members[m]].planned.id)->result); });
     }
-    if (retry || open.drawn) result.picture = nullptr, report::take_plan(result);  // the first failure has the drawing
-    else draw(result, leader);
+    if (retry || open.drawn)
+      result.picture = nullptr, report::take_plan(result);  // the first failure has the drawing
+    else
+      draw(result, leader);
     ++open.seen;
     bool failed_now = false;
     for (std::size_t m = 0; m < members.size(); ++m) {
@@ -236,11 +250,13 @@ class Run {
     });
     if (failures == 0) return {};
     if (ran > 1 && static_cast<double>(failures) > most_failures_retried * static_cast<double>(ran)) {
-      note = fmt::format("not retried: {} of {} failed, more than {:.0f} %", report::thousands(failures), report::plural(ran, "case"), 100 * most_failures_retried);
+      note = fmt::format("not retried: {} of {} failed, more than {:.0f} %", report::thousands(failures),
+                         report::plural(ran, "case"), 100 * most_failures_retried);
       return {};
     }
     Queue queue = queue_of(plan_, wanted);
-    note = fmt::format("{} retried, {}", report::plural(std::ssize(wanted), "failed case"), options_.retries == 1 ? "once" : fmt::format("{} times each", options_.retries));
+    note = fmt::format("{} retried, {}", report::plural(std::ssize(wanted), "failed case"),
+                       options_.retries == 1 ? "once" : fmt::format("{} times each", options_.retries));
     return queue;
   }
 
@@ -262,7 +278,8 @@ class Run {
     }
   }
 
-  /// A drawing for a failure, but not for the thousandth of its kind: nobody looks at that, and drawings take more room than results.
+  /// A drawing for a failure, but not for the thousandth of its kind: nobody looks at that, and drawings take more room than
+  /// results.
   void draw(CaseResult& result, std::size_t item) {
     constexpr int most = 50;
     const auto plan = report::take_plan(result);
@@ -295,7 +312,8 @@ class Run {
   std::unordered_map<std::string, int> drawn_;  ///< by how it ended
   std::unordered_map<std::size_t, Open> open_;  ///< by leader
   std::exception_ptr failure_;
-  const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{Clock::now() + std::chrono::duration<double>(options_.select.budget)};
+  const std::chrono::time_point<Clock, std::chrono::duration<double>> end_{
+      Clock::now() + std::chrono::duration<double>(options_.select.budget)};
   bool out_of_time_{false};
 };
 
@@ -323,7 +341,11 @@ store::RunStore open_store(const RunOptions& options, const Plan& plan, std::int
     SelectOptions whole = options.select;
     whole.shard.clear();
     const matrix::Query query = query_of(options.select);
-    info.part = {{"shard", query.shard}, {"shards", query.shards}, {"whole", plan.selection().whole()}, {"selection", to_text(whole)}, {"places", plan.places()}};
+    info.part = {{"shard", query.shard},
+                 {"shards", query.shards},
+                 {"whole", plan.selection().whole()},
+                 {"selection", to_text(whole)},
+                 {"places", plan.places()}};
   }
   info.machine = doctor::machine();
   info.provenance = provenance(catalogue::find_cases(options.cases), golden_folder());
@@ -350,8 +372,9 @@ std::vector<bool> planned_in(const store::RunReader& reader, const Plan& plan) {
   return out;
 }
 
-int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out, const report::Terminal& terminal, bool json,
-                  const catalogue::Catalogue* catalogue, const report::Comparison* since = nullptr) {
+int print_reports(const store::RunReader& reader, const fs::path& directory, std::ostream& out,
+                  const report::Terminal& terminal, bool json, const catalogue::Catalogue* catalogue,
+                  const report::Comparison* since = nullptr) {
   const report::RunView view = report::load(reader);
   std::optional<matrix::Space> space;
   if (catalogue) space.emplace(*catalogue);
@@ -359,8 +382,8 @@ int print_reports(const store::RunReader& reader, const fs::path& directory, std
   if (json) {
     report::write_json(reader, view, std::cout);
   } else {
-    out << fmt::format("results in {}: {}, {}, {}\n", directory.string(), files.html.filename().string(), files.junit.filename().string(),
-                       files.json.filename().string());
+    out << fmt::format("results in {}: {}, {}, {}\n", directory.string(), files.html.filename().string(),
+                       files.junit.filename().string(), files.json.filename().string());
     report::print_summary(out, view, terminal);
   }
   std::cout.flush();
@@ -374,8 +397,10 @@ std::string take_up(const std::filesystem::path& directory, const std::string& c
   if (info.repro.empty()) return cases;  // a run of an earlier version
   const report::Repro began = report::repro_from_json(info.repro), now = report::repro_here(cases);
   const auto refuse = [&](const std::string& began_with, const std::string& here) {
-    throw UsageError(fmt::format("the run in {} began with {}, this sitting has {}: its results would not be of one kind; give what it began with, or start a new run",
-                                 directory.string(), began_with, here));
+    throw UsageError(
+        fmt::format("the run in {} began with {}, this sitting has {}: its results would not be of one kind; give what it "
+                    "began with, or start a new run",
+                    directory.string(), began_with, here));
   };
   for (const auto& [name, value] : now.environment) {
     const auto known = began.environment.find(name);
@@ -386,7 +411,8 @@ std::string take_up(const std::filesystem::path& directory, const std::string& c
   if (cases.empty()) return began.cases;
   std::error_code none;
   const fs::path first = catalogue::find_cases(began.cases);
-  if (!fs::equivalent(first, catalogue::find_cases(cases), none)) refuse("the case data in " + first.string(), "those in " + cases);
+  if (!fs::equivalent(first, catalogue::find_cases(cases), none))
+    refuse("the case data in " + first.string(), "those in " + cases);
   return cases;
 }
 
@@ -420,7 +446,8 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     std::vector<store::PlannedCase> planned;
     for (const Item& item : plan.items()) planned.push_back(item.planned);
     if (const auto drift = store.plan(planned)) {
-      throw UsageError(fmt::format("the run cannot go on, the catalogue or the program has changed since: {}; start a new run", drift.text()));
+      throw UsageError(fmt::format(
+          "the run cannot go on, the catalogue or the program has changed since: {}; start a new run", drift.text()));
     }
   }
   Run run(catalogue, options, plan, store, rotation ? &*rotation : nullptr);
@@ -429,7 +456,8 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
   return print_reports(store.reader(), store.directory(), run.out(), run.terminal(), options.json, &catalogue);
 }
 
-int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out, const std::string& since, bool compatibility, bool json) {
+int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path& directory, const std::string& out,
+              const std::string& since, bool compatibility, bool json) {
   return opening([&] {
     const auto reader = store::RunReader::open(directory);
     if (compatibility) {
@@ -449,7 +477,8 @@ int print_run(const catalogue::Catalogue* catalogue, const std::filesystem::path
     }
     std::optional<report::Comparison> changes;
     if (!since.empty()) changes = report::compare(store::RunReader::open(since), reader);
-    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue, changes ? &*changes : nullptr);
+    return print_reports(reader, out, std::cout, report::terminal_of(STDOUT_FILENO), json, catalogue,
+                         changes ? &*changes : nullptr);
   });
 }
 
@@ -458,9 +487,15 @@ int print_phases(const std::filesystem::path& directory, bool json) {
     const report::PhaseShares shares = report::phase_shares(store::RunReader::open(directory));
     if (json) {
       nlohmann::json phases = nlohmann::json::object();
-      for (int p = 0; p < phase_count; ++p) phases[std::string(name(static_cast<Phase>(p)))] = shares.ns[static_cast<std::size_t>(p)];
+      for (int p = 0; p < phase_count; ++p)
+        phases[std::string(name(static_cast<Phase>(p)))] = shares.ns[static_cast<std::size_t>(p)];
       phases["between"] = shares.other_ns;
-      std::cout << nlohmann::json{{"executions", shares.executions}, {"ns", phases}, {"run_ns", shares.run_ns}, {"detection", shares.detection()}}.dump(2) << '\n';
+      std::cout << nlohmann::json{{"executions", shares.executions},
+                                  {"ns", phases},
+                                  {"run_ns", shares.run_ns},
+                                  {"detection", shares.detection()}}
+                       .dump(2)
+                << '\n';
     } else {
       std::cout << report::phases_text(shares);
     }

@@ -40,11 +40,14 @@ std::vector<std::string> archs_of(const std::string& text, const Catalogue& cat)
 }
 
 nlohmann::json side_json(const Description& d) {
-  return {{"said", d.said}, {"backend", d.backend}, {"layout", d.layout}, {"dtype", d.dtype}, {"tp", d.tp}, {"block_size", d.block_size}, {"note", d.note}};
+  return {{"said", d.said}, {"backend", d.backend},       {"layout", d.layout}, {"dtype", d.dtype},
+          {"tp", d.tp},     {"block_size", d.block_size}, {"note", d.note}};
 }
 
 nlohmann::json answer_json(const Answer& a) {
-  nlohmann::json out{{"arch", a.arch}, {"verdict", name(a.verdict)}, {"exit_status", exit_status(a.verdict)}, {"text", a.text}, {"case", a.id}, {"others", a.others}};
+  nlohmann::json out{
+      {"arch", a.arch}, {"verdict", name(a.verdict)}, {"exit_status", exit_status(a.verdict)}, {"text", a.text},
+      {"case", a.id},   {"others", a.others}};
   if (!a.by.empty()) out["by"] = a.by;
   if (!a.fault_class.empty()) out["class"] = a.fault_class, out["bytes"] = a.bytes;
   if (!a.document.empty()) out["case_document"] = a.document;
@@ -59,7 +62,8 @@ void print_side(const char* role, const Description& d, const Catalogue& cat) {
 /// The loops of both sides, so that one sees what is in which order.
 void draw(const Description& d, const Catalogue& cat) {
   const auto& entry = cat.layouts().at(d.layout);
-  layout::Geometry g = catalogue::geometry_of(cat.geometries().at(entry.fixed.contains("kv") && entry.fixed.at("kv") == 1 ? "mla-576" : "small"));
+  layout::Geometry g = catalogue::geometry_of(
+      cat.geometries().at(entry.fixed.contains("kv") && entry.fixed.at("kv") == 1 ? "mla-576" : "small"));
   const auto scheme = catalogue::scheme_of(cat.dtypes().at(d.dtype.empty() ? "bf16" : d.dtype));
   try {
     const auto cache = layout::instantiate(entry.text, g, scheme, entry.tensors);
@@ -95,21 +99,29 @@ int run(const Options& o, const Globals& globals) {
   } catch (const compat::Error& e) {
     throw UsageError(e.what());
   }
-  const auto worst = std::max_element(answers.begin(), answers.end(), [](const auto& a, const auto& b) { return a.verdict < b.verdict; });
+  const auto worst =
+      std::max_element(answers.begin(), answers.end(), [](const auto& a, const auto& b) { return a.verdict < b.verdict; });
   if (!o.case_file.empty()) {
     if (worst->id.empty()) throw UsageError("--case-file: there is no case behind an ambiguous description");
     std::ofstream file(o.case_file, std::ios::binary);
     file << worst->document;
     file.close();
     if (!file || worst->document.empty())
-      throw UsageError(worst->document.empty() ? "--case-file: this case needs no file: " + report::repro_here(globals.cases).line(worst->id) : o.case_file + " cannot be written");
+      throw UsageError(worst->document.empty()
+                           ? "--case-file: this case needs no file: " + report::repro_here(globals.cases).line(worst->id)
+                           : o.case_file + " cannot be written");
   }
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (globals.json) {
     nlohmann::json list = nlohmann::json::array();
     for (const auto& a : answers) list.push_back(answer_json(a));
-    fmt::print("{}\n", nlohmann::json{{"producer", side_json(pair.producer)}, {"consumer", side_json(pair.consumer)}, {"connector", pair.connector},
-                                      {"verdict", name(worst->verdict)}, {"exit_status", exit_status(worst->verdict)}, {"answers", list}, {"ms", ms}}
+    fmt::print("{}\n", nlohmann::json{{"producer", side_json(pair.producer)},
+                                      {"consumer", side_json(pair.consumer)},
+                                      {"connector", pair.connector},
+                                      {"verdict", name(worst->verdict)},
+                                      {"exit_status", exit_status(worst->verdict)},
+                                      {"answers", list},
+                                      {"ms", ms}}
                            .dump(2));
     return exit_status(worst->verdict);
   }
@@ -120,11 +132,14 @@ int run(const Options& o, const Globals& globals) {
   }
   const report::Repro repro = report::repro_here(globals.cases);
   for (const auto& a : answers) {
-    fmt::print("{:<10} {}{}: {}\n", a.arch.empty() ? "answer" : a.arch, name(a.verdict), a.by.empty() ? "" : " by the " + a.by, report::visible(a.text));
+    fmt::print("{:<10} {}{}: {}\n", a.arch.empty() ? "answer" : a.arch, name(a.verdict),
+               a.by.empty() ? "" : " by the " + a.by, report::visible(a.text));
     for (const auto& line : a.bytes) fmt::print("             {}\n", line);
     for (const auto& line : a.others) fmt::print("           {}{}\n", a.id.empty() ? "could be " : "", line);
-    if (!a.document.empty()) fmt::print("           run it: kvcts check ... --case-file FILE, then kvcts run --file FILE\n");
-    else if (!a.id.empty()) fmt::print("           run it: {}\n", repro.line(a.id));
+    if (!a.document.empty())
+      fmt::print("           run it: kvcts check ... --case-file FILE, then kvcts run --file FILE\n");
+    else if (!a.id.empty())
+      fmt::print("           run it: {}\n", repro.line(a.id));
   }
   if (worst->verdict == compat::Verdict::wrong) {
     fmt::print("\n");

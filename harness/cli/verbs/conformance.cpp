@@ -1,5 +1,5 @@
-// kvcts conformance: a transport's claims, and what the header demands of every one, held against what it does. For a vendor's library alone: no
-// catalogue entry and no source tree is needed.
+// kvcts conformance: a transport's claims, and what the header demands of every one, held against what it does. For a
+// vendor's library alone: no catalogue entry and no source tree is needed.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,13 +15,13 @@
 #include "case/catalogue/nearest.hpp"
 #include "case/texts.hpp"
 #include "cli/child.hpp"
-#include "cli/question.hpp"
 #include "cli/names.hpp"
+#include "cli/question.hpp"
 #include "cli/report/text.hpp"
 #include "cli/verbs/verbs.hpp"
+#include "process/grants.hpp"
 #include "tools/rules/claims.hpp"
 #include "tools/rules/provider.hpp"
-#include "process/grants.hpp"
 
 namespace kvcts::cli::conformance_verb {
 namespace {
@@ -42,7 +42,8 @@ nlohmann::json pairs(const std::vector<std::string>& texts, const char* option) 
   nlohmann::json out = nlohmann::json::object();
   for (const std::string& text : texts) {
     const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("{} expects KEY=VALUE, found '{}'", option, text));
+    if (equals == std::string::npos || equals == 0)
+      throw UsageError(fmt::format("{} expects KEY=VALUE, found '{}'", option, text));
     out[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return out;
@@ -57,11 +58,13 @@ EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& de
     entry.id = entry.plugin = options.plugin;
     entry.grants = process::grant_names();  // nobody has said what it needs
     if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_")) {
-      throw UsageError(fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}", options.plugin,
-                                   catalogue::suggestion(options.plugin, cat.engines().ids())));
+      throw UsageError(
+          fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}",
+                      options.plugin, catalogue::suggestion(options.plugin, cat.engines().ids())));
     }
   }
-  if (entry.plugin.empty()) throw UsageError(fmt::format("engine {} has no plug-in: its connector program moves the bytes", entry.id));
+  if (entry.plugin.empty())
+    throw UsageError(fmt::format("engine {} has no plug-in: its connector program moves the bytes", entry.id));
   entry.options.update(pairs(options.options, "--option"));
   entry.environment.update(pairs(options.environment, "--environment"));
   if (const auto provider = entry.options.find("memory_provider"); provider != entry.options.end()) {
@@ -83,13 +86,16 @@ ChildAnswer introduce(const EngineEntry& entry) {
         } catch (const transport::TransportError& error) {
           if (error.code() == transport::Code::contract) throw;  // counts that are none
         }
-        return nlohmann::json{{"name", session.plugin().engine()}, {"version", session.plugin().version()}, {"file", session.plugin().origin()},
+        return nlohmann::json{{"name", session.plugin().engine()},
+                              {"version", session.plugin().version()},
+                              {"file", session.plugin().origin()},
                               {"claims", rules::claim_texts(session.claims())}};
       },
       opening_deadline);
 }
 
-/// A process that opens an agent, closes it and exits, with the destructors and exit handlers of the plug-in: how it ended, "" = well.
+/// A process that opens an agent, closes it and exits, with the destructors and exit handlers of the plug-in: how it ended,
+/// "" = well.
 std::string end_of_process(const EngineEntry& entry) {
   const ChildAnswer answer = ask_child(
       [&] {
@@ -97,7 +103,8 @@ std::string end_of_process(const EngineEntry& entry) {
         if (pid == 0) {
           try {
             for (const auto& [key, value] : texts_of(entry.environment)) setenv(key.c_str(), value.c_str(), 1);
-            transport::Session session(transport::Plugin::load(transport::find_plugin(entry.plugin)), {"conformance/end", transport::Role::producer, texts_of(entry.options)});
+            transport::Session session(transport::Plugin::load(transport::find_plugin(entry.plugin)),
+                                       {"conformance/end", transport::Role::producer, texts_of(entry.options)});
           } catch (const std::exception&) {
             _exit(exit_as_expected);  // introduce() says so
           }
@@ -119,8 +126,12 @@ nlohmann::json try_provider(const std::string& memory) {
       [&] {
         const auto provider = transport::MemoryProvider::load(transport::find_plugin(memory));
         transport::MemoryPool pool(provider, {});
-        return nlohmann::json{{"name", provider->name()}, {"version", provider->version()}, {"memory", pool.info().memory}, {"device", pool.info().device},
-                              {"host_accessible", pool.info().host_accessible}, {"exports", pool.info().exports}};
+        return nlohmann::json{{"name", provider->name()},
+                              {"version", provider->version()},
+                              {"memory", pool.info().memory},
+                              {"device", pool.info().device},
+                              {"host_accessible", pool.info().host_accessible},
+                              {"exports", pool.info().exports}};
       },
       opening_deadline);
   out["provider"] = who.ok ? who.value : nlohmann::json{{"error", who.error}};
@@ -133,7 +144,10 @@ nlohmann::json try_provider(const std::string& memory) {
         },
         opening_deadline);
     const std::string seen = answer.ok ? answer.value.get<std::string>() : answer.error;
-    out["tests"].push_back({{"test", test.id}, {"title", test.title}, {"seen", seen.empty() ? "as demanded" : seen}, {"verdict", seen.empty() ? "holds" : "BROKEN"}});
+    out["tests"].push_back({{"test", test.id},
+                            {"title", test.title},
+                            {"seen", seen.empty() ? "as demanded" : seen},
+                            {"verdict", seen.empty() ? "holds" : "BROKEN"}});
   }
   return out;
 }
@@ -141,8 +155,10 @@ nlohmann::json try_provider(const std::string& memory) {
 /// Memory of a provider can only be used by a transport that takes it.
 std::string unfit(const nlohmann::json& provider, const rules::ClaimTexts& said) {
   const std::uint32_t kind = provider.at("memory");
-  for (const auto& [name, bit] : {std::pair{"memories.host", 0u}, {"memories.cuda", 1u}, {"memories.hip", 2u}, {"memories.other", 3u}}) {
-    if (bit == kind && said.at(name) != "1") return fmt::format("the provider's memory is {}, which the transport does not claim", std::string(name).substr(9));
+  for (const auto& [name, bit] :
+       {std::pair{"memories.host", 0u}, {"memories.cuda", 1u}, {"memories.hip", 2u}, {"memories.other", 3u}}) {
+    if (bit == kind && said.at(name) != "1")
+      return fmt::format("the provider's memory is {}, which the transport does not claim", std::string(name).substr(9));
   }
   return "";
 }
@@ -169,7 +185,8 @@ int show(Options options, const Globals& globals) {
   const auto said = who.value.at("claims").get<rules::ClaimTexts>();
   if (!described) entry.processes = said.at("reach.host") == "1" || said.at("reach.network") == "1" ? 2 : 1;
 
-  nlohmann::json out{{"engine", who.value["name"]}, {"version", who.value["version"]}, {"file", who.value["file"]}, {"processes", entry.processes},
+  nlohmann::json out{{"engine", who.value["name"]},        {"version", who.value["version"]},
+                     {"file", who.value["file"]},          {"processes", entry.processes},
                      {"claims", nlohmann::json::object()}, {"tests", nlohmann::json::array()}};
   for (const auto& claim : rules::claim_names()) out["claims"][claim] = said.at(claim);
   int held = 0, broken = 0, unasked = 0;
@@ -187,18 +204,27 @@ int show(Options options, const Globals& globals) {
     say(fmt::format("memory of {} {}", provider["name"].get<std::string>(), provider["version"].get<std::string>()));
     for (const auto& test : out["memory"]["tests"]) {
       ++(test["verdict"] == "holds" ? held : broken);
-      say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(), test["verdict"].get<std::string>(), test["seen"].get<std::string>()));
+      say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "(memory)", "", test["test"].get<std::string>(),
+                      test["verdict"].get<std::string>(), test["seen"].get<std::string>()));
     }
     if (const std::string why = unfit(provider, said); !why.empty()) throw UsageError(why);
   }
   for (const RuleEntry& test : tests) {
     const ClaimSeen seen = rules::judge(test, said, entry, options.memory);
     const auto verdict = rules::name(seen.verdict);
-    out["tests"].push_back({{"claim", test.claim}, {"said", seen.said}, {"test", test.id}, {"title", test.title}, {"verdict", verdict}, {"seen", seen.seen},
-                            {"allowed", seen.allowed}, {"words", seen.words}, {"ms", seen.ms}});
+    out["tests"].push_back({{"claim", test.claim},
+                            {"said", seen.said},
+                            {"test", test.id},
+                            {"title", test.title},
+                            {"verdict", verdict},
+                            {"seen", seen.seen},
+                            {"allowed", seen.allowed},
+                            {"words", seen.words},
+                            {"ms", seen.ms}});
     const bool asked = seen.verdict != ClaimSeen::Verdict::not_asked;
     ++(seen.verdict == ClaimSeen::Verdict::holds ? held : asked ? broken : unasked);
-    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict, asked ? seen.seen : seen.words));
+    say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", test.claim, seen.said, test.id, verdict,
+                    asked ? seen.seen : seen.words));
     if (!test.beyond.empty() && seen.verdict == ClaimSeen::Verdict::holds && seen.said == "1" && options.memory.empty()) {
       beyond.push_back(test.claim + ": " + test.beyond);
       out["tests"].back()["beyond"] = test.beyond;
@@ -210,12 +236,19 @@ int show(Options options, const Globals& globals) {
     if (!test.explain.empty()) say(fmt::format("  {:<61} {}", "", test.explain));
   }
   if (const std::string end = end_of_process(entry); !end.empty()) {
-    const bool recorded = end.starts_with(entry.environment.value("KVCTS_KNOWN_END", "(none)") + " ");  // cases/engines/nixl.yaml says of what
+    const bool recorded =
+        end.starts_with(entry.environment.value("KVCTS_KNOWN_END", "(none)") + " ");  // cases/engines/nixl.yaml says of what
     if (!recorded) ++broken;
     const char* verdict = recorded ? "known" : "BROKEN";
-    out["tests"].push_back({{"claim", "always"}, {"said", ""}, {"test", "end-of-process"}, {"title", "An agent is closed, and its process exits"}, {"verdict", verdict}, {"seen", end}});
+    out["tests"].push_back({{"claim", "always"},
+                            {"said", ""},
+                            {"test", "end-of-process"},
+                            {"title", "An agent is closed, and its process exits"},
+                            {"verdict", verdict},
+                            {"seen", end}});
     say(fmt::format("  {:<25} {:<9} {:<24} {:<10} {}", "always", "", "end-of-process", verdict, end));
-    say(fmt::format("  {:<61} asked: {}", "", "An agent is closed, and its process exits with destructors and exit handlers"));
+    say(fmt::format("  {:<61} asked: {}", "",
+                    "An agent is closed, and its process exits with destructors and exit handlers"));
   }
   if (globals.json) fmt::print("{}\n", out.dump(2));
   for (const auto& claim : beyond) say("not refutable here: " + claim);

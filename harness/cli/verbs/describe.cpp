@@ -1,4 +1,5 @@
-// kvcts describe: what can a tensor of this shape be? The ambiguity that a connector resolves by guessing, before anything moves.
+// kvcts describe: what can a tensor of this shape be? The ambiguity that a connector resolves by guessing, before anything
+// moves.
 #include <fmt/format.h>
 
 #include <memory>
@@ -21,13 +22,15 @@ struct Options {
 Numbers strides_of(const Options& o) {
   if (!o.strides.empty()) {
     if (o.strides.size() != o.shape.size()) {
-      throw UsageError(fmt::format("--strides has {} numbers, expected one for each of the {} of the shape", o.strides.size(), o.shape.size()));
+      throw UsageError(fmt::format("--strides has {} numbers, expected one for each of the {} of the shape",
+                                   o.strides.size(), o.shape.size()));
     }
     return o.strides;
   }
   Numbers out(o.shape.size(), 1);
   for (std::size_t d = out.size(); d-- > 1;) {
-    if (__builtin_mul_overflow(out[d], o.shape[d], &out[d - 1])) throw UsageError("a tensor of this shape has more elements than 64 bits can count");
+    if (__builtin_mul_overflow(out[d], o.shape[d], &out[d - 1]))
+      throw UsageError("a tensor of this shape has more elements than 64 bits can count");
   }
   return out;
 }
@@ -35,12 +38,14 @@ Numbers strides_of(const Options& o) {
 probe::Tensor tensor_of(const Options& o) {
   probe::Tensor out;
   const layout::Dtype dtype = layout::dtype_from_name(o.dtype);
-  if (layout::bits(dtype) < 8) throw layout::Error("'" + o.dtype + "' has two codes a byte: describe the tensor as uint8, with its shape in bytes");
+  if (layout::bits(dtype) < 8)
+    throw layout::Error("'" + o.dtype + "' has two codes a byte: describe the tensor as uint8, with its shape in bytes");
   out.dtype = o.dtype;
   out.itemsize = layout::bits(dtype) / 8;
   out.shape = o.shape;
   for (const std::int64_t stride : strides_of(o)) {
-    if (__builtin_mul_overflow(stride, out.itemsize, &out.strides.emplace_back())) throw UsageError("a stride is more bytes than 64 bits can count");
+    if (__builtin_mul_overflow(stride, out.itemsize, &out.strides.emplace_back()))
+      throw UsageError("a stride is more bytes than 64 bits can count");
   }
   return out;
 }
@@ -49,11 +54,21 @@ nlohmann::json to_json(const probe::Tensor& tensor, const probe::Description& d)
   nlohmann::json fits = nlohmann::json::array(), open = nlohmann::json::array();
   for (const probe::Fit& fit : d.fits) {
     const layout::Geometry& g = fit.geometry;
-    fits.push_back({{"axes", fit.axes}, {"order", fit.order}, {"dtype", fit.dtype}, {"layouts", fit.layouts}, {"layers", g.layers}, {"blocks", g.blocks},
-                    {"block_size", g.block_size}, {"heads", g.heads}, {"head_dim", g.head_dim}, {"kv", g.kv}});
+    fits.push_back({{"axes", fit.axes},
+                    {"order", fit.order},
+                    {"dtype", fit.dtype},
+                    {"layouts", fit.layouts},
+                    {"layers", g.layers},
+                    {"blocks", g.blocks},
+                    {"block_size", g.block_size},
+                    {"heads", g.heads},
+                    {"head_dim", g.head_dim},
+                    {"kv", g.kv}});
   }
-  for (const layout::Reading& reading : d.open) open.push_back({{"axes", reading.letters}, {"needs", probe::missing(reading)}});
-  return {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"strides", tensor.strides}, {"fits", fits}, {"open", open}, {"ambiguous", d.ambiguous}, {"settled_by", d.settled_by}};
+  for (const layout::Reading& reading : d.open)
+    open.push_back({{"axes", reading.letters}, {"needs", probe::missing(reading)}});
+  return {{"dtype", tensor.dtype}, {"shape", tensor.shape},    {"strides", tensor.strides}, {"fits", fits},
+          {"open", open},          {"ambiguous", d.ambiguous}, {"settled_by", d.settled_by}};
 }
 
 int run(const Options& o, const Globals& globals) {
@@ -88,8 +103,11 @@ Action declare(Command& command, const Globals& globals) {
       .delimiter(',')
       .not_negative();
   command.add_option("--dtype", options->dtype, "Of its elements").show_default();
-  for (const auto& [name, fact] : {std::pair{"--layers", &layout::Facts::layers}, {"--blocks", &layout::Facts::blocks}, {"--block-size", &layout::Facts::block_size},
-                                   {"--heads", &layout::Facts::heads}, {"--head-dim", &layout::Facts::head_dim}}) {
+  for (const auto& [name, fact] : {std::pair{"--layers", &layout::Facts::layers},
+                                   {"--blocks", &layout::Facts::blocks},
+                                   {"--block-size", &layout::Facts::block_size},
+                                   {"--heads", &layout::Facts::heads},
+                                   {"--head-dim", &layout::Facts::head_dim}}) {
     command.add_option(name, options->facts.*fact, "What else is known of the cache").range(one, most);
   }
   command.footer("Exit status: 0 one reading, 13 ambiguous, 1 no layout of the catalogue has this shape and these strides.");

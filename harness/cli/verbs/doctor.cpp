@@ -26,11 +26,13 @@ Section skipped_cases(const Globals& globals) {
     for (const auto& [id, engine] : cat.engines()) {
       const auto& lack = availability.lack(id);
       if (const auto& broken = availability.broken(id)) {
-        s.findings.push_back({id, State::broken, broken->text + (broken->signal.empty() ? "" : ": " + broken->signal), "cases with engine " + id + " fail", false});
+        s.findings.push_back({id, State::broken, broken->text + (broken->signal.empty() ? "" : ": " + broken->signal),
+                              "cases with engine " + id + " fail", false});
       } else if (!lack) {
         s.findings.push_back({id, State::good, "cases with this engine run", "", true});
       } else {
-        s.findings.push_back({id, State::missing, lack->reason, "cases with engine " + id + " are SKIPPED: " + lack->reason, false});
+        s.findings.push_back(
+            {id, State::missing, lack->reason, "cases with engine " + id + " are SKIPPED: " + lack->reason, false});
       }
     }
   } catch (const std::exception& e) {
@@ -58,7 +60,16 @@ std::vector<PackagedEngine> packaged_engines(const Globals& globals) {
 
 /// Sections in the order in which they are shown: one line each.
 std::vector<Section> examine(const Globals& globals) {
-  return {processor(), doctor::memory(), watching(), gpus(), cuda(), rdma(), engines(packaged_engines(globals)), python(), golden_tensors(), skipped_cases(globals)};
+  return {processor(),
+          doctor::memory(),
+          watching(),
+          gpus(),
+          cuda(),
+          rdma(),
+          engines(packaged_engines(globals)),
+          python(),
+          golden_tensors(),
+          skipped_cases(globals)};
 }
 
 nlohmann::json as_json(const std::vector<Section>& sections) {
@@ -75,10 +86,14 @@ nlohmann::json as_json(const std::vector<Section>& sections) {
 
 std::string_view mark(State state) {
   switch (state) {
-    case State::good: return "ok";
-    case State::missing: return "--";
-    case State::broken: return "!!";
-    case State::fact: break;
+    case State::good:
+      return "ok";
+    case State::missing:
+      return "--";
+    case State::broken:
+      return "!!";
+    case State::fact:
+      break;
   }
   return "  ";
 }

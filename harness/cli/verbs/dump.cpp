@@ -1,6 +1,6 @@
 // kvcts dump: bytes of a case's memory in words.
-#include "case/catalogue/certification.hpp"
 #include "diagnose/dump/dump.hpp"
+#include "case/catalogue/certification.hpp"
 
 #include <fmt/format.h>
 
@@ -57,7 +57,8 @@ int list(const ResolvedCase& c, const Globals& globals) {
 std::vector<std::uint8_t> from_hex(const std::string& text) {
   const auto digit = [](char c) { return static_cast<std::uint8_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
   std::vector<std::uint8_t> out;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) out.push_back(static_cast<std::uint8_t>(digit(text[i]) << 4 | digit(text[i + 1])));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    out.push_back(static_cast<std::uint8_t>(digit(text[i]) << 4 | digit(text[i + 1])));
   return out;
 }
 
@@ -65,12 +66,16 @@ std::vector<std::uint8_t> from_hex(const std::string& text) {
 std::vector<std::vector<std::uint8_t>> run(const ResolvedCase& resolved, const dump::Window& window, std::string& ending) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < dump::runs; ++i) cases.push_back(dump::run_of(resolved, i));
-  const auto results = run_until(cases, 1, [](const CaseResult&) { return false; }, supervisor::Look{window.region, window.offset, window.bytes});
+  const auto results = run_until(
+      cases, 1, [](const CaseResult&) { return false; }, supervisor::Look{window.region, window.offset, window.bytes});
   std::vector<std::vector<std::uint8_t>> out;
   for (const CaseResult& r : results) {
-    if (r.outcome == Outcome::error || r.outcome == Outcome::skipped) throw UsageError(fmt::format("the case could not be run: {}: {}", name(r.outcome), r.message));
-    const auto bytes = std::find_if(r.evidence_files.begin(), r.evidence_files.end(), [](const EvidenceFile& f) { return f.kind == "bytes"; });
-    if (bytes == r.evidence_files.end()) throw UsageError(fmt::format("no bytes were left to look at: {}", report::ending_words(r)));
+    if (r.outcome == Outcome::error || r.outcome == Outcome::skipped)
+      throw UsageError(fmt::format("the case could not be run: {}: {}", name(r.outcome), r.message));
+    const auto bytes = std::find_if(r.evidence_files.begin(), r.evidence_files.end(),
+                                    [](const EvidenceFile& f) { return f.kind == "bytes"; });
+    if (bytes == r.evidence_files.end())
+      throw UsageError(fmt::format("no bytes were left to look at: {}", report::ending_words(r)));
     out.push_back(from_hex(bytes->text));
   }
   ending = report::ending_words(results.front());
@@ -80,11 +85,16 @@ std::vector<std::vector<std::uint8_t>> run(const ResolvedCase& resolved, const d
 std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& region, std::string& ending) {
   if (c.scripted()) {
     const std::string check = o.at == "after" ? "" : o.at;
-    if (o.at == "before") throw UsageError("--at before is for cases that run code; a scripted case has its checks (--at NAME), and poison before the first step");
+    if (o.at == "before")
+      throw UsageError(
+          "--at before is for cases that run code; a scripted case has its checks (--at NAME), and poison before the first "
+          "step");
     return script::look(c.script, c.seed, {o.region, o.offset, o.bytes, check});
   }
-  if (o.at != "before" && o.at != "after") throw UsageError(fmt::format("--at expects before or after in a case that runs code, found '{}'", o.at));
-  if (c.content.kind != "tags") throw UsageError(fmt::format("content {} does not tell bytes apart; leave content out", c.content.kind));
+  if (o.at != "before" && o.at != "after")
+    throw UsageError(fmt::format("--at expects before or after in a case that runs code, found '{}'", o.at));
+  if (c.content.kind != "tags")
+    throw UsageError(fmt::format("content {} does not tell bytes apart; leave content out", c.content.kind));
   dump::Window window{dump::region_of(c, o.region).name, o.offset, o.bytes};
   region = window.region;
   if (o.at == "before") return dump::look(c, window, {});
@@ -94,19 +104,23 @@ std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& 
 
 void print(const std::vector<Stretch>& stretches, int lines) {
   std::size_t widest = 1;
-  for (const Stretch& s : stretches) widest = std::max(widest, fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1).size());
+  for (const Stretch& s : stretches)
+    widest = std::max(widest, fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1).size());
   int left = lines;
   for (std::size_t i = 0; i < stretches.size(); ++i) {
     if (left-- == 0) {
-      fmt::print("and {} more; --lines shows them\n", report::plural(static_cast<std::int64_t>(stretches.size() - i), "stretch"));
+      fmt::print("and {} more; --lines shows them\n",
+                 report::plural(static_cast<std::int64_t>(stretches.size() - i), "stretch"));
       return;
     }
     const Stretch& s = stretches[i];
-    const std::string range = s.bytes == 1 ? std::to_string(s.offset) : fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1);
+    const std::string range =
+        s.bytes == 1 ? std::to_string(s.offset) : fmt::format("{}..{}", s.offset, s.offset + s.bytes - 1);
     if (!s.wrong) {
       fmt::print("{:>{}}  {}: {}\n", range, widest, s.place, words(s.found));
     } else {
-      fmt::print("{:>{}}  {}\n{:>{}}    should be  {}\n{:>{}}    is         {}\n", range, widest, s.place, "", widest, words(s.expected), "", widest, words(s.found));
+      fmt::print("{:>{}}  {}\n{:>{}}    should be  {}\n{:>{}}    is         {}\n", range, widest, s.place, "", widest,
+                 words(s.expected), "", widest, words(s.found));
     }
   }
 }
@@ -114,7 +128,9 @@ void print(const std::vector<Stretch>& stretches, int lines) {
 int show(const Options& o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
   const OneCase one = choose(cat, "dump", o.subject, o.file, o.seed);
-  if (const auto& decided = one.chosen().decided) throw UsageError(fmt::format("expected a case that runs here, found '{}': {}: {}", one.id, name(decided->outcome), decided->message));
+  if (const auto& decided = one.chosen().decided)
+    throw UsageError(
+        fmt::format("expected a case that runs here, found '{}': {}: {}", one.id, name(decided->outcome), decided->message));
   const ResolvedCase resolved = one.plan->resolve(one.item);
   if (o.region.empty()) return list(resolved, globals);
   std::string region = o.region, ending;
@@ -129,12 +145,23 @@ int show(const Options& o, const Globals& globals) {
   if (globals.json) {
     json list = json::array();
     for (const Stretch& s : stretches) {
-      list.push_back({{"offset", s.offset}, {"bytes", s.bytes}, {"place", s.place}, {"expected", words(s.expected)}, {"found", words(s.found)}, {"wrong", s.wrong}});
+      list.push_back({{"offset", s.offset},
+                      {"bytes", s.bytes},
+                      {"place", s.place},
+                      {"expected", words(s.expected)},
+                      {"found", words(s.found)},
+                      {"wrong", s.wrong}});
     }
-    fmt::print("{}\n", json{{"case", one.id}, {"region", region}, {"at", o.at}, {"wrong_bytes", wrong}, {"stretches", list}}.dump(2));
+    fmt::print(
+        "{}\n",
+        json{{"case", one.id}, {"region", region}, {"at", o.at}, {"wrong_bytes", wrong}, {"stretches", list}}.dump(2));
     return exit_as_expected;
   }
-  fmt::print("{}{}: {} from {} on, {} the run; {} wrong{}\n", one.id, ending.empty() ? "" : " (" + ending + ")", region, o.offset, o.at == "after" ? "after" : o.at == "before" ? "before" : "at " + o.at + " of",
+  fmt::print("{}{}: {} from {} on, {} the run; {} wrong{}\n", one.id, ending.empty() ? "" : " (" + ending + ")", region,
+             o.offset,
+             o.at == "after"    ? "after"
+             : o.at == "before" ? "before"
+                                : "at " + o.at + " of",
              report::thousands(wrong), wrong > 0 ? "" : " here");
   print(stretches, o.lines);
   return exit_as_expected;

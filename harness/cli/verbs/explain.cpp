@@ -55,7 +55,9 @@ int explain_case(const std::string& id, const Globals& globals) {
   const auto declared = found.declared(0);
   if (globals.json) {
     nlohmann::json out{{"case", catalogue::to_document(spec)}, {"facts", found.facts(0)}};
-    if (declared) out["declared"] = {{"outcome", name(declared->outcome)}, {"constraint", declared->constraint}, {"reason", declared->reason}};
+    if (declared)
+      out["declared"] = {
+          {"outcome", name(declared->outcome)}, {"constraint", declared->constraint}, {"reason", declared->reason}};
     fmt::print("{}\n", out.dump(2));
     return exit_as_expected;
   }
@@ -74,8 +76,9 @@ int explain(const std::string& subject, const Globals& globals) {
   if (found.empty()) {
     std::vector<std::string> names;
     for (const Word& w : words()) names.push_back(w.name);
-    throw UsageError(fmt::format("expected a fault class, an outcome, a verdict, a phase, a kind of evidence or a case id, found '{}'{}", subject,
-                                 catalogue::suggestion(subject, names)));
+    throw UsageError(
+        fmt::format("expected a fault class, an outcome, a verdict, a phase, a kind of evidence or a case id, found '{}'{}",
+                    subject, catalogue::suggestion(subject, names)));
   }
   if (globals.json) {
     nlohmann::json all = nlohmann::json::array();

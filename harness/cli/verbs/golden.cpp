@@ -22,7 +22,9 @@ struct Options {
   int rows{8};
 };
 
-std::filesystem::path folder_of(const Options& o) { return o.folder.empty() ? golden_folder() : std::filesystem::path(o.folder); }
+std::filesystem::path folder_of(const Options& o) {
+  return o.folder.empty() ? golden_folder() : std::filesystem::path(o.folder);
+}
 
 /// Golden files are the user's: what is wrong with them is one clear line and exit_usage.
 template <class Function>
@@ -38,7 +40,8 @@ int list_tensors(const Options& o, const Globals& globals) {
   const auto entries = reading([&] { return golden::list(folder_of(o)); });
   if (globals.json) {
     nlohmann::json all = nlohmann::json::array();
-    for (const auto& e : entries) all.push_back({{"layout", e.layout}, {"dtype", e.dtype}, {"template", e.template_text}, {"file", e.file}});
+    for (const auto& e : entries)
+      all.push_back({{"layout", e.layout}, {"dtype", e.dtype}, {"template", e.template_text}, {"file", e.file}});
     fmt::print("{}\n", all.dump(2));
     return exit_as_expected;
   }
@@ -65,7 +68,8 @@ int verify_tensors(const Options& o, const Globals& globals) {
     for (const auto& i : report.items) {
       if (i.check != Check::pass) fmt::print("{} {}: {}\n", name(i.check), i.what, i.detail);
     }
-    fmt::print("{} checks passed, {} failed, {} skipped\n", report.count(Check::pass), report.count(Check::fail), report.count(Check::skipped));
+    fmt::print("{} checks passed, {} failed, {} skipped\n", report.count(Check::pass), report.count(Check::fail),
+               report.count(Check::skipped));
   }
   return report.ok() ? exit_as_expected : exit_unexpected;
 }
@@ -76,24 +80,28 @@ int show_tensor(const Options& o, const Globals& globals) {
   const GoldenTensor t = reading([&] { return load(folder_of(o), o.layout, o.dtype); });
   const auto& g = t.geometry;
   if (globals.json) {
-    nlohmann::json out{{"layout", t.layout}, {"dtype", t.dtype}, {"template", t.template_text}, {"geometry", t.geometry_name}, {"seed", t.seed},
-                       {"tokens", t.tokens}, {"block_table", t.block_table}};
+    nlohmann::json out{{"layout", t.layout},          {"dtype", t.dtype}, {"template", t.template_text},
+                       {"geometry", t.geometry_name}, {"seed", t.seed},   {"tokens", t.tokens},
+                       {"block_table", t.block_table}};
     for (const auto& a : t.allocations) out["allocations"].push_back({{"name", a.name}, {"bytes", a.bytes.size()}});
-    for (const auto& p : t.planes) out["planes"].push_back({{"text", p.text}, {"component", p.component}, {"dtype", p.dtype}, {"shape", p.shape}, {"tags", p.tags}});
+    for (const auto& p : t.planes)
+      out["planes"].push_back(
+          {{"text", p.text}, {"component", p.component}, {"dtype", p.dtype}, {"shape", p.shape}, {"tags", p.tags}});
     fmt::print("{}\n", out.dump(2));
     return exit_as_expected;
   }
   fmt::print("{} {}: {}\n", t.layout, t.dtype, t.template_text);
-  fmt::print("geometry {}: {} layers, {} blocks of {} tokens, {} heads, head_dim {}; {} tokens in blocks {}\n", t.geometry_name, g.layers, g.blocks,
-             g.block_size, g.heads, g.head_dim, t.tokens, fmt::join(t.block_table, " "));
+  fmt::print("geometry {}: {} layers, {} blocks of {} tokens, {} heads, head_dim {}; {} tokens in blocks {}\n",
+             t.geometry_name, g.layers, g.blocks, g.block_size, g.heads, g.head_dim, t.tokens,
+             fmt::join(t.block_table, " "));
   for (const auto& a : t.allocations) fmt::print("allocation {} {} bytes\n", a.name, a.bytes.size());
   for (const auto& p : t.planes) {
     fmt::print("{} {}: written {} of pool {}\n", p.component, p.dtype, shape_text(p.shape), shape_text(p.pool_shape));
     const int digits = (p.bits + 3) / 4;
     for (std::size_t i = 0; i < std::min<std::size_t>(static_cast<std::size_t>(o.rows), p.records.size()); ++i) {
       const Record& r = p.records[i];
-      fmt::print("  layer {} kv {} token {} (block {} slot {}) head {} channel {}  0x{:0{}x}\n", r.layer, r.kv, r.token, r.block, r.slot, r.head,
-                 r.channel, p.tags[i], digits);
+      fmt::print("  layer {} kv {} token {} (block {} slot {}) head {} channel {}  0x{:0{}x}\n", r.layer, r.kv, r.token,
+                 r.block, r.slot, r.head, r.channel, p.tags[i], digits);
     }
   }
   return exit_as_expected;

@@ -18,8 +18,10 @@ using certificate::PublicKey;
 
 /// What is public of a key; for people its PEM alone goes to standard output, so that it can be put into a file.
 int tell(const PublicKey& key, const Globals& globals, const std::string& news) {
-  if (globals.json) fmt::print("{}\n", nlohmann::json{{"id", key.id()}, {"public", key.pem()}}.dump(2));
-  else fmt::print("{}", key.pem());
+  if (globals.json)
+    fmt::print("{}\n", nlohmann::json{{"id", key.id()}, {"public", key.pem()}}.dump(2));
+  else
+    fmt::print("{}", key.pem());
   fmt::print(stderr, "key {}{}\n", key.id(), news);
   return exit_as_expected;
 }
@@ -30,7 +32,9 @@ Action declare(Command& command, const Globals& globals) {
   auto file = std::make_shared<std::string>();
   auto action = std::make_shared<std::function<int()>>();
   const auto add = [&](const char* name, const char* help, std::function<int()> act) {
-    command.add_command(name, help, [=] { *action = act; }).add_option("FILE", *file, "The file with the private key; show also takes a public one").required();
+    command.add_command(name, help, [=] { *action = act; })
+        .add_option("FILE", *file, "The file with the private key; show also takes a public one")
+        .required();
   };
   add("new", "A new key in a file that only its owner reads", [=, &globals] {
     const auto key = certificate::PrivateKey::generate();
@@ -40,7 +44,9 @@ Action declare(Command& command, const Globals& globals) {
   add("show", "The public half of a key", [=, &globals] { return tell(certificate::read_public_key(*file), globals, ""); });
   add("rotate", "A new key in its place, signed by the old one", [=, &globals] {
     const auto kept = certificate::rotate_key(*file);
-    return tell(certificate::read_key(*file).public_key(), globals, fmt::format(" in {}; the old one is in {}, and {}.rotations.json leads from it to this one", *file, kept.string(), *file));
+    return tell(certificate::read_key(*file).public_key(), globals,
+                fmt::format(" in {}; the old one is in {}, and {}.rotations.json leads from it to this one", *file,
+                            kept.string(), *file));
   });
   return [action] {
     try {

@@ -1,5 +1,5 @@
-// kvcts layouts: the layouts of the catalogue, or one of them as template, tensors, loops and first bytes; by its id, by a published name, or by whose
-// it is: vllm-0.25.1:flash_attn:HND, and all that a version has: vllm-0.25.1.
+// kvcts layouts: the layouts of the catalogue, or one of them as template, tensors, loops and first bytes; by its id, by a
+// published name, or by whose it is: vllm-0.25.1:flash_attn:HND, and all that a version has: vllm-0.25.1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,9 +27,11 @@ struct Options {
 std::string join(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
 nlohmann::json entry_json(const LayoutEntry& e) {
-  nlohmann::json out{{"id", e.id}, {"title", e.title}, {"template", e.text}, {"dtypes", e.dtypes}, {"names", e.names}, {"file", e.file}};
+  nlohmann::json out{{"id", e.id},         {"title", e.title}, {"template", e.text},
+                     {"dtypes", e.dtypes}, {"names", e.names}, {"file", e.file}};
   out["used_by"] = nlohmann::json::array();
-  for (const auto& u : e.used_by) out["used_by"].push_back({{"system", u.system}, {"backend", u.backend}, {"versions", u.versions}, {"hint", u.hint}});
+  for (const auto& u : e.used_by)
+    out["used_by"].push_back({{"system", u.system}, {"backend", u.backend}, {"versions", u.versions}, {"hint", u.hint}});
   return out;
 }
 
@@ -49,8 +51,9 @@ Geometry geometry_for(const Catalogue& cat, const std::string& id, const LayoutE
   Geometry g = catalogue::geometry_of(cat.geometries().at(id));
   if (!entry) return g;
   const std::pair<const char*, std::int64_t Geometry::*> members[] = {
-      {"layers", &Geometry::layers},     {"blocks", &Geometry::blocks},         {"block_size", &Geometry::block_size}, {"heads", &Geometry::heads},
-      {"head_dim", &Geometry::head_dim}, {"v_head_dim", &Geometry::v_head_dim}, {"kv", &Geometry::kv}};
+      {"layers", &Geometry::layers}, {"blocks", &Geometry::blocks},     {"block_size", &Geometry::block_size},
+      {"heads", &Geometry::heads},   {"head_dim", &Geometry::head_dim}, {"v_head_dim", &Geometry::v_head_dim},
+      {"kv", &Geometry::kv}};
   for (const auto& [key, member] : members) {
     if (const auto fixed = entry->fixed.find(key); fixed != entry->fixed.end()) g.*member = fixed->second;
   }
@@ -64,14 +67,16 @@ std::string tensor_text(const TensorView& t) {
     strides.push_back(std::to_string(d.stride));
     axes.push_back(d.axes);
   }
-  return fmt::format("{:<12} shape [{}]  strides in bytes [{}]  axes {}", t.name, join(shape), join(strides), fmt::join(axes, " "));
+  return fmt::format("{:<12} shape [{}]  strides in bytes [{}]  axes {}", t.name, join(shape), join(strides),
+                     fmt::join(axes, " "));
 }
 
 /// "vllm-0.25.1" of "vllm-0.25.1:flash_attn:HND"; "" where no version is named.
 std::string system_and_version(const std::string& wanted) {
   const std::string first = wanted.substr(0, wanted.find(':'));
   const auto dash = first.rfind('-');
-  const bool version = dash != std::string::npos && first.find(' ') == std::string::npos && dash + 1 < first.size() && first.find_first_not_of("0123456789.", dash + 1) == std::string::npos;
+  const bool version = dash != std::string::npos && first.find(' ') == std::string::npos && dash + 1 < first.size() &&
+                       first.find_first_not_of("0123456789.", dash + 1) == std::string::npos;
   return version ? first : "";
 }
 
@@ -91,18 +96,23 @@ int list_version(const Catalogue& cat, const std::string& wanted, const Globals&
   const auto dash = wanted.rfind('-');
   const std::string system = wanted.substr(0, dash), version = wanted.substr(dash + 1);
   const auto same = [&](const std::string& name) {
-    return std::equal(name.begin(), name.end(), system.begin(), system.end(), [](char a, char b) { return std::tolower(a) == std::tolower(b); });
+    return std::equal(name.begin(), name.end(), system.begin(), system.end(),
+                      [](char a, char b) { return std::tolower(a) == std::tolower(b); });
   };
   nlohmann::json all = nlohmann::json::array();
   for (const auto& [id, e] : cat.layouts())
     for (const auto& u : e.used_by)
-      if (same(u.system) && compat::in_versions(version, u.versions)) all.push_back({{"backend", u.backend}, {"setting", u.hint}, {"layout", id}, {"versions", u.versions}});
-  if (all.empty()) throw UsageError("no layout is known to be used by " + wanted + "; 'kvcts layouts --json' has the versions of each");
+      if (same(u.system) && compat::in_versions(version, u.versions))
+        all.push_back({{"backend", u.backend}, {"setting", u.hint}, {"layout", id}, {"versions", u.versions}});
+  if (all.empty())
+    throw UsageError("no layout is known to be used by " + wanted + "; 'kvcts layouts --json' has the versions of each");
   std::sort(all.begin(), all.end());
-  if (globals.json) fmt::print("{}\n", all.dump(2));
+  if (globals.json)
+    fmt::print("{}\n", all.dump(2));
   else
     for (const auto& one : all)
-      fmt::print("{:<32} {:<4} {}\n", one["backend"].get<std::string>(), one["setting"].get<std::string>(), one["layout"].get<std::string>());
+      fmt::print("{:<32} {:<4} {}\n", one["backend"].get<std::string>(), one["setting"].get<std::string>(),
+                 one["layout"].get<std::string>());
   return exit_as_expected;
 }
 
@@ -135,14 +145,19 @@ int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) 
     out["geometry"] = o.geometry;
     out["dtype"] = dtype;
     out["cache"] = to_text(cache);
-    out["derived_names"] = {{"letters", names.letters}, {"vllm", names.vllm}, {"flashinfer", names.flashinfer}, {"lmcache", names.lmcache}, {"kvbm", names.kvbm}};
+    out["derived_names"] = {{"letters", names.letters},
+                            {"vllm", names.vllm},
+                            {"flashinfer", names.flashinfer},
+                            {"lmcache", names.lmcache},
+                            {"kvbm", names.kvbm}};
     fmt::print("{}\n", out.dump(2));
     return exit_as_expected;
   }
   if (entry) fmt::print("{}: {}\n", entry->id, entry->title);
   fmt::print("template   {}\n", text);
   std::vector<std::string> known;
-  for (const auto& [system, value] : {std::pair{"vLLM", names.vllm}, {"FlashInfer", names.flashinfer}, {"LMCache", names.lmcache}, {"KVBM", names.kvbm}}) {
+  for (const auto& [system, value] :
+       {std::pair{"vLLM", names.vllm}, {"FlashInfer", names.flashinfer}, {"LMCache", names.lmcache}, {"KVBM", names.kvbm}}) {
     if (!value.empty()) known.push_back(fmt::format("{} {}", system, value));
   }
   if (!known.empty()) fmt::print("also       {}\n", join(known));
@@ -161,7 +176,8 @@ int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) 
   }
   for (const Plane& plane : cache.planes) {
     if (plane.allocation != 0) continue;
-    fmt::print("\n{} in {}, from byte {}\n{}", name(plane.component), cache.allocations[0].name, plane.offset / 8, draw_modes(plane));
+    fmt::print("\n{} in {}, from byte {}\n{}", name(plane.component), cache.allocations[0].name, plane.offset / 8,
+               draw_modes(plane));
   }
   fmt::print("\nbytes of {}\n{}", cache.allocations[0].name, draw_bytes(cache, 0, o.rows));
   return exit_as_expected;

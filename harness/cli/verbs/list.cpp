@@ -16,13 +16,16 @@ using matrix::Selection;
 
 nlohmann::json cover_json(const Selection& s, const std::string& title, const CoverReport& c) {
   nlohmann::json excluded = nlohmann::json::array();
-  for (const auto& e : c.excluded) excluded.push_back({{"tuple", matrix::to_text(s.space(), e.tuple)}, {"constraint", e.constraint}});
-  return {{"title", title}, {"strength", c.strength}, {"points", c.points}, {"tuples", c.tuples}, {"undecided", c.undecided}, {"excluded", excluded}};
+  for (const auto& e : c.excluded)
+    excluded.push_back({{"tuple", matrix::to_text(s.space(), e.tuple)}, {"constraint", e.constraint}});
+  return {{"title", title},     {"strength", c.strength},   {"points", c.points},
+          {"tuples", c.tuples}, {"undecided", c.undecided}, {"excluded", excluded}};
 }
 
 void print_cover(const Selection& s, const std::string& title, const CoverReport& c) {
-  fmt::print("# {}: every combination of {} values that can run is covered: {} in {} cases; {} excluded by constraints{}\n", title, c.strength, c.tuples,
-             c.points, c.excluded.size(), c.undecided == 0 ? "" : fmt::format("; {} undecided", c.undecided));
+  fmt::print("# {}: every combination of {} values that can run is covered: {} in {} cases; {} excluded by constraints{}\n",
+             title, c.strength, c.tuples, c.points, c.excluded.size(),
+             c.undecided == 0 ? "" : fmt::format("; {} undecided", c.undecided));
   for (const auto& e : c.excluded) fmt::print("#   excluded: {} ({})\n", matrix::to_text(s.space(), e.tuple), e.constraint);
 }
 
@@ -31,7 +34,8 @@ void print_json(const Selection& s) {
   fmt::print("{{\"considered\": {}, \"left_out\": {}, \"cases\": [", s.considered(), s.left_out());
   for (std::size_t i = 0; i < s.size(); ++i) {
     nlohmann::json one{{"id", s.id(i)}, {"suite", s.suite(i)}, {"seconds", s.seconds(i)}, {"facts", s.facts(i)}};
-    if (const auto d = s.declared(i)) one["declared"] = {{"outcome", name(d->outcome)}, {"constraint", d->constraint}, {"reason", d->reason}};
+    if (const auto d = s.declared(i))
+      one["declared"] = {{"outcome", name(d->outcome)}, {"constraint", d->constraint}, {"reason", d->reason}};
     fmt::print("{}{}", i == 0 ? "\n" : ",\n", one.dump());
   }
   nlohmann::json covers = nlohmann::json::array();
@@ -51,7 +55,8 @@ void print_plain(const Selection& s, bool reasons) {
   std::string buffer;
   for (std::size_t i = 0; i < s.size(); ++i) {
     buffer += s.id(i);
-    if (const auto d = reasons ? s.declared(i) : std::nullopt) fmt::format_to(std::back_inserter(buffer), "  {}: {}", name(d->outcome), d->reason);
+    if (const auto d = reasons ? s.declared(i) : std::nullopt)
+      fmt::format_to(std::back_inserter(buffer), "  {}: {}", name(d->outcome), d->reason);
     buffer += '\n';
     if (buffer.size() > (1u << 16)) {
       std::fwrite(buffer.data(), 1, buffer.size(), stdout);
@@ -69,8 +74,10 @@ void print_plain(const Selection& s, bool reasons) {
 int list_suites(const catalogue::Catalogue& cat, const Globals& globals) {
   nlohmann::json all = nlohmann::json::array();
   for (const auto& [id, suite] : cat.suites()) {
-    if (globals.json) all.push_back({{"suite", id}, {"title", suite.title}});
-    else fmt::print("{:<12} {}\n", id, suite.title);
+    if (globals.json)
+      all.push_back({{"suite", id}, {"title", suite.title}});
+    else
+      fmt::print("{:<12} {}\n", id, suite.title);
   }
   if (globals.json) fmt::print("{}\n", nlohmann::json{{"suites", all}}.dump(2));
   return exit_as_expected;
@@ -86,15 +93,19 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--reasons", *reasons, "Behind each id that is not run, why; and the covers of the suites");
   return [=, &globals] {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
-    const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() || !select->where.empty() || select->cover > 0 ||
-                          !select->shard.empty() || select->budget > 0;
+    const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() ||
+                          !select->where.empty() || select->cover > 0 || !select->shard.empty() || select->budget > 0;
     if (!anything) return static_cast<int>(list_suites(cat, globals));
     const Selection s = matrix::select(cat, query_of(*select));
     if (s.empty()) throw NothingSelected(s.why_empty());
-    if (*count && globals.json) fmt::print("{}\n", count_json(s).dump());
-    else if (*count) fmt::print("{}\n", s.size());
-    else if (globals.json) print_json(s);
-    else print_plain(s, *reasons);
+    if (*count && globals.json)
+      fmt::print("{}\n", count_json(s).dump());
+    else if (*count)
+      fmt::print("{}\n", s.size());
+    else if (globals.json)
+      print_json(s);
+    else
+      print_plain(s, *reasons);
     return static_cast<int>(exit_as_expected);
   };
 }

@@ -1,6 +1,6 @@
 // kvcts minimize: the smallest case that fails as a given one does, found by running smaller and smaller ones.
-#include "case/catalogue/certification.hpp"
 #include "tools/minimize/minimize.hpp"
+#include "case/catalogue/certification.hpp"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,9 @@ struct Options {
 CaseSpec chosen(Options& o, const catalogue::Catalogue& cat) {
   const OneCase one = choose(cat, "minimize", o.subject, o.file, o.seed);
   o.subject = one.id, o.file = one.file;
-  if (const auto& decided = one.chosen().decided) throw UsageError(fmt::format("expected a case that fails, found '{}': {}: {}", o.subject, name(decided->outcome), decided->message));
+  if (const auto& decided = one.chosen().decided)
+    throw UsageError(
+        fmt::format("expected a case that fails, found '{}': {}: {}", o.subject, name(decided->outcome), decided->message));
   return one.spec();
 }
 
@@ -39,8 +41,14 @@ nlohmann::json as_json(const minimize::Minimum& m, const std::string& file) {
   for (const auto& step : m.steps) steps.push_back({{"what", step.words}, {"tries", step.tries}});
   for (const auto& [what, n] : m.before) before[what] = n;
   for (const auto& [what, n] : m.after) after[what] = n;
-  nlohmann::json out{{"outcome", name(m.last.outcome)}, {"class", m.last.diagnosis.fault_class}, {"message", m.last.message}, {"tries", m.tries},
-                     {"accepted", steps},               {"before", before},                      {"after", after},            {"finished", m.finished},
+  nlohmann::json out{{"outcome", name(m.last.outcome)},
+                     {"class", m.last.diagnosis.fault_class},
+                     {"message", m.last.message},
+                     {"tries", m.tries},
+                     {"accepted", steps},
+                     {"before", before},
+                     {"after", after},
+                     {"finished", m.finished},
                      {"case", m.document}};
   if (!file.empty()) out["file"] = file;
   return out;
@@ -50,7 +58,8 @@ int run(Options o, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
   CaseSpec spec = chosen(o, cat);
   if (const auto row = stored_case(o.run, o.subject); row && row->decided && !o.seed) spec.seed = row->result.seed;
-  if (!o.out.empty() && std::filesystem::is_directory(o.out)) throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));
+  if (!o.out.empty() && std::filesystem::is_directory(o.out))
+    throw UsageError(fmt::format("-o expects a file to write, found the folder {}", o.out));
   minimize::Options options;
   options.tries = o.tries;
   options.deadline_ms = static_cast<std::int64_t>(o.deadline_s * 1000);
@@ -60,7 +69,8 @@ int run(Options o, const Globals& globals) {
       std::fflush(stdout);
     };
   }
-  const minimize::Runner runner = [&](const std::vector<ResolvedCase>& cases, const std::function<bool(const CaseResult&)>& enough) {
+  const minimize::Runner runner = [&](const std::vector<ResolvedCase>& cases,
+                                      const std::function<bool(const CaseResult&)>& enough) {
     return run_until(cases, o.jobs, enough);
   };
   minimize::Minimum m;
@@ -69,7 +79,8 @@ int run(Options o, const Globals& globals) {
   } catch (const minimize::Error& e) {
     std::string text = e.what();
     if (const auto row = stored_case(o.run, o.subject); row && text.starts_with("expected a case that fails")) {
-      text += fmt::format("; in the run in {} it ended as {}: it is flaky, or the program has changed since", o.run, report::ending_words(row->result));
+      text += fmt::format("; in the run in {} it ended as {}: it is flaky, or the program has changed since", o.run,
+                          report::ending_words(row->result));
     }
     throw UsageError(text);
   }
@@ -85,9 +96,13 @@ int run(Options o, const Globals& globals) {
     return exit_as_expected;
   }
   fmt::print("{}\n{}\n", report::ending_words(m.last), report::visible(m.last.message));
-  if (o.out.empty()) fmt::print("\n{}\n", text);
-  else fmt::print("written to {}; {}--file {}\n", o.out, report::repro_here(globals.cases).before("run"), report::shell_word(o.out));
-  fmt::print("{} tries, {} accepted{}; {}\n", m.tries, m.steps.size(), m.finished ? "" : " (stopped by --tries)", minimize::words_of(m.before, m.after));
+  if (o.out.empty())
+    fmt::print("\n{}\n", text);
+  else
+    fmt::print("written to {}; {}--file {}\n", o.out, report::repro_here(globals.cases).before("run"),
+               report::shell_word(o.out));
+  fmt::print("{} tries, {} accepted{}; {}\n", m.tries, m.steps.size(), m.finished ? "" : " (stopped by --tries)",
+             minimize::words_of(m.before, m.after));
   return exit_as_expected;
 }
 

@@ -16,7 +16,7 @@ namespace {
 using namespace museum;
 
 struct Options {
-  std::string run;                     ///< folder of a run; "" = run them now
+  std::string run;  ///< folder of a run; "" = run them now
   std::vector<std::string> systems, classes;
 };
 
@@ -24,10 +24,13 @@ Endings endings_of(const std::string& run) {
   Endings out;
   opening([&] {
     store::RunReader::open(run).for_each([&](const store::Row& row) {
-      if (row.planned.id.starts_with("museum/")) out[row.planned.id] = {row.result.outcome, row.result.diagnosis.fault_class, row.result.message};
+      if (row.planned.id.starts_with("museum/"))
+        out[row.planned.id] = {row.result.outcome, row.result.diagnosis.fault_class, row.result.message};
     });
   });
-  if (out.empty()) throw UsageError(fmt::format("expected a run with cases of the museum, found none in {}; `kvcts run --suite museum` makes one", run));
+  if (out.empty())
+    throw UsageError(
+        fmt::format("expected a run with cases of the museum, found none in {}; `kvcts run --suite museum` makes one", run));
   return out;
 }
 
@@ -38,22 +41,44 @@ nlohmann::json as_json(const Exhibit& e, const Endings& endings) {
     for (const CaseSpec& spec : *specs) {
       const auto found = endings.find(spec.id);
       nlohmann::json one{{"case", spec.id}, {"title", spec.title}};
-      if (found != endings.end()) one.update({{"outcome", name(found->second.outcome)}, {"class", found->second.fault_class}, {"message", found->second.message}});
+      if (found != endings.end())
+        one.update({{"outcome", name(found->second.outcome)},
+                    {"class", found->second.fault_class},
+                    {"message", found->second.message}});
       cases.push_back(std::move(one));
     }
   }
-  nlohmann::json out{{"id", e.entry.id},     {"report", e.entry.report}, {"link", e.link()},          {"system", e.entry.system}, {"class", e.entry.fault_class},
-                     {"data", e.entry.data}, {"date", e.entry.date},     {"version", e.entry.version}, {"expressed", e.expressed()}, {"cases", cases}};
-  if (e.expressed()) out.update({{"ran", s.ran}, {"caught", s.caught}, {"named", s.named}, {"ending", s.ending}, {"controls", s.controls}, {"controls_good", s.controls_good}});
-  else out.update({{"ending", s.ending}, {"reason", e.not_expressed}});
+  nlohmann::json out{{"id", e.entry.id},
+                     {"report", e.entry.report},
+                     {"link", e.link()},
+                     {"system", e.entry.system},
+                     {"class", e.entry.fault_class},
+                     {"data", e.entry.data},
+                     {"date", e.entry.date},
+                     {"version", e.entry.version},
+                     {"expressed", e.expressed()},
+                     {"cases", cases}};
+  if (e.expressed())
+    out.update({{"ran", s.ran},
+                {"caught", s.caught},
+                {"named", s.named},
+                {"ending", s.ending},
+                {"controls", s.controls},
+                {"controls_good", s.controls_good}});
+  else
+    out.update({{"ending", s.ending}, {"reason", e.not_expressed}});
   return out;
 }
 
 nlohmann::json as_json(const Tally& t) {
   const auto part = [](const Tally::Part& p) {
-    return nlohmann::json{{"entries", p.entries}, {"expressed", p.expressed}, {"ran", p.ran}, {"caught", p.caught}, {"named", p.named}};
+    return nlohmann::json{
+        {"entries", p.entries}, {"expressed", p.expressed}, {"ran", p.ran}, {"caught", p.caught}, {"named", p.named}};
   };
-  return {{"confirmed", part(t.confirmed)}, {"partial", part(t.partial)}, {"controls", t.controls}, {"controls_good", t.controls_good}};
+  return {{"confirmed", part(t.confirmed)},
+          {"partial", part(t.partial)},
+          {"controls", t.controls},
+          {"controls_good", t.controls_good}};
 }
 
 void print_list(const std::vector<Exhibit>& exhibits, const Endings& endings) {
@@ -65,10 +90,15 @@ void print_list(const std::vector<Exhibit>& exhibits, const Endings& endings) {
       const Standing s = judge(*e, endings);
       std::string how = e->not_expressed;
       if (e->expressed()) {
-        how = fmt::format("{}, {} of {} controls", s.named ? "named" : s.caught ? "MISNAMED" : s.ran ? "MISSED" : "not run", s.controls_good, s.controls);
+        how = fmt::format("{}, {} of {} controls",
+                          s.named    ? "named"
+                          : s.caught ? "MISNAMED"
+                          : s.ran    ? "MISSED"
+                                     : "not run",
+                          s.controls_good, s.controls);
       }
-      fmt::print("  {}  {:<10}  {:<27}  {}: {}\n        {}{}; {}\n", e->entry.id, e->entry.date, e->entry.fault_class, s.ending, how,
-                 e->entry.data == "partial" ? "partial data; " : "", e->entry.version, e->link());
+      fmt::print("  {}  {:<10}  {:<27}  {}: {}\n        {}{}; {}\n", e->entry.id, e->entry.date, e->entry.fault_class,
+                 s.ending, how, e->entry.data == "partial" ? "partial data; " : "", e->entry.version, e->link());
     }
   }
   fmt::print("\n");
@@ -93,7 +123,8 @@ int show(const Options& options, const Globals& globals) {
     fmt::print("{}\n", nlohmann::json{{"entries", entries}, {"totals", as_json(sums)}, {"missed", lacks}}.dump(2));
   } else {
     print_list(exhibits, endings);
-    fmt::print("{}targets    {}\n", summary(sums), lacks.empty() ? "met" : fmt::format("missed: {}", fmt::join(lacks, "; ")));
+    fmt::print("{}targets    {}\n", summary(sums),
+               lacks.empty() ? "met" : fmt::format("missed: {}", fmt::join(lacks, "; ")));
   }
   return lacks.empty() ? exit_as_expected : exit_unexpected;
 }

@@ -38,7 +38,10 @@ Action declare(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
   auto since = std::make_shared<std::string>();
-  command.add_option("--since", *since, "With --out: index.html also says what changed since this earlier run, as kvcts compare does").type_name("RUN");
+  command
+      .add_option("--since", *since,
+                  "With --out: index.html also says what changed since this earlier run, as kvcts compare does")
+      .type_name("RUN");
   auto compatibility = std::make_shared<bool>(false);
   command.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)").required();
   command.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder").type_name("DIR");
@@ -48,15 +51,20 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--phases", *phases,
                    "Print where the time of cases that passed went, and what telling bytes apart cost of it");
   auto wanted = std::make_shared<std::string>();
-  command.add_option("--for", *wanted, "Print for a CI system: github (annotations; the summary goes to $GITHUB_STEP_SUMMARY), markdown, openmetrics")
+  command
+      .add_option(
+          "--for", *wanted,
+          "Print for a CI system: github (annotations; the summary goes to $GITHUB_STEP_SUMMARY), markdown, openmetrics")
       .one_of({"github", "markdown", "openmetrics"});
   return [=, &globals] {
     if (!wanted->empty()) {
-      if (*phases || !out->empty() || *compatibility || globals.json) throw UsageError("--for prints one thing; leave out --out, --compat, --phases and --json");
+      if (*phases || !out->empty() || *compatibility || globals.json)
+        throw UsageError("--for prints one thing; leave out --out, --compat, --phases and --json");
       return print_for(*directory, *wanted);
     }
     if (*phases && (!out->empty() || *compatibility)) throw UsageError("--phases prints; leave out --out and --compat");
-    if (!since->empty() && (out->empty() || *compatibility)) throw UsageError("--since is for the page that --out DIR writes; `kvcts compare BEFORE AFTER` prints");
+    if (!since->empty() && (out->empty() || *compatibility))
+      throw UsageError("--since is for the page that --out DIR writes; `kvcts compare BEFORE AFTER` prints");
     if (*phases) return print_phases(*directory, globals.json);
     const auto cat = out->empty() || *compatibility ? nullptr : catalogue_if_any(globals, "report");
     return print_run(cat.get(), *directory, *out, *since, *compatibility, globals.json);

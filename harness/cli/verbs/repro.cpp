@@ -60,17 +60,18 @@ void print_case(const ResolvedCase& c) {
     for (const auto& line : script_lines(c.script)) fmt::print("{}\n", line);
     return;
   }
-  fmt::print("arch {}, dtype {}, connector {}, engine {}, op {}, seed {}, {} deciding pass{}\n", c.arch, c.dtype, c.connector.name, c.engine.name, c.op, c.seed,
-             c.passes, c.passes == 1 ? "" : "es");
+  fmt::print("arch {}, dtype {}, connector {}, engine {}, op {}, seed {}, {} deciding pass{}\n", c.arch, c.dtype,
+             c.connector.name, c.engine.name, c.op, c.seed, c.passes, c.passes == 1 ? "" : "es");
   for (const Group& g : c.groups) {
     for (const auto& [side, cache] : {std::pair{"producer", &g.producer}, {"consumer", &g.consumer}}) {
       const auto& geometry = cache->ranks.front().geometry;
-      fmt::print("{}  {}: {}; {} rank{}, {} layers, {} blocks of {} tokens, {} heads, head_dim {}\n", side, cache->layout, cache->text, cache->ranks.size(),
-                 cache->ranks.size() == 1 ? "" : "s", geometry.layers, geometry.blocks, geometry.block_size, geometry.heads, geometry.head_dim);
+      fmt::print("{}  {}: {}; {} rank{}, {} layers, {} blocks of {} tokens, {} heads, head_dim {}\n", side, cache->layout,
+                 cache->text, cache->ranks.size(), cache->ranks.size() == 1 ? "" : "s", geometry.layers, geometry.blocks,
+                 geometry.block_size, geometry.heads, geometry.head_dim);
     }
     for (const Request& r : g.requests) {
-      fmt::print("request   {} tokens, generation {}{}: blocks {} -> {}\n", r.tokens, r.generation, r.transfer ? "" : ", not moved",
-                 fmt::join(r.producer_blocks, " "), fmt::join(r.consumer_blocks, " "));
+      fmt::print("request   {} tokens, generation {}{}: blocks {} -> {}\n", r.tokens, r.generation,
+                 r.transfer ? "" : ", not moved", fmt::join(r.producer_blocks, " "), fmt::join(r.consumer_blocks, " "));
     }
   }
 }
@@ -81,33 +82,42 @@ void print_plan(const ResolvedCase& c, const CaseResult& result, int most) {
     const auto plan = nlohmann::json::parse(file.text, nullptr, false);
     if (!plan.is_object() || !plan.contains("sample")) return;
     const auto producer = regions(c, Side::producer), consumer = regions(c, Side::consumer);
-    fmt::print("plan      {} copies, {} bytes{}\n", plan.value("copies", std::int64_t{0}), report::thousands(plan.value("bytes", std::int64_t{0})),
+    fmt::print("plan      {} copies, {} bytes{}\n", plan.value("copies", std::int64_t{0}),
+               report::thousands(plan.value("bytes", std::int64_t{0})),
                plan.value("relayout", false) ? ", with relayout" : "");
     int shown = 0;
     for (const auto& copy : plan["sample"]) {
       if (++shown > most) break;
       // A copy is [src, src_offset, dst, dst_offset, bytes] or an object with those keys.
-      const auto number = [&](std::size_t i, const char* key) { return copy.is_array() ? copy[i].get<std::int64_t>() : copy.value(key, std::int64_t{0}); };
-      fmt::print("  {} + {} -> {} + {}, {} bytes\n", region_name(producer, static_cast<int>(number(0, "src"))), number(1, "src_offset"),
-                 region_name(consumer, static_cast<int>(number(2, "dst"))), number(3, "dst_offset"), number(4, "bytes"));
+      const auto number = [&](std::size_t i, const char* key) {
+        return copy.is_array() ? copy[i].get<std::int64_t>() : copy.value(key, std::int64_t{0});
+      };
+      fmt::print("  {} + {} -> {} + {}, {} bytes\n", region_name(producer, static_cast<int>(number(0, "src"))),
+                 number(1, "src_offset"), region_name(consumer, static_cast<int>(number(2, "dst"))), number(3, "dst_offset"),
+                 number(4, "bytes"));
     }
-    if (const auto total = plan.value("copies", std::int64_t{0}); total > shown) fmt::print("  and {} more\n", total - std::min(shown, most));
+    if (const auto total = plan.value("copies", std::int64_t{0}); total > shown)
+      fmt::print("  and {} more\n", total - std::min(shown, most));
     return;
   }
 }
 
 void print_result(const CaseResult& r) {
   fmt::print("phases   ");
-  for (const PhaseTime& p : r.phases) fmt::print(" {} {}{}", name(p.phase), report::duration(p.ns), &p == &r.phases.back() ? "\n" : ",");
+  for (const PhaseTime& p : r.phases)
+    fmt::print(" {} {}{}", name(p.phase), report::duration(p.ns), &p == &r.phases.back() ? "\n" : ",");
   if (r.phases.empty()) fmt::print(" none\n");
   if (r.checked_bytes > 0 && r.facts.value("scripted", false)) {
-    fmt::print("bytes     {} checked; moved {}; wrong {}\n", report::thousands(r.checked_bytes), report::thousands(r.moved_bytes), report::thousands(r.wrong_bytes));
+    fmt::print("bytes     {} checked; moved {}; wrong {}\n", report::thousands(r.checked_bytes),
+               report::thousands(r.moved_bytes), report::thousands(r.wrong_bytes));
   } else if (r.checked_bytes > 0) {
-    fmt::print("bytes     {} checked; planned {}, moved {}, expected {}; wrong {}\n", report::thousands(r.checked_bytes), report::thousands(r.planned_bytes),
-               report::thousands(r.moved_bytes), report::thousands(r.expected_bytes), report::thousands(r.wrong_bytes));
+    fmt::print("bytes     {} checked; planned {}, moved {}, expected {}; wrong {}\n", report::thousands(r.checked_bytes),
+               report::thousands(r.planned_bytes), report::thousands(r.moved_bytes), report::thousands(r.expected_bytes),
+               report::thousands(r.wrong_bytes));
   }
-  for (const WrongByte& w : r.first_wrong) fmt::print("  {} + {}: expected {}, found {}: {}\n", w.region, w.offset, w.expected, w.observed, w.where);
-  constexpr int lines_shown = 60;               // of each piece of evidence; results.json has all that was kept
+  for (const WrongByte& w : r.first_wrong)
+    fmt::print("  {} + {}: expected {}, found {}: {}\n", w.region, w.offset, w.expected, w.observed, w.where);
+  constexpr int lines_shown = 60;                // of each piece of evidence; results.json has all that was kept
   constexpr std::size_t characters_shown = 160;  // of a line: C++ names of stacks can be thousands long
   for (const auto& file : r.evidence_files) {
     if (file.kind == "plan" || file.text.empty()) continue;
@@ -121,7 +131,8 @@ void print_result(const CaseResult& r) {
   }
   fmt::print("outcome   {} ({})\n", report::ending_words(r), name(r.evidence));
   if (!r.message.empty()) fmt::print("  {}\n", report::visible(r.message));
-  if (!r.diagnosis.text.empty() && (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact)) fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
+  if (!r.diagnosis.text.empty() && (r.message.find(r.diagnosis.text) == std::string::npos || !r.diagnosis.exact))
+    fmt::print("diagnosis {}{}\n", r.diagnosis.exact ? "" : "(a guess) ", report::visible(r.diagnosis.text));
   for (const auto& other : r.diagnosis.others) fmt::print("  or       {}\n", report::visible(other));
   if (!r.diagnosis.what_to_do.empty()) fmt::print("look at   {}\n", report::visible(r.diagnosis.what_to_do));
   fmt::print("verdict   {}{}\n", name(r.verdict), r.waiver.empty() ? "" : " (waiver " + r.waiver + ")");
@@ -151,14 +162,16 @@ int repro(const Options& o, const Globals& globals) {
   std::vector<std::size_t> order;  // items: what ran before, then the case
   before.push_back(o.id);
   for (const auto& id : before) {
-    const auto found = std::find_if(plan.items().begin(), plan.items().end(), [&](const Item& item) { return item.planned.id == id; });
+    const auto found =
+        std::find_if(plan.items().begin(), plan.items().end(), [&](const Item& item) { return item.planned.id == id; });
     if (found != plan.items().end()) order.push_back(static_cast<std::size_t>(found - plan.items().begin()));
   }
-  if (order.empty() || plan.items()[order.back()].planned.id != o.id) throw UsageError(fmt::format("expected the id of a case, found '{}': {}", o.id, plan.selection().why_empty()));
+  if (order.empty() || plan.items()[order.back()].planned.id != o.id)
+    throw UsageError(fmt::format("expected the id of a case, found '{}': {}", o.id, plan.selection().why_empty()));
   const Item& item = plan.items()[order.back()];
   if (row && row->planned.digest != item.planned.digest) {
-    fmt::print(stderr, "kvcts repro: warning: the data of this case have changed since that run (digest {} then, {} now)\n", row->planned.digest,
-               item.planned.digest);
+    fmt::print(stderr, "kvcts repro: warning: the data of this case have changed since that run (digest {} then, {} now)\n",
+               row->planned.digest, item.planned.digest);
   }
 
   CaseResult result;
@@ -180,7 +193,8 @@ int repro(const Options& o, const Globals& globals) {
     options.watch_ms = o.watch_ms.value_or(options.watch_ms);
     const std::int64_t watched = supervisor::watch_ms(resolved, options);
     if (!globals.json && watched >= 500) {
-      const std::string who = resolved.connector.kind == "program" ? "connector " + resolved.connector.name : "engine " + resolved.engine.name;
+      const std::string who =
+          resolved.connector.kind == "program" ? "connector " + resolved.connector.name : "engine " + resolved.engine.name;
       fmt::print("watched   {} behind its end{}\n", report::duration(watched * 1'000'000),
                  options.watch_asked ? "" : ", because " + who + " could still write; --watch 0s does not wait");
       std::fflush(stdout);
@@ -200,11 +214,13 @@ int repro(const Options& o, const Globals& globals) {
     };
     handlers.stop = [&] { return seen; };
     handlers.on_message = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-    const supervisor::Jobs jobs{chain + static_cast<std::size_t>(o.repeat), [&](std::size_t i) { return plan.items()[order[std::min(i, chain)]].planned.id; },
+    const supervisor::Jobs jobs{chain + static_cast<std::size_t>(o.repeat),
+                                [&](std::size_t i) { return plan.items()[order[std::min(i, chain)]].planned.id; },
                                 [&](std::size_t i) { return plan.resolve(order[std::min(i, chain)]); }};
     if (supervisor::run_cases(jobs, options, handlers).interrupted) throw supervisor::Interrupted();
     if (!globals.json && o.repeat > 1)
-      fmt::print("tries     {}\n", seen ? fmt::format("try {} of up to {} failed", made, o.repeat) : report::tries_words(Tries{made, 0, 0, {}}));
+      fmt::print("tries     {}\n", seen ? fmt::format("try {} of up to {} failed", made, o.repeat)
+                                        : report::tries_words(Tries{made, 0, 0, {}}));
     if (!globals.json) print_plan(resolved, result, o.copies);
   }
   if (globals.json) {
@@ -215,7 +231,8 @@ int repro(const Options& o, const Globals& globals) {
   // What a sandbox refuses, libraries report in their own words.
   if (failed(result) && result.phase <= Phase::registration && !result.phases.empty() && process::why_no_sandbox().empty()) {
     const auto granted = result.facts.value("granted", std::vector<std::string>{});
-    fmt::print("sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/isolation.md says what is in it\n", granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
+    fmt::print("sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/isolation.md says what is in it\n",
+               granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
   }
   return status_of(result);
 }
@@ -233,8 +250,9 @@ Action declare(Command& command, const Globals& globals) {
   command.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
   command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
   command.add_option("--copies", o->copies, "How many copies of the plan to show").show_default().range(0, 64);
-  command.add_option("--watch", o->watch_ms,
-                     "Look for late writes so long behind the end of a case (default: 1s, 0s where nobody is left to write)")
+  command
+      .add_option("--watch", o->watch_ms,
+                  "Look for late writes so long behind the end of a case (default: 1s, 0s where nobody is left to write)")
       .duration()
       .type_name("TIME");
   command.add_option("--repeat", o->repeat, "Run it again until it fails, N times at most").type_name("N").range(1, 100'000);

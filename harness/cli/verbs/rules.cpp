@@ -130,7 +130,8 @@ int show(const Options& options, const Globals& globals) {
       titled = true;
       std::string text = played.skipped;
       for (const auto& [seen, times] : played.seen) {
-        text += (text.empty() ? "" : " | ") + seen + (options.runs > 1 ? fmt::format(" ({} of {})", times, options.runs) : "");
+        text +=
+            (text.empty() ? "" : " | ") + seen + (options.runs > 1 ? fmt::format(" ({} of {})", times, options.runs) : "");
       }
       fmt::print("  {:<16} {:<8} {:<12} {}\n", engine.id, report::visible(played.version), how, report::visible(text));
       if (how == "CHANGED RULE") fmt::print("  {:<38} stated: {}\n", "", fmt::join(stated->second, " | "));
@@ -153,7 +154,8 @@ int show(const Options& options, const Globals& globals) {
   }
   if (sums.empty()) return exit_nothing_selected;
   if (sums.contains("CHANGED RULE")) return exit_unexpected;
-  return sums.size() == 1 && sums.contains("SKIPPED") ? exit_incomplete : exit_as_expected;  // without any engine nothing was played
+  return sums.size() == 1 && sums.contains("SKIPPED") ? exit_incomplete
+                                                      : exit_as_expected;  // without any engine nothing was played
 }
 
 }  // namespace

@@ -30,24 +30,31 @@ Action declare(Command& command, const Globals& globals) {
                   "run is a failure")
       .delimiter(',')
       .type_name("A,B");
-  auto repeat = command.add_option("--repeat", o->repeat, "Run every case N times; one that failed in some of its tries is FLAKY").type_name("N").range(1, 100'000);
+  auto repeat =
+      command.add_option("--repeat", o->repeat, "Run every case N times; one that failed in some of its tries is FLAKY")
+          .type_name("N")
+          .range(1, 100'000);
   command
       .add_option("--retry-failures", o->retries,
-                  "Run every case that failed N times more: FLAKY if one of them does not fail, never PASS; not where more than 30 % of the cases failed")
+                  "Run every case that failed N times more: FLAKY if one of them does not fail, never PASS; not where more "
+                  "than 30 % of the cases failed")
       .type_name("N")
       .range(1, 1000)
       .excludes(repeat);
   command
       .add_option("--rotate", o->rotate,
-                  "Remember in FILE what was run when; with --budget the choice is by it: never run, changed, failed before, then what was run longest ago")
+                  "Remember in FILE what was run when; with --budget the choice is by it: never run, changed, failed "
+                  "before, then what was run longest ago")
       .type_name("FILE");
   // Read where the run's story is read: a store keeps the words of each sitting.
   command
       .add_flag(store::allow_incomplete_flag,
                 "End with 0 instead of 5 when something planned was not run; the headline still says so")
       .no_value();
-  command.add_option("--watch", o->watch_ms,
-                     "Look for late writes so long behind the end of a case (default: 1s for a run of up to 8 cases and for a sample of a longer one, 0s where nobody is left to write)")
+  command
+      .add_option("--watch", o->watch_ms,
+                  "Look for late writes so long behind the end of a case (default: 1s for a run of up to 8 cases and for a "
+                  "sample of a longer one, 0s where nobody is left to write)")
       .duration()
       .type_name("TIME");
   command.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
@@ -58,7 +65,8 @@ Action declare(Command& command, const Globals& globals) {
   return [o, with, &globals] {
     o->json = globals.json;
     o->select.suites.insert(o->select.suites.end(), with->begin(), with->end());
-    if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() && o->select.where.empty()) {
+    if (o->resume.empty() && o->select.suites.empty() && o->select.ids.empty() && o->select.files.empty() &&
+        o->select.where.empty()) {
       throw UsageError("expected a selection: --suite, --id, --where or --file (`kvcts list --help`), or --resume");
     }
     o->cases = o->resume.empty() ? globals.cases : take_up(o->resume, globals.cases);

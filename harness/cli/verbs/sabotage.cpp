@@ -23,8 +23,11 @@ struct SabotageOptions {
 };
 
 /// What the emulated fills are called, and how a table calls them.
-constexpr std::pair<const char*, const char*> other_harnesses[] = {
-    {"benchdnn", "benchdnn"}, {"ucx-pattern", "UCX pattern"}, {"ucx-random", "UCX random"}, {"nvbandwidth", "nvbandwidth"}, {"nccl-tests", "nccl-tests"}};
+constexpr std::pair<const char*, const char*> other_harnesses[] = {{"benchdnn", "benchdnn"},
+                                                                   {"ucx-pattern", "UCX pattern"},
+                                                                   {"ucx-random", "UCX random"},
+                                                                   {"nvbandwidth", "nvbandwidth"},
+                                                                   {"nccl-tests", "nccl-tests"}};
 constexpr std::size_t cases_of_others = 8;
 
 std::vector<Saboteur> chosen_of(const catalogue::Catalogue& catalogue, const std::vector<std::string>& globs) {
@@ -52,7 +55,9 @@ int print_behind(const std::vector<sabotage::Campaigned>& all, bool as_json) {
 int run(SabotageOptions options, const Globals& globals) {
   const catalogue::Catalogue catalogue(catalogue::find_cases(globals.cases));
   const std::vector<Saboteur> chosen = chosen_of(catalogue, options.globs);
-  if (chosen.empty()) throw NothingSelected(fmt::format("no saboteur is called '{}'; `kvcts sabotage --list` has them all", fmt::join(options.globs, "' or '")));
+  if (chosen.empty())
+    throw NothingSelected(
+        fmt::format("no saboteur is called '{}'; `kvcts sabotage --list` has them all", fmt::join(options.globs, "' or '")));
   if (options.list) {
     for (const auto& one : chosen) fmt::print("{:<46} {}\n", one.id, one.title);
     return exit_as_expected;
@@ -62,7 +67,8 @@ int run(SabotageOptions options, const Globals& globals) {
   const auto campaign = [&](const SelectOptions& of, const sabotage::CampaignOptions& how) {
     const matrix::Selection selection = matrix::select(catalogue, query_of(of));
     if (selection.empty()) throw NothingSelected(selection.why_empty());
-    return sabotage::Campaigned{how.behind.empty() ? short_name(of) : how.behind, sabotage::run_campaign(catalogue, selection, chosen, how)};
+    return sabotage::Campaigned{how.behind.empty() ? short_name(of) : how.behind,
+                                sabotage::run_campaign(catalogue, selection, chosen, how)};
   };
   sabotage::CampaignOptions how;
   how.jobs = options.jobs;
@@ -81,20 +87,25 @@ int run(SabotageOptions options, const Globals& globals) {
   const sabotage::Campaigned ours = campaign(select, how);
   const int status = sabotage::totals_of(ours.rows).good() ? exit_as_expected : exit_unexpected;
   if (!options.harnesses) {
-    if (globals.json) fmt::print("{}\n", sabotage::matrix_json(ours).dump(2));
-    else fmt::print("{}", sabotage::matrix_text(ours));
+    if (globals.json)
+      fmt::print("{}\n", sabotage::matrix_json(ours).dump(2));
+    else
+      fmt::print("{}", sabotage::matrix_text(ours));
     return status;
   }
   std::vector<sabotage::Campaigned> all{ours};
   all[0].name = "KV-CTS";
   for (const auto& [harness, shown] : other_harnesses) {
     sabotage::CampaignOptions other = how;
-    other.harness = harness, other.most = cases_of_others, other.stop = false, other.skip = sabotage::places_of_catches(ours.rows);
+    other.harness = harness, other.most = cases_of_others, other.stop = false,
+    other.skip = sabotage::places_of_catches(ours.rows);
     all.push_back(campaign(select, other));
     all.back().name = shown;
   }
-  if (globals.json) fmt::print("{}\n", sabotage::harnesses_json(all).dump(2));
-  else fmt::print("{}", sabotage::harnesses_text(all));
+  if (globals.json)
+    fmt::print("{}\n", sabotage::harnesses_json(all).dump(2));
+  else
+    fmt::print("{}", sabotage::harnesses_text(all));
   return status;
 }
 
@@ -104,13 +115,15 @@ Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<SabotageOptions>();
   declare_selection(command, options->select);
   command.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several").type_name("GLOB");
-  command.add_option("--behind", options->behind,
-                 "With this engine in the place of the case's own; what is wrong in an engine stands in front of it; any of several")
+  command
+      .add_option("--behind", options->behind,
+                  "With this engine in the place of the case's own; what is wrong in an engine stands in front of it; any "
+                  "of several")
       .type_name("ENGINE");
   command.add_option("-j,--jobs", options->jobs, "Cases at once").range(1, 256).show_default();
   command.add_flag("--list", options->list, "Only say which saboteurs there are");
   command.add_flag("--harnesses", options->harnesses,
-               "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
+                   "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
   return [=, &globals] { return run(*options, globals); };
 }
 

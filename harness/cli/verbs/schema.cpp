@@ -1,4 +1,5 @@
-// kvcts schema: the keys of a kind of file, as JSON Schema or as a Markdown reference. Both come from the tables that parse the files.
+// kvcts schema: the keys of a kind of file, as JSON Schema or as a Markdown reference. Both come from the tables that parse
+// the files.
 #include <fmt/format.h>
 
 #include <memory>
@@ -22,8 +23,10 @@ int show(const std::string& wanted, bool reference, const Globals& globals) {
       fmt::print("{}\n", names.dump());
     } else {
       for (const Kind& k : kinds()) {
-        if (k.folder.empty()) fmt::print("{:<11} a file of your own, for kvcts certify\n", k.name);
-        else fmt::print("{:<11} cases/: {}{}\n", k.name, k.folder, k.name == "case" ? " and any file for --file" : "");
+        if (k.folder.empty())
+          fmt::print("{:<11} a file of your own, for kvcts certify\n", k.name);
+        else
+          fmt::print("{:<11} cases/: {}{}\n", k.name, k.folder, k.name == "case" ? " and any file for --file" : "");
       }
       fmt::print("{:<11} what varies between cases, in the order of their ids\n", "axes");
     }

@@ -4,27 +4,75 @@
 
 #include "cli/verb.hpp"
 
-namespace kvcts::cli::list_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::run_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::repro_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::compare_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::merge_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::report_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::check_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::describe_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::doctor_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::schema_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::layouts_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::golden_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::minimize_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::triage_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::dump_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::museum_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::rules_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::conformance_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::explain_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::certify_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::challenge_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::verify_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::key_verb { Action declare(Command& command, const Globals& globals); }
-namespace kvcts::cli::sabotage_verb { Action declare(Command& command, const Globals& globals); }
+namespace kvcts::cli::list_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::run_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::repro_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::compare_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::merge_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::report_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::check_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::describe_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::doctor_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::schema_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::layouts_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::golden_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::minimize_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::triage_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::dump_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::museum_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::rules_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::conformance_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::explain_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::certify_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::challenge_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::verify_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::key_verb {
+Action declare(Command& command, const Globals& globals);
+}
+namespace kvcts::cli::sabotage_verb {
+Action declare(Command& command, const Globals& globals);
+}

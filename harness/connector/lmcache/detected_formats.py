@@ -1,5 +1,6 @@
-"""Prints, as JSON, what LMCache's detect_format takes a cache of each format for, under what each engine may say of it: {format: {hint: answer}}.
-Run by an interpreter that has LMCache; the shapes are those of cases/oracles/lmcache_formats.json.
+"""Prints, as JSON, what LMCache's detect_format takes a cache of each format for, under what each engine may say of it:
+{format: {hint: answer}}. Run by an interpreter that has LMCache; the shapes are those of
+cases/oracles/lmcache_formats.json.
 
     detected_formats.py lmcache_formats.json
 """
@@ -33,11 +34,27 @@ def main():
         known = json.load(file)
     size = known["geometry"]
     blocks = {"tokens_per_block": size["BS"]}
-    hints = {"vllm/NHD": ("VLLM", {"kv_layout": "NHD"}), "vllm/HND": ("VLLM", {"kv_layout": "HND"}), "vllm/nohint": ("VLLM", {}), "sglang/nohint": ("SGLANG", {}),
-             "sglang/k_v": ("SGLANG", {"kv_list_layout": "k_v", **blocks}), "sglang/unified": ("SGLANG", {"kv_list_layout": "unified", **blocks}),
-             "trtllm": ("TRTLLM", {"num_kv_heads": size["NH"], "head_dim": size["HS"], **blocks})}
-    print(json.dumps({name: {hint: answer(build(entry["structure"]["list_levels"], entry["structure"]["tensor_shape"]), *what) for hint, what in hints.items()}
-                      for name, entry in known["formats"].items() if "structure" in entry}))
+    hints = {
+        "vllm/NHD": ("VLLM", {"kv_layout": "NHD"}),
+        "vllm/HND": ("VLLM", {"kv_layout": "HND"}),
+        "vllm/nohint": ("VLLM", {}),
+        "sglang/nohint": ("SGLANG", {}),
+        "sglang/k_v": ("SGLANG", {"kv_list_layout": "k_v", **blocks}),
+        "sglang/unified": ("SGLANG", {"kv_list_layout": "unified", **blocks}),
+        "trtllm": ("TRTLLM", {"num_kv_heads": size["NH"], "head_dim": size["HS"], **blocks}),
+    }
+    print(
+        json.dumps(
+            {
+                name: {
+                    hint: answer(build(entry["structure"]["list_levels"], entry["structure"]["tensor_shape"]), *what)
+                    for hint, what in hints.items()
+                }
+                for name, entry in known["formats"].items()
+                if "structure" in entry
+            }
+        )
+    )
 
 
 main()

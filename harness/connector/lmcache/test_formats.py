@@ -1,5 +1,5 @@
-"""LMCache's own detection against what the repository says of it: the oracle's answers, and the formats that the catalogue's layouts name. Skipped
-where there is no environment with LMCache (./run_suite.sh --with lmcache install)."""
+"""LMCache's own detection against what the repository says of it: the oracle's answers, and the formats that the
+catalogue's layouts name. Skipped where there is no environment with LMCache (./run_suite.sh --with lmcache install)."""
 
 import json
 import os
@@ -15,20 +15,29 @@ ROOT = HERE.parents[2]
 ORACLE = ROOT / "cases" / "oracles" / "lmcache_formats.json"
 PYTHON = Path(os.environ.get("KVCTS_PYTHON_LMCACHE") or ROOT / ".venv" / "with" / "lmcache" / "bin" / "python")
 # No detector answers with these: older forms of 12 and 13, which are told apart by rank 4 and the hint.
-NOT_DETECTED = {"NL_X_NB_NH_BS_TWO_HS": "NL_X_NB_TWO_NH_BS_HS", "NL_X_NB_BS_NH_TWO_HS": "ERR unsupported kv_caches structure for EngineType.VLLM"}
+NOT_DETECTED = {
+    "NL_X_NB_NH_BS_TWO_HS": "NL_X_NB_TWO_NH_BS_HS",
+    "NL_X_NB_BS_NH_TWO_HS": "ERR unsupported kv_caches structure for EngineType.VLLM",
+}
 
 
 @pytest.fixture(scope="module")
 def detected():
     if not PYTHON.exists():
         pytest.skip(f"there is no environment lmcache: ./run_suite.sh --with lmcache install ({PYTHON})")
-    run = subprocess.run([str(PYTHON), str(HERE / "detected_formats.py"), str(ORACLE)], capture_output=True, text=True, timeout=240)
+    run = subprocess.run(
+        [str(PYTHON), str(HERE / "detected_formats.py"), str(ORACLE)], capture_output=True, text=True, timeout=240
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 
 
 def test_every_hint_gives_what_the_oracle_says(detected):
-    known = {name: entry["detected_as"] for name, entry in json.loads(ORACLE.read_text())["formats"].items() if "structure" in entry}
+    known = {
+        name: entry["detected_as"]
+        for name, entry in json.loads(ORACLE.read_text())["formats"].items()
+        if "structure" in entry
+    }
     assert len(known) == 17
     for name, answers in known.items():
         assert detected[name] == answers, name

@@ -34,7 +34,8 @@ std::vector<fs::path> folders() {
 std::string expand(const std::string& word) {
   static const std::string marker = "{connectors}/", named = "{python:";
   if (word == "{python}") return find_python();
-  if (word.starts_with(named) && word.ends_with("}")) return find_python(word.substr(named.size(), word.size() - named.size() - 1));
+  if (word.starts_with(named) && word.ends_with("}"))
+    return find_python(word.substr(named.size(), word.size() - named.size() - 1));
   if (!word.starts_with(marker)) return word;
   const std::string file = word.substr(marker.size());
   std::string searched;
@@ -66,19 +67,23 @@ std::string find_python() {
   if (const char* set = std::getenv("KVCTS_PYTHON"); set != nullptr && *set != '\0') return set;
   // <checkout>/build/share/kvcts/golden is a link to <checkout>/golden
   std::error_code error;
-  const fs::path pinned = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "bin" / "python";
+  const fs::path pinned =
+      fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "bin" / "python";
   return !error && fs::exists(pinned, error) ? pinned.string() : "python3";
 }
 
 std::string find_python(const std::string& environment) {
   std::string variable = "KVCTS_PYTHON_";
-  for (const char c : environment) variable += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
+  for (const char c : environment)
+    variable +=
+        std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
   if (const char* set = std::getenv(variable.c_str()); set != nullptr && *set != '\0') return set;
   std::error_code error;
-  const fs::path here = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "with" / environment / "bin" / "python";
+  const fs::path here = fs::canonical(prefix() / "share" / "kvcts" / "golden", error).parent_path() / ".venv" / "with" /
+                        environment / "bin" / "python";
   if (!error && fs::exists(here, error)) return here.string();
-  throw NotHere(environment, "there is no environment " + environment + ": ./run_suite.sh --with " + environment + " install makes one, or set " + variable +
-                " to an interpreter that has it");
+  throw NotHere(environment, "there is no environment " + environment + ": ./run_suite.sh --with " + environment +
+                                 " install makes one, or set " + variable + " to an interpreter that has it");
 }
 
 json options_of_side(json options, Side side) {
@@ -107,16 +112,22 @@ Command command_of(const std::string& connector, const json& options) {
       if (!value.is_object()) bad(connector, "options: expected a mapping, found " + value.dump());
       out.options = value;
     } else if (key == "job_options") {
-      if (!value.is_object() || options.value("options_with", "") != "register") bad(connector, "job_options: expected a mapping, and options_with: register");
+      if (!value.is_object() || options.value("options_with", "") != "register")
+        bad(connector, "job_options: expected a mapping, and options_with: register");
     } else if (key == "options_with") {
-      if (value != "hello" && value != "register") bad(connector, "options_with: expected hello or register, found " + value.dump());
+      if (value != "hello" && value != "register")
+        bad(connector, "options_with: expected hello or register, found " + value.dump());
     } else {
-      bad(connector, "a program has the options command, environment, ports, start_ms, options, job_options and options_with, each also below producer or consumer, found '" + key + "'");
+      bad(connector,
+          "a program has the options command, environment, ports, start_ms, options, job_options and options_with, each "
+          "also below producer or consumer, found '" +
+              key + "'");
     }
   }
   if (out.argv.empty()) bad(connector, "a connector of kind program needs options: {command: [word, ...]}");
   const std::string file = executable(out.argv[0]);
-  if (file.empty()) throw NotHere(out.argv[0], "connector '" + connector + "': no program '" + out.argv[0] + "' can be executed here");
+  if (file.empty())
+    throw NotHere(out.argv[0], "connector '" + connector + "': no program '" + out.argv[0] + "' can be executed here");
   out.argv[0] = file;
   return out;
 }

@@ -1,13 +1,15 @@
 // How a connector program is started: the options of a connector of kind "program".
-//   command: [word, ...]   "{python}" is the suite's interpreter; "{python:vllm}" that of another environment: $KVCTS_PYTHON_VLLM, else
-//                          .venv/with/vllm of the checkout; "{connectors}/x" is x in $KVCTS_CONNECTOR_PATH (colon separated folders),
-//                          else among the programs that come with the suite
+//   command: [word, ...]   "{python}" is the suite's interpreter; "{python:vllm}" that of another environment:
+//   $KVCTS_PYTHON_VLLM, else
+//                          .venv/with/vllm of the checkout; "{connectors}/x" is x in $KVCTS_CONNECTOR_PATH (colon separated
+//                          folders), else among the programs that come with the suite
 //   environment: {KEY: value}
 //   ports: n               TCP ports on loopback that each side is given for each job (default 0)
 //   start_ms: n            how long it may take to answer hello (default: as any worker)
 //   options: {...}         handed to the program with hello, as they are
-//   options_with: hello    what a case's engine_options come with: hello (default: such a case has processes of its own) or register
-//   job_options: {...}     with options_with register: handed to the program with each register, below the case's engine_options; connectors that
+//   options_with: hello    what a case's engine_options come with: hello (default: such a case has processes of its own) or
+//   register job_options: {...}     with options_with register: handed to the program with each register, below the case's
+//   engine_options; connectors that
 //                          differ in these alone share processes
 //   producer, consumer     any of the above, for that side only: one version against another
 #pragma once

@@ -32,7 +32,11 @@ json crash(const Ended& ended) { return {{"crash", {{"signal", ended.signal}, {"
 }  // namespace
 
 Host::Host(std::string connector, json options, Side side, std::string name, std::function<bool()> stop)
-    : connector_(std::move(connector)), options_(std::move(options)), side_(side), name_(std::move(name)), stop_(std::move(stop)) {}
+    : connector_(std::move(connector)),
+      options_(std::move(options)),
+      side_(side),
+      name_(std::move(name)),
+      stop_(std::move(stop)) {}
 
 Host::~Host() {
   if (session_ && !spent_) session_->shut_down(shutdown_patience_ms);
@@ -66,8 +70,10 @@ json Host::answer_of(const std::string& call, json arguments, const Wait& wait) 
     throw Stopped{crash(ended)};
   } catch (const Abandoned&) {
     // Where the program can let go of a job in its midst, it is of use to the next one.
-    if (hello_.value("/capabilities/abandon"_json_pointer, false)) session_->forget();
-    else spent_ = true;
+    if (hello_.value("/capabilities/abandon"_json_pointer, false))
+      session_->forget();
+    else
+      spent_ = true;
     throw Stopped{abandoned};
   }
 }
@@ -83,15 +89,18 @@ const json& Host::start() {
     session_ = std::make_unique<Session>(command);
     spent_ = false;
     hello_ = json::object();  // nothing is known of this program yet
-    hello_ = ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
+    hello_ =
+        ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
   } catch (const NotHere& lack) {
     throw Stopped{{{"skipped", {{"text", lack.what()}}}}};
   } catch (const std::system_error& error) {
-    throw Stopped{{{"error", {{"text", error.what()}}}}};  // no process, no memory, no descriptor: that is not what the program lacks
+    throw Stopped{
+        {{"error", {{"text", error.what()}}}}};  // no process, no memory, no descriptor: that is not what the program lacks
   }
   if (text_of(hello_, "name").empty() || text_of(hello_, "version").empty()) {
     spent_ = true;
-    throw Stopped{crash(Ended("protocol", "the connector program breaks the protocol: hello was answered without name and version"))};
+    throw Stopped{
+        crash(Ended("protocol", "the connector program breaks the protocol: hello was answered without name and version"))};
   }
   return hello_;
 }
@@ -127,7 +136,10 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
   });
   // Blocks that the connector says it could not load: an error that the engine is told, as good as a refusal.
   if (const auto errors = answer.find("load_errors"); errors != answer.end() && errors->is_array() && !errors->empty())
-    stop_with("refused", "load errors", {{"text", "load errors of blocks " + errors->dump() + (text_of(answer, "text").empty() ? "" : ", ") + text_of(answer, "text")}, {"moved", answer.value("moved", json())}});
+    stop_with("refused", "load errors",
+              {{"text", "load errors of blocks " + errors->dump() + (text_of(answer, "text").empty() ? "" : ", ") +
+                            text_of(answer, "text")},
+               {"moved", answer.value("moved", json())}});
   return answer;
 }
 
@@ -151,7 +163,8 @@ void Host::pump() {
   try {
     session_->pump();
   } catch (const Ended&) {
-    // Told when it is asked next: the socket stays at its end. Between two cases it is nobody's fault: another one is started.
+    // Told when it is asked next: the socket stays at its end. Between two cases it is nobody's fault: another one is
+    // started.
     if (!open_) session_.reset();
   }
 }

@@ -13,7 +13,8 @@
 
 namespace kvcts::connector::program {
 
-/// A call that did not end well, as the worker tells the supervisor (process/protocol.hpp): {"refused": ...}, {"raised": ...},
+/// A call that did not end well, as the worker tells the supervisor (process/protocol.hpp): {"refused": ...}, {"raised":
+/// ...},
 /// {"crash": ...}, {"skipped": ...}, or {"ok": true, "abandoned": true} when it was told to stop waiting.
 struct Stopped {
   nlohmann::json reply;
@@ -28,10 +29,11 @@ class Host {
   /// Starts the program where there is none. The reply to hello. Throws Stopped.
   const nlohmann::json& start();
   /// register. Returns the metadata for the other side. Throws Stopped.
-  nlohmann::json open(std::uint64_t key, const ResolvedCase& view, const std::vector<Memory>& memory, const nlohmann::json& ports);
+  nlohmann::json open(std::uint64_t key, const ResolvedCase& view, const std::vector<Memory>& memory,
+                      const nlohmann::json& ports);
   void handshake(std::uint64_t key, const nlohmann::json& peer);
-  /// transfer, until it is over; the part of it that comes after the program took the call is phase complete. Returns what the program
-  /// said. Throws Stopped.
+  /// transfer, until it is over; the part of it that comes after the program took the call is phase complete. Returns what
+  /// the program said. Throws Stopped.
   nlohmann::json transfer(std::uint64_t key, const ResolvedCase& view, int pass, process::Progress& progress);
   /// release; or the end of a program that cannot be used again.
   void close(std::uint64_t key);

@@ -64,7 +64,11 @@ json register_arguments(const ResolvedCase& view, Side side, const std::vector<M
   }
   json options = view.connector.options.value("job_options", json::object());
   options.update(view.engine.options);
-  return {{"op", view.op}, {"dtype", view.dtype}, {"memory", std::move(files)}, {"groups", std::move(groups)}, {"options", std::move(options)}};
+  return {{"op", view.op},
+          {"dtype", view.dtype},
+          {"memory", std::move(files)},
+          {"groups", std::move(groups)},
+          {"options", std::move(options)}};
 }
 
 json transfer_arguments(const ResolvedCase& view, Side side) {

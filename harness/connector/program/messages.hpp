@@ -10,8 +10,8 @@ namespace kvcts::connector::program {
 
 /// One allocation as a file that any process of this user can open and map.
 struct Memory {
-  std::string name, file;     ///< "consumer/g0/r0/kv.L3", "/proc/123/fd/7"
-  std::int64_t offset{0};     ///< of the allocation's first byte in the file; no multiple of a page
+  std::string name, file;  ///< "consumer/g0/r0/kv.L3", "/proc/123/fd/7"
+  std::int64_t offset{0};  ///< of the allocation's first byte in the file; no multiple of a page
   std::int64_t bytes{0};
 };
 

@@ -1,4 +1,5 @@
-// Connector programs without a worker: how they are started, what of the protocol the suite insists on, what becomes of each way to end.
+// Connector programs without a worker: how they are started, what of the protocol the suite insists on, what becomes of each
+// way to end.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,7 +20,9 @@ using nlohmann::json;
 const std::string programs = checkout::source() + "/harness/connector/programs/";
 const std::string python = checkout::source() + "/harness/python/python";
 
-json options_of(const std::vector<std::string>& command) { return {{"command", command}, {"environment", {{"OPENBLAS_NUM_THREADS", "1"}}}}; }
+json options_of(const std::vector<std::string>& command) {
+  return {{"command", command}, {"environment", {{"OPENBLAS_NUM_THREADS", "1"}}}};
+}
 
 TEST(Command, SaysWhatIsWrongAndWhatIsMissing) {
   const auto words = [](const json& options) {
@@ -44,8 +47,11 @@ TEST(Command, ASideMayHaveAProgramOfItsOwn) {
   EXPECT_EQ(options_of_side(options, Side::producer), (json{{"ports", 2}, {"command", {"both"}}}));
   EXPECT_EQ(options_of_side(options, Side::consumer), (json{{"ports", 2}, {"command", {"newer"}}}));
   EXPECT_THROW(command_of("c", {{"command", {"sh"}}, {"options_with", "handshake"}}), std::runtime_error);
-  EXPECT_THROW(command_of("c", {{"command", {"sh"}}, {"job_options", {{"engine", "vllm"}}}}), std::runtime_error);  // without options_with: register
-  EXPECT_EQ(command_of("c", {{"command", {"sh"}}, {"options_with", "register"}, {"job_options", {{"engine", "vllm"}}}}).options, json::object());
+  EXPECT_THROW(command_of("c", {{"command", {"sh"}}, {"job_options", {{"engine", "vllm"}}}}),
+               std::runtime_error);  // without options_with: register
+  EXPECT_EQ(
+      command_of("c", {{"command", {"sh"}}, {"options_with", "register"}, {"job_options", {{"engine", "vllm"}}}}).options,
+      json::object());
 }
 
 TEST(Command, AFolderOfTheUsersOwnComesFirst) {
@@ -66,7 +72,8 @@ TEST(Messages, TellClaimsAndNeverTruth) {
   rank.claim.tensors[1].offset = 64;
   c.groups[0].requests.push_back({7, 4, false, {1}, {}});
   const json view = worker_view(c);
-  const json told = register_arguments(case_from_json(view), Side::producer, {{"kv.L0", "/f", 4096, 1024}, {"kv.L1", "/g", 4096, 1024}});
+  const json told =
+      register_arguments(case_from_json(view), Side::producer, {{"kv.L0", "/f", 4096, 1024}, {"kv.L1", "/g", 4096, 1024}});
   const json& tensors = told["groups"][0]["ranks"][0]["tensors"];
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors[1]["offset"], 64);
@@ -99,8 +106,9 @@ class HostTest : public ::testing::Test {
   void open(const std::string& program, const json& more = json::object(), const std::string& side = "") {
     case_ = small_case("a");
     if (program == "template") case_.groups[0].consumer = case_.groups[0].producer;  // the C++ template permutes nothing
-    json options = options_of(program == "template" ? std::vector<std::string>{checkout::build() + "/lib/kvcts/connectors/template"}
-                                                    : std::vector<std::string>{python, programs + program});
+    json options =
+        options_of(program == "template" ? std::vector<std::string>{checkout::build() + "/lib/kvcts/connectors/template"}
+                                         : std::vector<std::string>{python, programs + program});
     for (const Side s : {Side::producer, Side::consumer}) {
       auto mine = options;
       if (side.empty() || side == name(s)) mine["options"] = more;
@@ -108,14 +116,17 @@ class HostTest : public ::testing::Test {
       auto& memory = memory_.emplace_back();
       for (const RegionRef& region : regions(case_, s)) {
         files_.emplace_back(region.name, static_cast<std::size_t>(region.bytes) + 100);
-        memory.push_back({region.name, "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(files_.back().fd.get()), 100, region.bytes});
+        memory.push_back({region.name,
+                          "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(files_.back().fd.get()), 100,
+                          region.bytes});
       }
     }
   }
   std::string job(std::uint64_t key) {
     try {
       process::Progress progress;
-      const json first = hosts_[0]->open(key, case_, memory_[0], json::array()), second = hosts_[1]->open(key, case_, memory_[1], json::array());
+      const json first = hosts_[0]->open(key, case_, memory_[0], json::array()),
+                 second = hosts_[1]->open(key, case_, memory_[1], json::array());
       hosts_[0]->handshake(key, second);
       hosts_[1]->handshake(key, first);
       const json said = hosts_[0]->transfer(key, case_, 0, progress);

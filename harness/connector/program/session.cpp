@@ -73,7 +73,8 @@ Session::Session(const Command& command) {
   const int error = ::posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  if (error == ENOENT || error == EACCES || error == ENOEXEC) throw NotHere(command.argv[0], "cannot start " + command.argv[0] + ": " + std::strerror(error));
+  if (error == ENOENT || error == EACCES || error == ENOEXEC)
+    throw NotHere(command.argv[0], "cannot start " + command.argv[0] + ": " + std::strerror(error));
   if (error != 0) throw std::system_error(error, std::generic_category(), "cannot start " + command.argv[0]);
   process::Channel::Options options;
   options.max_frame_bytes = frame_limit;
@@ -129,7 +130,8 @@ void Session::settle(std::uint64_t id, const json& reply, bool polled) {
   if (found == calls_.end() || (polled && (!found->second.accepted || found->second.answer)))
     broken("poll tells of call " + std::to_string(id) + ", which is not pending");
   const auto state = reply.find("state");
-  if (state == reply.end() || !state->is_string()) broken("an answer without a state: " + process::dump(reply).substr(0, 200));
+  if (state == reply.end() || !state->is_string())
+    broken("an answer without a state: " + process::dump(reply).substr(0, 200));
   const auto& word = state->get_ref<const std::string&>();
   found->second.accepted = true;
   if (word == "pending") {
@@ -138,8 +140,10 @@ void Session::settle(std::uint64_t id, const json& reply, bool polled) {
   }
   if (word != "done" && word != "refused" && word != "raised" && word != "skipped")
     broken("expected the state done, pending, refused, raised or skipped, found '" + word + "'");
-  if (found->second.forgotten) calls_.erase(found);
-  else found->second.answer = reply;
+  if (found->second.forgotten)
+    calls_.erase(found);
+  else
+    found->second.answer = reply;
 }
 
 void Session::answer(const json& reply) {
@@ -177,7 +181,8 @@ void Session::pump() {
     channel_.flush();
     while (auto message = channel_.pump()) answer(message->body);
   } catch (const process::FrameError& error) {
-    if (error.fault == process::FrameFault::eof || error.fault == process::FrameFault::truncated) gone("it closed its socket");
+    if (error.fault == process::FrameFault::eof || error.fault == process::FrameFault::truncated)
+      gone("it closed its socket");
     broken(error.what());
   }
   if (waiting() && !polling_ && now_ns() - polled_ns_ >= poll_every_ns) {
@@ -192,7 +197,8 @@ void Session::forget() {
 }
 
 bool Session::waiting() const {
-  return std::any_of(calls_.begin(), calls_.end(), [](const auto& c) { return c.second.accepted && !c.second.answer && !c.second.forgotten; });
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [](const auto& c) { return c.second.accepted && !c.second.answer && !c.second.forgotten; });
 }
 
 bool Session::accepted(std::uint64_t id) const {

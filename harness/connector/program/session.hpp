@@ -30,12 +30,13 @@ struct Abandoned : std::runtime_error {
   Abandoned() : std::runtime_error("abandoned: the other side has come to its end") {}
 };
 
-/// One program, from its start to its end. Calls never block: the program answers each at once, "pending" where the work goes on, and
-/// is polled. No time limits here: deadlines are enforced from outside the process (a worker's, by the supervisor).
+/// One program, from its start to its end. Calls never block: the program answers each at once, "pending" where the work
+/// goes on, and is polled. No time limits here: deadlines are enforced from outside the process (a worker's, by the
+/// supervisor).
 class Session {
  public:
-  /// Starts it. Standard output and error are this process'; the socket is its descriptor 3. Throws NotHere; std::system_error where
-  /// this machine gives no process.
+  /// Starts it. Standard output and error are this process'; the socket is its descriptor 3. Throws NotHere;
+  /// std::system_error where this machine gives no process.
   explicit Session(const Command& command);
   ~Session();  ///< kills it, with its process group
   Session(const Session&) = delete;
@@ -56,7 +57,7 @@ class Session {
   nlohmann::json wait(std::uint64_t id, const std::function<bool()>& stop = {});
   /// Nobody asks for the calls under way any more: their answers are dropped.
   void forget();
-  bool waiting() const;      ///< calls are pending: pump() is of use
+  bool waiting() const;  ///< calls are pending: pump() is of use
   /// done of total bytes, as the last poll's answer told; 0 0 where the program does not tell.
   std::pair<std::uint64_t, std::uint64_t> progress() const { return {done_, total_}; }
 

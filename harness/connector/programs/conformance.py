@@ -1,12 +1,13 @@
-"""The conformance test of connector programs: starts one as the suite does and goes through the protocol (reports/connector-protocol.md).
+"""The conformance test of connector programs: starts one as the suite does and goes through the protocol
+(reports/connector-protocol.md).
 
     conformance.py [--timeout SECONDS] [--option KEY=VALUE...] -- PROGRAM [ARGUMENT...]
 
 Options are handed to the program with hello.
 
-It speaks the protocol by itself and shares no code with the suite. Exit status: 0 all passed, 1 some failed, 2 usage, 77 the program says that
-something is missing here. Answers are held against the JSON Schema where the package jsonschema is installed.
-"""
+It speaks the protocol by itself and shares no code with the suite. Exit status: 0 all passed, 1 some failed, 2 usage,
+77 the program says that something is missing here. Answers are held against the JSON Schema where the package
+jsonschema is installed."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ class Program:
             if child != 3:
                 os.dup2(child, 3)
 
-        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, close_fds=False, preexec_fn=third)
+        self.process = subprocess.Popen(
+            argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, close_fds=False, preexec_fn=third
+        )
         os.close(child)
         ours.settimeout(timeout)
         self.socket, self.next, self.timeout, self.seen = ours, 1, timeout, []
@@ -81,7 +84,9 @@ class Program:
             except socket.timeout:
                 raise Broken(f"no answer within {self.timeout:g} s") from None
             if not part:
-                raise Broken(f"it closed its socket; standard error: {self.process.stderr.read().decode(errors='replace')[-500:]}")
+                raise Broken(
+                    f"it closed its socket; standard error: {self.process.stderr.read().decode(errors='replace')[-500:]}"
+                )
             data += part
         return data
 
@@ -151,13 +156,44 @@ class Cache:
     def arguments(self, job, op):
         shape = [2, BLOCKS, SLOTS, HEADS, DIM]
         strides = [BLOCKS * BLOCK_BYTES, BLOCK_BYTES, HEADS * DIM * ITEM, DIM * ITEM, ITEM]
-        memory = [{"name": f"kv.L{n}", "file": f"/proc/{os.getpid()}/fd/{fd}", "offset": GUARD, "bytes": LAYER_BYTES} for n, fd in enumerate(self.files)]
-        tensors = [{"name": f"kv.L{n}", "memory": n, "offset": 0, "component": "data", "dtype": self.dtype, "itemsize": ITEM, "shape": shape,
-                    "strides": strides, "axes": list("KBNHC"), "origin": {"L": n} if n else {}} for n in range(LAYERS)]
-        geometry = {"layers": LAYERS, "blocks": BLOCKS, "block_size": SLOTS, "heads": HEADS, "head_dim": DIM, "v_head_dim": DIM, "kv": 2,
-                    "first_layer": 0, "first_head": 0}
-        return {"job": job, "op": op, "dtype": self.dtype, "ports": [free_port(), free_port()], "memory": memory,
-                "groups": [{"name": "", "ranks": [{"geometry": geometry, "tensors": tensors}]}]}
+        memory = [
+            {"name": f"kv.L{n}", "file": f"/proc/{os.getpid()}/fd/{fd}", "offset": GUARD, "bytes": LAYER_BYTES}
+            for n, fd in enumerate(self.files)
+        ]
+        tensors = [
+            {
+                "name": f"kv.L{n}",
+                "memory": n,
+                "offset": 0,
+                "component": "data",
+                "dtype": self.dtype,
+                "itemsize": ITEM,
+                "shape": shape,
+                "strides": strides,
+                "axes": list("KBNHC"),
+                "origin": {"L": n} if n else {},
+            }
+            for n in range(LAYERS)
+        ]
+        geometry = {
+            "layers": LAYERS,
+            "blocks": BLOCKS,
+            "block_size": SLOTS,
+            "heads": HEADS,
+            "head_dim": DIM,
+            "v_head_dim": DIM,
+            "kv": 2,
+            "first_layer": 0,
+            "first_head": 0,
+        }
+        return {
+            "job": job,
+            "op": op,
+            "dtype": self.dtype,
+            "ports": [free_port(), free_port()],
+            "memory": memory,
+            "groups": [{"name": "", "ranks": [{"geometry": geometry, "tensors": tensors}]}],
+        }
 
 
 def free_port():
@@ -178,8 +214,14 @@ class Pair:
         self.producer.peer, self.consumer.peer = self.consumer, self.producer
 
     def open(self, job, op, source, target, **more):
-        offers = [side.done("register", **cache.arguments(job, op), **more) for side, cache in ((self.producer, source), (self.consumer, target))]
-        wanted = [side.send("handshake", job=job, peer=offer.get("metadata")) for side, offer in ((self.producer, offers[1]), (self.consumer, offers[0]))]
+        offers = [
+            side.done("register", **cache.arguments(job, op), **more)
+            for side, cache in ((self.producer, source), (self.consumer, target))
+        ]
+        wanted = [
+            side.send("handshake", job=job, peer=offer.get("metadata"))
+            for side, offer in ((self.producer, offers[1]), (self.consumer, offers[0]))
+        ]
         return self.both(wanted)
 
     def both(self, wanted):
@@ -220,7 +262,7 @@ def expected(source, target):
         for kv in range(2):
             for a, b in zip(FROM, TO):
                 here, there = (GUARD + (kv * BLOCKS + block) * BLOCK_BYTES for block in (a, b))
-                out[layer][there:there + BLOCK_BYTES] = source[layer][here:here + BLOCK_BYTES]
+                out[layer][there : there + BLOCK_BYTES] = source[layer][here : here + BLOCK_BYTES]
     return [bytes(data) for data in out]
 
 
@@ -231,7 +273,9 @@ def moved_bytes():
 def check_bytes(before_source, before_target, source, target):
     if source.bytes() != before_source:
         raise Broken("the source was changed")
-    wrong = sum(a != b for want, have in zip(expected(before_source, before_target), target.bytes()) for a, b in zip(want, have))
+    wrong = sum(
+        a != b for want, have in zip(expected(before_source, before_target), target.bytes()) for a, b in zip(want, have)
+    )
     if wrong:
         raise Broken(f"{wrong} bytes of the destination, its guard zones included, are not what they must be")
 
@@ -301,10 +345,18 @@ def check_refuses(pair):
     op = pair.producer.hello.get("capabilities", {}).get("ops", ["write"])[0]
     source, target = Cache(1, "bf16"), Cache(2, "fp16")
     before = source.bytes(), target.bytes()
-    answers = [pair.producer.call("register", **source.arguments(51, op)), pair.consumer.call("register", **target.arguments(51, op))]
+    answers = [
+        pair.producer.call("register", **source.arguments(51, op)),
+        pair.consumer.call("register", **target.arguments(51, op)),
+    ]
     if all(a["state"] == "done" for a in answers):
         offers = [a.get("metadata") for a in answers]
-        answers = pair.both([pair.producer.send("handshake", job=51, peer=offers[1]), pair.consumer.send("handshake", job=51, peer=offers[0])])
+        answers = pair.both(
+            [
+                pair.producer.send("handshake", job=51, peer=offers[1]),
+                pair.consumer.send("handshake", job=51, peer=offers[0]),
+            ]
+        )
     if all(a["state"] == "done" for a in answers):
         answers = pair.transfer(51)
     if (source.bytes(), target.bytes()) != before:
@@ -343,7 +395,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("--option", action="append", default=[])
-    options, argv = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1:]
+    options, argv = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
     try:
         pair = Pair(argv, options.timeout, dict(option.split("=", 1) for option in options.option))
     except Skipped as lack:
@@ -353,10 +405,18 @@ def main() -> int:
         print(f"{'hello':18} FAILED  {error}")
         return 1
     hello = pair.producer.hello
-    checks = [("hello", lambda: f"{hello['name']} {hello['version']}"),
-              ("write", lambda: check_op(pair, 11, "write")), ("read", lambda: check_op(pair, 12, "read")), ("several jobs", lambda: check_several(pair)),
-              ("again", lambda: check_again(pair)), ("polled", lambda: check_polled(pair)), ("noise", lambda: check_noise(pair)),
-              ("refuses", lambda: check_refuses(pair)), ("shutdown", lambda: check_shutdown(pair)), ("answers", lambda: check_answers(pair))]
+    checks = [
+        ("hello", lambda: f"{hello['name']} {hello['version']}"),
+        ("write", lambda: check_op(pair, 11, "write")),
+        ("read", lambda: check_op(pair, 12, "read")),
+        ("several jobs", lambda: check_several(pair)),
+        ("again", lambda: check_again(pair)),
+        ("polled", lambda: check_polled(pair)),
+        ("noise", lambda: check_noise(pair)),
+        ("refuses", lambda: check_refuses(pair)),
+        ("shutdown", lambda: check_shutdown(pair)),
+        ("answers", lambda: check_answers(pair)),
+    ]
     passed = 0
     for name, check in checks:
         try:
@@ -364,7 +424,11 @@ def main() -> int:
             passed += 1
         except (Broken, OSError, ValueError, KeyError) as error:
             print(f"{name:18} FAILED  {error if isinstance(error, Broken) else repr(error)}", flush=True)
-            if pair.producer.process.poll() is not None or pair.consumer.process.poll() is not None or "no answer" in str(error):
+            if (
+                pair.producer.process.poll() is not None
+                or pair.consumer.process.poll() is not None
+                or "no answer" in str(error)
+            ):
                 break
     pair.end()
     print(f"\n{passed} of {len(checks)}")

@@ -1,5 +1,6 @@
-"""A connector program that goes wrong on purpose, to prove that the suite survives it with the right outcome. Case option (engine_options):
-fault, side (producer, consumer; default: the one that moves the bytes), and abandon: it can let go of a job in its midst.
+"""A connector program that goes wrong on purpose, to prove that the suite survives it with the right outcome. Case
+option (engine_options): fault, side (producer, consumer; default: the one that moves the bytes), and abandon: it can
+let go of a job in its midst.
 
 It is template.py with one method replaced.
 """
@@ -36,6 +37,7 @@ def spin():
 
 def validate(call):
     import jsonschema
+
     path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "program", "protocol.schema.json")
     with open(path) as file:
         schema = json.load(file)

@@ -1,6 +1,7 @@
-"""The two things that LMCache moves KV between, as LMCache itself sees them: an engine's paged cache (Paged) and LMCache's own objects (Objects),
-both on the suite's memory. Every decision that counts is made by LMCache's code: which format a cache has (detect_format), how it reads its
-sizes (KVFormatSpec), where it takes and puts bytes (device_ops)."""
+"""The two things that LMCache moves KV between, as LMCache itself sees them: an engine's paged cache (Paged) and
+LMCache's own objects (Objects), both on the suite's memory. Every decision that counts is made by LMCache's code: which
+format a cache has (detect_format), how it reads its sizes (KVFormatSpec), where it takes and puts bytes
+(device_ops)."""
 
 import math
 
@@ -19,25 +20,39 @@ FLOAT8 = {"e4m3fn": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
 
 def open_tensors(call, float8=False):
-    """[(claim, tensor)] of the one rank of the one group: the suite's memory in the claimed shapes and strides. FP8 is shown as uint8, as vLLM and
-    SGLang have it, or as torch.float8 dtypes."""
+    """[(claim, tensor)] of the one rank of the one group: the suite's memory in the claimed shapes and strides. FP8 is
+    shown as uint8, as vLLM and SGLang have it, or as torch.float8 dtypes."""
     if len(call["groups"]) != 1 or len(call["groups"][0]["ranks"]) != 1:
         raise template.Refusal("this host drives one KV cache group and one rank")
     memories = [template.Memory(entry) for entry in call["memory"]]
     out = []
     for claim in call["groups"][0]["ranks"][0]["tensors"]:
         memory, size, kind = memories[claim["memory"]], claim["itemsize"], claim["dtype"]
-        dtype = DTYPES.get(kind) if size > 1 else FLOAT8.get(kind, torch.uint8) if float8 and claim["axes"][-1] != "*" else torch.uint8
+        dtype = (
+            DTYPES.get(kind)
+            if size > 1
+            else FLOAT8.get(kind, torch.uint8)
+            if float8 and claim["axes"][-1] != "*"
+            else torch.uint8
+        )
         if dtype is None:
             raise template.Refusal(f"this host drives fp16, bf16, fp32 and one-byte elements, not {kind}")
-        flat = torch.frombuffer(memory.map, dtype=dtype, offset=memory.base, count=call["memory"][claim["memory"]]["bytes"] // size)
-        out.append((claim, flat.as_strided(claim["shape"], [stride // size for stride in claim["strides"]], claim["offset"] // size)))
+        flat = torch.frombuffer(
+            memory.map, dtype=dtype, offset=memory.base, count=call["memory"][claim["memory"]]["bytes"] // size
+        )
+        out.append(
+            (
+                claim,
+                flat.as_strided(claim["shape"], [stride // size for stride in claim["strides"]], claim["offset"] // size),
+            )
+        )
     return out
 
 
 def is_object(tensors):
-    """LMCache's objects have the heads and channels of a token in one dim; an engine's cache has heads in a dim of their own, or its tokens, too, in
-    that of the heads. Objects of latents and of raw bytes have layers before blocks, or K in front of the layers."""
+    """LMCache's objects have the heads and channels of a token in one dim; an engine's cache has heads in a dim of
+    their own, or its tokens, too, in that of the heads. Objects of latents and of raw bytes have layers before blocks,
+    or K in front of the layers."""
     axes = tensors[0][0]["axes"]
     if axes[-1] in ("C", "*"):
         return "L" in axes and "H" not in axes and (axes[0] in "KL" or axes[:2] == ["B", "K"])
@@ -45,8 +60,8 @@ def is_object(tensors):
 
 
 def nest(tensors, engine):
-    """The tensors in the lists of the engine: one bare tensor of all layers; a list of layers; SGLang: [K layers, V layers]; vLLM: planes of a layer
-    (K and V, or stretches of the row) as tuples."""
+    """The tensors in the lists of the engine: one bare tensor of all layers; a list of layers; SGLang: [K layers, V
+    layers]; vLLM: planes of a layer (K and V, or stretches of the row) as tuples."""
     if any("L" in axes for axes in tensors[0][0]["axes"]):
         return tensors[0][1]
     group = "K" if engine == "sglang" else "L"
@@ -62,7 +77,8 @@ def nest(tensors, engine):
 
 
 def hints_of(claim, geometry, options):
-    """What the engine would say beside its tensors. `hint`: the order of heads and tokens as the claimed strides have it (claim), none, or any name."""
+    """What the engine would say beside its tensors. `hint`: the order of heads and tokens as the claimed strides have
+    it (claim), none, or any name."""
     hints = {}
     strides = {axis: stride for axes, stride in zip(claim["axes"], claim["strides"]) for axis in axes}
     hint = options.get("hint", "claim")
@@ -71,7 +87,11 @@ def hints_of(claim, geometry, options):
     elif hint not in ("claim", "none"):
         hints["kv_layout"] = hint
     if options["engine"] == "trtllm" or options.get("flat"):
-        hints |= {"num_kv_heads": geometry["heads"], "tokens_per_block": geometry["block_size"], "head_dim": geometry["head_dim"]}
+        hints |= {
+            "num_kv_heads": geometry["heads"],
+            "tokens_per_block": geometry["block_size"],
+            "head_dim": geometry["head_dim"],
+        }
     if lists := options.get("lists", "k_v" if options.get("flat") else None):
         hints["kv_list_layout"] = lists
     return hints
@@ -93,8 +113,8 @@ class Objects:
         self.objects = [one.squeeze(0) if one.dim() == 4 and one.shape[0] == 1 else one for one in pool]
 
     def runs(self, blocks, per_object):
-        """[(objects, blocks to skip, first and last position in `blocks`)]: what one call of LMCache's can do. In the whole pool's object it goes on from
-        a place without a gap; of the others each is filled from its beginning."""
+        """[(objects, blocks to skip, first and last position in `blocks`)]: what one call of LMCache's can do. In the
+        whole pool's object it goes on from a place without a gap; of the others each is filled from its beginning."""
         if not self.whole:
             return [([self.objects[b] for b in blocks], 0, 0, len(blocks))]
         out, begin = [], 0
@@ -106,7 +126,8 @@ class Objects:
 
 
 class Paged:
-    """An engine's paged cache, registered with LMCache: its format detected (or declared: options.format), its sizes as LMCache reads them."""
+    """An engine's paged cache, registered with LMCache: its format detected (or declared: options.format), its sizes as
+    LMCache reads them."""
 
     def __init__(self, call, tensors, options):
         geometry = call["groups"][0]["ranks"][0]["geometry"]
@@ -123,12 +144,22 @@ class Paged:
         self.facts = get_spec_class(self.format)
         self.spec = get_spec(self.kv, self.format)
         # Where blocks and tokens are one dim, the engine says how many tokens a block has.
-        self.block_size, self.blocks = self.engine_blocks if self.facts.is_pbs_fused else (self.spec.block_size(), self.spec.num_blocks())
+        self.block_size, self.blocks = (
+            self.engine_blocks if self.facts.is_pbs_fused else (self.spec.block_size(), self.spec.num_blocks())
+        )
         self.layers = self.spec.num_layers()
-        # LMCache's own two ways: with tensors nobody asks for the stride of a block (gather_paged_kv_to_cpu), with addresses it is in the descriptor.
+        # LMCache's own two ways: with tensors nobody asks for the stride of a block (gather_paged_kv_to_cpu), with
+        # addresses it is in the descriptor.
         stride = resolve_block_stride_and_log_layout(self.kv, self.format, 0, 0) if self.pointers else None
-        self.desc = make_page_buffer_shape_desc(self.kv, self.format, layer_idx=0, num_layers_in_group=self.layers, num_blocks=self.blocks,
-                                                block_size=self.block_size, block_stride_elems=stride)
+        self.desc = make_page_buffer_shape_desc(
+            self.kv,
+            self.format,
+            layer_idx=0,
+            num_layers_in_group=self.layers,
+            num_blocks=self.blocks,
+            block_size=self.block_size,
+            block_stride_elems=stride,
+        )
 
     def object_shape(self, tokens):
         """Of an object of so many tokens, as LMCache allocates it for this format."""
@@ -136,7 +167,8 @@ class Paged:
         return ((2,) if self.desc.kv_size == 2 else ()) + (self.layers, tokens, hidden)
 
     def move(self, direction, objects, tokens, blocks, skip):
-        """LMCache's block transfer of `blocks` from or to objects of `tokens` tokens, after `skip` blocks that stay as they are."""
+        """LMCache's block transfer of `blocks` from or to objects of `tokens` tokens, after `skip` blocks that stay as
+        they are."""
         chunk = tokens // self.engine_blocks[0] * self.block_size
         shape = self.object_shape(chunk)
         objects = [self.shaped(one, shape) for one in objects]
@@ -147,7 +179,9 @@ class Paged:
             ids = torch.tensor(ids, dtype=torch.int64)
         else:
             paged = self.kv
-        device_ops.multi_layer_block_kv_transfer(paged, objects, ids, torch.device("cpu"), direction, self.desc, chunk, self.format, skip)
+        device_ops.multi_layer_block_kv_transfer(
+            paged, objects, ids, torch.device("cpu"), direction, self.desc, chunk, self.format, skip
+        )
 
     def shaped(self, one, shape):
         """The object's memory in the shape in which LMCache would have allocated it for this format."""
@@ -157,7 +191,8 @@ class Paged:
 
 
 def between(direction, paged, objects, blocks, object_blocks, tokens, options):
-    """Gathers `blocks` into the objects, or scatters them from there: position i of object_blocks holds what the i-th stretch of blocks holds."""
+    """Gathers `blocks` into the objects, or scatters them from there: position i of object_blocks holds what the i-th
+    stretch of blocks holds."""
     api = options.get("api", "blocks")
     if api != "blocks":
         import lmcache_tokens  # brings in what the daemon mode needs
@@ -166,10 +201,12 @@ def between(direction, paged, objects, blocks, object_blocks, tokens, options):
         (lmcache_tokens.all_layers if api == "tokens" else lmcache_tokens.by_layer)(direction, paged, objects, slots)
         return
     if objects.block_size % paged.engine_blocks[0] != 0:
-        raise template.Refusal(f"an LMCache object holds whole blocks: {objects.block_size} tokens are no multiple of {paged.engine_blocks[0]}")
+        raise template.Refusal(
+            f"an LMCache object holds whole blocks: {objects.block_size} tokens are no multiple of {paged.engine_blocks[0]}"
+        )
     per_object = objects.block_size // paged.engine_blocks[0]
     for some, skip, begin, end in objects.runs(object_blocks, per_object):
-        part = blocks[begin * per_object:end * per_object]
+        part = blocks[begin * per_object : end * per_object]
         if api == "chunks":
             lmcache_tokens.chunks(direction == GATHER, paged, some, part, per_object, options.get("cached", 0))
         else:

@@ -1,24 +1,27 @@
-"""Hosts the code with which LMCache 0.5.6 tells KV cache formats apart and moves blocks between an engine's paged cache and its own objects, on CPU
-tensors that lie in the suite's memory: its device_ops for the CPU, which are torch.
+"""Hosts the code with which LMCache 0.5.6 tells KV cache formats apart and moves blocks between an engine's paged cache
+and its own objects, on CPU tensors that lie in the suite's memory: its device_ops for the CPU, which are torch.
 
     job_options: {engine: vllm | sglang | trtllm,   whose cache it is, for detect_format
-              inputs: tensors | pointers}           tensors, or addresses and a shape descriptor, as LMCache's CUDA kernels take them
+              inputs: tensors | pointers}           tensors, or addresses and a shape descriptor, as LMCache's CUDA
+              kernels take them
     and of a case, as its engine_options:
              {hint: claim | none | NAME,            kv_layout: the order that the suite claims, nothing, or this name
-              api: blocks | chunks | tokens | layers,   which of LMCache's ways: multi_layer_block_kv_transfer; its daemon mode's functions around that;
+              api: blocks | chunks | tokens | layers,   which of LMCache's ways: multi_layer_block_kv_transfer; its
+              daemon mode's functions around that;
                                                         multi_layer_kv_transfer; single_layer_kv_transfer (lmcache_tokens.py)
               cached: N,                            chunks: so many blocks in front of the request's are in the cache already
               flat: true,                           SGLang's lists of K and V as one list, as its daemon mode sends them
               format: NAME,                         this format, without detection
               float8: true}                         FP8 as torch.float8 dtypes; else uint8
 
-A side is one of the two things: an engine's cache, or LMCache's objects. From cache to objects is a gather (a store in LMCache's words), from
-objects to a cache a scatter (a retrieve); between two caches there are objects of LMCache's own shape in between.
+A side is one of the two things: an engine's cache, or LMCache's objects. From cache to objects is a gather (a store in
+LMCache's words), from objects to a cache a scatter (a retrieve); between two caches there are objects of LMCache's own
+shape in between.
 
 What stands in for the engine and the rest of LMCache, so that no one takes this for a full deployment:
-  - the hint is taken from the strides that the case claims, on each side by itself: a connector would ask its engine;
-  - blocks are named by the suite: no scheduler, no token hashes, no storage backend, no eviction, one process does both halves;
-  - one rank, one KV cache group.
+  - the hint is taken from the strides that the case claims, on each side by itself: a connector would ask its engine; -
+  blocks are named by the suite: no scheduler, no token hashes, no storage backend, no eviction, one process does both
+  halves; - one rank, one KV cache group.
 """
 
 import importlib.metadata
@@ -36,7 +39,12 @@ INSTALL = "./run_suite.sh --with lmcache install"
 def missing():
     """What has to be installed, in words; "" when all is there."""
     lack = [name for name in ("lmcache", "torch", "numba") if not importlib.util.find_spec(name)]
-    return f"{', '.join(lack)} cannot be imported by {sys.executable}: {INSTALL}, or set KVCTS_PYTHON_LMCACHE to an interpreter that has LMCache 0.5.6" if lack else ""
+    return (
+        f"{', '.join(lack)} cannot be imported by {sys.executable}: {INSTALL}, or set KVCTS_PYTHON_LMCACHE to an "
+        f"interpreter that has LMCache 0.5.6"
+        if lack
+        else ""
+    )
 
 
 class Side:
@@ -52,7 +60,8 @@ class Side:
 
 
 class Job:
-    """The side that acts (the producer writes, the consumer reads) does all of the work; the other one only says where its memory is."""
+    """The side that acts (the producer writes, the consumer reads) does all of the work; the other one only says where
+    its memory is."""
 
     def __init__(self, call):
         self.options = call["options"]
@@ -73,7 +82,13 @@ class Job:
             if request["tokens"]:
                 self.move(producer, consumer, *(blocks if ROLE == "producer" else blocks[::-1]), request["tokens"])
         paged = consumer if producer.objects else producer
-        return {"path": {"format": paged.cache.format.name, "block_size": paged.cache.block_size, "inputs": self.options.get("inputs", "tensors")}}
+        return {
+            "path": {
+                "format": paged.cache.format.name,
+                "block_size": paged.cache.block_size,
+                "inputs": self.options.get("inputs", "tensors"),
+            }
+        }
 
     def move(self, producer, consumer, source, target, tokens):
         import lmcache_cache as lm
@@ -96,8 +111,12 @@ def handle(call, jobs):
                 return {"state": "skipped", "text": lack}
             importlib.import_module("lmcache_cache")  # LMCache, seconds of it, before any case's time runs
             version = importlib.metadata.version
-            return {"name": "LMCache", "version": version("lmcache"), "capabilities": {"ops": ["write", "read"]},
-                    "facts": {"torch": version("torch"), "python": sys.version.split()[0]}}
+            return {
+                "name": "LMCache",
+                "version": version("lmcache"),
+                "capabilities": {"ops": ["write", "read"]},
+                "facts": {"torch": version("torch"), "python": sys.version.split()[0]},
+            }
         if name == "register":
             jobs[call["job"]] = Job(call)
             return {"metadata": {key: call[key] for key in ("memory", "groups", "dtype", "op")}}

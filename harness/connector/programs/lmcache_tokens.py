@@ -1,6 +1,7 @@
-"""LMCache's other ways between a paged cache and its objects, for lmcache_host.py: token by token (multi_layer_kv_transfer and, for SGLang's lists,
-multi_layer_kv_transfer_unilateral; single_layer_kv_transfer layer by layer), as its connectors within an engine do it, and the chunks of its daemon
-mode. On the CPU these are the torch forms, which devices without kernels of their own use, too."""
+"""LMCache's other ways between a paged cache and its objects, for lmcache_host.py: token by token
+(multi_layer_kv_transfer and, for SGLang's lists, multi_layer_kv_transfer_unilateral; single_layer_kv_transfer layer by
+layer), as its connectors within an engine do it, and the chunks of its daemon mode. On the CPU these are the torch
+forms, which devices without kernels of their own use, too."""
 
 import torch
 
@@ -15,7 +16,9 @@ def slot_mapping(blocks, block_size, objects, object_blocks, tokens):
     """[tokens of the objects]: the slot of the paged cache that each one belongs to, -1 where there is none."""
     out = torch.full((objects.tokens,), -1, dtype=torch.int64)
     at = torch.arange(tokens)
-    out[torch.tensor(object_blocks)[at // objects.block_size] * objects.block_size + at % objects.block_size] = torch.tensor(blocks)[at // block_size] * block_size + at % block_size
+    out[torch.tensor(object_blocks)[at // objects.block_size] * objects.block_size + at % objects.block_size] = (
+        torch.tensor(blocks)[at // block_size] * block_size + at % block_size
+    )
     return out
 
 
@@ -38,15 +41,28 @@ def by_layer(direction, paged, objects, slots):
 
 
 def chunks(gathers, paged, objects, blocks, per_object, cached):
-    """The daemon mode's own functions. `cached`: so many blocks in front of the request's are in the cache already and are to be skipped; they are
-    told with blocks that no request has, so that whoever does not skip them is found."""
+    """The daemon mode's own functions. `cached`: so many blocks in front of the request's are in the cache already and
+    are to be skipped; they are told with blocks that no request has, so that whoever does not skip them is found."""
     layers = dict(enumerate(paged.given))
     if gathers:
-        gather_paged_kv_to_cpu(layers, blocks, per_object, layout_hints=paged.hints, out=[paged.shaped(one, paged.object_shape(per_object * paged.block_size)) for one in objects])
+        gather_paged_kv_to_cpu(
+            layers,
+            blocks,
+            per_object,
+            layout_hints=paged.hints,
+            out=[paged.shaped(one, paged.object_shape(per_object * paged.block_size)) for one in objects],
+        )
         return
     free = [block for block in range(paged.engine_blocks[1]) if block not in blocks]
     if cached % per_object or len(free) < cached:
         raise template.Refusal(f"{cached} cached blocks: expected a multiple of {per_object}, and at most {len(free)}")
     objects = [paged.shaped(one, paged.object_shape(per_object * paged.block_size)) for one in objects]
     before = [torch.zeros_like(objects[0]) for _ in range(cached // per_object)]
-    scatter_cpu_to_paged_kv(layers, free[:cached] + blocks, before + objects, per_object, skip_first_n_tokens=cached * paged.engine_blocks[0], layout_hints=paged.hints)
+    scatter_cpu_to_paged_kv(
+        layers,
+        free[:cached] + blocks,
+        before + objects,
+        per_object,
+        skip_first_n_tokens=cached * paged.engine_blocks[0],
+        layout_hints=paged.hints,
+    )

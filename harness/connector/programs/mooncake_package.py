@@ -28,7 +28,9 @@ def load(module, options):
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
-        raise Missing(f"{folder.name} cannot be imported by Python {sys.version_info.major}.{sys.version_info.minor}: {error}") from None
+        raise Missing(
+            f"{folder.name} cannot be imported by Python {sys.version_info.major}.{sys.version_info.minor}: {error}"
+        ) from None
     if template.np is None:
         raise Missing("NumPy is missing: pip install numpy")
     return folder, loaded

@@ -1,16 +1,18 @@
-"""A connector program over Mooncake Store: the producer puts each block under a key of its own, the consumer gets them, in two client processes.
+"""A connector program over Mooncake Store: the producer puts each block under a key of its own, the consumer gets them,
+in two client processes.
 
-The producer's process starts mooncake_master on loopback and lends the store its memory; the consumer has none, so each get crosses processes.
-Keys are job/transfer/tensor/position; the last one put is a list of all with a digest of each value, so that a wrong one is told apart:
+The producer's process starts mooncake_master on loopback and lends the store its memory; the consumer has none, so each
+get crosses processes. Keys are job/transfer/tensor/position; the last one put is a list of all with a digest of each
+value, so that a wrong one is told apart:
 
   at write  what the writer reads back is not what it put
   at rest   the writer read back what it put, and later every get answers something else
   at read   one get answered something else, and the next one what was put
 
-Options: package (default mooncake-0.3.13.post1); keys: fresh, or taken (an earlier request put other blocks under them); on_existing: put or
-upsert; verify: on, or off (nobody reads back or looks at digests, as connectors do); lease_ms (the master's lease after a get); fault: write,
-rest or read (one byte changes there); probe: on (asks the store about the rules S1 to S4).
-"""
+Options: package (default mooncake-0.3.13.post1); keys: fresh, or taken (an earlier request put other blocks under
+them); on_existing: put or upsert; verify: on, or off (nobody reads back or looks at digests, as connectors do);
+lease_ms (the master's lease after a get); fault: write, rest or read (one byte changes there); probe: on (asks the
+store about the rules S1 to S4)."""
 
 import ctypes
 import faulthandler
@@ -55,9 +57,20 @@ class Side:
         binary = self.folder / "mooncake/mooncake_master"
         rpc, metrics = ports
         self.master = subprocess.Popen(
-            [binary, f"--rpc_port={rpc}", "--rpc_address=127.0.0.1", f"--metrics_port={metrics}", "--metrics_host=127.0.0.1", "--enable_metric_reporting=false",
-             f"--default_kv_lease_ttl={self.options.get('lease_ms', 500)}"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG: it ends with this process
+            [
+                binary,
+                f"--rpc_port={rpc}",
+                "--rpc_address=127.0.0.1",
+                f"--metrics_port={metrics}",
+                "--metrics_host=127.0.0.1",
+                "--enable_metric_reporting=false",
+                f"--default_kv_lease_ttl={self.options.get('lease_ms', 500)}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL),
+        )  # PR_SET_PDEATHSIG: it ends with this process
         self.address = f"127.0.0.1:{rpc}"
         for end in [time.monotonic() + 20]:
             while True:
@@ -76,7 +89,9 @@ class Side:
             return
         self.address = address
         self.client = self.store.MooncakeDistributedStore()
-        code = self.client.setup("127.0.0.1", "P2PHANDSHAKE", SEGMENT if self.role == "producer" else 0, BUFFER, "tcp", "", address)
+        code = self.client.setup(
+            "127.0.0.1", "P2PHANDSHAKE", SEGMENT if self.role == "producer" else 0, BUFFER, "tcp", "", address
+        )
         if code != 0:
             raise RuntimeError(f"Mooncake Store's setup answered {code}")
 
@@ -103,7 +118,10 @@ class Job:
 
     def form(self):
         """What a block is: the same on both sides, or the keys mean different things."""
-        return [[t["component"], t["dtype"], t["origin"], [[a, n] for a, n in zip(t["axes"], t["shape"]) if a != "B"]] for _, t in self.tensors()]
+        return [
+            [t["component"], t["dtype"], t["origin"], [[a, n] for a, n in zip(t["axes"], t["shape"]) if a != "B"]]
+            for _, t in self.tensors()
+        ]
 
     def metadata(self):
         return {"form": self.form(), "master": self.side.address, "job": self.name}
@@ -149,14 +167,28 @@ class Job:
                 wrong.append(key)
         if fault == "rest":
             key = sorted(digests)[-1]  # its bytes lie in this process
-            ctypes.cast(client.get_replica_desc(key)[0].get_memory_descriptor().buffer_descriptor.buffer_address, ctypes.POINTER(ctypes.c_ubyte))[0] ^= 1
+            ctypes.cast(
+                client.get_replica_desc(key)[0].get_memory_descriptor().buffer_descriptor.buffer_address,
+                ctypes.POINTER(ctypes.c_ubyte),
+            )[0] ^= 1
         if (code := client.put(self.list_key(call["transfer"]), json.dumps(digests).encode())) != 0:
             raise RuntimeError(f"put of the list answered {code}")
         self.keys.add(self.list_key(call["transfer"]))
         if wrong:
-            raise WrongBytes(f"wrong at write: of {len(digests)} values that were put (each answered 0), {len(wrong)} read back as something else, the first {wrong[0]}")
+            raise WrongBytes(
+                f"wrong at write: of {len(digests)} values that were put (each answered 0), {len(wrong)} read back as "
+                f"something else, the first {wrong[0]}"
+            )
         facts = self.probe() if self.side.options.get("probe") == "on" else {}
-        return {"moved": moved, "path": {"transport": "mooncake-store/tcp", "package": self.side.folder.name, "puts": str(len(digests)), **facts}}
+        return {
+            "moved": moved,
+            "path": {
+                "transport": "mooncake-store/tcp",
+                "package": self.side.folder.name,
+                "puts": str(len(digests)),
+                **facts,
+            },
+        }
 
     def get(self, call):
         """None while the producer has not put its list."""
@@ -178,8 +210,15 @@ class Job:
         for where, keys in (("read", read), ("rest", rest)):
             if keys:
                 raise WrongBytes(f"wrong at {where}: {len(keys)} of {len(digests)} values, the first {keys[0]}")
-        return {"moved": moved, "path": {"transport": "mooncake-store/tcp", "package": self.side.folder.name, "gets": str(len(digests)),
-                                         "segment": "the producer's"}}
+        return {
+            "moved": moved,
+            "path": {
+                "transport": "mooncake-store/tcp",
+                "package": self.side.folder.name,
+                "gets": str(len(digests)),
+                "segment": "the producer's",
+            },
+        }
 
     def probe(self):
         """What the store answers (rules S1 to S4): as facts of the result."""
@@ -207,7 +246,12 @@ class Program:
         name = call["call"]
         if name == "hello":
             self.side = Side(call["role"], call["options"])
-            return {"name": "mooncake_store.py", "version": "1", "capabilities": {"ops": ["write", "read"]}, "facts": {"mooncake": self.side.folder.name}}
+            return {
+                "name": "mooncake_store.py",
+                "version": "1",
+                "capabilities": {"ops": ["write", "read"]},
+                "facts": {"mooncake": self.side.folder.name},
+            }
         if name == "register":
             if self.side.role == "producer":
                 self.side.start_master(call["ports"])
@@ -223,7 +267,11 @@ class Program:
             self.waiting[call["id"]] = (job, call)
             return {"state": "pending"}
         elif name == "poll":
-            return {"calls": [{"id": number, **answer} for number in list(self.waiting) if (answer := self.attempt(number)) is not None]}
+            return {
+                "calls": [
+                    {"id": number, **answer} for number in list(self.waiting) if (answer := self.attempt(number)) is not None
+                ]
+            }
         elif name == "release":
             if job := self.jobs.pop(call["job"], None):
                 self.waiting = {number: entry for number, entry in self.waiting.items() if entry[0] is not job}
@@ -249,8 +297,13 @@ class Program:
         except Exception as error:
             at = traceback.extract_tb(error.__traceback__)[-1]
             refusal = isinstance(error, template.Refusal)
-            return {"state": "refused" if refusal else "raised", "type": type(error).__name__, "text": str(error), "file": os.path.basename(at.filename),
-                    "line": at.lineno}
+            return {
+                "state": "refused" if refusal else "raised",
+                "type": type(error).__name__,
+                "text": str(error),
+                "file": os.path.basename(at.filename),
+                "line": at.lineno,
+            }
 
 
 def main():

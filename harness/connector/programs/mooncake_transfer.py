@@ -1,9 +1,10 @@
-"""A connector program over the Mooncake Transfer Engine, by its own Python module: regions registered with one engine a side, TCP with P2PHANDSHAKE on
-loopback, every block of every tensor written or read in its longest pieces by batch_transfer_sync_*.
+"""A connector program over the Mooncake Transfer Engine, by its own Python module: regions registered with one engine a
+side, TCP with P2PHANDSHAKE on loopback, every block of every tensor written or read in its longest pieces by
+batch_transfer_sync_*.
 
-It needs nothing of the C++ ABI that the engine mooncake restates, so it outlives releases; it needs a wheel that fits this Python, else it is SKIPPED.
-Options: package (default mooncake-0.3.13.post1); consumer_package: another one for that side.
-"""
+It needs nothing of the C++ ABI that the engine mooncake restates, so it outlives releases; it needs a wheel that fits
+this Python, else it is SKIPPED. Options: package (default mooncake-0.3.13.post1); consumer_package: another one for
+that side."""
 
 import ctypes
 import os
@@ -38,7 +39,11 @@ class Engine:
 def outer_dims(order, *tensors):
     """How many dims of this order lie outside of what is contiguous in all tensors, and the bytes of such a piece."""
     size, dims = tensors[0]["itemsize"], len(order)
-    while dims > 0 and order[dims - 1] != "B" and all(tensor["strides"][tensor["axes"].index(order[dims - 1])] == size for tensor in tensors):
+    while (
+        dims > 0
+        and order[dims - 1] != "B"
+        and all(tensor["strides"][tensor["axes"].index(order[dims - 1])] == size for tensor in tensors)
+    ):
         dims -= 1
         size *= tensors[0]["shape"][tensors[0]["axes"].index(order[dims])]
     return dims, size
@@ -73,8 +78,16 @@ class Job(template.Job):
         for group, tensor, other in self.pairs:
             order = [axis for axis in "B" if axis in tensor["axes"]] + [axis for axis in tensor["axes"] if axis != "B"]
             dims, size = outer_dims(order, tensor, other)
-            here, there = addresses(tensor, order[:dims], self.bases[tensor["memory"]]), addresses(other, order[:dims], self.peer["bases"][other["memory"]])
-            blocks = [pair for request in requests if request["group"] == group for pair in zip(request["blocks"], request["peer_blocks"])]
+            here, there = (
+                addresses(tensor, order[:dims], self.bases[tensor["memory"]]),
+                addresses(other, order[:dims], self.peer["bases"][other["memory"]]),
+            )
+            blocks = [
+                pair
+                for request in requests
+                if request["group"] == group
+                for pair in zip(request["blocks"], request["peer_blocks"])
+            ]
             for mine, theirs in blocks if "B" in order else [((), ())]:
                 for a, b in zip(here[mine].flat, there[theirs].flat):
                     yield int(a), int(b), size
@@ -83,7 +96,10 @@ class Job(template.Job):
         """Starts it; a thread waits, as Mooncake's calls do until the end."""
         if (self.call["op"] == "write") != (template.ROLE == "producer"):
             return {}
-        self.outcome, self.thread = None, threading.Thread(target=self.move, args=(list(self.pieces(requests)),), daemon=True)
+        self.outcome, self.thread = (
+            None,
+            threading.Thread(target=self.move, args=(list(self.pieces(requests)),), daemon=True),
+        )
         self.thread.start()
         return {"state": "pending"}
 
@@ -92,10 +108,19 @@ class Job(template.Job):
             for at in range(0, len(pieces), AT_ONCE):
                 here, there, sizes = zip(*pieces[at : at + AT_ONCE])
                 self.engine.ask(f"batch_transfer_sync_{self.call['op']}", self.peer["engine"], here, there, sizes)
-            self.outcome = {"state": "done", "moved": sum(size for _, _, size in pieces),
-                            "path": {"transport": "mooncake/tcp", "package": self.engine.folder.name, "descriptors": str(len(pieces))}}
+            self.outcome = {
+                "state": "done",
+                "moved": sum(size for _, _, size in pieces),
+                "path": {"transport": "mooncake/tcp", "package": self.engine.folder.name, "descriptors": str(len(pieces))},
+            }
         except RuntimeError as error:
-            self.outcome = {"state": "raised", "type": "RuntimeError", "text": str(error), "file": os.path.basename(__file__), "line": error.__traceback__.tb_lineno}
+            self.outcome = {
+                "state": "raised",
+                "type": "RuntimeError",
+                "text": str(error),
+                "file": os.path.basename(__file__),
+                "line": error.__traceback__.tb_lineno,
+            }
 
     def release(self):
         """A job that still moves keeps its regions: Mooncake has no cancel."""
@@ -111,7 +136,12 @@ def handle(call, jobs):
             ENGINES.append(Engine(call["role"], call["options"]))
         except mooncake_package.Missing as error:
             return {"state": "skipped", "text": str(error)}
-        return {"name": "mooncake_transfer.py", "version": "1", "capabilities": {"ops": ["write", "read"]}, "facts": {"mooncake": ENGINES[0].folder.name}}
+        return {
+            "name": "mooncake_transfer.py",
+            "version": "1",
+            "capabilities": {"ops": ["write", "read"]},
+            "facts": {"mooncake": ENGINES[0].folder.name},
+        }
     if name == "register":
         jobs[call["job"]] = job = Job(ENGINES[0], call)
         list(job.tensors(call))

@@ -7,8 +7,9 @@ import template
 
 
 def answer(error, package, spent=True):
-    """A `raise` or an `assert` in the package's own code is a refusal, as is one of the host's; every other exception is one that nobody foresaw.
-    `spent`: the package's exceptions leave the process in a state that no later job should meet."""
+    """A `raise` or an `assert` in the package's own code is a refusal, as is one of the host's; every other exception
+    is one that nobody foresaw. `spent`: the package's exceptions leave the process in a state that no later job should
+    meet."""
     frames = traceback.extract_tb(error.__traceback__)
     at = frames[-1]
     own = isinstance(error, template.Refusal)
@@ -16,5 +17,11 @@ def answer(error, package, spent=True):
     text = f"{type(error).__name__}: {error}" if str(error) else f"{type(error).__name__} in `{at.line}`"
     if not deliberate:  # where the package called what raised
         at = next((frame for frame in reversed(frames) if f"/{package}/" in frame.filename), at)
-    return {"state": "refused" if deliberate else "raised", "type": type(error).__name__, "text": text, "file": os.path.basename(at.filename), "line": at.lineno,
-            "spent": spent and not own}
+    return {
+        "state": "refused" if deliberate else "raised",
+        "type": type(error).__name__,
+        "text": text,
+        "file": os.path.basename(at.filename),
+        "line": at.lineno,
+        "spent": spent and not own,
+    }

@@ -1,7 +1,9 @@
-// A connector program to copy: moves whole blocks between two processes through shared memory. POSIX and nlohmann-json, nothing of the suite.
+// A connector program to copy: moves whole blocks between two processes through shared memory. POSIX and nlohmann-json,
+// nothing of the suite.
 //
-// It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). This one takes two caches
-// only where the bytes of a block lie in the same order on both sides, as most block movers do, and refuses others.
+// It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). This one takes
+// two caches only where the bytes of a block lie in the same order on both sides, as most block movers do, and refuses
+// others.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -61,14 +63,16 @@ Blocks blocks_of(const json& tensor) {
       out.what += " apart " + axes[d] + "=" + std::to_string(shape[d]);
     }
   }
-  if (inside && tensor.at("component") != "gscale") throw Refusal(tensor.at("name").dump() + " has no dim of its own for blocks");
+  if (inside && tensor.at("component") != "gscale")
+    throw Refusal(tensor.at("name").dump() + " has no dim of its own for blocks");
   return out;
 }
 
 struct Side {
   explicit Side(const json& call) {
     for (const auto& entry : call.at("memory")) memory.push_back(std::make_unique<Mapping>(entry));
-    if (call.at("groups").size() != 1 || call.at("groups")[0].at("ranks").size() != 1) throw Refusal("this connector serves one group and one rank");
+    if (call.at("groups").size() != 1 || call.at("groups")[0].at("ranks").size() != 1)
+      throw Refusal("this connector serves one group and one rank");
     for (const auto& tensor : call.at("groups")[0].at("ranks")[0].at("tensors")) tensors.push_back(blocks_of(tensor));
   }
   std::vector<std::unique_ptr<Mapping>> memory;
@@ -81,7 +85,9 @@ struct Job {
 };
 json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& jobs) {
   const std::string name = call.at("call");
-  if (name == "hello") return role = call.at("role"), json{{"name", "template"}, {"version", "1"}, {"capabilities", {{"ops", {"write", "read"}}}}};
+  if (name == "hello")
+    return role = call.at("role"),
+           json{{"name", "template"}, {"version", "1"}, {"capabilities", {{"ops", {"write", "read"}}}}};
   if (name == "poll" || name == "shutdown") return json::object();
   Job& job = jobs[call.at("job").get<std::uint64_t>()];
   if (name == "register") {
@@ -90,7 +96,8 @@ json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& j
   }
   if (name == "handshake") {
     job.theirs = std::make_unique<Side>(call.at("peer"));
-    if (job.mine->tensors.size() != job.theirs->tensors.size()) throw Refusal("the two sides have different numbers of tensors");
+    if (job.mine->tensors.size() != job.theirs->tensors.size())
+      throw Refusal("the two sides have different numbers of tensors");
     for (std::size_t i = 0; i < job.mine->tensors.size(); ++i)
       if (job.mine->tensors[i].what != job.theirs->tensors[i].what)
         throw Refusal("a block is " + job.mine->tensors[i].what + " here and " + job.theirs->tensors[i].what + " there");
@@ -120,7 +127,8 @@ json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& j
 
 bool all(ssize_t (*io)(int, void*, std::size_t), void* data, std::size_t bytes) {
   ssize_t n = 1;
-  for (auto* at = static_cast<char*>(data); bytes > 0 && n > 0; at += n, bytes -= static_cast<std::size_t>(n)) n = io(3, at, bytes);
+  for (auto* at = static_cast<char*>(data); bytes > 0 && n > 0; at += n, bytes -= static_cast<std::size_t>(n))
+    n = io(3, at, bytes);
   return n > 0;
 }
 

@@ -1,8 +1,8 @@
 """A connector program to copy: moves a KV cache between two processes through shared memory. Needs NumPy.
 
-It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). A connector of your own changes
-view() (how it reads the tensors that it is handed), transfer() (how bytes travel), and what it refuses.
-"""
+It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). A connector of
+your own changes view() (how it reads the tensors that it is handed), transfer() (how bytes travel), and what it
+refuses."""
 
 import faulthandler
 import json
@@ -61,9 +61,13 @@ class Job:
         mine, theirs = list(self.tensors(self.call)), list(self.tensors(peer))
         self.pairs = []
         for group, tensor in mine:
-            same = [t for g, t in theirs if (g, t["component"], t["origin"]) == (group, tensor["component"], tensor["origin"])]
+            same = [
+                t for g, t in theirs if (g, t["component"], t["origin"]) == (group, tensor["component"], tensor["origin"])
+            ]
             if len(same) != 1 or len(mine) != len(theirs):
-                raise Refusal(f"the other side has no one tensor like {tensor['name']}; this connector pairs tensors one to one")
+                raise Refusal(
+                    f"the other side has no one tensor like {tensor['name']}; this connector pairs tensors one to one"
+                )
             self.check(tensor, same[0])
             self.pairs.append((group, tensor, same[0]))
 
@@ -135,8 +139,13 @@ def main():
                 answer = {"state": "done", **handle(call, jobs)}
             except Exception as error:
                 at = traceback.extract_tb(error.__traceback__)[-1]
-                answer = {"state": "refused" if isinstance(error, Refusal) else "raised", "type": type(error).__name__, "text": str(error),
-                          "file": os.path.basename(at.filename), "line": at.lineno}
+                answer = {
+                    "state": "refused" if isinstance(error, Refusal) else "raised",
+                    "type": type(error).__name__,
+                    "text": str(error),
+                    "file": os.path.basename(at.filename),
+                    "line": at.lineno,
+                }
             body = json.dumps({"id": call["id"], **answer}).encode()
             stream.write(struct.pack("<I", len(body)) + body)
             stream.flush()

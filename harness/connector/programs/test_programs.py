@@ -1,4 +1,5 @@
-"""The templates pass the conformance test; a program with a fault does not; what the suite itself says has the schema's form."""
+"""The templates pass the conformance test; a program with a fault does not; what the suite itself says has the schema's
+form."""
 
 import json
 import os
@@ -14,7 +15,9 @@ TEMPLATE = [sys.executable, str(HERE / "template.py")]
 
 
 def conformance(argv, *options):
-    run = subprocess.run([sys.executable, str(HERE / "conformance.py"), *options, "--", *argv], capture_output=True, text=True, timeout=120)
+    run = subprocess.run(
+        [sys.executable, str(HERE / "conformance.py"), *options, "--", *argv], capture_output=True, text=True, timeout=120
+    )
     return run.returncode, run.stdout
 
 
@@ -40,12 +43,25 @@ def test_they_are_short():
         assert len((HERE / name).read_text().splitlines()) < 150
 
 
-@pytest.mark.parametrize("fault, words", [
-    ("garbage", "FAILED"), ("wrong-id", "expected the answer to call"), ("no-state", "'state' is a required property"), ("exit", "closed its socket"),
-    ("raise", "not enough values to unpack"), ("nothing", "of the destination"), ("miscounted", "it says that 6144 bytes moved"), ("load-errors", "load errors of blocks"),
-    ("register:raise", "expected done"), ("release:raise", "expected done"), ("poll:raise", "expected done"), ("shutdown:immortal", "no answer within"),
-    ("transfer:pending", "pending for more than"), ("hello:raise", "FAILED"),
-])
+@pytest.mark.parametrize(
+    "fault, words",
+    [
+        ("garbage", "FAILED"),
+        ("wrong-id", "expected the answer to call"),
+        ("no-state", "'state' is a required property"),
+        ("exit", "closed its socket"),
+        ("raise", "not enough values to unpack"),
+        ("nothing", "of the destination"),
+        ("miscounted", "it says that 6144 bytes moved"),
+        ("load-errors", "load errors of blocks"),
+        ("register:raise", "expected done"),
+        ("release:raise", "expected done"),
+        ("poll:raise", "expected done"),
+        ("shutdown:immortal", "no answer within"),
+        ("transfer:pending", "pending for more than"),
+        ("hello:raise", "FAILED"),
+    ],
+)
 def test_a_fault_is_found(fault, words):
     status, out = conformance([sys.executable, str(HERE / "hostile.py")], "--timeout", "1", "--option", f"fault={fault}")
     assert status == 1 and "FAILED" in out and words in out, out
@@ -71,10 +87,17 @@ op: {op}
 engine_options: {{fault: validate}}
 """
     cases = [("bf16", "vllm-fa-nhd", "write"), ("nvfp4", "flashinfer-hnd", "read"), ("fp8_e4m3", "vllm-xformers", "write")]
-    (tmp_path / "valid.yaml").write_text("---\n".join(case.format(n=n, dtype=d, layout=l, op=o) for n, (d, l, o) in enumerate(cases)))
+    (tmp_path / "valid.yaml").write_text(
+        "---\n".join(case.format(n=n, dtype=d, layout=l, op=o) for n, (d, l, o) in enumerate(cases))
+    )
     environment = {**os.environ, "KVCTS_PYTHON": sys.executable}
-    run = subprocess.run([str(kvcts), "run", "--file", str(tmp_path / "valid.yaml"), "--out", str(tmp_path / "run"), "--json"], capture_output=True, text=True,
-                         timeout=120, env=environment)
+    run = subprocess.run(
+        [str(kvcts), "run", "--file", str(tmp_path / "valid.yaml"), "--out", str(tmp_path / "run"), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     results = json.loads((tmp_path / "run" / "results.json").read_text())["results"]
     assert [r["outcome"] for r in results] == ["PASS"] * 3

@@ -1,4 +1,5 @@
-"""What the host of vLLM's connectors does by itself, without vLLM: names of layouts, requests of both sides, the answers of several ranks."""
+"""What the host of vLLM's connectors does by itself, without vLLM: names of layouts, requests of both sides, the
+answers of several ranks."""
 
 import contextlib
 import os
@@ -22,15 +23,18 @@ def claim(strides, axes="B H N KC", memory=0):
     return {"strides": strides, "axes": axes.split(), "memory": memory}
 
 
-@pytest.mark.parametrize("claims, name", [
-    ([claim([8192, 2048, 128, 2])], "LBHNC"),
-    ([claim([8192, 128, 512, 2])], "LBNHC"),
-    ([claim([16384, 2048, 128, 2]), claim([16384, 2048, 128, 2])], "BLHNC"),
-    ([claim([16384, 128, 512, 2]), claim([16384, 128, 512, 2])], "BLNHC"),
-    ([claim([8192, 2048, 128, 2]), claim([8192, 2048, 128, 2], memory=1)], "LBHNC"),
-    ([claim([18432, 1152, 2], "B N C")], "LBHNC"),
-    ([claim([57344, 8192, 2], "K B NHC")], "LBNHC"),
-])
+@pytest.mark.parametrize(
+    "claims, name",
+    [
+        ([claim([8192, 2048, 128, 2])], "LBHNC"),
+        ([claim([8192, 128, 512, 2])], "LBNHC"),
+        ([claim([16384, 2048, 128, 2]), claim([16384, 2048, 128, 2])], "BLHNC"),
+        ([claim([16384, 128, 512, 2]), claim([16384, 128, 512, 2])], "BLNHC"),
+        ([claim([8192, 2048, 128, 2]), claim([8192, 2048, 128, 2], memory=1)], "LBHNC"),
+        ([claim([18432, 1152, 2], "B N C")], "LBHNC"),
+        ([claim([57344, 8192, 2], "K B NHC")], "LBNHC"),
+    ],
+)
 def test_layouts_have_vllms_names(claims, name):
     assert vllm_model.layout_of(claims) == name
 
@@ -41,21 +45,37 @@ def requests(role, options, call, groups=1):
 
 
 def test_groups_of_a_request_are_joined():
-    told = [{"request": "r1", "group": group, "tokens": 30, "blocks": mine, "peer_blocks": theirs} for group, mine, theirs in ((1, [4], [5]), (0, [1, 2], [3, 0]))]
-    assert requests("producer", {}, told, groups=2) == [{"request": "r1", "tokens": 30, "groups": [{"blocks": [1, 2], "peer_blocks": [3, 0]}, {"blocks": [4], "peer_blocks": [5]}]}]
+    told = [
+        {"request": "r1", "group": group, "tokens": 30, "blocks": mine, "peer_blocks": theirs}
+        for group, mine, theirs in ((1, [4], [5]), (0, [1, 2], [3, 0]))
+    ]
+    assert requests("producer", {}, told, groups=2) == [
+        {
+            "request": "r1",
+            "tokens": 30,
+            "groups": [{"blocks": [1, 2], "peer_blocks": [3, 0]}, {"blocks": [4], "peer_blocks": [5]}],
+        }
+    ]
 
 
 def test_a_prefix_is_the_producers_on_both_sides():
     call = lambda mine, theirs: [{"request": "r1", "group": 0, "tokens": 16, "blocks": mine, "peer_blocks": theirs}]
-    ((producer,), (consumer,)) = (requests(role, {"cached": [7]}, call(*blocks)) for role, blocks in (("producer", ([1], [2])), ("consumer", ([2], [1]))))
+    ((producer,), (consumer,)) = (
+        requests(role, {"cached": [7]}, call(*blocks))
+        for role, blocks in (("producer", ([1], [2])), ("consumer", ([2], [1])))
+    )
     assert producer["groups"] == [{"blocks": [7, 1], "peer_blocks": [2]}]
     assert consumer["groups"] == [{"blocks": [2], "peer_blocks": [7, 1]}]
 
 
 def test_requests_of_a_cases_own():
     also = {"also": [{"producer": [5, 6], "consumer": []}]}
-    assert requests("producer", also, []) == [{"request": "also0", "tokens": None, "groups": [{"blocks": [5, 6], "peer_blocks": []}]}]
-    assert requests("consumer", also, []) == [{"request": "also0", "tokens": None, "groups": [{"blocks": [], "peer_blocks": [5, 6]}]}]
+    assert requests("producer", also, []) == [
+        {"request": "also0", "tokens": None, "groups": [{"blocks": [5, 6], "peer_blocks": []}]}
+    ]
+    assert requests("consumer", also, []) == [
+        {"request": "also0", "tokens": None, "groups": [{"blocks": [], "peer_blocks": [5, 6]}]}
+    ]
 
 
 def test_the_worst_answer_counts():
@@ -66,7 +86,9 @@ def test_the_worst_answer_counts():
 
 
 def test_a_version_without_a_pin_is_skipped(tmp_path):
-    said = subprocess.run([HERE.parent / "vllm" / "install.sh", "python3", tmp_path / "vllm-0.1.0", tmp_path], capture_output=True, text=True)
+    said = subprocess.run(
+        [HERE.parent / "vllm" / "install.sh", "python3", tmp_path / "vllm-0.1.0", tmp_path], capture_output=True, text=True
+    )
     assert said.returncode == 0 and "vLLM 0.1.0: SKIPPED" in said.stderr, said
 
 
@@ -95,7 +117,14 @@ def test_nothing_of_a_rank_is_left_behind(monkeypatch, tmp_path, ends):
 
 def pool_call(**changes):
     memory = [{"name": "kv.L0", "file": "/proc/1/fd/3", "offset": 4096, "bytes": 8192}]
-    return {"job": 1, "op": "read", "dtype": "bf16", "ports": [1, 2], "memory": memory, "groups": [{"ranks": [{}]}]} | changes
+    return {
+        "job": 1,
+        "op": "read",
+        "dtype": "bf16",
+        "ports": [1, 2],
+        "memory": memory,
+        "groups": [{"ranks": [{}]}],
+    } | changes
 
 
 def idle_job(pool):
@@ -115,7 +144,15 @@ def test_a_job_on_a_pool_like_the_last_ones_is_another_request(monkeypatch):
     assert vllm_host.take_idle(pool) is job and not job.ended and not vllm_host.IDLE
 
 
-@pytest.mark.parametrize("changes, options", [({"dtype": "fp16"}, {}), ({"memory": [{"name": "kv.L0", "file": "f", "offset": 8192, "bytes": 8192}]}, {}), ({}, {"kv_layout": "LBHNC"}), ({}, {"dies": "consumer"})])
+@pytest.mark.parametrize(
+    "changes, options",
+    [
+        ({"dtype": "fp16"}, {}),
+        ({"memory": [{"name": "kv.L0", "file": "f", "offset": 8192, "bytes": 8192}]}, {}),
+        ({}, {"kv_layout": "LBHNC"}),
+        ({}, {"dies": "consumer"}),
+    ],
+)
 def test_any_other_job_has_processes_of_its_own(monkeypatch, changes, options):
     monkeypatch.setattr(vllm_host.os.path, "isdir", lambda path: False)
     job = idle_job(vllm_host.pool_of(pool_call(), {}))
@@ -124,7 +161,9 @@ def test_any_other_job_has_processes_of_its_own(monkeypatch, changes, options):
 
 def test_an_idle_rank_sleeps_and_can_be_killed(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(vllm_host.vllm_rank, "live", lambda socket: [socket.send(socket.recv(1)) for _ in range(2)] and os._exit(0))
+    monkeypatch.setattr(
+        vllm_host.vllm_rank, "live", lambda socket: [socket.send(socket.recv(1)) for _ in range(2)] and os._exit(0)
+    )
     child = vllm_host.Child()
     child.sleep(True)
     child.socket.send(b"1")
@@ -181,10 +220,32 @@ class Engine:
         monkeypatch.setattr(vllm_stored.Rank, "attention", staticmethod(lambda latent: "attention"))
         self.calls, rank_of = [], object.__new__(vllm_stored.Rank)
         note = lambda name: lambda *told: self.calls.append((name, told[0]) if told and isinstance(told[0], str) else name)
-        connector = types.SimpleNamespace(**{name: note(name) for name in ("bind_connector_metadata", "start_load_kv", "wait_for_layer_load", "save_kv_layer", "wait_for_save", "clear_connector_metadata")})
-        rank_of.__dict__ |= {"connector": connector, "producer": producer, "rank": rank, "peer": {"ranks": ranks}, "options": options, "shared": folder, "layers": {"a": 1, "b": 2},
-                             "caches": [types.SimpleNamespace(latent=False, names=["a", "b"])], "requests": [types.SimpleNamespace(request=types.SimpleNamespace(request_id="r1-0"))],
-                             "scheduled": {} if not producer else {"r1-0"}, "schedule": lambda: {"r1-0"}}
+        connector = types.SimpleNamespace(
+            **{
+                name: note(name)
+                for name in (
+                    "bind_connector_metadata",
+                    "start_load_kv",
+                    "wait_for_layer_load",
+                    "save_kv_layer",
+                    "wait_for_save",
+                    "clear_connector_metadata",
+                )
+            }
+        )
+        rank_of.__dict__ |= {
+            "connector": connector,
+            "producer": producer,
+            "rank": rank,
+            "peer": {"ranks": ranks},
+            "options": options,
+            "shared": folder,
+            "layers": {"a": 1, "b": 2},
+            "caches": [types.SimpleNamespace(latent=False, names=["a", "b"])],
+            "requests": [types.SimpleNamespace(request=types.SimpleNamespace(request_id="r1-0"))],
+            "scheduled": {} if not producer else {"r1-0"},
+            "schedule": lambda: {"r1-0"},
+        }
         self.poll = rank_of.poll
 
 
@@ -192,7 +253,10 @@ def test_a_step_saves_each_layer_and_a_consumer_is_asked_when_all_ranks_have(mon
     first, second = (Engine(monkeypatch, tmp_path, True, rank) for rank in (0, 1))
     consumer = Engine(monkeypatch, tmp_path, False, ranks=2)
     assert consumer.poll() is None and first.poll() == {"state": "done"}
-    assert [call for call in first.calls if call[0] == "save_kv_layer"] == [("save_kv_layer", "a"), ("save_kv_layer", "b")] and "wait_for_save" in first.calls
+    assert [call for call in first.calls if call[0] == "save_kv_layer"] == [
+        ("save_kv_layer", "a"),
+        ("save_kv_layer", "b"),
+    ] and "wait_for_save" in first.calls
     assert consumer.poll() is None and not consumer.calls
     assert second.poll() == {"state": "done"} and consumer.poll() == {"state": "done"} and "start_load_kv" in consumer.calls
 

@@ -1,31 +1,31 @@
-"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls), MooncakeConnector (the producer pushes) or
-ExampleConnector (files: the producer saves, the consumer loads), on CPU tensors that lie in the suite's memory. No GPU, no model weights, no compiled part
-of vLLM. vLLM 0.33.0 and 0.27.1: whichever is installed.
+"""Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls),
+MooncakeConnector (the producer pushes) or ExampleConnector (files: the producer saves, the consumer loads), on CPU
+tensors that lie in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1:
+whichever is installed.
 
     options: {connector: NixlConnector | MooncakeConnector | ExampleConnector}      and of a case, as its engine_options:
-      kv_layout         what the engine says is the layout, where that is not what the strides say
-      extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of the rank's process
-      sliding_window    of the second KV cache group
-      cached            block ids in front of the producer's list: the consumer has them already (one group)
-      also              [{producer: [ids], consumer: [ids]}]: further requests of which nothing arrives: all cached (no ids), or of a dead side
-      dies, aborts      producer | consumer: that side is killed when the transfer begins, or gives its requests up; dies_at: connected: the producer is
+      kv_layout         what the engine says is the layout, where that is not what the strides say extra
+      more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of the rank's process
+      sliding_window    of the second KV cache group cached            block ids in front of the producer's list: the
+      consumer has them already (one group) also              [{producer: [ids], consumer: [ids]}]: further requests of
+      which nothing arrives: all cached (no ids), or of a dead side dies, aborts      producer | consumer: that side is
+      killed when the transfer begins, or gives its requests up; dies_at: connected: the producer is
                         killed when both have talked, and the consumer's requests come after that
       alias             every layer is handed the first one's tensor
       lease             seconds that a producer keeps blocks for (default 600)
 
 What stands in for the engine around the connector, so that no one takes this for a full deployment:
   - the attention backend is said to be FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
-  - the layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve it;
-  - metadata of requests is made by hand, as the scheduler half of the connector would make it;
-  - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
-  - ExampleConnector: what vllm_stored.py says;
-  - threads that the connector starts beside Python's run at nice 19: NIXL's poll without a pause;
-  - a model of one Llama (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
+  - the layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve
+  it; - metadata of requests is made by hand, as the scheduler half of the connector would make it; - MooncakeConnector:
+  torch.accelerator answers device 0; the transfer engine speaks tcp; - ExampleConnector: what vllm_stored.py says; -
+  threads that the connector starts beside Python's run at nice 19: NIXL's poll without a pause; - a model of one Llama
+  (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
 
-This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's, which went well, is another request
-on the connectors that are there and registered: its memory takes the place of the last one's (its result says so: engine_claims.registration). Every other job has
-processes of its own: it never meets what another one left.
-"""
+This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's,
+which went well, is another request on the connectors that are there and registered: its memory takes the place of the
+last one's (its result says so: engine_claims.registration). Every other job has processes of its own: it never meets
+what another one left."""
 
 import gc
 import importlib
@@ -46,28 +46,44 @@ import vllm_model
 import vllm_rank
 
 ROLE = OPTIONS = None
-PACKAGES = {"NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
-            "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector"),
-            "ExampleConnector": ("safetensors", "vllm.distributed.kv_transfer.kv_connector.v1.example_connector")}
+PACKAGES = {
+    "NixlConnector": ("nixl", "vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector"),
+    "MooncakeConnector": ("mooncake", "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector"),
+    "ExampleConnector": ("safetensors", "vllm.distributed.kv_transfer.kv_connector.v1.example_connector"),
+}
 
 
 def missing():
     """What has to be installed, in words; "" when all is there."""
-    lack = [name for name in ("vllm", "torch", "zmq", PACKAGES[OPTIONS["connector"]][0]) if not importlib.util.find_spec(name)]
-    return f"{', '.join(lack)} cannot be imported by {sys.executable}; set KVCTS_PYTHON_VLLM to the interpreter of an environment that has vLLM 0.33.0" if lack else ""
+    lack = [
+        name for name in ("vllm", "torch", "zmq", PACKAGES[OPTIONS["connector"]][0]) if not importlib.util.find_spec(name)
+    ]
+    return (
+        f"{', '.join(lack)} cannot be imported by {sys.executable}; set KVCTS_PYTHON_VLLM to the interpreter of an "
+        f"environment that has vLLM 0.33.0"
+        if lack
+        else ""
+    )
 
 
 def preload():
     """All that a rank imports, before the first fork."""
     vllm_model.stand_in_for_platform()
-    for name in ("torch", "vllm.engine.arg_utils", "vllm.distributed.kv_transfer.kv_connector.factory", "vllm.v1.kv_cache_interface", PACKAGES[OPTIONS["connector"]][1]):
+    for name in (
+        "torch",
+        "vllm.engine.arg_utils",
+        "vllm.distributed.kv_transfer.kv_connector.factory",
+        "vllm.v1.kv_cache_interface",
+        PACKAGES[OPTIONS["connector"]][1],
+    ):
         importlib.import_module(name)
     vllm_model.warm(OPTIONS["connector"])
     gc.freeze()  # else a collection in a rank would touch, and so copy, all that was imported
 
 
 class Child:
-    """The process of one rank. It answers each call at once. What it leaves in its folder for temporary files goes with it, however it ends."""
+    """The process of one rank. It answers each call at once. What it leaves in its folder for temporary files goes with
+    it, however it ends."""
 
     def __init__(self):
         self.socket, theirs = socket.socketpair()
@@ -144,8 +160,22 @@ class Job:
         for rank in range(ranks):
             mine = [{"name": group["name"], "ranks": [group["ranks"][rank]]} for group in call["groups"]]
             self.children.append(Child())
-            place = {"role": ROLE, "rank": rank, "ranks": ranks, "engine_id": self.engine_id, "heads": heads, "first_layer": first_layer, "folder": self.children[0].folder}
-            self.children[-1].send("register", **{key: call[key] for key in ("op", "dtype", "ports", "memory")}, groups=mine, options=self.options, place=place)
+            place = {
+                "role": ROLE,
+                "rank": rank,
+                "ranks": ranks,
+                "engine_id": self.engine_id,
+                "heads": heads,
+                "first_layer": first_layer,
+                "folder": self.children[0].folder,
+            }
+            self.children[-1].send(
+                "register",
+                **{key: call[key] for key in ("op", "dtype", "ports", "memory")},
+                groups=mine,
+                options=self.options,
+                place=place,
+            )
         return [child.answer() for child in self.children]
 
     def all(self, name, **arguments):
@@ -157,10 +187,19 @@ class Job:
         if bad := worst(self.answers):
             return bad
         bad = None if self.served else worst(self.all("serve", handshakes=[answer["handshake"] for answer in self.answers]))
-        return bad or {"metadata": {"engine_id": self.engine_id, "port": self.port, "ranks": len(self.children), "served": self.served, "folder": self.children[0].folder}}
+        return bad or {
+            "metadata": {
+                "engine_id": self.engine_id,
+                "port": self.port,
+                "ranks": len(self.children),
+                "served": self.served,
+                "folder": self.children[0].folder,
+            }
+        }
 
     def handshake(self, peer):
-        # Connectors that outlive a job must not meet the name of a request again: both sides know how many jobs each has served.
+        # Connectors that outlive a job must not meet the name of a request again: both sides know how many jobs each has
+        # served.
         both = (self.served, peer["served"])[:: 1 if ROLE == "producer" else -1]
         self.suffix = "-{}-{}".format(*both) if any(both) else ""
         return worst(self.all("handshake", peer=peer)) or {}
@@ -176,12 +215,17 @@ class Job:
         for number, more in enumerate(self.options.get("also", [])):
             sides = more["producer"], more["consumer"]
             joined[f"also{number}"] = [dict(zip(("blocks", "peer_blocks"), sides if ROLE == "producer" else sides[::-1]))]
-        return [{"request": name + self.suffix, "groups": groups, "tokens": tokens.get(name)} for name, groups in joined.items()]
+        return [
+            {"request": name + self.suffix, "groups": groups, "tokens": tokens.get(name)} for name, groups in joined.items()
+        ]
 
     def transfer(self, call):
         """None where the answer comes later."""
         self.done, self.later, self.began = {}, None, time.monotonic()
-        dies, begin = self.options.get("dies"), lambda: self.all("transfer", transfer=call["transfer"], requests=self.requests(call))
+        dies, begin = (
+            self.options.get("dies"),
+            lambda: self.all("transfer", transfer=call["transfer"], requests=self.requests(call)),
+        )
         if "dies_at" in self.options and ROLE == "producer":
             self.later = time.monotonic() + 1.5, lambda: self.close(kill=True)
         elif "dies_at" in self.options:
@@ -229,7 +273,9 @@ class Job:
 
 def pool_of(call, options):
     """What a job must have in common with the last one to be another request on the same connectors. None: nothing is."""
-    if {"dies", "aborts", "also", "cached", "lease"} & options.keys() or os.path.isdir("/sys/class/infiniband"):  # a NIC would go on with the pages of old
+    if {"dies", "aborts", "also", "cached", "lease"} & options.keys() or os.path.isdir(
+        "/sys/class/infiniband"
+    ):  # a NIC would go on with the pages of old
         return None
     memory = [{key: entry[key] for key in ("name", "offset", "bytes")} for entry in call["memory"]]
     return json.dumps([options, call["op"], call["dtype"], call["groups"], memory], sort_keys=True)
@@ -283,8 +329,16 @@ def handle(call, jobs):
         import torch
         import vllm
 
-        return {"name": OPTIONS["connector"], "version": vllm.__version__, "capabilities": {"ops": ["write" if OPTIONS["connector"] == "MooncakeConnector" else "read"], "abandon": True},
-                "facts": {"torch": torch.__version__, "python": sys.version.split()[0], "import_s": round(time.monotonic() - began, 1)}}
+        return {
+            "name": OPTIONS["connector"],
+            "version": vllm.__version__,
+            "capabilities": {"ops": ["write" if OPTIONS["connector"] == "MooncakeConnector" else "read"], "abandon": True},
+            "facts": {
+                "torch": torch.__version__,
+                "python": sys.version.split()[0],
+                "import_s": round(time.monotonic() - began, 1),
+            },
+        }
     if name == "register":
         reap()
         jobs[call["job"]] = Job(call)
@@ -298,7 +352,11 @@ def handle(call, jobs):
             return {"state": "pending"}
         return answer
     if name == "poll":
-        ended = [{"id": number, "state": "done", **answer} for number, job in list(PENDING.items()) if (answer := jobs[job].poll()) is not None]
+        ended = [
+            {"id": number, "state": "done", **answer}
+            for number, job in list(PENDING.items())
+            if (answer := jobs[job].poll()) is not None
+        ]
         for answer in ended:
             del PENDING[answer["id"]]
         return {"calls": ended}

@@ -1,5 +1,5 @@
-"""What an engine would know of the model and of its caches, from what the suite claims: configuration, cache specifications, tensors. The one place
-that knows how two versions of vLLM differ in it."""
+"""What an engine would know of the model and of its caches, from what the suite claims: configuration, cache
+specifications, tensors. The one place that knows how two versions of vLLM differ in it."""
 
 import contextlib
 import functools
@@ -14,10 +14,18 @@ import types
 
 import template
 
-MODELS = tempfile.gettempdir()  # of the run: a rank's own folder for temporary files would give the two sides different models
+MODELS = (
+    tempfile.gettempdir()
+)  # of the run: a rank's own folder for temporary files would give the two sides different models
 LAYOUTS = {"HNC": "LBHNC", "NHC": "LBNHC"}
 OLDER = {"LBHNC": "HND", "LBNHC": "NHD"}  # up to 0.27.1
-DTYPES = {"bf16": ("bfloat16", "auto"), "fp16": ("float16", "auto"), "fp32": ("float32", "auto"), "e4m3fn": ("bfloat16", "fp8"), "e5m2": ("bfloat16", "fp8_e5m2")}
+DTYPES = {
+    "bf16": ("bfloat16", "auto"),
+    "fp16": ("float16", "auto"),
+    "fp32": ("float32", "auto"),
+    "e4m3fn": ("bfloat16", "fp8"),
+    "e5m2": ("bfloat16", "fp8_e5m2"),
+}
 
 
 class Group:
@@ -26,9 +34,14 @@ class Group:
     def __init__(self, call, place, number):
         self.rank, self.number, options = call["groups"][number]["ranks"][0], number, call["options"]
         geometry = self.rank["geometry"]
-        self.blocks, self.block_size, self.heads, self.head_dim = (geometry[key] for key in ("blocks", "block_size", "heads", "head_dim"))
+        self.blocks, self.block_size, self.heads, self.head_dim = (
+            geometry[key] for key in ("blocks", "block_size", "heads", "head_dim")
+        )
         self.latent, self.total_heads, first = geometry["kv"] == 1, place["heads"][number], place["first_layer"][number]
-        self.claims, self.bytes = self.rank["tensors"][:1] * len(self.rank["tensors"]) if options.get("alias") else self.rank["tensors"], [memory["bytes"] for memory in call["memory"]]
+        self.claims, self.bytes = (
+            self.rank["tensors"][:1] * len(self.rank["tensors"]) if options.get("alias") else self.rank["tensors"],
+            [memory["bytes"] for memory in call["memory"]],
+        )
         self.names = [f"model.layers.{first + n}.self_attn.attn" for n in range(len(self.claims))]
         self.window = options.get("sliding_window", 0) if number else 0
         self.layout = layout_of(self.claims)
@@ -43,18 +56,29 @@ class Group:
         return torch.uint8 if self.cache_dtype != "auto" else getattr(torch, self.dtype)
 
     def tensors(self, memories):
-        """The suite's memory as torch tensors of the claimed shape and strides. A storage is the allocation, without the guard zones."""
+        """The suite's memory as torch tensors of the claimed shape and strides. A storage is the allocation, without
+        the guard zones."""
         import torch
 
         for name, claim in zip(self.names, self.claims):
             memory, size = memories[claim["memory"]], claim["itemsize"]
-            flat = torch.frombuffer(memory.map, dtype=self.torch_dtype(), offset=memory.base, count=self.bytes[claim["memory"]] // size)
-            yield name, flat.as_strided(claim["shape"], [stride // size for stride in claim["strides"]], claim["offset"] // size)
+            flat = torch.frombuffer(
+                memory.map, dtype=self.torch_dtype(), offset=memory.base, count=self.bytes[claim["memory"]] // size
+            )
+            yield (
+                name,
+                flat.as_strided(claim["shape"], [stride // size for stride in claim["strides"]], claim["offset"] // size),
+            )
 
     def spec(self):
         from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
 
-        common = {"block_size": self.block_size, "num_kv_heads": self.heads, "head_size": self.head_dim, "dtype": self.torch_dtype()}
+        common = {
+            "block_size": self.block_size,
+            "num_kv_heads": self.heads,
+            "head_size": self.head_dim,
+            "dtype": self.torch_dtype(),
+        }
         if self.latent:
             return MLAAttentionSpec(**common, cache_dtype_str=self.cache_dtype)
         return SlidingWindowSpec(**common, sliding_window=self.window) if self.window else FullAttentionSpec(**common)
@@ -90,21 +114,56 @@ def cache_config(groups, memory, layout, config):
             if "shared_by" in known:
                 tensors.append(KVCacheTensor(size=size, shared_by=[name]))
             else:
-                tensors.append(KVCacheTensor(size=size, layers=[name], layer_stride=size, block_stride=stride, offset=claim["offset"]))
+                tensors.append(
+                    KVCacheTensor(size=size, layers=[name], layer_stride=size, block_stride=stride, offset=claim["offset"])
+                )
     named = {"kv_cache_layout": layout} if "kv_cache_layout" in inspect.signature(KVCacheConfig).parameters else {}
-    return KVCacheConfig(num_blocks=groups[0].blocks, kv_cache_tensors=tensors, kv_cache_groups=[KVCacheGroupSpec(group.names, group.spec()) for group in groups], **named)
+    return KVCacheConfig(
+        num_blocks=groups[0].blocks,
+        kv_cache_tensors=tensors,
+        kv_cache_groups=[KVCacheGroupSpec(group.names, group.spec()) for group in groups],
+        **named,
+    )
 
 
 def model_folder(groups):
-    """A configuration with these numbers and no weights: Llama, DeepSeek-V2 for latents. Both sides name the same folder: vLLM compares it."""
+    """A configuration with these numbers and no weights: Llama, DeepSeek-V2 for latents. Both sides name the same
+    folder: vLLM compares it."""
     dim, heads, layers = groups[0].head_dim, groups[0].total_heads, sum(len(group.names) for group in groups)
     queries = 8 * heads
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": queries * dim, "intermediate_size": 64, "num_attention_heads": queries,
-              "num_key_value_heads": heads, "head_dim": dim, "num_hidden_layers": layers, "vocab_size": 64, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
-              "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0}
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": queries * dim,
+        "intermediate_size": 64,
+        "num_attention_heads": queries,
+        "num_key_value_heads": heads,
+        "head_dim": dim,
+        "num_hidden_layers": layers,
+        "vocab_size": 64,
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "rope_theta": 10000.0,
+    }
     if groups[0].latent:
-        config |= {"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "hidden_size": 256, "num_attention_heads": 16, "num_key_value_heads": 16, "kv_lora_rank": dim - 64,
-                   "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "q_lora_rank": None, "n_routed_experts": 8, "first_k_dense_replace": layers}
+        config |= {
+            "architectures": ["DeepseekV2ForCausalLM"],
+            "model_type": "deepseek_v2",
+            "hidden_size": 256,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "kv_lora_rank": dim - 64,
+            "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128,
+            "v_head_dim": 128,
+            "q_lora_rank": None,
+            "n_routed_experts": 8,
+            "first_k_dense_replace": layers,
+        }
         del config["head_dim"]
     text = json.dumps(config, sort_keys=True)
     folder = os.path.join(MODELS, "kvcts-vllm-" + hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -116,19 +175,31 @@ def model_folder(groups):
 
 
 def engine_arguments(groups):
-    return {"model": model_folder(groups), "skip_tokenizer_init": True, "dtype": groups[0].dtype, "kv_cache_dtype": groups[0].cache_dtype, "block_size": groups[0].block_size,
-            "max_model_len": 1024, "load_format": "dummy", "enforce_eager": True, "disable_hybrid_kv_cache_manager": len(groups) == 1}
+    return {
+        "model": model_folder(groups),
+        "skip_tokenizer_init": True,
+        "dtype": groups[0].dtype,
+        "kv_cache_dtype": groups[0].cache_dtype,
+        "block_size": groups[0].block_size,
+        "max_model_len": 1024,
+        "load_format": "dummy",
+        "enforce_eager": True,
+        "disable_hybrid_kv_cache_manager": len(groups) == 1,
+    }
 
 
 def warm(connector):
-    """What the configurations of all jobs share, before the first fork. vLLM would look at the model's class in a process of its own (10 s)."""
+    """What the configurations of all jobs share, before the first fork. vLLM would look at the model's class in a
+    process of its own (10 s)."""
     from vllm.config import KVTransferConfig
     from vllm.engine.arg_utils import EngineArgs
     from vllm.model_executor.models import registry
 
     registry._run_in_subprocess = lambda function: function()
     for latent in (False, True):
-        group = types.SimpleNamespace(head_dim=576, total_heads=1, names=[""], latent=latent, dtype="bfloat16", cache_dtype="auto", block_size=16)
+        group = types.SimpleNamespace(
+            head_dim=576, total_heads=1, names=[""], latent=latent, dtype="bfloat16", cache_dtype="auto", block_size=16
+        )
         transfer = KVTransferConfig(kv_connector=connector, kv_role="kv_producer", engine_id="warm")
         EngineArgs(**engine_arguments([group]), kv_transfer_config=transfer).create_engine_config()
 
@@ -165,7 +236,8 @@ HANDSHAKE_MS = 60_000
 
 @functools.cache
 def stand_in_for_processors():
-    """Ranks that would have a machine each share this one's processors: NIXL's side may take a minute to answer a handshake, not vLLM's 5 s."""
+    """Ranks that would have a machine each share this one's processors: NIXL's side may take a minute to answer a
+    handshake, not vLLM's 5 s."""
     import zmq
     from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker
 

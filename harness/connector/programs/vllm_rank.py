@@ -1,5 +1,5 @@
-"""One rank of one job, in a process of its own: a connector of vLLM, the real class, between the suite's memory and its other side. vllm_host.py
-starts it and says what stands in for the engine around it."""
+"""One rank of one job, in a process of its own: a connector of vLLM, the real class, between the suite's memory and its
+other side. vllm_host.py starts it and says what stands in for the engine around it."""
 
 import ctypes
 import inspect
@@ -27,7 +27,11 @@ LEASE = 600  # s; how long a producer keeps blocks for a consumer
 def threads():
     """Of this process, those that Python has not started: their names, by id."""
     ours = {thread.native_id for thread in threading.enumerate()}
-    return {int(tid): Path(f"/proc/self/task/{tid}/comm").read_text() for tid in os.listdir("/proc/self/task") if int(tid) not in ours}
+    return {
+        int(tid): Path(f"/proc/self/task/{tid}/comm").read_text()
+        for tid in os.listdir("/proc/self/task")
+        if int(tid) not in ours
+    }
 
 
 def fit(function, *arguments, **named):
@@ -54,7 +58,12 @@ class Memory(template.Memory):
             if os.fstat(file.fileno()).st_size != len(self.map):
                 raise template.Refusal(f"{entry['name']} is not of the size that is registered")
             here = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-            if LIBC.mmap(here, len(self.map), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, file.fileno(), 0) != here:
+            if (
+                LIBC.mmap(
+                    here, len(self.map), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, file.fileno(), 0
+                )
+                != here
+            ):
                 raise OSError(ctypes.get_errno(), "mmap")
 
 
@@ -70,22 +79,46 @@ class Rank:
         logging.getLogger("vllm").addHandler(self.said)
         place, self.options = call["place"], call["options"]
         self.connector_name, self.producer = self.options["connector"], place["role"] == "producer"
-        self.nixl, self.rank, self.ranks, self.port = self.connector_name == "NixlConnector", place["rank"], place["ranks"], call["ports"][0]
+        self.nixl, self.rank, self.ranks, self.port = (
+            self.connector_name == "NixlConnector",
+            place["rank"],
+            place["ranks"],
+            call["ports"][0],
+        )
         self.memories = [Memory(entry) for entry in call["memory"]]
         self.engine_id = place["engine_id"]
         self.caches = caches = [vllm_model.Group(call, place, number) for number in range(len(call["groups"]))]
         layout = self.options.get("kv_layout") or caches[0].layout
         vllm_model.announce(layout)
-        os.environ.update(VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1", VLLM_NIXL_SIDE_CHANNEL_PORT=str(self.port), VLLM_MOONCAKE_BOOTSTRAP_PORT=str(self.port), VLLM_HOST_IP="127.0.0.1")
+        os.environ.update(
+            VLLM_NIXL_SIDE_CHANNEL_HOST="127.0.0.1",
+            VLLM_NIXL_SIDE_CHANNEL_PORT=str(self.port),
+            VLLM_MOONCAKE_BOOTSTRAP_PORT=str(self.port),
+            VLLM_HOST_IP="127.0.0.1",
+        )
         os.environ.update(self.options.get("environment", {}))
         if self.connector_name == "MooncakeConnector":
             vllm_model.stand_in_for_device()
-        transfer = KVTransferConfig(kv_connector=self.options.get("through", self.connector_name), kv_role="kv_producer" if self.producer else "kv_consumer", engine_id=self.engine_id, kv_load_failure_policy="recompute",
-                                    kv_connector_extra_config=self.extra_config() | self.options.get("extra", {}), **self.options.get("transfer_config", {}))
-        self.config = EngineArgs(**vllm_model.engine_arguments(caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer).create_engine_config()
+        transfer = KVTransferConfig(
+            kv_connector=self.options.get("through", self.connector_name),
+            kv_role="kv_producer" if self.producer else "kv_consumer",
+            engine_id=self.engine_id,
+            kv_load_failure_policy="recompute",
+            kv_connector_extra_config=self.extra_config() | self.options.get("extra", {}),
+            **self.options.get("transfer_config", {}),
+        )
+        self.config = EngineArgs(
+            **vllm_model.engine_arguments(caches), tensor_parallel_size=self.ranks, kv_transfer_config=transfer
+        ).create_engine_config()
         self.config.cache_config.kv_cache_layout = layout
         self.config.cache_config.num_gpu_blocks = caches[0].blocks
-        parallel_state.init_distributed_environment(world_size=self.ranks, rank=self.rank, local_rank=self.rank, backend="gloo", distributed_init_method=f"tcp://127.0.0.1:{call['ports'][1]}")
+        parallel_state.init_distributed_environment(
+            world_size=self.ranks,
+            rank=self.rank,
+            local_rank=self.rank,
+            backend="gloo",
+            distributed_init_method=f"tcp://127.0.0.1:{call['ports'][1]}",
+        )
         with set_current_vllm_config(self.config):
             parallel_state.initialize_model_parallel(self.ranks, 1)
             cache = vllm_model.cache_config(caches, call["memory"], layout, self.config)
@@ -97,7 +130,12 @@ class Rank:
             self.connector.register_kv_caches(self.layers)
             if self.schedules():
                 self.scheduler = create(KVConnectorRole.SCHEDULER)
-        for tid, name in threads().items():  # NIXL's agents poll without a pause; beside five others one would let vLLM's 5 s for a handshake pass
+        for (
+            tid,
+            name,
+        ) in (
+            threads().items()
+        ):  # NIXL's agents poll without a pause; beside five others one would let vLLM's 5 s for a handshake pass
             if self.nixl and tid not in before and not name.startswith("ZMQ"):
                 os.setpriority(os.PRIO_PROCESS, tid, 19)
 
@@ -121,7 +159,9 @@ class Rank:
     def serve(self, handshakes):
         """The first rank of a producer: what the handshakes of all ranks are answered with."""
         if self.scheduler:
-            self.scheduler.set_xfer_handshake_metadata_pp_aware({(0, rank): pickle.loads(b64decode(text)) for rank, text in enumerate(handshakes)})
+            self.scheduler.set_xfer_handshake_metadata_pp_aware(
+                {(0, rank): pickle.loads(b64decode(text)) for rank, text in enumerate(handshakes)}
+            )
 
     def begin(self, number, requests):
         """What the scheduler would tell this side: a request is {request, groups: [{blocks, peer_blocks}, ...]}."""
@@ -129,7 +169,9 @@ class Rank:
         if self.nixl:
             from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata as Metadata
         else:
-            from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector import MooncakeConnectorMetadata as Metadata
+            from vllm.distributed.kv_transfer.kv_connector.v1.mooncake.mooncake_connector import (
+                MooncakeConnectorMetadata as Metadata,
+            )
         if self.nixl and not self.producer and max(self.ranks, self.peer["ranks"]) > 1:
             vllm_model.stand_in_for_processors()
         self.empty, steps = Metadata(), [Metadata()]
@@ -143,9 +185,20 @@ class Rank:
                 steps[0].reqs_in_batch.add(name)
                 steps[0].reqs_to_send[name] = time.perf_counter() + self.options.get("lease", LEASE)
             elif self.nixl:
-                fit(steps[0].add_new_req_to_recv, name, tuple(blocks), {
-                    "remote_block_ids": tuple(peer_blocks), "remote_engine_id": self.peer["engine_id"], "remote_request_id": name, "remote_host": "127.0.0.1",
-                    "remote_port": self.peer["port"], "tp_size": self.peer["ranks"]}, awaiting_kvs=True)
+                fit(
+                    steps[0].add_new_req_to_recv,
+                    name,
+                    tuple(blocks),
+                    {
+                        "remote_block_ids": tuple(peer_blocks),
+                        "remote_engine_id": self.peer["engine_id"],
+                        "remote_request_id": name,
+                        "remote_host": "127.0.0.1",
+                        "remote_port": self.peer["port"],
+                        "tp_size": self.peer["ranks"],
+                    },
+                    awaiting_kvs=True,
+                )
             elif self.producer:
                 steps[0].add_new_req(name, [], {"transfer_id": name}, load_remote_cache=False)
                 steps.append(Metadata())
@@ -155,8 +208,15 @@ class Rank:
                 else:
                     steps[-1].add_new_req(name, blocks, {"transfer_id": name}, load_remote_cache=False)
             else:
-                steps[0].add_new_req(name, blocks, {"transfer_id": name, "remote_engine_id": self.peer["engine_id"],
-                                                    "remote_bootstrap_addr": f"http://127.0.0.1:{self.peer['port']}"})
+                steps[0].add_new_req(
+                    name,
+                    blocks,
+                    {
+                        "transfer_id": name,
+                        "remote_engine_id": self.peer["engine_id"],
+                        "remote_bootstrap_addr": f"http://127.0.0.1:{self.peer['port']}",
+                    },
+                )
             if not any(blocks) and not self.producer:  # all of it is in this side's cache already: nobody waits for it here
                 self.waiting.discard(name)
         for step in steps:
@@ -179,13 +239,18 @@ class Rank:
         self.waiting -= set(sent or ()) if self.producer else set(received or ())
         after = f"after {time.monotonic() - self.began:.1f} s" + (f"; vLLM says: {self.said.text}" if self.said.text else "")
         if failed:
-            return {"state": "refused", "type": "failed_recving", "text": f"requests {sorted(failed)} failed to load, {after}"}
+            return {
+                "state": "refused",
+                "type": "failed_recving",
+                "text": f"requests {sorted(failed)} failed to load, {after}",
+            }
         if self.errors:
             return {"state": "done", "load_errors": sorted(self.errors), "text": after}
         return None if self.waiting else {"state": "done"}
 
     def close(self):
-        """What ranks of one side share would outlive them. What the connector has ends with the process, without its half a second of shutdown."""
+        """What ranks of one side share would outlive them. What the connector has ends with the process, without its
+        half a second of shutdown."""
         from vllm.distributed import parallel_state
 
         parallel_state.destroy_model_parallel()
@@ -218,7 +283,8 @@ def handle(call, ranks):
 
 
 def live(socket):
-    """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends without a look back."""
+    """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends without a look
+    back."""
     os.dup2(socket.fileno(), 3)
     template.handle = handle
     try:

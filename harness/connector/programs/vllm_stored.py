@@ -1,20 +1,23 @@
-"""One rank of a job with vLLM's ExampleConnector, which keeps caches in files (safetensors, one a layer and prompt): the producer's engine computes a prompt
-and saves it, the consumer's is asked for the same token ids and loads them. Both halves are the real class, scheduler and worker.
+"""One rank of a job with vLLM's ExampleConnector, which keeps caches in files (safetensors, one a layer and prompt):
+the producer's engine computes a prompt and saves it, the consumer's is asked for the same token ids and loads them.
+Both halves are the real class, scheduler and worker.
 
     engine_options of a case, beside those of vllm_host.py:
-      prompt        [producer's, consumer's]: so many tokens more than the case's have the prompts; default [1, 2], for the connector saves whole blocks of a
+      prompt        [producer's, consumer's]: so many tokens more than the case's have the prompts; default [1, 2], for
+      the connector saves whole blocks of a
                     prompt without its last token, and looks for those of one without its last two
-      chunk         so many tokens of its prompt has the producer's engine computed in the step that saves: chunked prefill
-      saved         so many layers are in files when the consumer asks; the others never will be
-      through       MultiConnector: each side's is one of two children, with folders of their own, of which the consumer's first is empty
-      full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
+      chunk         so many tokens of its prompt has the producer's engine computed in the step that saves: chunked
+      prefill saved         so many layers are in files when the consumer asks; the others never will be through
+      MultiConnector: each side's is one of two children, with folders of their own, of which the consumer's first is
+      empty full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
 
 What stands in for the engine:
-  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing is computed in between, and the
+  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing
+  is computed in between, and the
     steps that would follow are left out;
-  - requests and the scheduler's output are vLLM's own classes, block ids the suite's, token ids are drawn from the request's name;
-  - the forward context: layers, and attention metadata without content (of MLA's class for latents);
-  - the consumer is asked when the producer's step is over; the storage of both is a folder of the producer's first rank.
+  - requests and the scheduler's output are vLLM's own classes, block ids the suite's, token ids are drawn from the
+  request's name; - the forward context: layers, and attention metadata without content (of MLA's class for latents); -
+  the consumer is asked when the producer's step is over; the storage of both is a folder of the producer's first rank.
 """
 
 import random
@@ -36,7 +39,16 @@ class Rank(vllm_rank.Rank):
         if "through" not in self.options:
             return {"shared_storage_path": str(self.shared / "files")}
         children = ("first", "second") if self.producer else ("empty", "second")
-        return {"connectors": [{"kv_connector": self.connector_name, "kv_role": "kv_both", "kv_connector_extra_config": {"shared_storage_path": str(self.shared / name)}} for name in children]}
+        return {
+            "connectors": [
+                {
+                    "kv_connector": self.connector_name,
+                    "kv_role": "kv_both",
+                    "kv_connector_extra_config": {"shared_storage_path": str(self.shared / name)},
+                }
+                for name in children
+            ]
+        }
 
     def schedules(self):
         return True
@@ -50,7 +62,8 @@ class Rank(vllm_rank.Rank):
             self.shared.symlink_to(Path(self.peer["folder"]) / "shared")
 
     def request(self, name, told):
-        """A request of this side's engine: its blocks, how many tokens of it the case tells of, and how many of these are in its cache already."""
+        """A request of this side's engine: its blocks, how many tokens of it the case tells of, and how many of these
+        are in its cache already."""
         from vllm.sampling_params import SamplingParams
         from vllm.v1.request import Request
 
@@ -63,10 +76,13 @@ class Rank(vllm_rank.Rank):
         blocks, computed = (group["blocks"], 0) if self.producer else (prefix + group["blocks"], len(prefix) * size)
         if self.producer and "chunk" in self.options:
             blocks = blocks[: -(-self.options["chunk"] // size)]
-        return types.SimpleNamespace(request=request, blocks=blocks or [0], tokens=tokens, computed=computed)  # an engine has a block for the shortest prompt
+        return types.SimpleNamespace(
+            request=request, blocks=blocks or [0], tokens=tokens, computed=computed
+        )  # an engine has a block for the shortest prompt
 
     def schedule(self):
-        """What the scheduler half tells the worker half of a step in which these requests are scheduled for the first time."""
+        """What the scheduler half tells the worker half of a step in which these requests are scheduled for the first
+        time."""
         from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 
         output = SchedulerOutput.make_empty()
@@ -86,17 +102,30 @@ class Rank(vllm_rank.Rank):
             for one in self.requests:
                 self.saved(one, self.rank).touch()
             return None if "saved" in self.options else {"state": "done"}
-        if self.producer or not all(self.saved(one, rank).exists() for one in self.requests for rank in range(self.peer["ranks"])):
+        if self.producer or not all(
+            self.saved(one, rank).exists() for one in self.requests for rank in range(self.peer["ranks"])
+        ):
             return None
         self.step(self.schedule(), len(self.layers))
         return {"state": "done"}
 
     def step(self, scheduled, layers):
         """What a model runner calls the worker half for in one step, up to that number of layers."""
-        attention = None if self.options.get("full_graph") and not self.producer else {name: self.attention(group.latent) for group in self.caches for name in group.names}
+        attention = (
+            None
+            if self.options.get("full_graph") and not self.producer
+            else {name: self.attention(group.latent) for group in self.caches for name in group.names}
+        )
         self.connector.bind_connector_metadata(scheduled)
-        self.connector.start_load_kv(types.SimpleNamespace(attn_metadata=attention, no_compile_layers={name: types.SimpleNamespace(kv_cache=tensor) for name, tensor in self.layers.items()}))
-        for name, tensor in list(self.layers.items())[:layers] if attention else ():  # without it, no layer calls the connector
+        self.connector.start_load_kv(
+            types.SimpleNamespace(
+                attn_metadata=attention,
+                no_compile_layers={name: types.SimpleNamespace(kv_cache=tensor) for name, tensor in self.layers.items()},
+            )
+        )
+        for name, tensor in (
+            list(self.layers.items())[:layers] if attention else ()
+        ):  # without it, no layer calls the connector
             self.connector.wait_for_layer_load(name)
             self.connector.save_kv_layer(name, tensor, attention[name])
         if layers == len(self.layers):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""load_failures.py: what vLLM's own scheduler makes of a request whose blocks did not arrive, for each kv_load_failure_policy and each way in which a
-connector can tell. Runs in an environment of `./run_suite.sh --with vllm` (or vllm-0.27.1): one line a row of the table in reports/vllm.md.
+"""load_failures.py: what vLLM's own scheduler makes of a request whose blocks did not arrive, for each
+kv_load_failure_policy and each way in which a connector can tell. Runs in an environment of `./run_suite.sh --with
+vllm` (or vllm-0.27.1): one line a row of the table in reports/vllm.md.
 
-No worker, no model: what a worker would answer is made by hand, the scheduler and the connector's scheduler half are vLLM's own.
-"""
+No worker, no model: what a worker would answer is made by hand, the scheduler and the connector's scheduler half are
+vLLM's own."""
 
 import os
 import sys
@@ -27,23 +28,55 @@ def scheduler(policy):
     from vllm.v1.structured_output import StructuredOutputManager
 
     geometry = {"layers": 1, "blocks": 32, "block_size": BLOCK, "heads": 1, "head_dim": 64, "kv": 2}
-    tensor = {"memory": 0, "offset": 0, "itemsize": 2, "dtype": "bf16", "shape": [32, 1, BLOCK, 128], "strides": [4096, 4096, 256, 2], "axes": ["B", "H", "N", "KC"]}
-    call = {"groups": [{"ranks": [{"geometry": geometry, "tensors": [tensor]}]}], "memory": [{"bytes": 32 * 4096}], "options": {}}
+    tensor = {
+        "memory": 0,
+        "offset": 0,
+        "itemsize": 2,
+        "dtype": "bf16",
+        "shape": [32, 1, BLOCK, 128],
+        "strides": [4096, 4096, 256, 2],
+        "axes": ["B", "H", "N", "KC"],
+    }
+    call = {
+        "groups": [{"ranks": [{"geometry": geometry, "tensors": [tensor]}]}],
+        "memory": [{"bytes": 32 * 4096}],
+        "options": {},
+    }
     group = vllm_model.Group(call, {"heads": [1], "first_layer": [0]}, 0)
     transfer = KVTransferConfig(kv_connector="NixlConnector", kv_role="kv_consumer", kv_load_failure_policy=policy)
-    config = EngineArgs(**vllm_model.engine_arguments([group]), enable_prefix_caching=False, kv_transfer_config=transfer).create_engine_config()
+    config = EngineArgs(
+        **vllm_model.engine_arguments([group]), enable_prefix_caching=False, kv_transfer_config=transfer
+    ).create_engine_config()
     config.cache_config.num_gpu_blocks = 32
     cache = vllm_model.cache_config([group], call["memory"], group.layout, config)
-    return Scheduler(vllm_config=config, kv_cache_config=cache, structured_output_manager=StructuredOutputManager(config), block_size=BLOCK)
+    return Scheduler(
+        vllm_config=config,
+        kv_cache_config=cache,
+        structured_output_manager=StructuredOutputManager(config),
+        block_size=BLOCK,
+    )
 
 
 def request():
     from vllm.sampling_params import SamplingParams
     from vllm.v1.request import Request
 
-    params = SamplingParams(max_tokens=4, extra_args={"kv_transfer_params": {
-        "do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": "prefill", "remote_block_ids": ([4, 0, 2],), "remote_request_id": "prefill-1", "remote_host": "127.0.0.1",
-        "remote_port": 1, "tp_size": 1, "remote_num_tokens": TOKENS}})
+    params = SamplingParams(
+        max_tokens=4,
+        extra_args={
+            "kv_transfer_params": {
+                "do_remote_prefill": True,
+                "do_remote_decode": False,
+                "remote_engine_id": "prefill",
+                "remote_block_ids": ([4, 0, 2],),
+                "remote_request_id": "prefill-1",
+                "remote_host": "127.0.0.1",
+                "remote_port": 1,
+                "tp_size": 1,
+                "remote_num_tokens": TOKENS,
+            }
+        },
+    )
     params.update_from_generation_config({}, 2)
     return Request("r1", list(range(TOKENS)), params, None)
 
@@ -65,8 +98,12 @@ def fate(policy, tells):
         said["failed_recving"] = {"r1"}
     if "failed_recving" in said and "failed_recving" not in KVConnectorOutput.__dataclass_fields__:
         return "not in this version"
-    outputs = engine.update_from_output(first, ModelRunnerOutput(req_ids=[], req_id_to_index={}, kv_connector_output=KVConnectorOutput(**said)))
-    ended = [output.finish_reason for batch in outputs.values() for output in batch.outputs if output.finish_reason is not None]
+    outputs = engine.update_from_output(
+        first, ModelRunnerOutput(req_ids=[], req_id_to_index={}, kv_connector_output=KVConnectorOutput(**said))
+    )
+    ended = [
+        output.finish_reason for batch in outputs.values() for output in batch.outputs if output.finish_reason is not None
+    ]
     if ended:
         return f"ends, finish reason {ended[0]}"
     scheduled = engine.schedule().num_scheduled_tokens.get("r1", 0)

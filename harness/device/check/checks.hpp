@@ -16,9 +16,9 @@ namespace kvcts::device::checks {
 struct Bench {
   Gpu& gpu;
   Stream stream;
-  std::filesystem::path golden;  ///< folder of golden tensors
-  int ordinal{0};                ///< of the device
-  std::uint64_t bytes{0};        ///< of the largest buffer that a check may take
+  std::filesystem::path golden;                       ///< folder of golden tensors
+  int ordinal{0};                                     ///< of the device
+  std::uint64_t bytes{0};                             ///< of the largest buffer that a check may take
   nlohmann::json numbers = nlohmann::json::object();  ///< filled by the check that runs
 };
 
@@ -50,10 +50,12 @@ std::string peers(Bench&);
 std::string neighbours(Bench&);
 std::string speed(Bench&);
 
-/// What a second process of this program does on the device, for neighbours(): "canary", or "hang" for ever. Returns its exit status.
+/// What a second process of this program does on the device, for neighbours(): "canary", or "hang" for ever. Returns its
+/// exit status.
 int act_as(const std::string& role, Gpu& gpu);
 
-/// A packed plane of one layer's K and V: blocks of 16 tokens, `heads` heads of `d` channels, modes in the order of `letters` ("BNHC").
+/// A packed plane of one layer's K and V: blocks of 16 tokens, `heads` heads of `d` channels, modes in the order of
+/// `letters` ("BNHC").
 layout::Plane packed_pool(const char* letters, layout::Dtype dtype, std::int64_t blocks, std::int64_t heads, std::int64_t d);
 
 }  // namespace kvcts::device::checks

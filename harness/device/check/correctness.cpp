@@ -23,7 +23,8 @@ using layout::Dtype;
 void expect_equal(std::span<const std::uint8_t> found, std::span<const std::uint8_t> expected, const std::string& what) {
   const auto at = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
   if (at.first == found.end() && at.second == expected.end()) return;
-  throw Wrong(what + ": byte " + std::to_string(at.first - found.begin()) + " of " + std::to_string(expected.size()) + " differs from the host's");
+  throw Wrong(what + ": byte " + std::to_string(at.first - found.begin()) + " of " + std::to_string(expected.size()) +
+              " differs from the host's");
 }
 
 std::vector<std::uint8_t> read(Bench& b, Address from, std::uint64_t bytes) {
@@ -61,7 +62,8 @@ void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layou
   const std::string what = tensor.layout + " " + tensor.dtype + " " + tensor.allocations[a].name;
   expect_equal(read(b, memory.address(), image.bytes), golden, what);
   if (const auto wrong = work.check(memory.address(), 1, b.stream); wrong.wrong_bytes != 0) {
-    throw Wrong(what + ": the device finds " + std::to_string(wrong.wrong_bytes) + " wrong bytes in what equals the golden tensor");
+    throw Wrong(what + ": the device finds " + std::to_string(wrong.wrong_bytes) +
+                " wrong bytes in what equals the golden tensor");
   }
   // And a check that must fail.
   const std::uint64_t at = image.bytes / 2;
@@ -70,7 +72,8 @@ void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layou
   b.gpu.synchronize(b.stream);
   const auto found = work.check(memory.address(), 4, b.stream);
   if (found.wrong_bytes != 1 || found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)}) {
-    throw Wrong(what + ": one byte was spoilt, at " + std::to_string(at) + "; the device finds " + std::to_string(found.wrong_bytes));
+    throw Wrong(what + ": one byte was spoilt, at " + std::to_string(at) + "; the device finds " +
+                std::to_string(found.wrong_bytes));
   }
 }
 
@@ -81,7 +84,11 @@ layout::Plane packed_pool(const char* letters, Dtype dtype, std::int64_t blocks,
   plane.dtype = dtype;
   for (const char* letter = letters; *letter != '\0'; ++letter) {
     const Axis axis = *layout::axis_from_letter(*letter);
-    const std::int64_t extent = axis == Axis::block ? blocks : axis == Axis::slot ? 16 : axis == Axis::head ? heads : axis == Axis::channel ? d : 2;
+    const std::int64_t extent = axis == Axis::block     ? blocks
+                                : axis == Axis::slot    ? 16
+                                : axis == Axis::head    ? heads
+                                : axis == Axis::channel ? d
+                                                        : 2;
     plane.modes.push_back({axis, extent, 0, 1});
   }
   std::int64_t stride = layout::bits(dtype);
@@ -116,7 +123,8 @@ std::string goldens(Bench& b) {
   }
   b.numbers = {{"tensors", tensors}, {"aliased", skipped}};
   if (tensors == 0) throw Wrong("no golden tensor was found in " + b.golden.string());
-  return std::to_string(tensors) + " golden tensors written bit for bit and checked in place; " + std::to_string(skipped) + " with aliased coordinates left out";
+  return std::to_string(tensors) + " golden tensors written bit for bit and checked in place; " + std::to_string(skipped) +
+         " with aliased coordinates left out";
 }
 
 std::string memory_kinds(Bench& b) {
@@ -127,11 +135,13 @@ std::string memory_kinds(Bench& b) {
   image.base = 4096 + 64;
   image.bytes = image.base + 64 * 2 * 16 * 8 * 256 + 4096;
   image.poison = 5;
-  for (std::int64_t block = 0; block < 64; block += 3) image.content.push_back({block, 1, block * 16, 0, block % 2 == 0 ? 16 : 7});
+  for (std::int64_t block = 0; block < 64; block += 3)
+    image.content.push_back({block, 1, block * 16, 0, block % 2 == 0 ? 16 : 7});
   std::vector<std::uint8_t> expected(image.bytes);
   kernels::fill_poison(image.poison, 0, expected);
   kernels::generate(std::span(expected).subspan(image.base), plane, image.content, image.key, 0);
-  for (const auto kind : {MemoryKind::device, MemoryKind::pool, MemoryKind::vmm, MemoryKind::pinned, MemoryKind::registered}) {
+  for (const auto kind :
+       {MemoryKind::device, MemoryKind::pool, MemoryKind::vmm, MemoryKind::pinned, MemoryKind::registered}) {
     const std::string word(name(kind));
     if (const std::string why = lack(b.gpu, kind); !why.empty()) {
       b.numbers[word] = "skipped: " + why;
@@ -141,7 +151,8 @@ std::string memory_kinds(Bench& b) {
     RegionWork work(b.gpu, image, b.stream);
     work.fill(memory->address(), b.stream);
     expect_equal(read(b, memory->address(), image.bytes), expected, word);
-    if (const auto wrong = work.check(memory->address(), 1, b.stream); wrong.wrong_bytes != 0) throw Wrong(word + ": a check in place finds wrong bytes");
+    if (const auto wrong = work.check(memory->address(), 1, b.stream); wrong.wrong_bytes != 0)
+      throw Wrong(word + ": a check in place finds wrong bytes");
     b.numbers[word] = "pass";
     done += (done.empty() ? "" : ", ") + word;
   }
@@ -157,18 +168,22 @@ std::string far_offsets(Bench& b) {
   image.poison = 6;
   image.content = {{blocks - 1, 1, 0, 0, 16}, {0, 2, 0, 0, 16}, {(std::int64_t{4} << 30) / block, 3, 0, 0, 16}};
   if (b.gpu.free_bytes() < image.bytes + (std::uint64_t{512} << 20)) {
-    throw Skip("needs " + std::to_string(image.bytes >> 20) + " MiB of free device memory, found " + std::to_string(b.gpu.free_bytes() >> 20));
+    throw Skip("needs " + std::to_string(image.bytes >> 20) + " MiB of free device memory, found " +
+               std::to_string(b.gpu.free_bytes() >> 20));
   }
   Buffer memory(b.gpu, image.bytes);
   RegionWork work(b.gpu, image, b.stream);
   work.fill(memory.address(), b.stream);
-  if (const auto wrong = work.check(memory.address(), 4, b.stream); wrong.wrong_bytes != 0) throw Wrong("a pool of 5 GiB is not what was written");
-  for (const std::uint64_t at : {image.bytes - 1, (std::uint64_t{4} << 30) - 1, std::uint64_t{4} << 30, (std::uint64_t{4} << 30) + block + 5}) {
+  if (const auto wrong = work.check(memory.address(), 4, b.stream); wrong.wrong_bytes != 0)
+    throw Wrong("a pool of 5 GiB is not what was written");
+  for (const std::uint64_t at :
+       {image.bytes - 1, (std::uint64_t{4} << 30) - 1, std::uint64_t{4} << 30, (std::uint64_t{4} << 30) + block + 5}) {
     const std::uint8_t before = read(b, memory.address() + at, 1)[0], spoilt = before ^ 0x20;
     check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &spoilt, 1, b.stream), "spoiling a byte");
     b.gpu.synchronize(b.stream);
     const auto found = work.check(memory.address(), 2, b.stream);
-    if (found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)}) throw Wrong("a byte at offset " + std::to_string(at) + " was spoilt and not found there");
+    if (found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)})
+      throw Wrong("a byte at offset " + std::to_string(at) + " was spoilt and not found there");
     check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &before, 1, b.stream), "mending a byte");
     b.gpu.synchronize(b.stream);
   }
@@ -193,10 +208,11 @@ std::string conversions(Bench& b) {
       kernels::convert::convert(wide, in, dtype, expected, count);
       if (wide == dtype) continue;  // a copy there; an encoding here, which makes NaNs canonical
       b.gpu.launch("kvcts_convert",
-                   cuda::ConvertArgs{static_cast<const cuda::u8*>(from.pointer()), static_cast<cuda::u8*>(to.pointer()), count, number(wide),
-                                     width(wide), number(dtype), width(dtype)},
+                   cuda::ConvertArgs{static_cast<const cuda::u8*>(from.pointer()), static_cast<cuda::u8*>(to.pointer()),
+                                     count, number(wide), width(wide), number(dtype), width(dtype)},
                    count / 2048, b.stream);
-      expect_equal(read(b, to.address(), expected.size()), expected, std::string(layout::name(wide)) + " to " + std::string(layout::name(dtype)));
+      expect_equal(read(b, to.address(), expected.size()), expected,
+                   std::string(layout::name(wide)) + " to " + std::string(layout::name(dtype)));
       ++pairs;
     }
   }
@@ -210,7 +226,8 @@ std::string relayouts(Bench& b) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp32, Dtype::e4m3fn}) {
     for (const char* from_letters : {"KBNHC", "KBHNC", "BHKNC", "BKHCN"}) {
       for (const char* to_letters : {"KBNHC", "BKHNC", "BKHCN"}) {
-        const layout::Plane from = packed_pool(from_letters, dtype, blocks, 4, 64), to = packed_pool(to_letters, dtype, blocks, 4, 64);
+        const layout::Plane from = packed_pool(from_letters, dtype, blocks, 4, 64),
+                            to = packed_pool(to_letters, dtype, blocks, 4, 64);
         const std::uint64_t bytes = static_cast<std::uint64_t>(blocks * 2 * 16 * 4 * 64 * layout::bits(dtype) / 8);
         std::vector<std::uint8_t> source(bytes), expected(bytes);
         kernels::fill_poison(8, 0, source);
@@ -223,8 +240,10 @@ std::string relayouts(Bench& b) {
         Buffer in(b.gpu, bytes), out(b.gpu, bytes), tables(b.gpu, plan.tables.bytes().size());
         in.write(source, b.stream);
         tables.write(plan.tables.bytes(), b.stream);
-        b.gpu.launch("kvcts_relayout", cuda::bind(plan, in.pointer(), out.pointer(), tables.pointer()), plan.blocks(), b.stream);
-        expect_equal(read(b, out.address(), bytes), expected, std::string(from_letters) + " to " + to_letters + " " + std::string(layout::name(dtype)));
+        b.gpu.launch("kvcts_relayout", cuda::bind(plan, in.pointer(), out.pointer(), tables.pointer()), plan.blocks(),
+                     b.stream);
+        expect_equal(read(b, out.address(), bytes), expected,
+                     std::string(from_letters) + " to " + to_letters + " " + std::string(layout::name(dtype)));
         ++pairs;
       }
     }
@@ -242,7 +261,8 @@ std::string peers(Bench& b) {
     int direct = 0;
     check(driver, driver.can_access_peer(&direct, 0, other), "asking for peer access");
     b.numbers["0-" + std::to_string(other)] = direct != 0 ? "direct" : "through the host";
-    said += (said.empty() ? "" : ", ") + std::string("device 0 and ") + std::to_string(other) + (direct != 0 ? " directly" : " through the host");
+    said += (said.empty() ? "" : ", ") + std::string("device 0 and ") + std::to_string(other) +
+            (direct != 0 ? " directly" : " through the host");
   }
   return said;
 }

@@ -16,8 +16,13 @@ PROGRAM, STAND_IN = BUILD / "bin/kvcts-gpu-check", BUILD / "lib/kvcts/testing/li
 def check(*argv: str, driver: str) -> tuple[int, str, dict]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "check.json"
-        ran = subprocess.run([str(PROGRAM), "--json", str(file), *argv], env={**os.environ, "KVCTS_CUDA_DRIVER": driver}, capture_output=True, text=True,
-                             timeout=280)
+        ran = subprocess.run(
+            [str(PROGRAM), "--json", str(file), *argv],
+            env={**os.environ, "KVCTS_CUDA_DRIVER": driver},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
         return ran.returncode, ran.stdout + ran.stderr, json.loads(file.read_text()) if file.exists() else {}
 
 

@@ -1,4 +1,5 @@
-// kvcts-gpu-check: the suite's kernels and memory kinds on one device, without a supervisor. Writes one JSON document to keep.
+// kvcts-gpu-check: the suite's kernels and memory kinds on one device, without a supervisor. Writes one JSON document to
+// keep.
 //
 // Exit status: 0 all passed or were skipped with a reason (no device: everything is), 1 something is wrong, 2 usage.
 #include <unistd.h>
@@ -66,7 +67,8 @@ json run(checks::Bench& bench, const checks::Check& check) {
   }
   out["numbers"] = bench.numbers;
   out["ms"] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%-8s %-12s %s\n", out["outcome"].get<std::string>().c_str(), check.name, out["text"].get<std::string>().c_str());
+  std::printf("%-8s %-12s %s\n", out["outcome"].get<std::string>().c_str(), check.name,
+              out["text"].get<std::string>().c_str());
   std::fflush(stdout);
   return out;
 }
@@ -97,7 +99,8 @@ int main(int argc, char** argv) {
     const auto beside = std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / "../share/kvcts/golden";
     if (std::filesystem::is_directory(beside, none)) golden = beside.string();
   }
-  if (!only.empty() && std::none_of(checks::all().begin(), checks::all().end(), [&](const auto& c) { return only == c.name; })) {
+  if (!only.empty() &&
+      std::none_of(checks::all().begin(), checks::all().end(), [&](const auto& c) { return only == c.name; })) {
     std::fprintf(stderr, "kvcts-gpu-check: --only expects the name of a check, found '%s'\n", only.c_str());
     return 2;
   }
@@ -115,7 +118,8 @@ int main(int argc, char** argv) {
   try {
     Gpu gpu(*found, ordinal);
     document["device"] = facts_json(gpu.facts(), *found);
-    std::printf("%s, %s, CUDA %s, %s\n", gpu.facts().name.c_str(), gpu.facts().arch.c_str(), document["device"]["cuda"].get<std::string>().c_str(),
+    std::printf("%s, %s, CUDA %s, %s\n", gpu.facts().name.c_str(), gpu.facts().arch.c_str(),
+                document["device"]["cuda"].get<std::string>().c_str(),
                 document["device"]["evidence"].get<std::string>().c_str());
     if (!role.empty()) return checks::act_as(role, gpu);
     OwnStream stream(gpu);

@@ -1,4 +1,5 @@
-// Two processes on one device while a kernel of one of them never ends: what does the other one notice, and is the device well afterwards?
+// Two processes on one device while a kernel of one of them never ends: what does the other one notice, and is the device
+// well afterwards?
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -33,7 +34,9 @@ class Neighbour {
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     const std::string ordinal = std::to_string(device);
     std::vector<char*> argv;
-    for (const std::string& word : {std::string("kvcts-gpu-check"), std::string("--as"), role, std::string("--device"), ordinal}) words_.push_back(word);
+    for (const std::string& word :
+         {std::string("kvcts-gpu-check"), std::string("--as"), role, std::string("--device"), ordinal})
+      words_.push_back(word);
     for (std::string& word : words_) argv.push_back(word.data());
     argv.push_back(nullptr);
     const int failed = ::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
@@ -99,14 +102,17 @@ int act_as(const std::string& role, Gpu& gpu) {
 std::string neighbours(Bench& b) {
   const int device = b.ordinal;
   Neighbour hanging("hang", device);
-  if (!hanging.says_something(milliseconds(60'000))) throw Wrong("a second process could not launch a kernel on this device within 60 s");
+  if (!hanging.says_something(milliseconds(60'000)))
+    throw Wrong("a second process could not launch a kernel on this device within 60 s");
   const auto begin = Clock::now();
   std::string words;
   {
     Neighbour beside("canary", device);
     const int status = beside.ends_within(milliseconds(20'000));
     const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begin).count();
-    if (status > 0) throw Wrong("beside a process whose kernel never ends, the canary of another failed (status " + std::to_string(status) + ")");
+    if (status > 0)
+      throw Wrong("beside a process whose kernel never ends, the canary of another failed (status " +
+                  std::to_string(status) + ")");
     b.numbers["beside_ms"] = status == 0 ? took : -1;
     words = status == 0 ? "beside a kernel that never ends another process computes (" + std::to_string(took) + " ms)"
                         : "beside a kernel that never ends another process waits (more than 20 s)";

@@ -55,7 +55,9 @@ std::string speed(Bench& b) {
   // Yardsticks: bytes written, bytes read, bytes copied (counted once).
   add("memset", nullptr, 0, bytes, [&] { check(d, d.set_bytes(one.address(), 0x5a, bytes, b.stream), "memset"); });
   add("read", nullptr, 0, bytes, [&] {
-    b.gpu.launch("kvcts_read", cuda::ReadArgs{static_cast<const cuda::u8*>(one.pointer()), bytes, static_cast<cuda::u64*>(word.pointer()), ~cuda::u64{0}},
+    b.gpu.launch("kvcts_read",
+                 cuda::ReadArgs{static_cast<const cuda::u8*>(one.pointer()), bytes, static_cast<cuda::u64*>(word.pointer()),
+                                ~cuda::u64{0}},
                  tiles(bytes), b.stream);
   });
   add("copy", nullptr, 0, bytes, [&] { check(d, d.copy(two.address(), one.address(), bytes, b.stream), "copy"); });
@@ -74,17 +76,22 @@ std::string speed(Bench& b) {
   });
   RegionWork work(b.gpu, image, b.stream);
   add("check", "read", 0.9, bytes, [&] { work.launch_check(one.address(), b.stream); });
-  if (const auto wrong = work.check(one.address(), 1, b.stream); wrong.wrong_bytes != 0) throw Wrong("what was generated at speed is not what was asked for");
+  if (const auto wrong = work.check(one.address(), 1, b.stream); wrong.wrong_bytes != 0)
+    throw Wrong("what was generated at speed is not what was asked for");
   add("compare", "read", 0.9, 2 * bytes, [&] {
     check(d, d.set_bytes(word.address(), 0, 64, b.stream), "clearing");
     b.gpu.launch("kvcts_compare",
-                 cuda::CompareArgs{static_cast<const cuda::u8*>(one.pointer()), static_cast<const cuda::u8*>(one.pointer()), bytes,
+                 cuda::CompareArgs{static_cast<const cuda::u8*>(one.pointer()),
+                                   static_cast<const cuda::u8*>(one.pointer()),
+                                   bytes,
                                    {static_cast<cuda::Findings*>(word.pointer()), nullptr, 0, 0, 0}},
                  tiles(bytes), b.stream);
   });
   add("digest", "read", 0.9, bytes, [&] {
-    b.gpu.launch("kvcts_digest", cuda::DigestArgs{static_cast<const cuda::u8*>(one.pointer()), bytes, static_cast<cuda::u64*>(word.pointer())}, tiles(bytes),
-                 b.stream);
+    b.gpu.launch(
+        "kvcts_digest",
+        cuda::DigestArgs{static_cast<const cuda::u8*>(one.pointer()), bytes, static_cast<cuda::u64*>(word.pointer())},
+        tiles(bytes), b.stream);
   });
   const std::vector<cuda::Range> everything{{0, bytes}};
   const auto poison = cuda::plan_poison(everything, 3, bytes);
@@ -92,7 +99,8 @@ std::string speed(Bench& b) {
   poison_tables.write(poison.tables.bytes(), b.stream);
   b.gpu.synchronize(b.stream);
   add("poison", "memset", 0.9, bytes, [&] {
-    b.gpu.launch("kvcts_write_poison", cuda::bind(poison, two.pointer(), poison_tables.pointer()), poison.blocks(), b.stream);
+    b.gpu.launch("kvcts_write_poison", cuda::bind(poison, two.pointer(), poison_tables.pointer()), poison.blocks(),
+                 b.stream);
   });
 
   struct Pair {
@@ -101,7 +109,8 @@ std::string speed(Bench& b) {
     double target;
   };
   for (const Pair pair : {Pair{"relayout NHD to HND", "BHNC", 0.85}, Pair{"relayout NHD to channels first", "BHCN", 0}}) {
-    const layout::Plane from = packed_pool("BNHC", Dtype::bf16, blocks, heads, channels), to = packed_pool(pair.to, Dtype::bf16, blocks, heads, channels);
+    const layout::Plane from = packed_pool("BNHC", Dtype::bf16, blocks, heads, channels),
+                        to = packed_pool(pair.to, Dtype::bf16, blocks, heads, channels);
     std::vector<cuda::TokenMove> tokens;
     for (std::int64_t k = 0; k < blocks * 16; ++k) tokens.push_back({k / 16, k % 16, blocks - 1 - k / 16, k % 16});
     const auto moves = cuda::plan_relayout(from, 0, to, 0, tokens);
@@ -109,7 +118,8 @@ std::string speed(Bench& b) {
     move_tables.write(moves.tables.bytes(), b.stream);
     b.gpu.synchronize(b.stream);
     add(pair.name, "copy", pair.target, bytes, [&] {
-      b.gpu.launch("kvcts_relayout", cuda::bind(moves, one.pointer(), two.pointer(), move_tables.pointer()), moves.blocks(), b.stream);
+      b.gpu.launch("kvcts_relayout", cuda::bind(moves, one.pointer(), two.pointer(), move_tables.pointer()), moves.blocks(),
+                   b.stream);
     });
   }
 
@@ -118,7 +128,8 @@ std::string speed(Bench& b) {
   for (const Row& row : rows) {
     nlohmann::json entry{{"gigabytes_a_second", row.bytes_a_second / 1e9}};
     if (row.yardstick != nullptr) {
-      const auto yardstick = std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return std::string_view(other.name) == row.yardstick; });
+      const auto yardstick = std::find_if(rows.begin(), rows.end(),
+                                          [&](const Row& other) { return std::string_view(other.name) == row.yardstick; });
       const double ratio = row.bytes_a_second / yardstick->bytes_a_second;
       entry["of"] = row.yardstick;
       entry["ratio"] = ratio;
@@ -131,7 +142,9 @@ std::string speed(Bench& b) {
     said += "\n  " + std::string(row.name) + ": " + std::to_string(static_cast<int>(row.bytes_a_second / 1e9)) + " GB/s";
     if (entry.contains("ratio")) {
       said += ", " + std::to_string(entry["ratio"].get<double>()).substr(0, 4) + " of " + row.yardstick;
-      if (entry.contains("target")) said += " (wanted " + std::to_string(row.target).substr(0, 4) + (entry["reached"].get<bool>() ? ", reached)" : ", missed)");
+      if (entry.contains("target"))
+        said += " (wanted " + std::to_string(row.target).substr(0, 4) +
+                (entry["reached"].get<bool>() ? ", reached)" : ", missed)");
     }
   }
   return std::to_string(bytes >> 20) + " MiB" + said;

@@ -1,9 +1,9 @@
-// A stand-in for libcuda.so.1 on host memory: the functions that device/driver.hpp names, with the CPU twin in place of kernels. It is for
-// tests: every line of the device path runs on a machine without a device. It says what it is (kvcts_modelled_driver), and nothing that
-// ran on it is shown as executed.
+// A stand-in for libcuda.so.1 on host memory: the functions that device/driver.hpp names, with the CPU twin in place of
+// kernels. It is for tests: every line of the device path runs on a machine without a device. It says what it is
+// (kvcts_modelled_driver), and nothing that ran on it is shown as executed.
 //
-// It is as strict as a device where that catches mistakes: copies are asynchronous, addresses must be known, an illegal address or a failed
-// assertion kills the context for good.
+// It is as strict as a device where that catches mistakes: copies are asynchronous, addresses must be known, an illegal
+// address or a failed assertion kills the context for good.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -99,7 +99,9 @@ void watch_dump_pipe() {
     return name;
   };
   const std::string pipe = named("CUDA_COREDUMP_PIPE"), file = named("CUDA_COREDUMP_FILE");
-  if (named("CUDA_ENABLE_USER_TRIGGERED_COREDUMP") != "1" || pipe.empty() || file.empty() || ::mkfifo(pipe.c_str(), 0600) != 0) return;
+  if (named("CUDA_ENABLE_USER_TRIGGERED_COREDUMP") != "1" || pipe.empty() || file.empty() ||
+      ::mkfifo(pipe.c_str(), 0600) != 0)
+    return;
   const int descriptor = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);
   static std::string left_behind;
   left_behind = pipe;
@@ -231,8 +233,8 @@ EXPORT cuModuleGetFunction(Function* out, Module, const char* name) {
   *out = reinterpret_cast<Function>(const_cast<kvcts::cuda::Twin*>(twin));
   return status::success;
 }
-EXPORT cuLaunchKernel(Function function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned, Stream stream,
-                      void** parameters, void**) {
+EXPORT cuLaunchKernel(Function function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+                      Stream stream, void** parameters, void**) {
   if (blocks == 0 || threads != kvcts::cuda::threads) return status::invalid_value;
   const auto* twin = reinterpret_cast<const kvcts::cuda::Twin*>(function);
   const auto* raw = static_cast<const char*>(parameters[0]);
@@ -337,7 +339,8 @@ EXPORT cuMemFreeHost(void* memory) { return free_block(reinterpret_cast<Address>
 EXPORT cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  const auto [at, fresh] = s.blocks.try_emplace(reinterpret_cast<Address>(memory), Block{bytes, -1, Block::Kind::registered});
+  const auto [at, fresh] =
+      s.blocks.try_emplace(reinterpret_cast<Address>(memory), Block{bytes, -1, Block::Kind::registered});
   return fresh ? s.sticky : status::host_memory_already_registered;
 }
 EXPORT cuMemHostUnregister(void* memory) {
@@ -423,11 +426,13 @@ EXPORT cuMemMap(Address address, std::size_t bytes, std::size_t offset, Allocati
   const std::lock_guard lock(s.mutex);
   const auto found = s.allocations.find(handle);
   auto room = s.reserved.upper_bound(address);
-  if (found == s.allocations.end() || offset != 0 || bytes != found->second.second || room == s.reserved.begin()) return status::invalid_value;
+  if (found == s.allocations.end() || offset != 0 || bytes != found->second.second || room == s.reserved.begin())
+    return status::invalid_value;
   --room;
   if (address + bytes > room->first + room->second) return status::invalid_value;
   // No access before cuMemSetAccess, as on a device.
-  if (::mmap(host(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.first, 0) == MAP_FAILED) return status::out_of_memory;
+  if (::mmap(host(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, found->second.first, 0) == MAP_FAILED)
+    return status::out_of_memory;
   s.blocks[address] = {bytes, -1, Block::Kind::mapped};
   return s.sticky;
 }
@@ -452,7 +457,7 @@ EXPORT cuMemExportToShareableHandle(void* out, AllocationHandle handle, int type
 }
 EXPORT cuMemImportFromShareableHandle(AllocationHandle* out, void* handle, int type) {
   const int descriptor = ::dup(static_cast<int>(reinterpret_cast<std::intptr_t>(handle)));
-  struct stat file {};
+  struct stat file{};
   if (type != 1 || descriptor < 0 || ::fstat(descriptor, &file) != 0) return status::invalid_value;
   State& s = state();
   const std::lock_guard lock(s.mutex);

@@ -7,7 +7,9 @@
 
 namespace kvcts::device::fake {
 
-StreamQueue::StreamQueue() { std::thread([this] { run(); }).detach(); }
+StreamQueue::StreamQueue() {
+  std::thread([this] { run(); }).detach();
+}
 
 void StreamQueue::add(Task task) {
   if (capture) {

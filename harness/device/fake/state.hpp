@@ -1,5 +1,5 @@
-// What the stand-in driver keeps: memory, streams with a thread each, events, graphs. Device memory is host memory (memory files, so that
-// other processes can map it); an address is the same on both sides.
+// What the stand-in driver keeps: memory, streams with a thread each, events, graphs. Device memory is host memory (memory
+// files, so that other processes can map it); an address is the same on both sides.
 #pragma once
 
 #include <condition_variable>
@@ -55,7 +55,7 @@ struct Mark {
 /// A range of addresses that device code and copies may touch.
 struct Block {
   std::uint64_t bytes{0};
-  int descriptor{-1};   ///< of the memory file behind it, where it has one
+  int descriptor{-1};  ///< of the memory file behind it, where it has one
   enum class Kind { device, pinned, registered, ipc, mapped } kind{Kind::device};
 };
 

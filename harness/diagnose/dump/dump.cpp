@@ -52,8 +52,10 @@ std::optional<Element> element_at(const ResolvedCase& c, const RegionRef& region
   Element out{{}, layout::bits(plane.dtype)};
   Provenance& who = out.who;
   who.kind = Kind::element;
-  if (plane.component != layout::Component::data) who.component = plane.component == layout::Component::scale ? "scale" : "global scale";
-  who.kv = at[Axis::kv], who.layer = at[Axis::layer], who.block = at[Axis::block], who.slot = at[Axis::slot], who.head = at[Axis::head];
+  if (plane.component != layout::Component::data)
+    who.component = plane.component == layout::Component::scale ? "scale" : "global scale";
+  who.kv = at[Axis::kv], who.layer = at[Axis::layer], who.block = at[Axis::block], who.slot = at[Axis::slot],
+  who.head = at[Axis::head];
   who.channel = at[Axis::channel];
   who.last_channel = who.channel + (out.bits == 4 ? 1 : 0);
   who.rank = region.rank;
@@ -61,7 +63,8 @@ std::optional<Element> element_at(const ResolvedCase& c, const RegionRef& region
 }
 
 /// Whose content a place holds; nullopt: nobody's, so poison.
-std::optional<kernels::BlockContent> owner(const ResolvedCase& c, const RegionRef& region, const Provenance& at, bool transferred_only) {
+std::optional<kernels::BlockContent> owner(const ResolvedCase& c, const RegionRef& region, const Provenance& at,
+                                           bool transferred_only) {
   for (const auto& b : oracle::content(c.groups.at(static_cast<std::size_t>(region.group)), region.side, transferred_only)) {
     if (b.block == at.block && at.slot >= b.first_slot && at.slot < b.first_slot + b.tokens) return b;
   }
@@ -91,8 +94,9 @@ std::string place_words(const ResolvedCase& c, const RegionRef& region, std::int
   const auto element = element_at(c, region, offset);
   if (!element) return "padding";
   const Provenance& who = element->who;
-  std::string out = (who.component.empty() ? "" : who.component + " ") + std::string(who.kv == 0 ? "K" : "V") + " layer " + std::to_string(who.layer) + " block " +
-                    std::to_string(who.block) + " slot " + std::to_string(who.slot) + " head " + std::to_string(who.head);
+  std::string out = (who.component.empty() ? "" : who.component + " ") + std::string(who.kv == 0 ? "K" : "V") + " layer " +
+                    std::to_string(who.layer) + " block " + std::to_string(who.block) + " slot " + std::to_string(who.slot) +
+                    " head " + std::to_string(who.head);
   if (!owner(c, region, who, region.side == Side::consumer)) out += " (free slot)";
   return out;
 }
@@ -119,8 +123,10 @@ RegionRef region_of(const ResolvedCase& resolved, const std::string& region) {
     }
     names = of_side + names;
   }
-  if (tails.empty()) throw std::runtime_error("no region is called '" + region + "'; there are " + names.substr(0, names.size() - 2));
-  if (tails.size() > 1) throw std::runtime_error("region '" + region + "' is ambiguous; write it in full, e.g. " + tails.front().name);
+  if (tails.empty())
+    throw std::runtime_error("no region is called '" + region + "'; there are " + names.substr(0, names.size() - 2));
+  if (tails.size() > 1)
+    throw std::runtime_error("region '" + region + "' is ambiguous; write it in full, e.g. " + tails.front().name);
   return tails.front();
 }
 
@@ -129,7 +135,8 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
   const auto shape = oracle::file_shape(resolved, region.bytes);
   const std::int64_t begin = shape.base + window.offset;
   if (window.bytes < 1 || begin < 0 || begin + window.bytes > shape.size) {
-    throw std::runtime_error(region.name + " has bytes " + std::to_string(-shape.base) + " to " + std::to_string(shape.size - shape.base) + " (guards included), the window is " +
+    throw std::runtime_error(region.name + " has bytes " + std::to_string(-shape.base) + " to " +
+                             std::to_string(shape.size - shape.base) + " (guards included), the window is " +
                              std::to_string(window.offset) + " to " + std::to_string(window.offset + window.bytes));
   }
   std::vector<RegionRef> all = regions(resolved, Side::producer);
@@ -139,7 +146,9 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
   std::vector<Signatures> before;
   for (const RegionRef& r : all) {
     total += oracle::file_shape(resolved, r.bytes).size;
-    if (total > most_bytes) throw std::runtime_error("the regions of this case have more than 256 MiB; `kvcts minimize` makes a smaller one of it");
+    if (total > most_bytes)
+      throw std::runtime_error(
+          "the regions of this case have more than 256 MiB; `kvcts minimize` makes a smaller one of it");
     before.emplace_back(static_cast<std::size_t>(oracle::file_shape(resolved, r.bytes).size));
   }
   const auto size = static_cast<std::size_t>(window.bytes);
@@ -179,11 +188,13 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
   // Who has the signatures that were seen: replicas have the same, the first is told.
   std::unordered_map<std::uint64_t, std::optional<std::pair<std::size_t, std::size_t>>> wanted;
   for (std::size_t i = 0; i < size; ++i) wanted[expected[i]], wanted[is[i]];
-  const auto own = static_cast<std::size_t>(std::find_if(all.begin(), all.end(), [&](const RegionRef& r) { return r.name == region.name; }) - all.begin());
+  const auto own = static_cast<std::size_t>(
+      std::find_if(all.begin(), all.end(), [&](const RegionRef& r) { return r.name == region.name; }) - all.begin());
   for (std::size_t r = 0; r < all.size(); ++r) {
     for (std::size_t i = 0; i < before[r].size(); ++i) {
       const auto at = wanted.find(before[r][i]);
-      if (at != wanted.end() && (!at->second || (r == own && all[at->second->first].side != Side::producer))) at->second = {r, i};
+      if (at != wanted.end() && (!at->second || (r == own && all[at->second->first].side != Side::producer)))
+        at->second = {r, i};
     }
   }
   const auto who = [&](std::uint64_t signature, std::optional<std::uint8_t> constant) {
@@ -198,10 +209,13 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
   std::vector<Stretch> out;
   for (std::size_t i = 0; i < size; ++i) {
     std::optional<std::uint8_t> constant;
-    if (!found.empty() && std::all_of(found.begin(), found.end(), [&](const Bytes& b) { return b[i] == found[0][i]; })) constant = found[0][i];
+    if (!found.empty() && std::all_of(found.begin(), found.end(), [&](const Bytes& b) { return b[i] == found[0][i]; }))
+      constant = found[0][i];
     const std::int64_t offset = window.offset + static_cast<std::int64_t>(i);
-    const bool wrong = is[i] != expected[i] && std::none_of(tails.begin(), tails.end(), [&](const Signatures& tail) { return tail[i] == is[i]; });
-    append(out, {offset, 1, place_words(resolved, region, offset), who(expected[i], std::nullopt), who(is[i], constant), wrong});
+    const bool wrong = is[i] != expected[i] &&
+                       std::none_of(tails.begin(), tails.end(), [&](const Signatures& tail) { return tail[i] == is[i]; });
+    append(out,
+           {offset, 1, place_words(resolved, region, offset), who(expected[i], std::nullopt), who(is[i], constant), wrong});
   }
   return out;
 }

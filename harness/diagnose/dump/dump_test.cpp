@@ -1,4 +1,5 @@
-// Bytes in words: windows of plain cases whose runs are made here, and of scripted cases; what joins, and what is told of whom.
+// Bytes in words: windows of plain cases whose runs are made here, and of scripted cases; what joins, and what is told of
+// whom.
 #include "diagnose/dump/dump.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,9 @@ const catalogue::Catalogue& catalogue() {
   return instance;
 }
 
-ResolvedCase resolved_of(const std::string& yaml) { return resolve(catalogue::parse_cases(yaml, "(test)", &catalogue()).front(), catalogue()); }
+ResolvedCase resolved_of(const std::string& yaml) {
+  return resolve(catalogue::parse_cases(yaml, "(test)", &catalogue()).front(), catalogue());
+}
 
 ResolvedCase plain() {
   return resolved_of(R"(
@@ -48,7 +51,9 @@ std::vector<Bytes> after(const ResolvedCase& c, const Window& w, Make&& make) {
   }
   return out;
 }
-const auto right = [](const ResolvedCase& c, const RegionRef& region, Bytes& file, std::int64_t) { oracle::write_expected(c, region, 0, file); };
+const auto right = [](const ResolvedCase& c, const RegionRef& region, Bytes& file, std::int64_t) {
+  oracle::write_expected(c, region, 0, file);
+};
 
 TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
   const ResolvedCase c = plain();
@@ -65,18 +70,20 @@ TEST(Dump, WhatArrivedIsToldByItsHomeInTheProducer) {
 TEST(Dump, WrongBytesAreNamedPoisonOfWhomOrUnknown) {
   const ResolvedCase c = plain();
   const Window w{"consumer/g0/r0/kv.L0", 128, 64};
-  const auto stretches = look(c, w, after(c, w, [](const ResolvedCase& run, const RegionRef& region, Bytes& file, std::int64_t base) {
-    oracle::write_expected(run, region, 0, file);
-    const auto at = file.begin() + base + 128;
-    std::swap_ranges(at, at + 16, at + 16);  // slots exchanged
-    Bytes other(file.size());                // what lies before anybody writes
-    oracle::write_initial(run, region, 0, other);
-    std::copy(other.begin() + base + 64, other.begin() + base + 80, at + 32);  // of another place
-    std::fill(at + 48, at + 56, std::uint8_t{0});
-    for (int i = 56; i < 64; ++i) at[i] = static_cast<std::uint8_t>(at[i] ^ (run.seed * 37 + 1));  // nobody's
-  }));
+  const auto stretches =
+      look(c, w, after(c, w, [](const ResolvedCase& run, const RegionRef& region, Bytes& file, std::int64_t base) {
+             oracle::write_expected(run, region, 0, file);
+             const auto at = file.begin() + base + 128;
+             std::swap_ranges(at, at + 16, at + 16);  // slots exchanged
+             Bytes other(file.size());                // what lies before anybody writes
+             oracle::write_initial(run, region, 0, other);
+             std::copy(other.begin() + base + 64, other.begin() + base + 80, at + 32);  // of another place
+             std::fill(at + 48, at + 56, std::uint8_t{0});
+             for (int i = 56; i < 64; ++i) at[i] = static_cast<std::uint8_t>(at[i] ^ (run.seed * 37 + 1));  // nobody's
+           }));
   ASSERT_EQ(stretches.size(), 5u);
-  EXPECT_EQ(words(stretches[0].expected), "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
+  EXPECT_EQ(words(stretches[0].expected),
+            "K layer 0 block 2 slot 0 head 0 channel 0..7, generation 1, token 0, from rank 0");
   EXPECT_EQ(words(stretches[0].found), "K layer 0 block 2 slot 1 head 0 channel 0..7, generation 1, token 1, from rank 0");
   EXPECT_EQ(words(stretches[2].found), "poison of consumer/g0/r0/kv.L0 + 64..79");
   EXPECT_EQ(words(stretches[3].found), "0x00");
@@ -94,18 +101,20 @@ TEST(Dump, FreeSlotsGuardsAndTheStateBefore) {
   // The last block has one token: its second slot may hold the producer's, or not.
   const Window tail{"consumer/g0/r0/kv.L0", 3 * 128 + 16, 16};
   EXPECT_FALSE(look(c, tail, after(c, tail, right)).front().wrong);
-  const auto whole_blocks = look(c, tail, after(c, tail, [](const ResolvedCase& run, const RegionRef& region, Bytes& file, std::int64_t) {
-    std::vector<Bytes> producer;
-    for (const auto& r : regions(run, Side::producer)) {
-      producer.emplace_back(static_cast<std::size_t>(oracle::file_shape(run, r.bytes).size));
-      oracle::write_initial(run, r, 0, producer.back());
-    }
-    oracle::write_expected(run, region, 0, file);
-    const std::vector<std::span<const std::uint8_t>> views(producer.begin(), producer.end());
-    oracle::Tail(run, region).bring_along(views, file);
-  }));
+  const auto whole_blocks =
+      look(c, tail, after(c, tail, [](const ResolvedCase& run, const RegionRef& region, Bytes& file, std::int64_t) {
+             std::vector<Bytes> producer;
+             for (const auto& r : regions(run, Side::producer)) {
+               producer.emplace_back(static_cast<std::size_t>(oracle::file_shape(run, r.bytes).size));
+               oracle::write_initial(run, r, 0, producer.back());
+             }
+             oracle::write_expected(run, region, 0, file);
+             const std::vector<std::span<const std::uint8_t>> views(producer.begin(), producer.end());
+             oracle::Tail(run, region).bring_along(views, file);
+           }));
   EXPECT_FALSE(whole_blocks.front().wrong);
-  EXPECT_NE(words(whole_blocks.front().found).find("poison of producer/g0/r0/kv.L0"), std::string::npos) << words(whole_blocks.front().found);
+  EXPECT_NE(words(whole_blocks.front().found).find("poison of producer/g0/r0/kv.L0"), std::string::npos)
+      << words(whole_blocks.front().found);
 }
 
 TEST(Dump, AWindowThatIsNotThereIsSaid) {
@@ -117,7 +126,8 @@ TEST(Dump, AWindowThatIsNotThereIsSaid) {
     }
     return std::string();
   };
-  EXPECT_NE(error_of({"nobody", 0, 16}).find("there are producer/g0/r0/kv.L0, producer/g0/r1/kv.L0, consumer/g0/r0/kv.L0"), std::string::npos);
+  EXPECT_NE(error_of({"nobody", 0, 16}).find("there are producer/g0/r0/kv.L0, producer/g0/r1/kv.L0, consumer/g0/r0/kv.L0"),
+            std::string::npos);
   EXPECT_NE(error_of({"consumer/g0/r0/kv.L0", 1 << 20, 16}).find("has bytes -"), std::string::npos);
   EXPECT_EQ(region_of(plain(), "kv.L0").name, "consumer/g0/r0/kv.L0");
 }
@@ -145,7 +155,8 @@ TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   EXPECT_FALSE(stretches[0].wrong);
   EXPECT_EQ(words(stretches[0].found), "K layer 0 block 3 slot 0 head 0 channel 0..7, generation 4, token 0, from P rank 3");
   EXPECT_TRUE(stretches[1].wrong);
-  EXPECT_EQ(words(stretches[1].expected), "K layer 0 block 3 slot 1 head 0 channel 0..7, generation 4, token 1, from P rank 3");
+  EXPECT_EQ(words(stretches[1].expected),
+            "K layer 0 block 3 slot 1 head 0 channel 0..7, generation 4, token 1, from P rank 3");
   EXPECT_EQ(words(stretches[1].found), "K layer 0 block 3 slot 0 head 1 channel 0..7, generation 4, token 0, from P rank 3");
   EXPECT_EQ(words(script::look(c.script, c.seed, {"C", -2, 2, ""}).front().found), "poison of C/kv.L0 - 1..2");
   EXPECT_THROW(script::look(c.script, c.seed, {"kv.L0", 0, 4, ""}), std::runtime_error) << "both memories have one";

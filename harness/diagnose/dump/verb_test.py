@@ -18,15 +18,32 @@ def main() -> None:
     told = kvcts_json(*wrong, "--region", "consumer/g0/r0/kv.L0", "--bytes", "256")
     assert told["wrong_bytes"] > 0 and sum(s["bytes"] for s in told["stretches"]) == 256, told
     first = told["stretches"][0]
-    assert first["expected"].startswith("K layer 0 block ") and ", generation 1, token 16, from rank 0" in first["expected"], first
+    assert (
+        first["expected"].startswith("K layer 0 block ") and ", generation 1, token 16, from rank 0" in first["expected"]
+    ), first
     assert all(("head" in s["found"]) for s in told["stretches"]), told
     before = kvcts_json(*wrong, "--region", "consumer/g0/r0/kv.L0", "--at", "before", "--bytes", "64")
     assert before["wrong_bytes"] == 0 and before["stretches"][0]["found"] == "poison of consumer/g0/r0/kv.L0 + 0..63", before
     # Nothing moved: the poison of the very place.
     nothing = kvcts_json("dump", "crash/nothing", "--region", "consumer/g0/r0/kv.L0", "--bytes", "32", "--offset", "16384")
-    assert any(s["found"].startswith("poison of consumer/g0/r0/kv.L0 + ") and s["expected"].startswith("K layer 0") for s in nothing["stretches"]) or nothing["wrong_bytes"] == 0, nothing
+    assert (
+        any(
+            s["found"].startswith("poison of consumer/g0/r0/kv.L0 + ") and s["expected"].startswith("K layer 0")
+            for s in nothing["stretches"]
+        )
+        or nothing["wrong_bytes"] == 0
+    ), nothing
     # A right one.
-    expect(0, "dump", "kv/producer=vllm-fa-nhd/consumer=vllm-fa-hnd/dtype=fp8_e4m3", "--region", "consumer/g0/r0/kv.L1", "--bytes", "0x100", says="0 wrong here")
+    expect(
+        0,
+        "dump",
+        "kv/producer=vllm-fa-nhd/consumer=vllm-fa-hnd/dtype=fp8_e4m3",
+        "--region",
+        "consumer/g0/r0/kv.L1",
+        "--bytes",
+        "0x100",
+        says="0 wrong here",
+    )
     # Scripts, by memory and check.
     out = expect(0, "dump", "faults/axis-permuted", "--memory", "D/kv.L0", "--bytes", "128", "--offset", "512")
     assert "should be  K layer 0 block 4 slot" in out and ", from P rank 0" in out, out
@@ -40,7 +57,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "one.yaml"
         file.write_text("case: my/one\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\n")
-        expect(0, "dump", str(file), "--region", "consumer/g0/r0/kv.L0", "--bytes", "64", says="my/one (PASS): consumer/g0/r0/kv.L0")
+        expect(
+            0,
+            "dump",
+            str(file),
+            "--region",
+            "consumer/g0/r0/kv.L0",
+            "--bytes",
+            "64",
+            says="my/one (PASS): consumer/g0/r0/kv.L0",
+        )
     print("ok: windows in words")
 
 

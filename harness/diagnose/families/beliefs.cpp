@@ -1,4 +1,5 @@
-// A wrong idea of a memory that only some of the steps have: what a connector believes and kernels do not, or only who reads, or only who writes.
+// A wrong idea of a memory that only some of the steps have: what a connector believes and kernels do not, or only who
+// reads, or only who writes.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -39,10 +40,13 @@ std::vector<std::pair<std::string, Uses>> circles(const Workshop& w, const Uses&
   add("in kernels: ", [&](const Use& u) { return !transfers(w.action(u.step)); });
   std::set<std::string> requests;
   for (const Use& use : all) requests.insert(w.action(use.step).request);
-  for (const std::string& request : requests) add("for " + request + ": ", [&](const Use& u) { return w.action(u.step).request == request; });
+  for (const std::string& request : requests)
+    add("for " + request + ": ", [&](const Use& u) { return w.action(u.step).request == request; });
   if (all.size() <= 8) {
-    for (const Use& use : all) add("but in " + name_of(w, use.step) + ": ", [&](const Use& u) { return u.step != use.step; });
-    for (const Use& use : all) add("from " + name_of(w, use.step) + " on: ", [&](const Use& u) { return u.step >= use.step; });
+    for (const Use& use : all)
+      add("but in " + name_of(w, use.step) + ": ", [&](const Use& u) { return u.step != use.step; });
+    for (const Use& use : all)
+      add("from " + name_of(w, use.step) + " on: ", [&](const Use& u) { return u.step >= use.step; });
   }
   std::erase_if(out, [](const auto& circle) { return circle.second.size() < 2; });  // one step: a family of its own
   return out;
@@ -75,14 +79,15 @@ void propose_some_beliefs(Workshop& w) {
       for (std::size_t v = 0; v < views.size(); ++v) {
         const std::string memory = Arena::memory_of(views[v]);
         const auto declared = w.script().memories.find(memory);
-        if (declared == w.script().memories.end() || views[v].cache.empty() || views[v].cache != declared->second.view.cache) continue;
+        if (declared == w.script().memories.end() || views[v].cache.empty() || views[v].cache != declared->second.view.cache)
+          continue;
         by_memory[memory].insert({i, at_source, v});
         by_layout[views[v].cache].insert({i, at_source, v});
         layout_of[memory] = views[v].cache;
       }
     }
   }
-  std::vector<std::pair<std::string, std::pair<std::string, Uses>>> beliefs;   // layout, (words, uses)
+  std::vector<std::pair<std::string, std::pair<std::string, Uses>>> beliefs;  // layout, (words, uses)
   std::set<Uses> known;
   for (const auto& [memory, uses] : by_memory) {
     for (auto& [words, some] : circles(w, uses)) {
@@ -95,11 +100,15 @@ void propose_some_beliefs(Workshop& w) {
     }
   }
   using Variants = std::vector<Variant> (*)(const layout::Cache&);
-  const Variants kinds[] = {[](const layout::Cache& c) { return permuted(c, false, true); }, renamed, reblocked, resized, recoded, rescaled, [](const layout::Cache& c) { return restrided(c, {}); }};
+  const Variants kinds[] = {
+      [](const layout::Cache& c) { return permuted(c, false, true); }, renamed, reblocked, resized, recoded, rescaled,
+      [](const layout::Cache& c) { return restrided(c, {}); }};
   for (const Variants variants : kinds) {
     for (const auto& [layout, circle] : beliefs) {
       const auto& [words, uses] = circle;
-      for (const Variant& variant : variants(cache_of(w.action(uses.begin()->step).from.empty() || !uses.begin()->at_source ? w.action(uses.begin()->step).to[uses.begin()->view] : w.action(uses.begin()->step).from[uses.begin()->view]))) {
+      for (const Variant& variant : variants(cache_of(w.action(uses.begin()->step).from.empty() || !uses.begin()->at_source
+                                                          ? w.action(uses.begin()->step).to[uses.begin()->view]
+                                                          : w.action(uses.begin()->step).from[uses.begin()->view]))) {
         if (w.spent()) return;
         Bodies bodies = w.bodies();
         const std::string now = layout::to_text(variant.cache);

@@ -1,5 +1,6 @@
-// A transfer as the list of copies that it is: other lengths, copies that were joined or posted twice, a list that was cut. Each hypothesis is
-// the list of what was meant with one thing changed, so it also explains logs of raw copies that no view of a memory can make.
+// A transfer as the list of copies that it is: other lengths, copies that were joined or posted twice, a list that was cut.
+// Each hypothesis is the list of what was meant with one thing changed, so it also explains logs of raw copies that no view
+// of a memory can make.
 #include <algorithm>
 
 #include "diagnose/families/tools.hpp"
@@ -16,14 +17,17 @@ struct Copy {
   std::int64_t bytes{0};
 };
 
-// What a move copies when it is done as it stands, in its order. Nothing where it moves halves of bytes, or by way of a buffer.
+// What a move copies when it is done as it stands, in its order. Nothing where it moves halves of bytes, or by way of a
+// buffer.
 std::vector<Copy> copies_of(Workshop& w, std::size_t step) {
   const Evidence& e = w.evidence();
   const Tape tape = record(w.script(), e.arena, {Play{w.script().steps[step].name, w.action(step)}}, w.locators());
   std::vector<Copy> out;
   for (const Op& op : tape.ops) {
     if (op.kind == Op::Kind::check) continue;
-    if (op.kind != Op::Kind::copy || op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own)) return {};
+    if (op.kind != Op::Kind::copy || op.src_backing >= static_cast<int>(tape.own) ||
+        op.dst_backing >= static_cast<int>(tape.own))
+      return {};
     out.push_back({{op.src_backing, op.src}, {op.dst_backing, op.dst}, op.n});
   }
   return out;
@@ -36,7 +40,8 @@ Copies written_out(const Workshop& w, std::size_t step, const std::vector<Copy>&
     a.op = "copy";
     a.splits = w.action(step).splits, a.otherwise = w.action(step).otherwise;
     a.from.resize(1), a.to.resize(1);
-    a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name, a.from_offset = copy.from.offset;
+    a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name,
+    a.from_offset = copy.from.offset;
     a.to[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.to.backing)].name, a.to_offset = copy.to.offset;
     a.bytes = copy.bytes;
     out.push_back(std::move(a));
@@ -62,7 +67,8 @@ bool attempt(const List& list, const std::string& fault_class, const std::string
 std::int64_t right_head(const List& list, const Copy& copy) {
   std::int64_t right = copy.bytes;
   for (const WrongRange& range : list.wrong) {
-    if (range.backing == copy.to.backing && range.end > copy.to.offset && range.begin < copy.to.offset + copy.bytes) right = std::min(right, std::max<std::int64_t>(0, range.begin - copy.to.offset));
+    if (range.backing == copy.to.backing && range.end > copy.to.offset && range.begin < copy.to.offset + copy.bytes)
+      right = std::min(right, std::max<std::int64_t>(0, range.begin - copy.to.offset));
   }
   return right;
 }
@@ -93,11 +99,14 @@ void shorter(const List& list) {
     if (length == 0) continue;
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::min(copy.bytes, length);
-    attempt(list, "truncated", "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
+    attempt(list, "truncated",
+            "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
   }
   std::erase_if(own, [](const Copy& copy) { return copy.bytes == 0; });
-  if (lengths == std::set<std::int64_t>{0}) return;  // none is too short: some are missing as a whole, and propose_pieces knows what they had in common
-  attempt(list, "truncated", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too short", own);
+  if (lengths == std::set<std::int64_t>{0})
+    return;  // none is too short: some are missing as a whole, and propose_pieces knows what they had in common
+  attempt(list, "truncated", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too short",
+          own);
 }
 
 void longer(const List& list) {
@@ -113,11 +122,13 @@ void longer(const List& list) {
     ++changed;
   }
   if (changed == 0) return;
-  attempt(list, "over-read", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too long", own);
+  attempt(list, "over-read", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too long",
+          own);
   for (const std::int64_t length : lengths) {
     std::vector<Copy> all = list.meant;
     for (Copy& copy : all) copy.bytes = std::max(copy.bytes, length);
-    attempt(list, "over-read", "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
+    attempt(list, "over-read",
+            "copies of " + std::to_string(length) + " bytes instead of " + std::to_string(list.meant.front().bytes), all);
   }
 }
 
@@ -127,30 +138,37 @@ void joined(const List& list) {
     std::vector<Copy> joint;
     const Copy* last = nullptr;
     for (const Copy& copy : list.meant) {
-      if (last && last->from.backing == copy.from.backing && last->to.backing == copy.to.backing && follows(*last, copy)) joint.back().bytes += copy.bytes;
-      else joint.push_back(copy);
+      if (last && last->from.backing == copy.from.backing && last->to.backing == copy.to.backing && follows(*last, copy))
+        joint.back().bytes += copy.bytes;
+      else
+        joint.push_back(copy);
       last = &copy;
     }
     if (joint.size() < list.meant.size()) attempt(list, "wrong-stride", words, joint);
   };
-  std::set<std::int64_t> steps;      // from one to the next, at the source: a block, padded
-  for (std::size_t i = 1; i < list.meant.size(); ++i) steps.insert(list.meant[i].from.offset - list.meant[i - 1].from.offset);
+  std::set<std::int64_t> steps;  // from one to the next, at the source: a block, padded
+  for (std::size_t i = 1; i < list.meant.size(); ++i)
+    steps.insert(list.meant[i].from.offset - list.meant[i - 1].from.offset);
   for (const std::int64_t step : steps) {
     if (step <= 0 || steps.size() > 16) continue;
-    join([&](const Copy& a, const Copy& b) { return b.from.offset - a.from.offset == step && b.to.offset > a.to.offset; }, "neighbours at the source joined to one copy, padding between them left out");
+    join([&](const Copy& a, const Copy& b) { return b.from.offset - a.from.offset == step && b.to.offset > a.to.offset; },
+         "neighbours at the source joined to one copy, padding between them left out");
   }
   steps.clear();
   for (std::size_t i = 1; i < list.meant.size(); ++i) steps.insert(list.meant[i].to.offset - list.meant[i - 1].to.offset);
   for (const std::int64_t step : steps) {
     if (step <= 0 || steps.size() > 16) continue;
-    join([&](const Copy& a, const Copy& b) { return b.to.offset - a.to.offset == step; }, "neighbours at the destination joined to one copy");
+    join([&](const Copy& a, const Copy& b) { return b.to.offset - a.to.offset == step; },
+         "neighbours at the destination joined to one copy");
   }
 }
 
 // The list ends early.
 void cut(const List& list) {
   for (std::size_t n = 1; n < list.meant.size() && n < 64; ++n) {
-    attempt(list, "truncated", "only the first " + std::to_string(n) + " of " + std::to_string(list.meant.size()) + " copies", {list.meant.begin(), list.meant.begin() + static_cast<std::ptrdiff_t>(n)});
+    attempt(list, "truncated",
+            "only the first " + std::to_string(n) + " of " + std::to_string(list.meant.size()) + " copies",
+            {list.meant.begin(), list.meant.begin() + static_cast<std::ptrdiff_t>(n)});
   }
 }
 

@@ -1,5 +1,6 @@
-// Each family of hypotheses is needed: there is a case that is named rightly with it, and not without it. The same for changes of a layout
-// that are mistakes of packing: a reader's mistake that a case tells is one of the variants of its memory.
+// Each family of hypotheses is needed: there is a case that is named rightly with it, and not without it. The same for
+// changes of a layout that are mistakes of packing: a reader's mistake that a case tells is one of the variants of its
+// memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +28,8 @@ bool named(const Script& script, std::uint64_t seed, const std::string& fault_cl
   const nlohmann::json reply = run_script(script, seed);
   if (!reply.contains("diagnosis")) return false;
   const nlohmann::json& why = reply["diagnosis"];
-  return why.value("exact", false) && why.value("class", "") == fault_class && why.value("text", "").find("; and ") == std::string::npos;
+  return why.value("exact", false) && why.value("class", "") == fault_class &&
+         why.value("text", "").find("; and ") == std::string::npos;
 }
 
 CaseSpec case_of(const std::string& file, const std::string& id, const catalogue::Catalogue& catalogue) {
@@ -57,27 +59,31 @@ TEST_P(Families, NameWhatNoOtherDoes) {
   EXPECT_FALSE(named(script, spec.seed, expected));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Families,
-                         testing::Values(Need{"several registrations", "field/memory.yaml", "field/registered-in-another-order"},
-                                         Need{"ids of another unit or time", "field/tables.yaml", "field/wrong-block-zeroed"},
-                                         Need{"a part of a step", "field/ranks.yaml", "field/replica-ranks-not-served"},
-                                         Need{"a list of copies", "field/copies.yaml", "field/coalesced-over-padding"},
-                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
-                                         Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
-                                         Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
-                                         Need{"a piece of a step", "field/scales.yaml", "field/scales-of-the-next-token"},
-                                         Need{"another time", "field/times.yaml", "field/aborted-transfer-lands-late"},
-                                         Need{"a wrong layout", "field/scales.yaml", "field/scales-sought-behind-the-rope-half"},
-                                         Need{"a piece of a step", "field/times.yaml", "field/notified-before-the-last-layer"},
-                                         Need{"part by part", "field/blocks.yaml", "field/mixed-tables-in-kernel"},
-                                         Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},
-                                         Need{"a belief in some steps", "museum/lmcache-1.yaml", "museum/m019-lmcache-2495"}));
+INSTANTIATE_TEST_SUITE_P(
+    All, Families,
+    testing::Values(Need{"several registrations", "field/memory.yaml", "field/registered-in-another-order"},
+                    Need{"ids of another unit or time", "field/tables.yaml", "field/wrong-block-zeroed"},
+                    Need{"a part of a step", "field/ranks.yaml", "field/replica-ranks-not-served"},
+                    Need{"a list of copies", "field/copies.yaml", "field/coalesced-over-padding"},
+                    Need{"the same mistake in several steps", "field/ranks.yaml", "field/store-and-load-both-reverse-heads"},
+                    Need{"other ids", "field/tables.yaml", "field/ids-in-one-byte"},
+                    Need{"where it went", "field/layouts.yaml", "field/stage-with-the-offset-of-another"},
+                    Need{"a piece of a step", "field/scales.yaml", "field/scales-of-the-next-token"},
+                    Need{"another time", "field/times.yaml", "field/aborted-transfer-lands-late"},
+                    Need{"a wrong layout", "field/scales.yaml", "field/scales-sought-behind-the-rope-half"},
+                    Need{"a piece of a step", "field/times.yaml", "field/notified-before-the-last-layer"},
+                    Need{"part by part", "field/blocks.yaml", "field/mixed-tables-in-kernel"},
+                    Need{"a piece of a step", "field/layouts.yaml", "field/second-layer-with-the-stride-of-one"},
+                    Need{"a belief in some steps", "museum/lmcache-1.yaml", "museum/m019-lmcache-2495"}));
 
 // 40 s each; the family has a quick one above.
 INSTANTIATE_TEST_SUITE_P(Nightly, Families,
-                         testing::Values(Need{"the same mistake in several steps", "field/times.yaml", "field/layers-sent-before-they-are-computed"},
-                                         Need{"the same mistake in several steps", "field/tables.yaml", "field/batch-with-the-tables-of-others"},
-                                         Need{"the same mistake in several steps", "field/ranks.yaml", "field/batch-with-heads-of-the-other-rank"}));
+                         testing::Values(Need{"the same mistake in several steps", "field/times.yaml",
+                                              "field/layers-sent-before-they-are-computed"},
+                                         Need{"the same mistake in several steps", "field/tables.yaml",
+                                              "field/batch-with-the-tables-of-others"},
+                                         Need{"the same mistake in several steps", "field/ranks.yaml",
+                                              "field/batch-with-heads-of-the-other-rank"}));
 
 /// A case that is told here, and what has to be said of it.
 void expect_needed(const char* family, const char* fault_class, const std::string& document) {
@@ -106,7 +112,8 @@ expected: {outcome: FAIL, class: wrong-block-id}
 )");
 }
 
-// Three entries under one key, of which the first one stays: two of them are read wrongly, so that no step alone explains it.
+// Three entries under one key, of which the first one stays: two of them are read wrongly, so that no step alone explains
+// it.
 TEST(Families, SeveralKeys) {
   expect_needed("several keys", "identity-collision", R"(
 case: first-of-three
@@ -142,7 +149,8 @@ bool lies(const layout::Cache& cache, const Places& places) {
     for (layout::Coord at = box.lo;;) {
       if (layout::locate(cache, plane.component, at) != places(plane.component, at)) return false;
       std::size_t axis = 0;
-      while (axis < layout::all_axes.size() && ++at[layout::all_axes[axis]] == box.hi[layout::all_axes[axis]]) at[layout::all_axes[axis]] = box.lo[layout::all_axes[axis]], ++axis;
+      while (axis < layout::all_axes.size() && ++at[layout::all_axes[axis]] == box.hi[layout::all_axes[axis]])
+        at[layout::all_axes[axis]] = box.lo[layout::all_axes[axis]], ++axis;
       if (axis == layout::all_axes.size()) break;
     }
   }
@@ -167,21 +175,25 @@ struct Packing {
 
 TEST(Variants, OfPackingLieWhereTheMistakeLooks) {
   const catalogue::Catalogue catalogue(cases);
-  for (const Packing& p : {Packing{"field/packed-as-bytes", "field/codes.yaml", repitched}, Packing{"field/row-without-its-scale", "field/scales.yaml", repitched},
+  for (const Packing& p : {Packing{"field/packed-as-bytes", "field/codes.yaml", repitched},
+                           Packing{"field/row-without-its-scale", "field/scales.yaml", repitched},
                            Packing{"field/footer-scales-read-inline", "field/scales.yaml", relaid},
                            Packing{"field/v-scales-linear-into-interleaved", "field/scales.yaml", swizzled}}) {
     const Script script = told(case_of(p.file, p.id, catalogue), catalogue);
     const layout::Cache wrong = cache_of(mistaken(script));
     const auto variants = p.variants(cache_of(script.memories.at("C").view));
     EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
-      return lies(variant.cache, [&](layout::Component component, const layout::Coord& at) { return layout::locate(wrong, component, at); });
+      return lies(variant.cache, [&](layout::Component component, const layout::Coord& at) {
+        return layout::locate(wrong, component, at);
+      });
     })) << p.id;
   }
 }
 
 TEST(Variants, OfTheOrderOfCodesExchangeTheTwoOfAByte) {
   const catalogue::Catalogue catalogue(cases);
-  const layout::Cache declared = cache_of(told(case_of("field/codes.yaml", "field/nibbles-exchanged", catalogue), catalogue).memories.at("C").view);
+  const layout::Cache declared =
+      cache_of(told(case_of("field/codes.yaml", "field/nibbles-exchanged", catalogue), catalogue).memories.at("C").view);
   const auto variants = recoded(declared);
   EXPECT_TRUE(std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
     return lies(variant.cache, [&](layout::Component component, layout::Coord at) {

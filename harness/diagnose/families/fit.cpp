@@ -1,5 +1,6 @@
-// What addresses were used? Asked of the bytes: where an element came from, or where it went, is a linear function of its coordinates in
-// nearly every fault of a map. Steps and bases are read off pairs of elements that differ along one axis; one view says it all.
+// What addresses were used? Asked of the bytes: where an element came from, or where it went, is a linear function of its
+// coordinates in nearly every fault of a map. Steps and bases are read off pairs of elements that differ along one axis; one
+// view says it all.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -16,17 +17,15 @@ using layout::Component;
 namespace {
 
 struct Sample {
-  layout::Coord at;                    ///< coordinate with block and slot
-  Place place;                         ///< where its code was read, or written
+  layout::Coord at;  ///< coordinate with block and slot
+  Place place;       ///< where its code was read, or written
 };
 
 struct Steps {
   std::array<std::optional<std::int64_t>, layout::axis_count> bytes;
 };
 
-std::string key_of(const layout::Coord& c) {
-  return std::string(reinterpret_cast<const char*>(c.v.data()), sizeof c.v);
-}
+std::string key_of(const layout::Coord& c) { return std::string(reinterpret_cast<const char*>(c.v.data()), sizeof c.v); }
 
 // The step of an axis that most pairs of neighbours agree on.
 Steps steps_of(const std::vector<Sample>& samples) {
@@ -53,7 +52,8 @@ Steps steps_of(const std::vector<Sample>& samples) {
 }
 
 // A view with these steps and bases; planes of one code an address (no 4-bit codes, no axis of several modes).
-std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<Place>& starts, const std::vector<Sample>& samples) {
+std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<Place>& starts,
+                                    const std::vector<Sample>& samples) {
   layout::Cache out = declared;
   const Steps steps = steps_of(samples);
   bool changed = false;
@@ -61,7 +61,8 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     if (plane.component != Component::data || layout::bits(plane.dtype) < 8) continue;
     for (layout::Mode& mode : plane.modes) {
       const auto step = steps.bytes[static_cast<std::size_t>(mode.axis)];
-      const auto same = std::count_if(plane.modes.begin(), plane.modes.end(), [&](const auto& m) { return m.axis == mode.axis; });
+      const auto same =
+          std::count_if(plane.modes.begin(), plane.modes.end(), [&](const auto& m) { return m.axis == mode.axis; });
       if (!step || same != 1 || mode.extent == 1 || *step == 0) continue;
       const std::int64_t stride = *step * 8 * mode.step;
       changed = changed || mode.stride != stride;
@@ -78,7 +79,8 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
         if (axis != Axis::block && (s.at[axis] < box.lo[axis] || s.at[axis] >= box.hi[axis])) inside = false;
       }
       if (!inside) continue;
-      for (const layout::Mode& mode : plane.modes) sum += (s.at[mode.axis] - plane.origin[mode.axis]) / mode.step * mode.stride;
+      for (const layout::Mode& mode : plane.modes)
+        sum += (s.at[mode.axis] - plane.origin[mode.axis]) / mode.step * mode.stride;
       ++bases[(s.place.offset - start.offset) * 8 - sum];
     }
     if (bases.empty()) continue;
@@ -94,7 +96,8 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
   for (layout::Plane& plane : out.planes) {
     if (is_data(plane) || was == declared.planes.end() || plane.allocation != was->allocation) continue;
     for (layout::Mode& mode : plane.modes) {
-      const auto old = std::find_if(was->modes.begin(), was->modes.end(), [&](const auto& m) { return m.axis == mode.axis && m.stride == mode.stride; });
+      const auto old = std::find_if(was->modes.begin(), was->modes.end(),
+                                    [&](const auto& m) { return m.axis == mode.axis && m.stride == mode.stride; });
       if (old == was->modes.end() || mode.axis == Axis::channel) continue;
       mode.stride = now->modes[static_cast<std::size_t>(old - was->modes.begin())].stride;
     }
@@ -127,8 +130,10 @@ bool whole_blocks(const layout::Cache& declared, const layout::Cache& now) {
     const std::int64_t shift = now.planes[p].offset - declared.planes[p].offset;
     if (shift == 0) continue;
     const auto& modes = declared.planes[p].modes;
-    const auto block = std::find_if(modes.begin(), modes.end(), [](const layout::Mode& m) { return m.axis == Axis::block && m.extent > 1; });
-    if (block == modes.end() || shift % block->stride != 0 || std::abs(shift / block->stride) * 2 > block->extent) return false;
+    const auto block = std::find_if(modes.begin(), modes.end(),
+                                    [](const layout::Mode& m) { return m.axis == Axis::block && m.extent > 1; });
+    if (block == modes.end() || shift % block->stride != 0 || std::abs(shift / block->stride) * 2 > block->extent)
+      return false;
   }
   return true;
 }
@@ -143,7 +148,8 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
     for (std::size_t m = 0; m < p.modes.size(); ++m) {
       if (p.modes[m].stride == q.modes[m].stride || p.modes[m].extent == 1) continue;
       if (axes.insert(p.modes[m].axis).second) {
-        list += (list.empty() ? "" : ", ") + std::string(layout::name(p.modes[m].axis)) + " " + std::to_string(q.modes[m].stride / 8) + " instead of " + std::to_string(p.modes[m].stride / 8);
+        list += (list.empty() ? "" : ", ") + std::string(layout::name(p.modes[m].axis)) + " " +
+                std::to_string(q.modes[m].stride / 8) + " instead of " + std::to_string(p.modes[m].stride / 8);
       }
     }
     if (p.offset != q.offset) {
@@ -189,8 +195,10 @@ void propose_fits(Workshop& w) {
         };
         const auto put_where = [&](const Element& e) {
           Element out = e;
-          out.layer = picked_destination(a.pick.layers, a.pick_to.layers, e.layer), out.kv = picked_destination(a.pick.kv, a.pick_to.kv, e.kv);
-          out.head = picked_destination(a.pick.heads, a.pick_to.heads, e.head), out.channel = picked_destination(a.pick.channels, a.pick_to.channels, e.channel);
+          out.layer = picked_destination(a.pick.layers, a.pick_to.layers, e.layer),
+          out.kv = picked_destination(a.pick.kv, a.pick_to.kv, e.kv);
+          out.head = picked_destination(a.pick.heads, a.pick_to.heads, e.head),
+          out.channel = picked_destination(a.pick.channels, a.pick_to.channels, e.channel);
           if (e.token) out.token = picked_destination(a.pick.tokens, a.pick_to.tokens, *e.token);
           return out;
         };
@@ -212,13 +220,17 @@ void propose_fits(Workshop& w) {
         std::size_t numbers = 0;
         std::string fault_class = class_of(declared, *now, words, numbers);
         // A base counted in elements of another width, in memory that holds both.
-        if (const auto memory = w.script().memories.find(Arena::memory_of(views[v])); memory != w.script().memories.end() && !now->planes.empty()) {
-          const std::int64_t base = memory->second.view.offset, moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
-          const bool ratio = base != 0 && moved != base && (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
+        if (const auto memory = w.script().memories.find(Arena::memory_of(views[v]));
+            memory != w.script().memories.end() && !now->planes.empty()) {
+          const std::int64_t base = memory->second.view.offset,
+                             moved = base + (now->planes.front().offset - declared.planes.front().offset) / 8;
+          const bool ratio = base != 0 && moved != base &&
+                             (moved * 2 == base || moved * 4 == base || moved == base * 2 || moved == base * 4);
           for (const auto& [name, other] : w.script().memories) {
             const layout::Cache there = cache_of(other.view);
             if (!ratio || other.view.of != memory->second.view.of || there.planes.empty()) continue;
-            if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype)) fault_class = "dtype-reinterpreted", words = "a base counted in elements of another width";
+            if (layout::bits(there.planes.front().dtype) != layout::bits(declared.planes.front().dtype))
+              fault_class = "dtype-reinterpreted", words = "a base counted in elements of another width";
           }
         }
         // Two plain causes at once are simpler than a map of which more than two numbers are wrong.

@@ -10,7 +10,7 @@ using layout::Component;
 
 namespace {
 
-using Mapping = std::map<std::int64_t, std::int64_t>;   ///< coordinate at the destination -> the one that is there
+using Mapping = std::map<std::int64_t, std::int64_t>;  ///< coordinate at the destination -> the one that is there
 
 // What each coordinate of an axis holds, by most of its elements that come from the source at all.
 template <class Axis>
@@ -43,14 +43,18 @@ std::vector<Narrow> narrowed(const Ids& table, std::int64_t slots) {
     for (const std::int64_t unit : {std::int64_t{1}, slots}) {
       for (const bool is_signed : {false, true}) {
         const std::int64_t range = std::int64_t{1} << bits;
-        Narrow narrow{std::string(unit == 1 ? " (ids" : " (slots") + " cut to " + std::to_string(bits) + " bits" + (is_signed ? ", signed)" : ")"), table};
+        Narrow narrow{std::string(unit == 1 ? " (ids" : " (slots") + " cut to " + std::to_string(bits) + " bits" +
+                          (is_signed ? ", signed)" : ")"),
+                      table};
         for (auto& id : narrow.ids) {
           if (id < 0 || range % unit != 0) continue;
           std::int64_t number = id * unit % range;
           if (is_signed && number >= range / 2) number -= range;
           id = number / unit;
         }
-        if (narrow.ids != table && std::none_of(out.begin(), out.end(), [&](const Narrow& other) { return other.ids == narrow.ids; })) out.push_back(std::move(narrow));
+        if (narrow.ids != table &&
+            std::none_of(out.begin(), out.end(), [&](const Narrow& other) { return other.ids == narrow.ids; }))
+          out.push_back(std::move(narrow));
       }
     }
   }
@@ -71,7 +75,11 @@ void propose_narrow_ids(Workshop& w, std::size_t i) {
     if (source) body.from_blocks = source->ids;
     if (destination) body.to_blocks = destination->ids;
     const auto& views = source ? a.from : a.to;
-    w.attempt("int32-overflow", "blocks " + list_words(source ? source->ids : destination->ids) + " of " + memory_of(views) + (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " + name_of(w, i), i, body);
+    w.attempt("int32-overflow",
+              "blocks " + list_words(source ? source->ids : destination->ids) + " of " + memory_of(views) +
+                  (source ? source : destination)->words + (source && destination ? ", at both ends" : "") + " in " +
+                  name_of(w, i),
+              i, body);
   };
   for (const Narrow& narrow : from) attempt(&narrow, nullptr);
   for (const Narrow& narrow : to) attempt(nullptr, &narrow);
@@ -101,9 +109,12 @@ class OtherIds {
 
  private:
   template <class Axis>
-  void axis(Axis axis, Picks Selection::*member, const char* what, const std::function<std::string(const Mapping&)>& class_of);
+  void axis(Axis axis, Picks Selection::* member, const char* what,
+            const std::function<std::string(const Mapping&)>& class_of);
   const std::vector<View>& views(bool at_source) const { return at_source ? a_.from : a_.to; }
-  std::optional<Ids> table(bool at_source) const { return views(at_source).empty() ? std::nullopt : table_at(w_, i_, at_source); }
+  std::optional<Ids> table(bool at_source) const {
+    return views(at_source).empty() ? std::nullopt : table_at(w_, i_, at_source);
+  }
   void list(bool at_source, const Ids& table, const Ids& ids, const std::string& why);
   void mistaken_list(bool at_source, const Ids& table);
   void list_of_another(bool at_source, const Ids& table);
@@ -120,7 +131,8 @@ class OtherIds {
 };
 
 template <class Axis>
-void OtherIds::axis(Axis axis, Picks Selection::*member, const char* what, const std::function<std::string(const Mapping&)>& class_of) {
+void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
+                    const std::function<std::string(const Mapping&)>& class_of) {
   const Mapping mapping = mapping_of(sightings_, axis);
   if (mapping.empty() || is_identity(mapping)) return;
   Action body = a_;
@@ -129,53 +141,71 @@ void OtherIds::axis(Axis axis, Picks Selection::*member, const char* what, const
     const OutputShape output = output_shape(w_.script(), a_);
     if (output.sections.empty()) return;
     const OutputSection& shape = output.sections.front();
-    const auto& all = member == &Selection::layers ? shape.layers : member == &Selection::kv ? shape.kv : member == &Selection::heads ? shape.heads : member == &Selection::tokens ? shape.tokens : shape.channels;
+    const auto& all = member == &Selection::layers   ? shape.layers
+                      : member == &Selection::kv     ? shape.kv
+                      : member == &Selection::heads  ? shape.heads
+                      : member == &Selection::tokens ? shape.tokens
+                                                     : shape.channels;
     for (const std::int64_t value : all) from.push_back(mapping.contains(value) ? mapping.at(value) : value);
     body.pick.*member = from;
-    w_.attempt(class_of(mapping), std::string(what) + " " + list_words(from) + " instead of " + list_words(all) + " in " + name_of(w_, i_), i_, body);
+    w_.attempt(class_of(mapping),
+               std::string(what) + " " + list_words(from) + " instead of " + list_words(all) + " in " + name_of(w_, i_), i_,
+               body);
     return;
   }
   for (const auto& [destination, source] : mapping) to.push_back(destination), from.push_back(source);
   body.pick.*member = from;
   body.pick_to.*member = to;
-  w_.attempt(class_of(mapping), std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w_, i_), i_, body);
+  w_.attempt(class_of(mapping),
+             std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w_, i_), i_, body);
 }
 
 void OtherIds::axes() {
-  axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers", [](const Mapping& m) {
-    // All at home but one, which has the place of another one: two layers share a buffer.
-    const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
-    const auto guest = std::find_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
-    const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
-    return shared ? "region-aliasing" : "layer-misrouted";
-  });
-  axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads", [](const Mapping&) { return "head-shard-mapping"; });
-  axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv", [](const Mapping& m) {
-    const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
-    return exchanged ? "kv-split-vs-interleaved" : "region-aliasing";
-  });
-  axis([](const Element& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; }, &Selection::channels, "channels", [](const Mapping& m) {
-    std::set<std::int64_t> sources;
-    for (const auto& [to, from] : m) sources.insert(from);
-    return sources.size() == m.size() ? "axis-permuted" : "head-shard-mapping";  // the same part twice: replicas taken for a row
-  });
+  axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers",
+       [](const Mapping& m) {
+         // All at home but one, which has the place of another one: two layers share a buffer.
+         const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
+         const auto guest = std::find_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
+         const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);
+         return shared ? "region-aliasing" : "layer-misrouted";
+       });
+  axis([](const Element& e) { return std::optional(e.head); }, &Selection::heads, "heads",
+       [](const Mapping&) { return "head-shard-mapping"; });
+  axis([](const Element& e) { return std::optional(e.kv); }, &Selection::kv, "kv",
+       [](const Mapping& m) {
+         const bool exchanged = m.size() == 2 && m.begin()->second == 1 && std::next(m.begin())->second == 0;
+         return exchanged ? "kv-split-vs-interleaved" : "region-aliasing";
+       });
+  axis([](const Element& e) { return e.component == Component::data ? std::optional(e.channel) : std::nullopt; },
+       &Selection::channels, "channels",
+       [](const Mapping& m) {
+         std::set<std::int64_t> sources;
+         for (const auto& [to, from] : m) sources.insert(from);
+         return sources.size() == m.size() ? "axis-permuted"
+                                           : "head-shard-mapping";  // the same part twice: replicas taken for a row
+       });
 }
 
 void OtherIds::tokens() {
   const Component asked = a_.parts == "scales" ? Component::scale : Component::data;
-  axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens", [&](const Mapping& m) {
-    if (asked == Component::scale) return "scale-misplaced";
-    const std::int64_t n = std::min(a_.from.empty() ? 1 : slots_of(a_.from.front()), a_.to.empty() ? 1 : slots_of(a_.to.front()));
-    const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
-    return by_block || n == 1 ? "wrong-block-id" : "wrong-block-size";
-  });
+  axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, &Selection::tokens, "tokens",
+       [&](const Mapping& m) {
+         if (asked == Component::scale) return "scale-misplaced";
+         const std::int64_t n =
+             std::min(a_.from.empty() ? 1 : slots_of(a_.from.front()), a_.to.empty() ? 1 : slots_of(a_.to.front()));
+         const bool by_block = std::all_of(m.begin(), m.end(), [&](const auto& p) { return (p.first - p.second) % n == 0; });
+         return by_block || n == 1 ? "wrong-block-id" : "wrong-block-size";
+       });
 }
 
 void OtherIds::list(bool at_source, const Ids& table, const Ids& ids, const std::string& why) {
   if (ids == table) return;
   const std::string memory = memory_of(views(at_source));
   const bool old = outdated(w_, i_, memory, ids, table);
-  w_.attempt(old ? "stale-block" : "wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(table) + " of " + memory + (old ? " (those of an older table)" : why) + " in " + name_of(w_, i_), i_, with(at_source, ids));
+  w_.attempt(old ? "stale-block" : "wrong-block-id",
+             "blocks " + list_words(ids) + " instead of " + list_words(table) + " of " + memory +
+                 (old ? " (those of an older table)" : why) + " in " + name_of(w_, i_),
+             i_, with(at_source, ids));
 }
 
 void OtherIds::shown_lists() {
@@ -208,7 +238,9 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
     std::rotate(ids.begin(), shift > 0 ? ids.begin() + 1 : ids.end() - 1, ids.end());
     attempt(ids, " (shifted by one position)");
   }
-  for (std::size_t k = 1; k < table.size(); ++k) attempt({table.begin() + static_cast<std::ptrdiff_t>(k), table.end()}, " (the first " + std::to_string(k) + " left out)");
+  for (std::size_t k = 1; k < table.size(); ++k)
+    attempt({table.begin() + static_cast<std::ptrdiff_t>(k), table.end()},
+            " (the first " + std::to_string(k) + " left out)");
   for (std::size_t k = 0; k < table.size(); ++k) {  // a null id
     ids = table;
     ids[k] = -1;
@@ -221,7 +253,9 @@ void OtherIds::mistaken_list(bool at_source, const Ids& table) {
 void OtherIds::list_of_another(bool at_source, const Ids& table) {
   const std::string memory = memory_of(views(at_source));
   const Request request = *w_.request_at(i_, a_.request);
-  const auto attempt = [&](const Ids& ids, const std::string& whose) { list(at_source, table, ids, " (those of " + whose + ")"); };
+  const auto attempt = [&](const Ids& ids, const std::string& whose) {
+    list(at_source, table, ids, " (those of " + whose + ")");
+  };
   if (const auto& across = views(!at_source); !across.empty()) {
     if (const auto other = table_of(w_, i_, a_.request, memory_of(across))) attempt(*other, memory_of(across));
   }
@@ -241,8 +275,10 @@ void OtherIds::lists() {
     mistaken_list(at_source, *ids);
     list_of_another(at_source, *ids);
     for (std::size_t k = 1; k < ids->size(); ++k) {
-      w_.attempt("truncated", "only the first " + std::to_string(k) + " blocks of " + memory_of(views(at_source)) + " in " + name_of(w_, i_), i_,
-                 with(at_source, {ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(k)}));
+      w_.attempt(
+          "truncated",
+          "only the first " + std::to_string(k) + " blocks of " + memory_of(views(at_source)) + " in " + name_of(w_, i_), i_,
+          with(at_source, {ids->begin(), ids->begin() + static_cast<std::ptrdiff_t>(k)}));
     }
   }
 }
@@ -264,7 +300,8 @@ void OtherIds::wide_entries() {
   const auto r = w_.request_at(i_, a_.request);
   if (!r) return;
   std::vector<std::int64_t> to, from;
-  for (std::int64_t t = 0; t < r->tokens; ++t) to.push_back(r->first_token + t), from.push_back(t % 2 ? 0 : r->first_token + t / 2);
+  for (std::int64_t t = 0; t < r->tokens; ++t)
+    to.push_back(r->first_token + t), from.push_back(t % 2 ? 0 : r->first_token + t / 2);
   Action body = a_;
   body.pick.tokens = from;
   if (a_.op == "move") body.pick_to.tokens = to;
@@ -274,7 +311,8 @@ void OtherIds::wide_entries() {
     if (!table) continue;
     Ids ids;
     for (std::size_t k = 0; k < table->size(); ++k) ids.push_back(k % 2 ? 0 : (*table)[k / 2]);
-    w_.attempt("dtype-reinterpreted", "block ids of 64 bits read as ids of 32 in " + name_of(w_, i_), i_, with(at_source, std::move(ids)));
+    w_.attempt("dtype-reinterpreted", "block ids of 64 bits read as ids of 32 in " + name_of(w_, i_), i_,
+               with(at_source, std::move(ids)));
   }
 }
 

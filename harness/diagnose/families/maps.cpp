@@ -18,7 +18,8 @@ const char* end_words(const Action& a, int ends) {
 }
 
 // One belief about a memory, in every step that touches it; or about all memories that are declared alike.
-void propose_beliefs(Workshop& w, const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
+void propose_beliefs(Workshop& w,
+                     const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
   std::set<std::string> tried;
   for (const auto& [name, memory] : w.script().memories) {
     if (memory.view.cache.empty() || w.spent()) continue;
@@ -42,7 +43,9 @@ void propose_beliefs(Workshop& w, const std::function<std::vector<Variant>(const
             steps += changed;
           }
         }
-        if (steps > 1) w.attempt(variant.fault_class, (alike ? "everywhere: " : "wherever " + name + " is used: ") + variant.words, std::move(bodies));
+        if (steps > 1)
+          w.attempt(variant.fault_class, (alike ? "everywhere: " : "wherever " + name + " is used: ") + variant.words,
+                    std::move(bodies));
         if (w.spent()) return;
       }
     }
@@ -50,7 +53,8 @@ void propose_beliefs(Workshop& w, const std::function<std::vector<Variant>(const
 }
 
 // Variants of the layouts at the ends of a step.
-void propose_variants(Workshop& w, const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
+void propose_variants(Workshop& w,
+                      const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
@@ -86,7 +90,8 @@ void propose_variants(Workshop& w, const std::function<std::vector<Variant>(cons
             if (ends == 3 && (!used || !other)) continue;
             used = used ? used : other;
           }
-          if (used) w.attempt(used->fault_class, name_of(w, i) + ": " + end_words(a, ends) + " with " + used->words, i, body);
+          if (used)
+            w.attempt(used->fault_class, name_of(w, i) + ": " + end_words(a, ends) + " with " + used->words, i, body);
         }
       }
     }
@@ -121,7 +126,10 @@ void propose_arithmetic(Workshop& w) {
               if (ends & 2) {
                 for (View& view : body.to) view.arithmetic = narrow;
               }
-              w.attempt("int32-overflow", std::string("addresses computed in ") + std::to_string(bits) + " bits (" + (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + name_of(w, i), i, body);
+              w.attempt("int32-overflow",
+                        std::string("addresses computed in ") + std::to_string(bits) + " bits (" +
+                            (is_signed ? "signed" : "unsigned") + ", " + of + " in " + unit + ") in " + name_of(w, i),
+                        i, body);
             }
           }
         }
@@ -137,7 +145,8 @@ void propose_arithmetic(Workshop& w) {
         if (ends & 2) {
           for (View& view : body.to) view.align = align;
         }
-        w.attempt("misaligned", "addresses rounded down to " + std::to_string(align) + " bytes in " + name_of(w, i), i, body);
+        w.attempt("misaligned", "addresses rounded down to " + std::to_string(align) + " bytes in " + name_of(w, i), i,
+                  body);
       }
     }
   }
@@ -169,7 +178,8 @@ void propose_offsets(Workshop& w) {
       if (!event.contains("violation")) continue;
       for (const Backing& b : w.evidence().arena.backings()) {
         if (b.ordinal != event["backing"]) continue;
-        for (const std::int64_t unit : {std::int64_t{1} << 32, std::int64_t{1} << 31, b.bytes}) at_source[unit], at_source[-unit], at_destination[unit], at_destination[-unit];
+        for (const std::int64_t unit : {std::int64_t{1} << 32, std::int64_t{1} << 31, b.bytes})
+          at_source[unit], at_source[-unit], at_destination[unit], at_destination[-unit];
       }
     }
     const auto best = [](const std::map<std::int64_t, std::int64_t>& votes) {
@@ -186,7 +196,8 @@ void propose_offsets(Workshop& w) {
         if (views.empty()) continue;
         for (View& view : views) view.offset += shift;
         const bool wraps = shift % (std::int64_t{1} << 31) == 0;
-        w.attempt(wraps ? "int32-overflow" : "wrong-stride", "addresses " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
+        w.attempt(wraps ? "int32-overflow" : "wrong-stride",
+                  "addresses " + std::to_string(shift) + " bytes off in " + name_of(w, i), i, body);
         body = a;
         auto& scaled = source ? body.from : body.to;
         for (View& view : scaled) view.scale_offset += shift;
@@ -198,7 +209,12 @@ void propose_offsets(Workshop& w) {
 
 void propose_everywhere(Workshop& w) {
   const auto near = [](const layout::Cache& cache) { return permuted(cache, false, true); };
-  for (const std::function<std::vector<Variant>(const layout::Cache&)>& variants : {std::function<std::vector<Variant>(const layout::Cache&)>(near), std::function<std::vector<Variant>(const layout::Cache&)>(renamed), std::function<std::vector<Variant>(const layout::Cache&)>(reblocked), std::function<std::vector<Variant>(const layout::Cache&)>(resized), std::function<std::vector<Variant>(const layout::Cache&)>(rescaled)}) {
+  for (const std::function<std::vector<Variant>(const layout::Cache&)>& variants :
+       {std::function<std::vector<Variant>(const layout::Cache&)>(near),
+        std::function<std::vector<Variant>(const layout::Cache&)>(renamed),
+        std::function<std::vector<Variant>(const layout::Cache&)>(reblocked),
+        std::function<std::vector<Variant>(const layout::Cache&)>(resized),
+        std::function<std::vector<Variant>(const layout::Cache&)>(rescaled)}) {
     propose_beliefs(w, [&](const layout::Cache& cache, std::size_t) { return variants(cache); });
     if (w.found()) return;
   }
@@ -234,7 +250,9 @@ void propose_everywhere(Workshop& w) {
             if (memory_of(a.to) == memory) a.to_blocks = list;
           }
         }
-        w.attempt("wrong-block-id", "wherever " + memory + " is used: blocks " + list_words(list) + " instead of " + list_words(table), std::move(bodies));
+        w.attempt("wrong-block-id",
+                  "wherever " + memory + " is used: blocks " + list_words(list) + " instead of " + list_words(table),
+                  std::move(bodies));
       }
     }
   }
@@ -266,7 +284,8 @@ void propose_layouts(Workshop& w) {
   propose_variants(w, [&](const layout::Cache& cache, std::size_t) {
     std::vector<Variant> out = resized(cache);
     for (Variant& variant : out) {
-      if (ranks.size() > 1 && variant.fault_class == "wrong-stride") variant.fault_class = "head-shard-mapping";  // a row cut by the number of ranks
+      if (ranks.size() > 1 && variant.fault_class == "wrong-stride")
+        variant.fault_class = "head-shard-mapping";  // a row cut by the number of ranks
     }
     return out;
   });
@@ -288,7 +307,8 @@ void propose_scales(Workshop& w) {
             for (const std::int64_t k : {1, 2}) shifts.insert(k * mode.stride / 8), shifts.insert(-k * mode.stride / 8);
           }
           for (const auto& other : cache.planes) {
-            if (plane.component != Component::data && plane.allocation == other.allocation) shifts.insert((other.offset - plane.offset) / 8);
+            if (plane.component != Component::data && plane.allocation == other.allocation)
+              shifts.insert((other.offset - plane.offset) / 8);
           }
         }
       }

@@ -7,12 +7,16 @@ namespace kvcts::script {
 
 namespace {
 
-// Another request in place of one: that goes on where the first one ends (or ends before it) holds the same tokens, more or fewer of them.
+// Another request in place of one: that goes on where the first one ends (or ends before it) holds the same tokens, more or
+// fewer of them.
 std::string longer_or_shorter(const Request& was, const Request& now, const std::string& memory) {
   const auto p = was.blocks.find(memory), q = now.blocks.find(memory);
-  if (was.generation != now.generation || was.first_token != now.first_token || p == was.blocks.end() || q == now.blocks.end() || was.tokens == now.tokens) return "wrong-block-id";
+  if (was.generation != now.generation || was.first_token != now.first_token || p == was.blocks.end() ||
+      q == now.blocks.end() || was.tokens == now.tokens)
+    return "wrong-block-id";
   const std::size_t n = std::min(p->second.size(), q->second.size());
-  if (!std::equal(p->second.begin(), p->second.begin() + static_cast<std::ptrdiff_t>(n), q->second.begin())) return "wrong-block-id";
+  if (!std::equal(p->second.begin(), p->second.begin() + static_cast<std::ptrdiff_t>(n), q->second.begin()))
+    return "wrong-block-id";
   return now.tokens > was.tokens ? "over-read" : "truncated";
 }
 
@@ -29,7 +33,7 @@ void propose_memories(Workshop& w) {
       return places.empty() ? Place{} : places.front();
     };
     const Place here = begin(was), there = begin(now);
-    if (here == there) return "wrong-block-id";                    // the same bytes, under another table
+    if (here == there) return "wrong-block-id";  // the same bytes, under another table
     // Two caches of one pool: the one lies where the other one does; where they are laid out otherwise, it is another base.
     if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) {
       return p->second.view.cache == q->second.view.cache ? "region-aliasing" : "wrong-stride";
@@ -40,13 +44,16 @@ void propose_memories(Workshop& w) {
     };
     if (width(p->second) != width(q->second)) return "region-aliasing";
     const auto domain = [](const Memory& memory, Axis axis) { return domain_of(memory.view, axis); };
-    const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) && domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
+    const bool same_content = domain(p->second, Axis::head) == domain(q->second, Axis::head) &&
+                              domain(p->second, Axis::layer) == domain(q->second, Axis::layer);
     if (same_content && p->second.rank != q->second.rank) {
       for (const auto& [name, request] : w.script().requests) {
-        if (request.positions.contains(was) || request.positions.contains(now)) return "wrong-block-id";  // ranks that hold other tokens
+        if (request.positions.contains(was) || request.positions.contains(now))
+          return "wrong-block-id";  // ranks that hold other tokens
       }
     }
-    if (p->second.rank != q->second.rank || domain(p->second, Axis::head) != domain(q->second, Axis::head)) return "head-shard-mapping";
+    if (p->second.rank != q->second.rank || domain(p->second, Axis::head) != domain(q->second, Axis::head))
+      return "head-shard-mapping";
     if (domain(p->second, Axis::layer) != domain(q->second, Axis::layer)) return "layer-misrouted";
     return "region-aliasing";
   };
@@ -68,10 +75,12 @@ void propose_memories(Workshop& w) {
           view.of = name;
           w.attempt(class_of(was, name), words, i, body);
           if (a.op == "move") {
-            if (const Mapping layers = mapping_of(w.sightings(i), [](const Element& e) { return std::optional(e.layer); }); !layers.empty() && !is_identity(layers)) {
+            if (const Mapping layers = mapping_of(w.sightings(i), [](const Element& e) { return std::optional(e.layer); });
+                !layers.empty() && !is_identity(layers)) {
               Action mapped = body;
               mapped.pick.layers.emplace(), mapped.pick_to.layers.emplace();
-              for (const auto& [to, from] : layers) mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
+              for (const auto& [to, from] : layers)
+                mapped.pick.layers->push_back(from), mapped.pick_to.layers->push_back(to);
               w.attempt("layer-misrouted", words + ", other layers", i, mapped);
             }
           }
@@ -100,7 +109,8 @@ void propose_memories(Workshop& w) {
       if (name == a.request || a.request.empty()) continue;
       Action body = a;
       body.request = name;
-      const std::string fault_class = longer_or_shorter(w.script().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
+      const std::string fault_class =
+          longer_or_shorter(w.script().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
       w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
       if (a.op == "write") {
         body = a;

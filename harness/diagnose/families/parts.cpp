@@ -15,21 +15,24 @@ namespace {
 /// An axis along which a step is cut.
 struct Divider {
   const char* what;
-  Picks Selection::*picks;
-  std::int64_t Element::*member;
+  Picks Selection::* picks;
+  std::int64_t Element::* member;
   Axis axis;
 };
 const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &Element::layer, Axis::layer},
-                               {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
-                               {"heads", &Selection::heads, &Element::head, Axis::head}}};
+                                       {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
+                                       {"heads", &Selection::heads, &Element::head, Axis::head}}};
 
 // A step as several, each for some values of an axis; parts that are alike stay one.
-void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, const std::string& fault_class, const std::string& words, const std::vector<std::pair<Action, std::int64_t>>& parts) {
+void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, const std::string& fault_class, const std::string& words,
+                 const std::vector<std::pair<Action, std::int64_t>>& parts) {
   std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
   for (const auto& [body, value] : parts) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == body; });
-    if (same == groups.end()) groups.push_back({body, {value}});
-    else same->second.insert(value);
+    if (same == groups.end())
+      groups.push_back({body, {value}});
+    else
+      same->second.insert(value);
   }
   if (groups.size() < 2) return;
   Bodies bodies = w.bodies();
@@ -64,7 +67,9 @@ void propose_own_tables(Workshop& w, std::size_t i) {
         }
         parts.emplace_back(std::move(body), value);
       }
-      if (!odd.empty()) attempt_cut(w, i, cut, "wrong-block-id", std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_words(usual), parts);
+      if (!odd.empty())
+        attempt_cut(w, i, cut, "wrong-block-id",
+                    std::string("some ") + cut.what + " by the blocks " + odd + " instead of " + list_words(usual), parts);
     }
   }
 }
@@ -76,7 +81,8 @@ void propose_holes(Workshop& w, std::size_t i) {
     std::size_t of, within;
     const char* fault_class;
   };
-  for (const Pair& pair : {Pair{0, 1, "layer-missing"}, Pair{1, 0, "layer-missing"}, Pair{0, 2, "head-shard-mapping"}, Pair{2, 0, "head-shard-mapping"}, Pair{1, 2, "head-shard-mapping"}}) {
+  for (const Pair& pair : {Pair{0, 1, "layer-missing"}, Pair{1, 0, "layer-missing"}, Pair{0, 2, "head-shard-mapping"},
+                           Pair{2, 0, "head-shard-mapping"}, Pair{1, 2, "head-shard-mapping"}}) {
     const Divider &outer = dividers[pair.of], &inner = dividers[pair.within];
     std::map<std::int64_t, std::map<std::int64_t, bool>> touched;
     for (const Sighting& s : w.sightings(i)) {
@@ -95,7 +101,8 @@ void propose_holes(Workshop& w, std::size_t i) {
       if (there.size() < inside.size()) keep_only(body, inner.picks, there);
       parts.emplace_back(std::move(body), value);
     }
-    if (touched.size() > 1) attempt_cut(w, i, outer, pair.fault_class, std::string("only some ") + inner.what + " of some " + outer.what, parts);
+    if (touched.size() > 1)
+      attempt_cut(w, i, outer, pair.fault_class, std::string("only some ") + inner.what + " of some " + outer.what, parts);
   }
 }
 
@@ -103,7 +110,7 @@ void propose_holes(Workshop& w, std::size_t i) {
 void propose_regions(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   if (a.op != "move" || a.pick_to.layers || a.pick_to.kv) return;
-  using Region = std::pair<std::int64_t, std::int64_t>;   // layer, kv
+  using Region = std::pair<std::int64_t, std::int64_t>;  // layer, kv
   std::map<Region, std::map<Region, std::int64_t>> votes;
   for (const Sighting& s : w.sightings(i)) {
     if (s.taken && s.from) ++votes[{s.at->layer, s.at->kv}][{s.from->layer, s.from->kv}];
@@ -120,10 +127,13 @@ void propose_regions(Workshop& w, std::size_t i) {
     bodies[i].push_back(std::move(body));
     if (from == to) continue;
     changed = true, layers = layers || from.first != to.first;
-    const auto name = [](const Region& r) { return std::string(r.second ? "V" : "K") + " of layer " + std::to_string(r.first); };
+    const auto name = [](const Region& r) {
+      return std::string(r.second ? "V" : "K") + " of layer " + std::to_string(r.first);
+    };
     if (words.size() < 120) words += (words.empty() ? "" : ", ") + name(from) + " went to " + name(to);
   }
-  if (changed && bodies[i].size() <= 256) w.attempt(layers ? "layer-misrouted" : "kv-split-vs-interleaved", words + " in " + name_of(w, i), std::move(bodies));
+  if (changed && bodies[i].size() <= 256)
+    w.attempt(layers ? "layer-misrouted" : "kv-split-vs-interleaved", words + " in " + name_of(w, i), std::move(bodies));
 }
 
 // Of several memories at an end, some were left out.
@@ -151,7 +161,8 @@ void propose_fewer_views(Workshop& w, std::size_t i) {
         }
       }
       const char* fault_class = layers ? "layer-missing" : heads ? "head-shard-mapping" : "silently-skipped";
-      w.attempt(fault_class, "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + name_of(w, i), i, body);
+      w.attempt(fault_class,
+                "nothing was moved " + std::string(at_source ? "from " : "to ") + missing + " in " + name_of(w, i), i, body);
     }
   }
 }
@@ -164,7 +175,9 @@ void propose_strays(Workshop& w, std::size_t i) {
   };
   std::vector<Stray> strays;
   const auto images = w.images_before(i);
-  const Whereabouts places(images, [&](int backing) { return backing < static_cast<int>(w.evidence().arena.backings().size()); }, w.evidence().names);
+  const Whereabouts places(
+      images, [&](int backing) { return backing < static_cast<int>(w.evidence().arena.backings().size()); },
+      w.evidence().names);
   for (const Clue& clue : w.clues().all) {
     if (!clue.wrong || clue.is.kind != Who::Kind::tag) continue;
     const auto found = places.of(clue.is);
@@ -173,7 +186,8 @@ void propose_strays(Workshop& w, std::size_t i) {
     if (!strays.empty()) {
       Stray& last = strays.back();
       const Place next{last.from.backing, last.from.offset + last.bytes};
-      const bool follows = last.to.backing == to.backing && last.to.offset + last.bytes == to.offset && std::find(found.begin(), found.end(), next) != found.end();
+      const bool follows = last.to.backing == to.backing && last.to.offset + last.bytes == to.offset &&
+                           std::find(found.begin(), found.end(), next) != found.end();
       if (follows) {
         ++last.bytes;
         continue;
@@ -200,7 +214,10 @@ void propose_strays(Workshop& w, std::size_t i) {
     bodies[i].push_back(std::move(copy));
     all += stray.bytes;
   }
-  w.attempt("stale-block", std::to_string(all) + " bytes of " + name_in(strays[0].from.backing) + " were copied over " + name_in(strays[0].to.backing) + " in " + name_of(w, i) + ", where nothing was meant", std::move(bodies));
+  w.attempt("stale-block",
+            std::to_string(all) + " bytes of " + name_in(strays[0].from.backing) + " were copied over " +
+                name_in(strays[0].to.backing) + " in " + name_of(w, i) + ", where nothing was meant",
+            std::move(bodies));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A fault in a part of a step: only V, only some layers, heads or blocks, only the scales. The step is taken apart into what is right and
-// what is not, as if both had been meant as steps of their own, and every family looks at the piece that is wrong.
+// A fault in a part of a step: only V, only some layers, heads or blocks, only the scales. The step is taken apart into what
+// is right and what is not, as if both had been meant as steps of their own, and every family looks at the piece that is
+// wrong.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -23,7 +24,7 @@ struct Cut {
 /// What is wrong of a step: a product of cuts, and of its components.
 struct Part {
   std::vector<Cut> cuts;
-  std::string components;              ///< "" = all; data | scales
+  std::string components;  ///< "" = all; data | scales
 };
 
 std::string cut_words(const Cut& cut) {
@@ -55,7 +56,8 @@ std::vector<Action> taken_apart(const Action& action, const Part& part) {
   }
   for (const Cut& cut : part.cuts) {
     std::set<std::int64_t> right;
-    std::set_difference(cut.all.begin(), cut.all.end(), cut.wrong.begin(), cut.wrong.end(), std::inserter(right, right.end()));
+    std::set_difference(cut.all.begin(), cut.all.end(), cut.wrong.begin(), cut.wrong.end(),
+                        std::inserter(right, right.end()));
     Action other = rest;
     keep_only(other, cut.member, right);
     out.push_back(other);
@@ -65,13 +67,16 @@ std::vector<Action> taken_apart(const Action& action, const Part& part) {
   return out;
 }
 
-// Which parts a step may have: all that is wrong as one product, then what is wrong along one axis alone, then each single value (where a
-// fault damages what is right beside it, the wrong bytes do not say which part it is).
-// `further`: all of it is there in the end, but somebody who took it further has not all; the part is what he lacks.
+// Which parts a step may have: all that is wrong as one product, then what is wrong along one axis alone, then each single
+// value (where a fault damages what is right beside it, the wrong bytes do not say which part it is). `further`: all of it
+// is there in the end, but somebody who took it further has not all; the part is what he lacks.
 std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
   const Action& a = w.action(step);
-  std::vector<Cut> cuts{{"layers", &Selection::layers, {}, {}}, {"kv", &Selection::kv, {}, {}}, {"heads", &Selection::heads, {}, {}}, {"tokens", &Selection::tokens, {}, {}}};
-  std::vector<Cut> strayed = cuts;     // of those that are found where they do not belong
+  std::vector<Cut> cuts{{"layers", &Selection::layers, {}, {}},
+                        {"kv", &Selection::kv, {}, {}},
+                        {"heads", &Selection::heads, {}, {}},
+                        {"tokens", &Selection::tokens, {}, {}}};
+  std::vector<Cut> strayed = cuts;  // of those that are found where they do not belong
   std::set<bool> components, wrong_components;
   std::int64_t slots = 1;
   for (const auto* views : {&a.from, &a.to}) {
@@ -116,14 +121,19 @@ std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
     if (wrong_blocks.contains((token - first) / slots)) cuts[3].wrong.insert(token);  // whole blocks
   }
   const bool may_divide = a.parts == "all" && components.size() == 2;
-  const std::string component = !may_divide || wrong_components.size() == 2 ? "" : wrong_components.contains(true) ? "data" : "scales";
+  const std::string component = !may_divide || wrong_components.size() == 2 ? ""
+                                : wrong_components.contains(true)           ? "data"
+                                                                            : "scales";
 
   std::vector<Part> out;
   const auto add = [&](std::vector<Cut> chosen, const std::string& which) {
     const auto same = [&](const Part& p) {
-      return p.components == which && std::equal(p.cuts.begin(), p.cuts.end(), chosen.begin(), chosen.end(), [](const Cut& x, const Cut& y) { return x.member == y.member && x.wrong == y.wrong; });
+      return p.components == which &&
+             std::equal(p.cuts.begin(), p.cuts.end(), chosen.begin(), chosen.end(),
+                        [](const Cut& x, const Cut& y) { return x.member == y.member && x.wrong == y.wrong; });
     };
-    if ((!chosen.empty() || !which.empty()) && std::none_of(out.begin(), out.end(), same)) out.push_back({std::move(chosen), which});
+    if ((!chosen.empty() || !which.empty()) && std::none_of(out.begin(), out.end(), same))
+      out.push_back({std::move(chosen), which});
   };
   std::vector<Cut> dividing;
   std::copy_if(cuts.begin(), cuts.end(), std::back_inserter(dividing), [](const Cut& cut) { return cut.divides(); });
@@ -184,7 +194,8 @@ void look_at(Workshop& w, std::size_t step, const Part& part) {
 }
 
 // The planes of a view that hold some values of an axis, or those that do not. Nothing where an axis has several digits.
-std::optional<layout::Cache> restricted(const layout::Cache& cache, Axis axis, const std::set<std::int64_t>& values, bool inside) {
+std::optional<layout::Cache> restricted(const layout::Cache& cache, Axis axis, const std::set<std::int64_t>& values,
+                                        bool inside) {
   layout::Cache out = cache;
   out.planes.clear();
   for (const layout::Plane& plane : cache.planes) {
@@ -223,14 +234,17 @@ void look_at_view(Workshop& w, std::size_t step, const Part& part) {
   for (const auto& plane : cache.planes) {
     for (const auto& mode : plane.modes) others.push_back(mode.stride);
   }
-  for (const auto& variants : {recoded(cache), permuted(cache, false, true), renamed(cache), reblocked(cache), restrided(cache, others), resized(cache), repitched(cache), swizzled(cache), rescaled(cache)}) {
+  for (const auto& variants :
+       {recoded(cache), permuted(cache, false, true), renamed(cache), reblocked(cache), restrided(cache, others),
+        resized(cache), repitched(cache), swizzled(cache), rescaled(cache)}) {
     for (const Variant& variant : variants) {
       const auto taken = restricted(variant.cache, axis, cut.wrong, true);
       if (!taken) continue;
       Action body = a;
       body.from.push_back(body.from[0]);
       body.from[0].cache = layout::to_text(*rest), body.from[1].cache = layout::to_text(*taken);
-      w.attempt(variant.fault_class, name_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step, body);
+      w.attempt(variant.fault_class, name_of(w, step) + ": read with " + variant.words + ", only " + words_of(part), step,
+                body);
     }
     if (w.found()) return;
   }

@@ -10,7 +10,9 @@ void propose_raw(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (a.op != "copy" && a.op != "fill") continue;
-    const auto attempt = [&](const std::string& fault_class, const std::string& words, const Action& body) { w.attempt(fault_class, words + " in " + name_of(w, i), i, body); };
+    const auto attempt = [&](const std::string& fault_class, const std::string& words, const Action& body) {
+      w.attempt(fault_class, words + " in " + name_of(w, i), i, body);
+    };
     std::set<std::int64_t> lengths, shifts;
     std::int64_t wrong_in_row = 0;
     for (const WrongRange& range : w.evidence().mismatch.ranges) {
@@ -23,7 +25,8 @@ void propose_raw(Workshop& w) {
       if (bytes < 0 || bytes == a.bytes) continue;
       Action body = a;
       body.bytes = bytes;
-      attempt(bytes < a.bytes ? "truncated" : "over-read", std::to_string(bytes) + " bytes instead of " + std::to_string(a.bytes), body);
+      attempt(bytes < a.bytes ? "truncated" : "over-read",
+              std::to_string(bytes) + " bytes instead of " + std::to_string(a.bytes), body);
     }
     for (std::int64_t count = 0; count < std::min<std::int64_t>(a.count, 64); ++count) {
       Action body = a;
@@ -44,10 +47,12 @@ void propose_raw(Workshop& w) {
           for (const std::int64_t offset : {std::int64_t{0}, a.from_offset + cut}) {
             Action head = a, tail = a;
             head.bytes = cut;
-            tail.from.at(0).of = b.name, tail.from_offset = offset, tail.to_offset = a.to_offset + cut, tail.bytes = a.bytes - cut;
+            tail.from.at(0).of = b.name, tail.from_offset = offset, tail.to_offset = a.to_offset + cut,
+            tail.bytes = a.bytes - cut;
             Bodies bodies = w.bodies();
             bodies[i] = {head, tail};
-            w.attempt("truncated", "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + name_of(w, i), std::move(bodies));
+            w.attempt("truncated", "right for " + std::to_string(cut) + " bytes, then " + b.name + " in " + name_of(w, i),
+                      std::move(bodies));
           }
         }
       }
@@ -74,10 +79,12 @@ void propose_raw(Workshop& w) {
       if (a.count > 1) {
         body = a;
         body.from_step += shift;
-        attempt("wrong-stride", "a step of " + std::to_string(body.from_step) + " bytes instead of " + std::to_string(a.from_step), body);
+        attempt("wrong-stride",
+                "a step of " + std::to_string(body.from_step) + " bytes instead of " + std::to_string(a.from_step), body);
         body = a;
         body.to_step += shift;
-        attempt("wrong-stride", "a step of " + std::to_string(body.to_step) + " bytes instead of " + std::to_string(a.to_step), body);
+        attempt("wrong-stride",
+                "a step of " + std::to_string(body.to_step) + " bytes instead of " + std::to_string(a.to_step), body);
       }
     }
   }

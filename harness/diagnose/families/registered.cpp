@@ -1,4 +1,5 @@
-// What was registered as against what is used, over several registrations: a limit that all of them meet, one side left out, bases exchanged.
+// What was registered as against what is used, over several registrations: a limit that all of them meet, one side left out,
+// bases exchanged.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -46,10 +47,14 @@ void propose_as_seen(Workshop& w, const std::vector<std::size_t>& steps) {
       }
     }
     bodies[i] = seen;
-    if (seen.empty()) missing += (missing.empty() ? "" : ", ") + a.memory;
-    else if (seen.size() != 1 || length_of(w, a) != seen[0].bytes) shorter += (shorter.empty() ? "" : ", ") + a.memory;
+    if (seen.empty())
+      missing += (missing.empty() ? "" : ", ") + a.memory;
+    else if (seen.size() != 1 || length_of(w, a) != seen[0].bytes)
+      shorter += (shorter.empty() ? "" : ", ") + a.memory;
   }
-  const std::string words = missing.empty() ? "other ranges of " + shorter + " were registered" : missing + " was not registered" + (shorter.empty() ? "" : ", other ranges of " + shorter + " were");
+  const std::string words =
+      missing.empty() ? "other ranges of " + shorter + " were registered"
+                      : missing + " was not registered" + (shorter.empty() ? "" : ", other ranges of " + shorter + " were");
   w.attempt("registration-missing-region", words, std::move(bodies));
 }
 
@@ -69,7 +74,9 @@ void propose_limits(Workshop& w, const std::vector<std::size_t>& steps) {
       for (Action& a : bodies[i]) a.bytes = limit;
       ++cut;
     }
-    if (cut > 1) w.attempt("registration-missing-region", "no registration is longer than " + std::to_string(limit) + " bytes", std::move(bodies));
+    if (cut > 1)
+      w.attempt("registration-missing-region", "no registration is longer than " + std::to_string(limit) + " bytes",
+                std::move(bodies));
   }
 }
 

@@ -21,7 +21,8 @@ bool reported_done(const Workshop& w) {
 }
 bool reported_failure(const Workshop& w) {
   return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
-    return event.value("op", "") == "fail" || (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
+    return event.value("op", "") == "fail" ||
+           (event.value("op", "") == "complete" && event["fields"].value("status", nlohmann::json("done")) == "failed");
   });
 }
 
@@ -40,11 +41,13 @@ std::vector<std::int64_t> heads_of(const Action& a) {
   return {heads.begin(), heads.end()};
 }
 
-// Of an assignment that says only how many tokens a request has from there on, and whom nobody told: too many or too few. "" of any other.
+// Of an assignment that says only how many tokens a request has from there on, and whom nobody told: too many or too few. ""
+// of any other.
 std::string class_of_length(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   const auto before = w.request_at(step, a.request);
-  if (a.op != "assign" || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens) return "";
+  if (a.op != "assign" || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens)
+    return "";
   return before->tokens > *a.tokens ? "over-read" : "truncated";
 }
 
@@ -53,7 +56,8 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   const Action& first = w.action(*steps.begin());
   if (first.op == "fill") return "stale-block";
   if (first.op == "register") return "registration-missing-region";
-  if (first.op == "assign" && first.blocks.empty() && first.generation) return "stale-block";  // what was there before is taken for the new
+  if (first.op == "assign" && first.blocks.empty() && first.generation)
+    return "stale-block";  // what was there before is taken for the new
   if (const std::string length = class_of_length(w, *steps.begin()); !length.empty()) return length;
   if (first.op == "put") {
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
@@ -65,7 +69,9 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
     for (const auto& [memory, ids] : first.blocks) {
       for (const auto& [name, request] : w.script().requests) {
         const auto old = w.script().requests.find(first.request);
-        if (name == first.request || old == w.script().requests.end() || !request.blocks.contains(memory) || !old->second.blocks.contains(memory)) continue;
+        if (name == first.request || old == w.script().requests.end() || !request.blocks.contains(memory) ||
+            !old->second.blocks.contains(memory))
+          continue;
         for (const std::int64_t id : old->second.blocks.at(memory)) {
           const auto& theirs = request.blocks.at(memory);
           if (std::find(theirs.begin(), theirs.end(), id) != theirs.end()) return "stale-block";
@@ -83,27 +89,31 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
     // Somebody moved before it was written, or what was there before stayed.
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
       const Action& a = w.action(i);
-      if ((a.op == "write" || a.op == "move" || a.op == "get") && memory_of(a.to) == memory_of(first.to)) return "stale-block";
+      if ((a.op == "write" || a.op == "move" || a.op == "get") && memory_of(a.to) == memory_of(first.to))
+        return "stale-block";
     }
     return "read-before-ready";
   }
   if (first.parts == "scales") return "scale-lost";
   if (first.op == "require" || first.op == "unpack" || first.op == "refuse") return "";
   // What is put away and what is brought are two directions: a get is no other part of a put.
-  const auto like_first = [&](std::size_t i) { return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == "put") == (first.op == "put"); };
+  const auto like_first = [&](std::size_t i) {
+    return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == "put") == (first.op == "put");
+  };
   bool others = false;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || like_first(i);
   if (others && brings(first)) {
     // Whole requests, of several.
     bool same_request = false;
-    for (std::size_t i = 0; i < w.script().steps.size(); ++i) same_request = same_request || (like_first(i) && w.action(i).request == first.request);
+    for (std::size_t i = 0; i < w.script().steps.size(); ++i)
+      same_request = same_request || (like_first(i) && w.action(i).request == first.request);
     if (!same_request && !first.request.empty()) return reported_done(w) ? "false-success" : "silently-skipped";
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
       const Action& a = w.action(i);
       if (!like_first(i)) continue;
       // The same caches, another part of the request: pieces of one transfer.
-      if (memory_of(a.to) == memory_of(first.to) && memory_of(a.from) == memory_of(first.from) && a.request == first.request &&
-          a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
+      if (memory_of(a.to) == memory_of(first.to) && memory_of(a.from) == memory_of(first.from) &&
+          a.request == first.request && a.pick.layers == first.pick.layers && a.pick.kv == first.pick.kv) {
         return reported_failure(w) && reported_done(w) ? "false-success" : "truncated";
       }
       // Other heads of the same place, from another rank: a shard.
@@ -111,7 +121,8 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
         return reported_done(w) ? "false-success" : "head-shard-mapping";
       }
       // The same place, from elsewhere: one of two passes over it, a conversion.
-      if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && a.pick.layers == first.pick.layers) return "silently-skipped";
+      if (memory_of(a.to) == memory_of(first.to) && a.request == first.request && a.pick.layers == first.pick.layers)
+        return "silently-skipped";
     }
     return "layer-missing";
   }
@@ -139,7 +150,8 @@ bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
     std::set<std::int64_t> mine;
     for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) mine.insert(c);
     const bool shared = std::any_of(cache.planes.begin(), cache.planes.end(), [&](const auto& other) {
-      return other.component == layout::Component::data && other.allocation == plane.allocation && layout::domain(other).lo[Axis::channel] != box.lo[Axis::channel];
+      return other.component == layout::Component::data && other.allocation == plane.allocation &&
+             layout::domain(other).lo[Axis::channel] != box.lo[Axis::channel];
     });
     if (!shared && std::includes(channels.begin(), channels.end(), mine.begin(), mine.end())) covered.merge(mine);
   }
@@ -152,7 +164,9 @@ bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     const Action& b = w.action(i);
     const auto &mine = at_source ? a.from : a.to, &theirs = at_source ? b.from : b.to;
-    const auto table = i == step || b.op != a.op || theirs.empty() || memory_of(theirs) != memory_of(mine) ? std::nullopt : table_at(w, i, at_source);
+    const auto table = i == step || b.op != a.op || theirs.empty() || memory_of(theirs) != memory_of(mine)
+                           ? std::nullopt
+                           : table_at(w, i, at_source);
     if (!table) continue;
     const std::int64_t n = slots_of(theirs.front()), first = w.request_at(i, b.request)->first_token;
     const bool right = std::any_of(w.sightings(i).begin(), w.sightings(i).end(), [&](const Sighting& s) {
@@ -193,7 +207,8 @@ void propose_skips(Workshop& w) {
     if (a.op == "require" || a.op == "unpack") {
       w.attempt_without(class_of_unmet(a.op == "unpack" ? "dims" : a.about), name_of(w, i) + " was not checked", {i});
     } else if (a.op == "refuse") {
-      w.attempt_without(class_of_unmet(a.about.empty() ? "capability" : a.about), "accepted what had to be refused: " + a.text, {i});
+      w.attempt_without(class_of_unmet(a.about.empty() ? "capability" : a.about),
+                        "accepted what had to be refused: " + a.text, {i});
     } else if (brings(a)) {
       moves.insert(i);
     }
@@ -207,8 +222,11 @@ void propose_skips(Workshop& w) {
     for (const std::size_t i : moves) {
       if (memory_of(w.action(i).from) == memory || memory_of(w.action(i).to) == memory) both.insert(i);
     }
-    const bool unregistered = std::none_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [&](const auto& event) { return event.value("op", "") == "register" && event.value("step", "") == steps[r].name; });
-    if (unregistered && both.size() > 1) w.attempt_without("registration-missing-region", memory + " was neither registered nor moved", both);
+    const bool unregistered = std::none_of(
+        w.evidence().observation.events.begin(), w.evidence().observation.events.end(),
+        [&](const auto& event) { return event.value("op", "") == "register" && event.value("step", "") == steps[r].name; });
+    if (unregistered && both.size() > 1)
+      w.attempt_without("registration-missing-region", memory + " was neither registered nor moved", both);
   }
   if (w.found()) return;
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -217,7 +235,8 @@ void propose_skips(Workshop& w) {
     const std::string fault_class = class_of_absence(w, {i});
     bool alone = fault_class == "layer-missing";
     for (const std::size_t k : moves) alone = alone && (k == i || memory_of(w.action(k).to) != memory_of(a.to));
-    w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened", {i});
+    w.attempt_without(fault_class, alone ? "nothing was moved to " + memory_of(a.to) : name_of(w, i) + " never happened",
+                      {i});
   }
   if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
   // All of which nothing arrived.
@@ -236,7 +255,8 @@ void propose_skips(Workshop& w) {
   std::map<std::string, std::set<std::size_t>> by_memory;
   for (const std::size_t i : moves) by_memory[memory_of(w.action(i).to)].insert(i);
   for (const auto& [memory, group] : by_memory) {
-    if (group.size() > 1 && group.size() < moves.size()) w.attempt_without(class_of_absence(w, group), "nothing was moved to " + memory, group);
+    if (group.size() > 1 && group.size() < moves.size())
+      w.attempt_without(class_of_absence(w, group), "nothing was moved to " + memory, group);
   }
 }
 
@@ -256,7 +276,8 @@ void propose_subsets(Workshop& w) {
       if (!s.taken) continue;
       const Clue& clue = *s.clue;
       const Element& at = *s.at;
-      const bool pair = (clue.must.kind == Who::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
+      const bool pair =
+          (clue.must.kind == Who::Kind::tag && layout::bits(clue.must.dtype) == 4) || layout::bits(at.dtype) == 4;
       four_bits = four_bits || pair;
       const bool as_before = written && w.name_before(i, clue.backing, clue.offset) == clue.is;
       if (!clue.wrong && as_before) continue;  // right by itself: says nothing
@@ -271,21 +292,27 @@ void propose_subsets(Workshop& w) {
       note(parts, at.component == layout::Component::data ? 0 : 1);
     }
     const auto words = [&](const char* what, const Part& part) {
-      return "only " + std::to_string(part.touched.size()) + " of " + std::to_string(part.all.size()) + " " + what + " in " + name_of(w, i);
+      return "only " + std::to_string(part.touched.size()) + " of " + std::to_string(part.all.size()) + " " + what + " in " +
+             name_of(w, i);
     };
     if (parts.all.size() == 2 && parts.touched.size() == 1) {
       Action body = a;
       body.parts = parts.touched.contains(0) ? "data" : "scales";
-      w.attempt(body.parts == "data" ? "scale-lost" : "truncated", body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i), i, body);
+      w.attempt(
+          body.parts == "data" ? "scale-lost" : "truncated",
+          body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i),
+          i, body);
     }
     // Missing is exactly what lies in block 0: the null block of somebody.
-    if (const auto request = w.script().requests.find(a.request); request != w.script().requests.end() && !axes[2].touched.empty()) {
+    if (const auto request = w.script().requests.find(a.request);
+        request != w.script().requests.end() && !axes[2].touched.empty()) {
       for (const auto* views : {&a.from, &a.to}) {
         const auto table = request->second.blocks.find(memory_of(*views));
         if (views->empty() || table == request->second.blocks.end()) continue;
         const std::int64_t n = slots_of(views->front());
         std::set<std::int64_t> missing, null;
-        std::set_difference(axes[2].all.begin(), axes[2].all.end(), axes[2].touched.begin(), axes[2].touched.end(), std::inserter(missing, missing.end()));
+        std::set_difference(axes[2].all.begin(), axes[2].all.end(), axes[2].touched.begin(), axes[2].touched.end(),
+                            std::inserter(missing, missing.end()));
         std::vector<std::int64_t> ids = table->second, holes = table->second;
         for (std::size_t k = 0; k < ids.size(); ++k) {
           bool all = true;
@@ -300,7 +327,10 @@ void propose_subsets(Workshop& w) {
         Action body = a;
         (views == &a.from ? body.from_blocks : body.to_blocks) = holes;
         const bool none = missing == null && !brought_block_0(w, i, views == &a.from);
-        if (holes != ids) w.attempt(none ? "wrong-block-id" : "truncated", none ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i, body);
+        if (holes != ids)
+          w.attempt(none ? "wrong-block-id" : "truncated",
+                    none ? "block 0 taken for no block in " + name_of(w, i) : "blocks left out in " + name_of(w, i), i,
+                    body);
       }
     }
     const auto try_axis = [&](int axis, Picks Selection::* member, const std::string& fault_class, const char* what) {
@@ -315,9 +345,14 @@ void propose_subsets(Workshop& w) {
     try_axis(3, &Selection::heads, "head-shard-mapping", "heads");
     try_axis(2, &Selection::tokens, reported_failure(w) && reported_done(w) ? "false-success" : "truncated", "tokens");
     std::set<std::int64_t> lost;
-    std::set_difference(axes[4].all.begin(), axes[4].all.end(), axes[4].touched.begin(), axes[4].touched.end(), std::inserter(lost, lost.end()));
+    std::set_difference(axes[4].all.begin(), axes[4].all.end(), axes[4].touched.begin(), axes[4].touched.end(),
+                        std::inserter(lost, lost.end()));
     const bool tensors = !lost.empty() && a.to.size() == 1 && whole_tensors(a.to[0], lost);
-    try_axis(4, &Selection::channels, tensors ? "layer-missing" : four_bits ? "packed-dim-misread" : "truncated", "channels");
+    try_axis(4, &Selection::channels,
+             tensors     ? "layer-missing"
+             : four_bits ? "packed-dim-misread"
+                         : "truncated",
+             "channels");
     // Some axes at once.
     Action body = a;
     if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
@@ -330,11 +365,13 @@ void propose_lengths(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto request = w.request_at(i, a.request);
-    if (!request || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get")) continue;
+    if (!request || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get"))
+      continue;
     const Request& r = *request;
     std::set<std::int64_t> lengths;
     for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
-      if (w.action(k).op == "assign" && w.action(k).request == a.request) lengths.insert(w.request_at(k, a.request)->tokens), lengths.insert(w.request_at(k + 1, a.request)->tokens);
+      if (w.action(k).op == "assign" && w.action(k).request == a.request)
+        lengths.insert(w.request_at(k, a.request)->tokens), lengths.insert(w.request_at(k + 1, a.request)->tokens);
     }
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {
@@ -353,7 +390,8 @@ void propose_lengths(Workshop& w) {
       std::vector<std::int64_t> tokens;
       for (std::int64_t t = 0; t < length; ++t) tokens.push_back(r.first_token + t);
       body.pick.tokens = std::move(tokens);
-      w.attempt(length > r.tokens ? "over-read" : "truncated", std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + name_of(w, i), i, body);
+      w.attempt(length > r.tokens ? "over-read" : "truncated",
+                std::to_string(length) + " tokens instead of " + std::to_string(r.tokens) + " in " + name_of(w, i), i, body);
     }
   }
 }
@@ -366,7 +404,9 @@ void propose_options(Workshop& w) {
       for (const char* how : {"ignored", "used", "twice"}) {
         Action body = a;
         body.scales = how;
-        const std::string words = std::string(how) == "ignored" ? "the scales were not applied" : std::string(how) == "twice" ? "the scales were applied twice" : "scales were applied";
+        const std::string words = std::string(how) == "ignored" ? "the scales were not applied"
+                                  : std::string(how) == "twice" ? "the scales were applied twice"
+                                                                : "scales were applied";
         w.attempt("scale-lost", words + " in " + name_of(w, i), i, body);
       }
     }
@@ -376,9 +416,11 @@ void propose_options(Workshop& w) {
       std::swap(body.from_blocks, body.to_blocks);
       std::swap(body.from_offset, body.to_offset);
       std::swap(body.from_step, body.to_step);
-      if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels) std::swap(body.pick, body.pick_to);
+      if (body.pick_to.layers || body.pick_to.heads || body.pick_to.tokens || body.pick_to.kv || body.pick_to.channels)
+        std::swap(body.pick, body.pick_to);
       const bool source_changed = std::any_of(w.clues().all.begin(), w.clues().all.end(), [&](const Clue& clue) {
-        return clue.wrong && w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory == memory_of(a.from);
+        return clue.wrong &&
+               w.evidence().arena.backings()[static_cast<std::size_t>(clue.backing)].memory == memory_of(a.from);
       });
       if (source_changed) w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
     }
@@ -405,16 +447,19 @@ void propose_options(Workshop& w) {
     if (a.op == "put") {
       Action body = a;
       body.on_exists = a.on_exists == "keep" ? "replace" : "keep";
-      w.attempt("stale-block", a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
+      w.attempt("stale-block",
+                a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
     }
     if (a.op == "register") {
       std::set<std::int64_t> lengths, shifts{-a.to_offset};
       bool seam = false;
-      for (const nlohmann::json& event : w.evidence().observation.events) seam = seam || event.value("violation", "").starts_with("straddles");
+      for (const nlohmann::json& event : w.evidence().observation.events)
+        seam = seam || event.value("violation", "").starts_with("straddles");
       const char* short_class = seam ? "misaligned" : "registration-missing-region";
       for (const nlohmann::json& event : w.evidence().observation.events) {
         if (event.contains("violation")) lengths.insert(event["offset"].get<std::int64_t>() - a.to_offset);
-        if (event.value("op", "") == "register" && event.value("step", "") == steps[i].name) lengths.insert(event["bytes"].get<std::int64_t>());
+        if (event.value("op", "") == "register" && event.value("step", "") == steps[i].name)
+          lengths.insert(event["bytes"].get<std::int64_t>());
       }
       for (const std::int64_t bytes : lengths) {
         if (bytes <= 0) continue;
@@ -424,7 +469,10 @@ void propose_options(Workshop& w) {
         for (const nlohmann::json& event : w.evidence().observation.events) {
           if (event.value("op", "") != "register" || event.value("step", "") != steps[i].name) continue;
           body.to_offset = event["begin"].get<std::int64_t>();
-          w.attempt(short_class, std::to_string(bytes) + " bytes of " + a.memory + " from " + std::to_string(body.to_offset) + " on were registered", i, body);
+          w.attempt(short_class,
+                    std::to_string(bytes) + " bytes of " + a.memory + " from " + std::to_string(body.to_offset) +
+                        " on were registered",
+                    i, body);
         }
       }
       // Registered at another base: content that should come from one place comes from a place further on.
@@ -446,9 +494,14 @@ void propose_options(Workshop& w) {
         Action body = a;
         body.maps = a.maps.value_or(a.to_offset) + shift;
         bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
-        for (std::size_t k = 0; k < i; ++k) as_another = as_another || (w.action(k).op == "register" && w.action(k).memory == a.memory && w.action(k).to_offset == *body.maps);
+        for (std::size_t k = 0; k < i; ++k)
+          as_another = as_another || (w.action(k).op == "register" && w.action(k).memory == a.memory &&
+                                      w.action(k).to_offset == *body.maps);
         const bool rounded = *body.maps != 0 && *body.maps == a.to_offset / 4096 * 4096;
-        w.attempt(as_another ? "wrong-stride" : rounded ? "misaligned" : "registration-missing-region", a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
+        w.attempt(as_another ? "wrong-stride"
+                  : rounded  ? "misaligned"
+                             : "registration-missing-region",
+                  a.memory + " was registered " + std::to_string(shift) + " bytes off its address", i, body);
       }
     }
   }
@@ -488,7 +541,8 @@ void propose_keys(Workshop& w) {
       if (i == j || w.action(i).key == w.action(j).key) continue;
       Action body = w.action(i);
       body.key = w.action(j).key;
-      w.attempt("identity-collision", "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'", i, body);
+      w.attempt("identity-collision", "the key of '" + w.script().steps[j].name + "' in '" + w.script().steps[i].name + "'",
+                i, body);
     }
   }
 }
@@ -514,8 +568,8 @@ bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
   return false;
 }
 
-// What it means that a step happened at the place of another one. Between them lies what decides: the writer that it had to wait for, or a block
-// that changed its owner meanwhile.
+// What it means that a step happened at the place of another one. Between them lies what decides: the writer that it had to
+// wait for, or a block that changed its owner meanwhile.
 std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   const auto touches = [](const Action& a, const std::string& memory) {
     return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
@@ -536,9 +590,13 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
     const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
     const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
     const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
-    if (changes && here && ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" || (c.op == "write" && later && a.op != "write"))) recycled = true;
+    if (changes && here &&
+        ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" ||
+         (c.op == "write" && later && a.op != "write")))
+      recycled = true;
     if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
-    if (later && !other && changes && memory_of(c.from) == memory_of(a.to)) awaited = true;  // what it brings was read before it was there
+    if (later && !other && changes && memory_of(c.from) == memory_of(a.to))
+      awaited = true;  // what it brings was read before it was there
     if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
     if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
     if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
@@ -548,7 +606,8 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   return awaited || a.op == "write" ? "read-before-ready" : "stale-block";
 }
 
-// A request that has blocks at both ends of a transfer, some of them another one's by now, and that nobody was to move: what was called off came late.
+// A request that has blocks at both ends of a transfer, some of them another one's by now, and that nobody was to move: what
+// was called off came late.
 void propose_called_off(Workshop& w) {
   const auto& steps = w.script().steps;
   for (const auto& [name, request] : w.script().requests) {
@@ -560,12 +619,16 @@ void propose_called_off(Workshop& w) {
       called_off.request = name;
       called_off.pick = {}, called_off.pick_to = {};
       called_off.from_blocks.reset(), called_off.to_blocks.reset();
-      const bool meant = std::any_of(steps.begin(), steps.end(), [&](const Step& s) { return s.intended.op == "move" && s.intended.request == name && memory_of(s.intended.to) == to; });
+      const bool meant = std::any_of(steps.begin(), steps.end(), [&](const Step& s) {
+        return s.intended.op == "move" && s.intended.request == name && memory_of(s.intended.to) == to;
+      });
       if (meant || !share_blocks(w, called_off, a)) continue;
       for (std::size_t j = 0; j < steps.size(); ++j) {
         Bodies bodies = w.bodies();
         bodies[j].push_back(called_off);
-        w.attempt("stale-block", "request " + name + ", which was not to be moved, came to " + to + " after " + name_of(w, j), std::move(bodies));
+        w.attempt("stale-block",
+                  "request " + name + ", which was not to be moved, came to " + to + " after " + name_of(w, j),
+                  std::move(bodies));
       }
     }
   }
@@ -578,16 +641,19 @@ bool overlap(const Action& a, const Action& b) {
   const auto apart = [](const Picks& p, const Picks& q) {
     return p && q && std::none_of(p->begin(), p->end(), [&](std::int64_t value) { return picked(q, value); });
   };
-  return !apart(a.pick.layers, b.pick.layers) && !apart(a.pick.kv, b.pick.kv) && !apart(a.pick.heads, b.pick.heads) && !apart(a.pick.tokens, b.pick.tokens);
+  return !apart(a.pick.layers, b.pick.layers) && !apart(a.pick.kv, b.pick.kv) && !apart(a.pick.heads, b.pick.heads) &&
+         !apart(a.pick.tokens, b.pick.tokens);
 }
 
-// The last step in front of this one that makes what it takes; the first behind it that reads what it brings, or changes what it takes.
+// The last step in front of this one that makes what it takes; the first behind it that reads what it brings, or changes
+// what it takes.
 std::optional<std::size_t> maker_of(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (std::size_t k = step; k-- > 0;) {
     const Action& b = w.action(k);
     const bool same_object = a.op == "get" && b.op == "put" && b.store == a.store && b.key == a.key;
-    if (same_object || (!b.to.empty() && memory_of(b.to) == memory_of(a.from) && b.request == a.request && overlap(a, b))) return k;
+    if (same_object || (!b.to.empty() && memory_of(b.to) == memory_of(a.from) && b.request == a.request && overlap(a, b)))
+      return k;
   }
   return std::nullopt;
 }
@@ -623,8 +689,9 @@ void propose_orders(Workshop& w) {
           (later ? body.after : body.before) = steps[j].name;
           body.reads = reads, body.table = table;
           if (!later && (body.reads == "issue" || body.table == "issue")) continue;
-          w.attempt(fault_class, name_of(w, i) + (later ? " happened only after " : " happened before ") + name_of(w, j) +
-                                     (body.reads == "issue" ? ", with what was there when it was issued" : ""),
+          w.attempt(fault_class,
+                    name_of(w, i) + (later ? " happened only after " : " happened before ") + name_of(w, j) +
+                        (body.reads == "issue" ? ", with what was there when it was issued" : ""),
                     i, body);
         }
       }
@@ -634,7 +701,7 @@ void propose_orders(Workshop& w) {
 
 void propose_orders_together(Workshop& w) {
   const auto& steps = w.script().steps;
-  using Times = std::map<std::size_t, std::size_t>;   // step -> the one at whose place it happened
+  using Times = std::map<std::size_t, std::size_t>;  // step -> the one at whose place it happened
   const auto attempt = [&](const Times& times) {
     if (times.size() < 2) return;
     std::string words;
@@ -645,7 +712,8 @@ void propose_orders_together(Workshop& w) {
       (j > i ? body.after : body.before) = steps[j].name;
       bodies[i] = {body};
       classes.insert(class_of_order(w, i, j));
-      if (words.size() < 160) words += (words.empty() ? "" : ", ") + name_of(w, i) + (j > i ? " after " : " before ") + name_of(w, j);
+      if (words.size() < 160)
+        words += (words.empty() ? "" : ", ") + name_of(w, i) + (j > i ? " after " : " before ") + name_of(w, j);
     }
     w.attempt(*classes.rbegin(), "several steps happened at another time: " + words, std::move(bodies));
   };

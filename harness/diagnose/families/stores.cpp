@@ -1,4 +1,5 @@
-// Stores: two contents under one key, and who wins; an object that is asked for under the key of another; objects that nobody finds.
+// Stores: two contents under one key, and who wins; an object that is asked for under the key of another; objects that
+// nobody finds.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -30,13 +31,15 @@ void with_every_winner(Workshop& w, const std::string& words, const Bodies& bodi
   for (const char* how : {"keep", "replace"}) {
     Bodies changed = bodies;
     let_win(changed, how);
-    w.attempt("identity-collision", words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"), std::move(changed));
+    w.attempt("identity-collision",
+              words + (std::string(how) == "keep" ? ", and the first object stays" : ", and the last object stays"),
+              std::move(changed));
   }
 }
 
 // Two keys are one for everybody who uses either.
 void propose_collisions(Workshop& w, const Shelves& s) {
-  std::vector<std::pair<std::string, Key>> keys;   // of a store, in order of the steps
+  std::vector<std::pair<std::string, Key>> keys;  // of a store, in order of the steps
   std::vector<std::size_t> first;
   std::vector<std::size_t> all = s.puts;
   all.insert(all.end(), s.gets.begin(), s.gets.end());
@@ -83,7 +86,8 @@ void propose_objects_seen(Workshop& w, const Shelves& s) {
         const auto request = w.script().requests.find(a.request);
         if (request == w.script().requests.end() || a.store != w.action(get).store) continue;
         const Request& r = request->second;
-        const bool inside = r.generation == is.generation && is.token >= r.first_token && is.token < r.first_token + r.tokens && picked(a.pick.tokens, is.token) &&
+        const bool inside = r.generation == is.generation && is.token >= r.first_token &&
+                            is.token < r.first_token + r.tokens && picked(a.pick.tokens, is.token) &&
                             picked(a.pick.layers, is.layer) && picked(a.pick.kv, is.kv) && picked(a.pick.heads, is.head);
         if (inside) ++votes[put];
       }
@@ -108,7 +112,10 @@ void propose_other_places(Workshop& w, const Shelves& s) {
       Action body = a;
       body.pick = b.pick, body.pick_to = b.pick_to;
       const bool layers = a.pick.layers != b.pick.layers, heads = a.pick.heads != b.pick.heads;
-      w.attempt(layers ? "layer-misrouted" : heads ? "head-shard-mapping" : "wrong-block-id", name_of(w, get) + " wrote to the place of " + name_of(w, other), get, body);
+      w.attempt(layers  ? "layer-misrouted"
+                : heads ? "head-shard-mapping"
+                        : "wrong-block-id",
+                name_of(w, get) + " wrote to the place of " + name_of(w, other), get, body);
     }
   }
 }
@@ -117,7 +124,7 @@ void propose_other_places(Workshop& w, const Shelves& s) {
 void propose_places_seen(Workshop& w, const Shelves& s) {
   struct Route {
     const char* fault_class;
-    Picks Selection::*picks;
+    Picks Selection::* picks;
     std::optional<std::int64_t> (*of)(const Element&);
   };
   const Route routes[] = {{"wrong-block-id", &Selection::tokens, [](const Element& e) { return e.token; }},

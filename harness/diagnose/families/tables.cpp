@@ -38,7 +38,8 @@ Ids strided(const Ids& ids, std::int64_t ratio, std::int64_t pool) {
   return out;
 }
 
-// Blocks of a scheduler, counted in blocks of a kernel with the ratio of somebody else. Lists of different lengths go pairwise as far as both go.
+// Blocks of a scheduler, counted in blocks of a kernel with the ratio of somebody else. Lists of different lengths go
+// pairwise as far as both go.
 void propose_ratios(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (const std::int64_t right : {2, 3, 4, 8, 16}) {
@@ -50,10 +51,14 @@ void propose_ratios(Workshop& w, std::size_t step) {
       const std::int64_t pool = domain_of((at_source ? a.from : a.to).front(), Axis::block).second / right;
       Action astray = a;
       (at_source ? astray.from_blocks : astray.to_blocks) = strided(*coarse, right, pool);
-      w.attempt("wrong-block-size", "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " + std::to_string(pool) + " in " + name_of(w, step), step, astray);
+      w.attempt("wrong-block-size",
+                "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded to id + k * " +
+                    std::to_string(pool) + " in " + name_of(w, step),
+                step, astray);
       for (const std::int64_t wrong : {1, 2, 3, 4, 8, 16, 32}) {
         if (wrong == right) continue;
-        const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " + std::to_string(wrong) + " in " + name_of(w, step);
+        const std::string words = "ids " + list_words(*coarse) + " of blocks of " + std::to_string(right) + " expanded by " +
+                                  std::to_string(wrong) + " in " + name_of(w, step);
         Action body = a;
         Ids mine = smaller(*coarse, wrong);
         (at_source ? body.from_blocks : body.to_blocks) = mine;
@@ -84,7 +89,10 @@ void propose_times(Workshop& w, std::size_t step) {
       if (assign.op != "assign" || assign.request != a.request || !assign.blocks.contains(memory)) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
-      w.attempt("stale-block", "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) + " in " + name_of(w, step), step, body);
+      w.attempt("stale-block",
+                "the block table of " + a.request + " as it was " + (k < step ? "before " : "after ") + name_of(w, k) +
+                    " in " + name_of(w, step),
+                step, body);
     }
   }
 }
@@ -102,7 +110,8 @@ void propose_filled(Workshop& w, std::size_t step) {
     const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
     (meant ? spared : hit).insert(element->block);
   }
-  // Constant bytes that were meant are no clues: a block of the list that nobody complains of was hit, unless bytes were kept that another block lost.
+  // Constant bytes that were meant are no clues: a block of the list that nobody complains of was hit, unless bytes were
+  // kept that another block lost.
   Ids all, moved;
   for (const std::int64_t id : *a.to_blocks) {
     if (!spared.contains(id)) all.push_back(id), moved.push_back(id);
@@ -111,7 +120,9 @@ void propose_filled(Workshop& w, std::size_t step) {
   const auto attempt = [&](const Ids& ids) {
     Action body = a;
     body.to_blocks = ids;
-    w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + name_of(w, step), step, body);
+    w.attempt("wrong-block-id",
+              "blocks " + list_words(ids) + " instead of " + list_words(*a.to_blocks) + " in " + name_of(w, step), step,
+              body);
   };
   attempt(all);
   attempt({hit.begin(), hit.end()});
@@ -157,11 +168,15 @@ void propose_tables_together(Workshop& w) {
         const auto theirs = name == a.request ? std::nullopt : table_of(w, i, name, memory);
         const std::size_t n = theirs ? std::min(theirs->size(), shown.size()) : 0;
         // As far as both go; what theirs has no block for was left as it was, or is beyond this request.
-        if (n == 0 || !std::equal(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(n), theirs->begin()) || !std::equal(shown.begin() + static_cast<std::ptrdiff_t>(n), shown.end(), table.begin() + static_cast<std::ptrdiff_t>(n))) continue;
+        if (n == 0 || !std::equal(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(n), theirs->begin()) ||
+            !std::equal(shown.begin() + static_cast<std::ptrdiff_t>(n), shown.end(),
+                        table.begin() + static_cast<std::ptrdiff_t>(n)))
+          continue;
         ids = *theirs, whose = " (those of " + name + ")";
       }
       (at_source ? bodies[i].front().from_blocks : bodies[i].front().to_blocks) = ids;
-      words += (words.empty() ? "" : "; ") + ("blocks " + list_words(ids)) + " instead of " + list_words(table) + " of " + memory + whose + " in " + name_of(w, i);
+      words += (words.empty() ? "" : "; ") + ("blocks " + list_words(ids)) + " instead of " + list_words(table) + " of " +
+               memory + whose + " in " + name_of(w, i);
       ++changed, old += outdated(w, i, memory, ids, table);
     }
     if (changed > 1) w.attempt(old == changed ? "stale-block" : "wrong-block-id", words, std::move(bodies));
@@ -190,8 +205,11 @@ void propose_beyond(Workshop& w) {
       std::int64_t budget = 4000;
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong || clue.untouched || --budget < 0) continue;
-        const auto element = [](const Who& who) { return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0}; };
-        if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation) vote(element(clue.is), {clue.backing, clue.offset});
+        const auto element = [](const Who& who) {
+          return Element{who.component, who.dtype, who.kv, who.layer, who.head, who.channel, who.token, -1, 0};
+        };
+        if (!at_source && clue.is.kind == Who::Kind::tag && clue.is.byte == 0 && clue.is.generation == r.generation)
+          vote(element(clue.is), {clue.backing, clue.offset});
         if (at_source && clue.must.kind == Who::Kind::tag && clue.must.byte == 0 && clue.must.generation == r.generation) {
           if (clue.is.kind == Who::Kind::poison) vote(element(clue.must), {clue.is.backing, clue.is.offset});
           if (clue.is.kind == Who::Kind::tag) {
@@ -203,7 +221,10 @@ void propose_beyond(Workshop& w) {
       if (ids == *table) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = ids;
-      w.attempt("wrong-block-id", "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + Arena::memory_of(views[0]) + ", beyond what the pool has, in " + name_of(w, i), i, body);
+      w.attempt("wrong-block-id",
+                "blocks " + list_words(ids) + " instead of " + list_words(*table) + " of " + Arena::memory_of(views[0]) +
+                    ", beyond what the pool has, in " + name_of(w, i),
+                i, body);
     }
   }
 }

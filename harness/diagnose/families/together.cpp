@@ -1,4 +1,5 @@
-// One mistake made in several steps, each with its own numbers: every step is asked on its own what it did, and all answers are tried at once.
+// One mistake made in several steps, each with its own numbers: every step is asked on its own what it did, and all answers
+// are tried at once.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -26,7 +27,8 @@ std::map<std::int64_t, std::int64_t> ways_out(const std::vector<Sighting>& sight
   return out;
 }
 
-// Whoever wrote a memory put its layers, heads, or K and V in another order, and whoever reads it takes them back in that order: lossless.
+// Whoever wrote a memory put its layers, heads, or K and V in another order, and whoever reads it takes them back in that
+// order: lossless.
 void propose_shared_orders(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     for (const Hypothesis& mistake : w.local(i)) {
@@ -38,7 +40,7 @@ void propose_shared_orders(Workshop& w) {
       for (std::size_t k = i + 1; k < bodies.size(); ++k) {
         for (Action& a : bodies[k]) {
           if (a.from.size() != 1 || Arena::memory_of(a.from[0]) != memory || (a.op != "move" && a.op != "read")) continue;
-          for (Picks Selection::*axis : {&Selection::layers, &Selection::kv, &Selection::heads}) {
+          for (Picks Selection::* axis : {&Selection::layers, &Selection::kv, &Selection::heads}) {
             if (!(wrote.pick_to.*axis) || a.pick.*axis || a.pick_to.*axis) continue;
             // Element pick i lies at place pick_to i.
             a.pick.*axis = wrote.pick_to.*axis;
@@ -47,7 +49,9 @@ void propose_shared_orders(Workshop& w) {
           }
         }
       }
-      if (any) w.attempt(mistake.fault_class, mistake.words + ", and whoever reads " + memory + " takes them so", std::move(bodies));
+      if (any)
+        w.attempt(mistake.fault_class, mistake.words + ", and whoever reads " + memory + " takes them so",
+                  std::move(bodies));
     }
   }
 }
@@ -59,7 +63,8 @@ void propose_ways_out(Workshop& w) {
     const Action& a = w.action(i);
     if (a.op != "move" || !w.script().requests.contains(a.request)) continue;
     using Range = std::pair<std::int64_t, std::int64_t>;
-    const auto try_axis = [&](auto axis, const Range& all, Picks Selection::*member, const char* what, const char* fault_class) {
+    const auto try_axis = [&](auto axis, const Range& all, Picks Selection::* member, const char* what,
+                              const char* fault_class) {
       const auto ways = ways_out(w.sightings(i), a.pick.*member, axis);
       std::vector<std::int64_t> from, to;
       bool as_meant = true;
@@ -71,12 +76,15 @@ void propose_ways_out(Workshop& w) {
       const auto attempt = [&] {
         Action body = a;
         body.pick.*member = from, body.pick_to.*member = to;
-        w.attempt(fault_class, std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i, body);
+        w.attempt(fault_class,
+                  std::string(what) + " " + list_words(from) + " went to " + list_words(to) + " in " + name_of(w, i), i,
+                  body);
       };
       attempt();
       // All of them as far off as those that are still there: what others wrote over, and what left the destination.
       const std::int64_t shift = from.empty() ? 0 : to.front() - from.front();
-      const bool alike = std::all_of(ways.begin(), ways.end(), [&](const auto& way) { return way.second - way.first == shift; });
+      const bool alike =
+          std::all_of(ways.begin(), ways.end(), [&](const auto& way) { return way.second - way.first == shift; });
       if (!alike || shift == 0) return;
       from.clear(), to.clear();
       for (std::int64_t value = all.first; value < all.second; ++value) {
@@ -87,10 +95,14 @@ void propose_ways_out(Workshop& w) {
     const Request request = *w.request_at(i, a.request);
     const auto domain = [&](layout::Axis of) { return domain_of(a.from.front(), of); };
     const auto asked = a.parts == "scales" ? layout::Component::scale : layout::Component::data;
-    try_axis([](const Element& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers, "layers", "layer-misrouted");
-    try_axis([](const Element& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads, "heads", "head-shard-mapping");
-    try_axis([](const Element& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv", "kv-split-vs-interleaved");
-    try_axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; }, Range{request.first_token, request.first_token + request.tokens}, &Selection::tokens, "tokens",
+    try_axis([](const Element& e) { return std::optional(e.layer); }, domain(layout::Axis::layer), &Selection::layers,
+             "layers", "layer-misrouted");
+    try_axis([](const Element& e) { return std::optional(e.head); }, domain(layout::Axis::head), &Selection::heads, "heads",
+             "head-shard-mapping");
+    try_axis([](const Element& e) { return std::optional(e.kv); }, domain(layout::Axis::kv), &Selection::kv, "kv",
+             "kv-split-vs-interleaved");
+    try_axis([&](const Element& e) { return e.component == asked ? e.token : std::nullopt; },
+             Range{request.first_token, request.first_token + request.tokens}, &Selection::tokens, "tokens",
              asked == layout::Component::scale ? "scale-misplaced" : "wrong-block-id");
   }
 }
@@ -113,7 +125,8 @@ void propose_together(Workshop& w) {
       std::size_t changed = 0;
       for (const std::size_t i : steps) {
         const auto& all = w.local(i);
-        const auto same = std::find_if(all.begin(), all.end(), [&](const Hypothesis& h) { return h.fault_class == mistake.fault_class; });
+        const auto same =
+            std::find_if(all.begin(), all.end(), [&](const Hypothesis& h) { return h.fault_class == mistake.fault_class; });
         if (same == all.end()) continue;
         bodies[i] = same->bodies[i];
         words += (words.empty() ? "" : "; ") + same->words;

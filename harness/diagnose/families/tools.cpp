@@ -13,7 +13,8 @@ std::string list_words(const Ids& list) {
 }
 
 bool through_views(const Action& a) {
-  return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" || (a.op == "fill" && !a.request.empty());
+  return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" ||
+         (a.op == "fill" && !a.request.empty());
 }
 
 std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
@@ -50,7 +51,8 @@ std::optional<Ids> table_at(const Workshop& w, std::size_t step, bool at_source,
 
 Ids outvoted(Ids table, const TableVotes& votes) {
   for (const auto& [position, counts] : votes) {
-    if (position >= 0 && position < static_cast<std::int64_t>(table.size())) table[static_cast<std::size_t>(position)] = most_voted(counts);
+    if (position >= 0 && position < static_cast<std::int64_t>(table.size()))
+      table[static_cast<std::size_t>(position)] = most_voted(counts);
   }
   return table;
 }
@@ -65,8 +67,11 @@ Ids table_shown(const Workshop& w, std::size_t step, bool at_source, const std::
   TableVotes votes;
   for (const Sighting* s : part) {
     if (!s->from || !s->at) continue;
-    if (at_source && s->asked.token && s->from->block >= 0) ++votes[(*s->asked.token - request->first_token) / n][s->from->block];
-    if (!at_source && s->from->token && s->at->block >= 0) ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s->from->token) - request->first_token) / n][s->at->block];
+    if (at_source && s->asked.token && s->from->block >= 0)
+      ++votes[(*s->asked.token - request->first_token) / n][s->from->block];
+    if (!at_source && s->from->token && s->at->block >= 0)
+      ++votes[(picked_destination(a.pick.tokens, a.pick_to.tokens, *s->from->token) - request->first_token) / n]
+             [s->at->block];
   }
   return outvoted(*table, votes);
 }

@@ -1,4 +1,5 @@
-// What families of hypotheses have in common: words for steps and lists, what a view has room for, block tables, votes of the bytes, keys.
+// What families of hypotheses have in common: words for steps and lists, what a view has room for, block tables, votes of
+// the bytes, keys.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +38,8 @@ std::optional<Ids> table_at(const Workshop& w, std::size_t step, bool at_source,
 
 template <class Key, class Count>
 Key most_voted(const std::map<Key, Count>& votes) {
-  return std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  return std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
 }
 
 /// Position in a table -> id -> how many elements say so.

@@ -1,5 +1,5 @@
-// Faults of code that plans: another list of blocks, another step, another length, another block size. Each is the right plan made from
-// one wrong belief, predicted by moving the tokens through the maps and requests that result.
+// Faults of code that plans: another list of blocks, another step, another length, another block size. Each is the right
+// plan made from one wrong belief, predicted by moving the tokens through the maps and requests that result.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -34,21 +34,26 @@ void other_source_blocks(const Scene& scene, Proposals& out) {
     for (auto& r : v.transformed.groups[0].requests) {
       if (!r.transfer || r.producer_blocks.empty()) continue;
       change(r);
-      valid = valid && std::all_of(r.producer_blocks.begin(), r.producer_blocks.end(), [&](auto id) { return id >= 0 && id < pool; });
+      valid = valid &&
+              std::all_of(r.producer_blocks.begin(), r.producer_blocks.end(), [&](auto id) { return id >= 0 && id < pool; });
     }
     if (valid && v.transformed.groups[0].requests != scene.truth.groups[0].requests) out.push_back(std::move(v));
   };
-  propose("the producer's block list was taken in reverse", [](Request& r) { std::reverse(r.producer_blocks.begin(), r.producer_blocks.end()); });
-  propose("the producer's block list was sorted", [](Request& r) { std::sort(r.producer_blocks.begin(), r.producer_blocks.end()); });
+  propose("the producer's block list was taken in reverse",
+          [](Request& r) { std::reverse(r.producer_blocks.begin(), r.producer_blocks.end()); });
+  propose("the producer's block list was sorted",
+          [](Request& r) { std::sort(r.producer_blocks.begin(), r.producer_blocks.end()); });
   propose("the producer's first block and those that follow it were read, not the list", [&](Request& r) {
-    for (std::size_t i = 1; i < r.producer_blocks.size(); ++i) r.producer_blocks[i] = (r.producer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
+    for (std::size_t i = 1; i < r.producer_blocks.size(); ++i)
+      r.producer_blocks[i] = (r.producer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
   });
   for (const std::int64_t shift : {1, -1}) {
     propose("every producer block id is off by " + std::to_string(shift), [&](Request& r) {
       for (auto& id : r.producer_blocks) id = std::clamp<std::int64_t>(id + shift, 0, pool - 1);
     });
   }
-  propose("every block was read from the first id of the producer's list", [](Request& r) { std::fill(r.producer_blocks.begin(), r.producer_blocks.end(), r.producer_blocks[0]); });
+  propose("every block was read from the first id of the producer's list",
+          [](Request& r) { std::fill(r.producer_blocks.begin(), r.producer_blocks.end(), r.producer_blocks[0]); });
   propose("the consumer's block ids were used on the producer", [](Request& r) {
     if (r.consumer_blocks.size() == r.producer_blocks.size()) r.producer_blocks = r.consumer_blocks;
   });
@@ -67,12 +72,18 @@ void other_steps(const Scene& scene, Proposals& out) {
   for (const auto axis : {Axis::block, Axis::slot, Axis::head}) {
     for (const bool half : {true, false}) {
       for (const bool producer : {true, false}) {
-        Variant v = believed(scene, "wrong-stride", std::string("the step between ") + (axis == Axis::block ? "blocks" : axis == Axis::slot ? "tokens" : "heads") +
-                                                        " of the " + (producer ? "producer" : "consumer") + " is " + (half ? "half of" : "twice") + " what it should be");
+        Variant v = believed(scene, "wrong-stride",
+                             std::string("the step between ") +
+                                 (axis == Axis::block  ? "blocks"
+                                  : axis == Axis::slot ? "tokens"
+                                                       : "heads") +
+                                 " of the " + (producer ? "producer" : "consumer") + " is " + (half ? "half of" : "twice") +
+                                 " what it should be");
         for (auto& cache : producer ? v.maps->producer : v.maps->consumer) {
           for (auto& plane : cache.planes) {
             for (auto& mode : plane.modes) {
-              if (mode.axis == axis && plane.component == Component::data) mode.stride = half ? mode.stride / 2 : mode.stride * 2;
+              if (mode.axis == axis && plane.component == Component::data)
+                mode.stride = half ? mode.stride / 2 : mode.stride * 2;
             }
           }
         }
@@ -89,9 +100,11 @@ void other_lengths(const Scene& scene, Proposals& out) {
   for (std::size_t i = 0; i < group.requests.size(); ++i) {
     const auto& r = group.requests[i];
     if (!r.transfer) continue;
-    const std::int64_t room = std::min(static_cast<std::int64_t>(r.producer_blocks.size()) * p, static_cast<std::int64_t>(r.consumer_blocks.size()) * c);
+    const std::int64_t room = std::min(static_cast<std::int64_t>(r.producer_blocks.size()) * p,
+                                       static_cast<std::int64_t>(r.consumer_blocks.size()) * c);
     for (std::int64_t tokens = r.tokens + 1; tokens <= std::min(room, r.tokens + 16); ++tokens) {
-      Variant v = believed(scene, "over-read", std::to_string(tokens) + " tokens were moved where " + std::to_string(r.tokens) + " are valid");
+      Variant v = believed(scene, "over-read",
+                           std::to_string(tokens) + " tokens were moved where " + std::to_string(r.tokens) + " are valid");
       v.transformed.groups[0].requests[i].tokens = tokens;
       out.push_back(std::move(v));
     }
@@ -102,13 +115,16 @@ void other_block_sizes(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   const std::int64_t p = group.producer.ranks.at(0).geometry.block_size, c = group.consumer.ranks.at(0).geometry.block_size;
   if (p == c) return;
-  Variant v = believed(scene, "wrong-block-size", "block i went to block i although the producer's hold " + std::to_string(p) + " tokens and the consumer's " + std::to_string(c));
+  Variant v = believed(scene, "wrong-block-size",
+                       "block i went to block i although the producer's hold " + std::to_string(p) +
+                           " tokens and the consumer's " + std::to_string(c));
   auto& g = v.transformed.groups[0];
   for (auto* side : {&g.producer, &g.consumer}) {
     for (auto& rank : side->ranks) rank.geometry.block_size = std::min(p, c);
   }
   for (auto& r : g.requests) {
-    r.tokens = std::min(r.tokens, std::min(p, c) * static_cast<std::int64_t>(std::min(r.producer_blocks.size(), r.consumer_blocks.size())));
+    r.tokens = std::min(
+        r.tokens, std::min(p, c) * static_cast<std::int64_t>(std::min(r.producer_blocks.size(), r.consumer_blocks.size())));
   }
   out.push_back(std::move(v));
 }
@@ -116,7 +132,8 @@ void other_block_sizes(const Scene& scene, Proposals& out) {
 void scales_elsewhere(const Scene& scene, Proposals& out) {
   const auto propose = [&](const std::string& words, Component component, auto&& change) {
     for (const bool producer : {true, false}) {
-      Variant v = believed(scene, component == Component::data ? "" : "scale-misplaced", words + (producer ? " on the producer" : " on the consumer"));
+      Variant v = believed(scene, component == Component::data ? "" : "scale-misplaced",
+                           words + (producer ? " on the producer" : " on the consumer"));
       bool any = false;
       for (auto& cache : producer ? v.maps->producer : v.maps->consumer) {
         for (auto& plane : cache.planes) {
@@ -127,26 +144,31 @@ void scales_elsewhere(const Scene& scene, Proposals& out) {
     }
   };
   for (const auto axis : {Axis::slot, Axis::head, Axis::channel}) {
-    propose("scales were taken from the other end of their " + std::string(axis == Axis::slot ? "block" : axis == Axis::head ? "heads" : "row"), Component::scale, [&](layout::Plane& plane) {
-      bool any = false;
-      for (auto& mode : plane.modes) {
-        if (mode.axis != axis || mode.extent < 2) continue;
-        plane.offset += mode.stride * (mode.extent - 1);
-        mode.stride = -mode.stride;
-        any = true;
-      }
-      return any;
-    });
+    propose("scales were taken from the other end of their " + std::string(axis == Axis::slot   ? "block"
+                                                                           : axis == Axis::head ? "heads"
+                                                                                                : "row"),
+            Component::scale, [&](layout::Plane& plane) {
+              bool any = false;
+              for (auto& mode : plane.modes) {
+                if (mode.axis != axis || mode.extent < 2) continue;
+                plane.offset += mode.stride * (mode.extent - 1);
+                mode.stride = -mode.stride;
+                any = true;
+              }
+              return any;
+            });
   }
   // Not moved at all.
   Variant v = believed(scene, "scale-lost", "the scales were not moved, the codes were");
   bool any = false;
-  for (auto& cache : v.maps->consumer) any = std::erase_if(cache.planes, [](const layout::Plane& p) { return p.component != Component::data; }) > 0 || any;
+  for (auto& cache : v.maps->consumer)
+    any = std::erase_if(cache.planes, [](const layout::Plane& p) { return p.component != Component::data; }) > 0 || any;
   if (any) out.push_back(std::move(v));
 }
 
 void half_of_packed_rows(const Scene& scene, Proposals& out) {
-  Variant v = believed(scene, "packed-dim-misread", "half of each row was moved: an extent of packed codes taken for one of bytes");
+  Variant v =
+      believed(scene, "packed-dim-misread", "half of each row was moved: an extent of packed codes taken for one of bytes");
   bool any = false;
   for (auto& cache : v.maps->consumer) {
     for (auto& plane : cache.planes) {

@@ -28,10 +28,11 @@ struct Fit {
   bool exact{false};             ///< it predicts every byte, and something else than the right map does
 };
 
-// The right state that is nearest to what was found: with what may come along behind the last token (oracle/tail.hpp), region by region.
+// The right state that is nearest to what was found: with what may come along behind the last token (oracle/tail.hpp),
+// region by region.
 struct Right {
   std::vector<std::vector<std::uint8_t>> consumer;
-  std::int64_t wrong{0};         ///< bytes, on both sides
+  std::int64_t wrong{0};  ///< bytes, on both sides
 };
 
 Right right_of(const Scene& scene) {
@@ -83,8 +84,10 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const auto& seen = scene.consumer[i];
     predicted.resize(seen.size());
-    if (variant.maps) predict_moved(scene, *variant.maps, i, predicted, &transformed);
-    else oracle::write_expected(transformed, targets[i], scene.pass, predicted);
+    if (variant.maps)
+      predict_moved(scene, *variant.maps, i, predicted, &transformed);
+    else
+      oracle::write_expected(transformed, targets[i], scene.pass, predicted);
     differs = differs || std::memcmp(predicted.data(), scene.consumer_expected[i].data(), seen.size()) != 0;
     if (!variant.maps && std::memcmp(predicted.data(), seen.data(), seen.size()) != 0) {
       oracle::Tail(transformed, targets[i]).forgive(scene.producer, seen, predicted);
@@ -123,8 +126,8 @@ Diagnosis from_events(const Scene& scene) {
     if (std::regex_search(text, m, counts)) {
       return finding("rank-mismatch", true,
                      "expected " + m[1].str() + ", got " + m[2].str() + ": the code unpacks a shape of " + m[1].str() +
-                         " dims, the tensor it was handed has " + m[2].str() + " (" + raised.value("type", "exception") + ": " + text +
-                         ")");
+                         " dims, the tensor it was handed has " + m[2].str() + " (" + raised.value("type", "exception") +
+                         ": " + text + ")");
     }
     return finding("crash", false, raised.value("type", "exception") + ": " + text);
   }
@@ -143,11 +146,13 @@ Diagnosis from_reader(const Scene& scene) {
     const std::string told = c.reader.options.value("label", "");
     if (is == told || (is != "HND" && is != "NHD")) return {};
     const auto view = reader::view_under_label(tensor, told);
-    const auto plan = reader::plan_decode(group.requests, rank.geometry.block_size, view.page_size,
-                                          c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
-    std::string text = "cache stored " + is + ", reader told " + told + ": it takes page_size " + std::to_string(view.page_size) +
-                       " and " + std::to_string(view.num_heads) + " KV heads from a tensor that has page_size " +
-                       std::to_string(rank.geometry.block_size) + " and " + std::to_string(rank.geometry.heads) + "; " + plan.text();
+    const auto plan =
+        reader::plan_decode(group.requests, rank.geometry.block_size, view.page_size,
+                            c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
+    std::string text = "cache stored " + is + ", reader told " + told + ": it takes page_size " +
+                       std::to_string(view.page_size) + " and " + std::to_string(view.num_heads) +
+                       " KV heads from a tensor that has page_size " + std::to_string(rank.geometry.block_size) + " and " +
+                       std::to_string(rank.geometry.heads) + "; " + plan.text();
     return finding("axis-permuted", true, std::move(text));
   }
   return {};
@@ -156,7 +161,8 @@ Diagnosis from_reader(const Scene& scene) {
 double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong) {
   const auto bytes = [&](Side side) {
     double out = 0;
-    for (const auto& region : regions(resolved, side)) out += static_cast<double>(oracle::file_shape(resolved, region.bytes).size);
+    for (const auto& region : regions(resolved, side))
+      out += static_cast<double>(oracle::file_shape(resolved, region.bytes).size);
     return out;
   };
   return 4 * bytes(Side::consumer) + (source_wrong ? 3 * bytes(Side::producer) : 0);
@@ -168,10 +174,12 @@ Diagnosis diagnose(const Scene& scene) {
   const std::int64_t wrong = scene.wrong_bytes + scene.source_wrong;
   if (wrong == 0) return {};
   if (untouched(scene) && scene.source_wrong == 0) {
-    return finding("silently-skipped", true,
-                   "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
+    return finding(
+        "silently-skipped", true,
+        "nothing arrived: every byte of the consumer is as it was before the transfer, and no error was reported");
   }
-  const bool arrived = std::equal(scene.consumer.begin(), scene.consumer.end(), scene.consumer_expected.begin(), scene.consumer_expected.end(),
+  const bool arrived = std::equal(scene.consumer.begin(), scene.consumer.end(), scene.consumer_expected.begin(),
+                                  scene.consumer_expected.end(),
                                   [](ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); });
   if (arrived && scene.source_wrong == 0) {
     if (auto d = from_gathering(scene); !d.fault_class.empty()) return d;
@@ -192,13 +200,17 @@ Diagnosis diagnose(const Scene& scene) {
       if (f.exact && best.exact) {
         best.others.push_back(v.fault_class + ": " + v.words);
       } else if (f.exact) {
-        best = finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
-      } else if (!best.exact && std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
+        best =
+            finding(v.fault_class, true, v.words + ": explains 100 % of " + text::thousands(f.explained) + " wrong bytes");
+      } else if (!best.exact &&
+                 std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
         closest = f;
         // No class: a name without a byte-for-byte match is only a guess, and says what speaks against it.
-        best = finding("", false,
-                       "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " + text::thousands(right.wrong - f.explained) +
-                           " of " + text::thousands(right.wrong) + " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
+        best =
+            finding("", false,
+                    "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " +
+                        text::thousands(right.wrong - f.explained) + " of " + text::thousands(right.wrong) +
+                        " wrong bytes unexplained and contradicts " + text::thousands(f.contradicted) + " that are right");
       }
     });
     try {

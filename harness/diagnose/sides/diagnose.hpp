@@ -1,8 +1,9 @@
 // Naming the cause: find the simplest transformation of the right map whose predicted bytes equal all observed bytes.
 //
-// A hypothesis proposes variants of the case (the truth transformed: another order, other ids, fewer tokens); the oracle writes what
-// each variant predicts; a variant that predicts every byte is an explanation, anything less is a guess and is called one.
-// The diagnoser sees declared layouts, ids, truth, observed bytes and events: never the fault, the expected outcome or the id.
+// A hypothesis proposes variants of the case (the truth transformed: another order, other ids, fewer tokens); the oracle
+// writes what each variant predicts; a variant that predicts every byte is an explanation, anything less is a guess and is
+// called one. The diagnoser sees declared layouts, ids, truth, observed bytes and events: never the fault, the expected
+// outcome or the id.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,14 @@ using ByteView = std::span<const std::uint8_t>;
 struct Scene {
   const ResolvedCase& truth;
   int pass{0};
-  std::vector<ByteView> producer;            ///< as they are now
-  std::vector<ByteView> consumer;            ///< as they are now
+  std::vector<ByteView> producer;  ///< as they are now
+  std::vector<ByteView> consumer;  ///< as they are now
   std::vector<ByteView> consumer_before, consumer_expected;
-  ByteView output, output_expected;          ///< of the reader; empty = none
-  std::vector<nlohmann::json> events;        ///< what workers replied or raised, in order
-  std::int64_t wrong_bytes{0};               ///< on the consumer, and in a reader's output
-  std::int64_t source_wrong{0};              ///< on the producer, which must not change
-  std::vector<ByteView> producer_expected{}; ///< set where source_wrong is not 0
+  ByteView output, output_expected;           ///< of the reader; empty = none
+  std::vector<nlohmann::json> events;         ///< what workers replied or raised, in order
+  std::int64_t wrong_bytes{0};                ///< on the consumer, and in a reader's output
+  std::int64_t source_wrong{0};               ///< on the producer, which must not change
+  std::vector<ByteView> producer_expected{};  ///< set where source_wrong is not 0
   ByteView output_before{};
 };
 
@@ -42,18 +43,19 @@ struct Maps {
 /// One transformation of the right map.
 struct Variant {
   std::string fault_class;
-  std::string words;                         ///< "written HND, declared NHD"
-  ResolvedCase transformed;                  ///< its truth and ids say what the variant predicts on the consumer
-  std::optional<Maps> maps{};                ///< if set: what moving the tokens of `transformed` through these maps predicts
+  std::string words;           ///< "written HND, declared NHD"
+  ResolvedCase transformed;    ///< its truth and ids say what the variant predicts on the consumer
+  std::optional<Maps> maps{};  ///< if set: what moving the tokens of `transformed` through these maps predicts
   struct Predicted {
     std::vector<std::vector<std::uint8_t>> consumer, producer;  ///< whole files; no producer: it has not changed
   };
-  std::optional<Predicted> images{};         ///< if set: the prediction itself
+  std::optional<Predicted> images{};  ///< if set: the prediction itself
 };
 
-/// Bytes of one consumer file if the tokens of group 0 had been moved through `maps`: from the producer's real bytes, over the state
-/// before the transfer. `believed`: requests and block sizes that were used, when not those of the truth.
-void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out, const ResolvedCase* believed = nullptr);
+/// Bytes of one consumer file if the tokens of group 0 had been moved through `maps`: from the producer's real bytes, over
+/// the state before the transfer. `believed`: requests and block sizes that were used, when not those of the truth.
+void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out,
+                   const ResolvedCase* believed = nullptr);
 
 /// Takes the variants of a family one after another, each tried and dropped: a prediction is as large as the case's memory.
 class Proposals {
@@ -65,8 +67,8 @@ class Proposals {
   std::function<void(const Variant&)> try_;
 };
 
-/// Proposes variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family that explains
-/// every byte ends the search.
+/// Proposes variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family
+/// that explains every byte ends the search.
 using Hypothesis = std::function<void(const Scene&, Proposals&)>;
 const std::vector<Hypothesis>& hypotheses();
 
@@ -76,8 +78,8 @@ Diagnosis from_reader(const Scene& scene);
 /// A right cache that was gathered wrongly, and a reader that never ended (readers.cpp).
 Diagnosis from_gathering(const Scene& scene);
 
-/// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and shows the
-/// best partial explanation, without a class, when none fits.
+/// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and
+/// shows the best partial explanation, without a class, when none fits.
 Diagnosis diagnose(const Scene& scene);
 /// Bytes that diagnose() holds at once beside the scene's own: what came along with blocks, and up to three predictions.
 double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong);

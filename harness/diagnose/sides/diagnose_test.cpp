@@ -122,13 +122,15 @@ TEST(Diagnose, RightMapsPredictRightBytes) {
 
 TEST(Diagnose, KAndVInAnotherPlace) { expect_named(make(), with_consumer("L x B K N H C"), "kv-split-vs-interleaved"); }
 
-// (2, blocks, ...) registered as if its dim 0 were the blocks: with two blocks every id is in range and halves of the tensor are moved.
+// (2, blocks, ...) registered as if its dim 0 were the blocks: with two blocks every id is in range and halves of the tensor
+// are moved.
 TEST(Diagnose, AnotherAxisTakenForTheBlocks) {
   struct {
     const char *producer, *consumer, *fault_class;
     std::int64_t heads;
-  } const rows[] = {{"L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "kv-split-vs-interleaved", 3},
-                    {"L x H B K N C", "L x H B K N C", "axis-permuted", 2}};
+  } const rows[] = {
+      {"L x { K=0 B H C/x N C%x ; K=1 B H C N }", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "kv-split-vs-interleaved", 3},
+      {"L x H B K N C", "L x H B K N C", "axis-permuted", 2}};
   for (const auto& row : rows) {
     auto truth = make(row.producer, row.consumer);
     auto& group = truth.groups[0];
@@ -205,23 +207,28 @@ TEST(Diagnose, AGuessExplainsNoMoreThanThereIs) {
     tail.bring_along(producer, stage.consumer[i]);
     Bytes alternative = stage.expected[i];
     tail.bring_along(producer, alternative);
-    for (std::size_t b = 0; b < alternative.size(); ++b) stage.allowed += alternative[b] != stage.expected[i][b] && stage.consumer[i][b] == alternative[b];
+    for (std::size_t b = 0; b < alternative.size(); ++b)
+      stage.allowed += alternative[b] != stage.expected[i][b] && stage.consumer[i][b] == alternative[b];
   }
   ASSERT_GT(stage.allowed, 0);
   stage.consumer[0][5000] ^= 0x40;
   const auto d = stage.name();
   EXPECT_FALSE(d.exact);
   std::smatch counts;
-  ASSERT_TRUE(std::regex_search(d.text, counts, std::regex("leaves (\\d+) of (\\d+) wrong bytes unexplained and contradicts (\\d+)"))) << d.text;
+  ASSERT_TRUE(std::regex_search(d.text, counts,
+                                std::regex("leaves (\\d+) of (\\d+) wrong bytes unexplained and contradicts (\\d+)")))
+      << d.text;
   EXPECT_LE(std::stoi(counts[1]), std::stoi(counts[2])) << d.text;
   EXPECT_EQ(d.text.find('%'), std::string::npos) << d.text;
 }
 
-// Wrong bytes elsewhere, in a reader's output, must not be proved by an idea that comes to the same as the right map in this case.
+// Wrong bytes elsewhere, in a reader's output, must not be proved by an idea that comes to the same as the right map in this
+// case.
 TEST(Diagnose, WhatTheRightMapPredictsIsNoCause) {
   auto truth = make();
   truth.groups[0].requests[0].tokens = 10;
-  truth.groups[0].requests[0].consumer_blocks = truth.groups[0].requests[0].producer_blocks;  // "the producer's ids were used" changes nothing
+  truth.groups[0].requests[0].consumer_blocks =
+      truth.groups[0].requests[0].producer_blocks;  // "the producer's ids were used" changes nothing
   Stage stage(truth, truth);
   const std::vector<ByteView> producer(stage.producer.begin(), stage.producer.end());
   const auto targets = regions(stage.truth, Side::consumer);
@@ -267,7 +274,8 @@ struct Transfer : Stage {
     return c;
   }
   void undo(const Piece& p, std::int64_t begin, std::int64_t end) {
-    for (auto i = p.to + begin; i < p.to + end; ++i) consumer[p.to_file][static_cast<std::size_t>(i)] = before[p.to_file][static_cast<std::size_t>(i)];
+    for (auto i = p.to + begin; i < p.to + end; ++i)
+      consumer[p.to_file][static_cast<std::size_t>(i)] = before[p.to_file][static_cast<std::size_t>(i)];
   }
   void expect(const std::string& fault_class) const {
     const auto d = name();
@@ -299,7 +307,8 @@ TEST(Movers, AByteTooMuchIsNoTailOfABlock) {
   for (const std::int64_t tokens : {10, 12}) {  // with and without free slots behind the last token
     Transfer t(tokens);
     const Piece& p = t.pieces.back();
-    t.consumer[p.to_file][static_cast<std::size_t>(p.to_end())] = t.producer[p.from_file][static_cast<std::size_t>(p.from_end())];
+    t.consumer[p.to_file][static_cast<std::size_t>(p.to_end())] =
+        t.producer[p.from_file][static_cast<std::size_t>(p.from_end())];
     t.expect("over-read");
   }
 }
@@ -308,7 +317,8 @@ TEST(Movers, BytesChangedOnTheWay) {
   Transfer swapped, zeros;
   for (const auto& p : swapped.pieces) {
     auto& file = swapped.consumer[p.to_file];
-    for (auto i = p.to; i + 2 <= p.to_end(); i += 2) std::swap(file[static_cast<std::size_t>(i)], file[static_cast<std::size_t>(i + 1)]);
+    for (auto i = p.to; i + 2 <= p.to_end(); i += 2)
+      std::swap(file[static_cast<std::size_t>(i)], file[static_cast<std::size_t>(i + 1)]);
   }
   swapped.expect("dtype-reinterpreted");
   for (const auto& p : zeros.pieces) std::fill_n(zeros.consumer[p.to_file].begin() + p.to, p.bytes, std::uint8_t{0});
@@ -317,10 +327,12 @@ TEST(Movers, BytesChangedOnTheWay) {
 
 TEST(Movers, TwoPiecesExchanged) {
   Transfer t;
-  const auto at = std::adjacent_find(t.pieces.begin(), t.pieces.end(), [](const Piece& x, const Piece& y) { return x.bytes == y.bytes; });
+  const auto at = std::adjacent_find(t.pieces.begin(), t.pieces.end(),
+                                     [](const Piece& x, const Piece& y) { return x.bytes == y.bytes; });
   ASSERT_NE(at, t.pieces.end());
   const Piece &a = at[0], &b = at[1];
-  std::swap_ranges(t.consumer[a.to_file].begin() + a.to, t.consumer[a.to_file].begin() + a.to_end(), t.consumer[b.to_file].begin() + b.to);
+  std::swap_ranges(t.consumer[a.to_file].begin() + a.to, t.consumer[a.to_file].begin() + a.to_end(),
+                   t.consumer[b.to_file].begin() + b.to);
   const auto d = t.name();
   EXPECT_TRUE(d.exact) << d.text;
 }
@@ -336,7 +348,8 @@ TEST(Places, SayWhatLocateSays) {
           const Places places(plane);
           const auto box = layout::domain(plane);
           layout::Coord at = box.lo;
-          for (at[layout::Axis::block] = -1; at[layout::Axis::block] <= box.hi[layout::Axis::block]; ++at[layout::Axis::block])
+          for (at[layout::Axis::block] = -1; at[layout::Axis::block] <= box.hi[layout::Axis::block];
+               ++at[layout::Axis::block])
             for (at[layout::Axis::slot] = 0; at[layout::Axis::slot] < 5; ++at[layout::Axis::slot])
               for (at[layout::Axis::channel] = 0; at[layout::Axis::channel] < 32; ++at[layout::Axis::channel]) {
                 const auto where = layout::locate(plane, at);

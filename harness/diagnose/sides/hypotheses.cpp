@@ -40,7 +40,9 @@ std::string letters(const SideCache& side) { return layout::order(side.ranks.at(
 
 // K and V stand in another place of the order (or in allocations of their own): that is the more telling difference.
 std::string class_of(const std::string& written, const std::string& declared) {
-  const auto k_rank = [](const std::string& s) { return s.find('K') == std::string::npos ? -1 : static_cast<int>(s.find('K') - std::min(s.find('B'), s.size())); };
+  const auto k_rank = [](const std::string& s) {
+    return s.find('K') == std::string::npos ? -1 : static_cast<int>(s.find('K') - std::min(s.find('B'), s.size()));
+  };
   return (k_rank(written) < 0) != (k_rank(declared) < 0) ? "kv-split-vs-interleaved" : "axis-permuted";
 }
 
@@ -48,7 +50,8 @@ std::string class_of(const std::string& written, const std::string& declared) {
 void moved_as_they_are(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   ResolvedCase v;
-  if (group.producer.text.empty() || !with_consumer_text(scene.truth, group.producer.text, v) || same_truth(scene.truth, v)) return;
+  if (group.producer.text.empty() || !with_consumer_text(scene.truth, group.producer.text, v) || same_truth(scene.truth, v))
+    return;
   const auto written = letters(v.groups[0].consumer), declared = letters(group.consumer);
   out.push_back({class_of(written, declared),
                  "blocks were moved as they are: written " + group.producer.layout + " (" + written + "), read as " +
@@ -94,8 +97,8 @@ void claims_believed(const Scene& scene, Proposals& out) {
     if (rank.claim.planes.empty() || layout::same_map(rank.claim, rank.truth)) continue;
     const auto is = letters(*side), told = layout::order(rank.claim.planes.front());
     if (fault_class.empty()) fault_class = class_of(is, told);
-    words += std::string(words.empty() ? "" : "; ") + "the " + (side == &group.producer ? "producer" : "consumer") + " is " + is +
-             " and was taken for " + told;
+    words += std::string(words.empty() ? "" : "; ") + "the " + (side == &group.producer ? "producer" : "consumer") + " is " +
+             is + " and was taken for " + told;
   }
   if (!words.empty()) out.push_back({fault_class, words, scene.truth, maps_of(scene.truth, true)});
 }
@@ -114,7 +117,8 @@ void producer_in_another_order(const Scene& scene, Proposals& out) {
         break;
       }
       const auto &have = side.ranks[r].truth.allocations, &want = v.maps->producer[r].allocations;
-      fits = have.size() == want.size() && std::equal(have.begin(), have.end(), want.begin(), [](auto& a, auto& b) { return a.bytes == b.bytes; });
+      fits = have.size() == want.size() &&
+             std::equal(have.begin(), have.end(), want.begin(), [](auto& a, auto& b) { return a.bytes == b.bytes; });
     }
     if (!fits || layout::same_map(v.maps->producer[0], side.ranks[0].truth)) continue;
     const auto is = letters(side), told = layout::order(v.maps->producer[0].planes.at(0));
@@ -163,10 +167,12 @@ void other_block_ids(const Scene& scene, Proposals& out) {
     if (v.transformed.groups[0].requests != scene.truth.groups[0].requests) out.push_back(std::move(v));
   };
   propose("the consumer's block list was taken in reverse", [](auto& ids) { std::reverse(ids.begin(), ids.end()); });
-  propose("the consumer's block list was shifted by one place",
-          [](auto& ids) { if (!ids.empty()) std::rotate(ids.begin(), ids.begin() + 1, ids.end()); });
-  propose("the consumer's block list was shifted by one place backwards",
-          [](auto& ids) { if (!ids.empty()) std::rotate(ids.rbegin(), ids.rbegin() + 1, ids.rend()); });
+  propose("the consumer's block list was shifted by one place", [](auto& ids) {
+    if (!ids.empty()) std::rotate(ids.begin(), ids.begin() + 1, ids.end());
+  });
+  propose("the consumer's block list was shifted by one place backwards", [](auto& ids) {
+    if (!ids.empty()) std::rotate(ids.rbegin(), ids.rbegin() + 1, ids.rend());
+  });
   propose("the consumer's block list was sorted", [](auto& ids) { std::sort(ids.begin(), ids.end()); });
   const std::int64_t pool = scene.truth.groups.at(0).consumer.ranks.at(0).geometry.blocks;
   for (std::int64_t shift : {1, -1}) {
@@ -185,10 +191,12 @@ void cut_short(const Scene& scene, Proposals& out) {
   const auto& requests = scene.truth.groups.at(0).requests;
   if (requests.empty()) return;
   const std::int64_t size = scene.truth.groups[0].consumer.ranks.at(0).geometry.block_size;
-  const std::int64_t longest = std::max_element(requests.begin(), requests.end(), [](auto& a, auto& b) { return a.tokens < b.tokens; })->tokens;
+  const std::int64_t longest =
+      std::max_element(requests.begin(), requests.end(), [](auto& a, auto& b) { return a.tokens < b.tokens; })->tokens;
   const std::int64_t step = longest > 64 ? size : 1;
   for (std::int64_t tokens = longest - 1; tokens > 0; tokens -= step) {
-    Variant v{"truncated", "only the first " + std::to_string(tokens) + " of " + std::to_string(longest) + " tokens arrived", scene.truth};
+    Variant v{"truncated", "only the first " + std::to_string(tokens) + " of " + std::to_string(longest) + " tokens arrived",
+              scene.truth};
     for (auto& r : v.transformed.groups[0].requests) r.tokens = std::min(r.tokens, tokens);
     out.push_back(std::move(v));
   }
@@ -201,8 +209,8 @@ void another_generation(const Scene& scene, Proposals& out) {
     for (std::size_t j = 0; j < requests.size(); ++j) {
       if (i == j || !requests[i].transfer || requests[i].generation == requests[j].generation) continue;
       Variant v{"stale-block",
-                "request " + std::to_string(i) + " holds generation " + std::to_string(requests[j].generation) + " instead of " +
-                    std::to_string(requests[i].generation),
+                "request " + std::to_string(i) + " holds generation " + std::to_string(requests[j].generation) +
+                    " instead of " + std::to_string(requests[i].generation),
                 scene.truth};
       v.transformed.groups[0].requests[i].generation = requests[j].generation;
       out.push_back(std::move(v));
@@ -213,11 +221,30 @@ void another_generation(const Scene& scene, Proposals& out) {
 }  // namespace
 
 const std::vector<Hypothesis>& hypotheses() {
-  static const std::vector<Hypothesis> table{
-      source_changed, claims_believed,     moved_as_they_are,   axes_in_another_order, kv_exchanged,       other_block_ids,    another_generation,
-      other_block_sizes, cut_short,        other_source_blocks, another_axis_for_blocks, scales_elsewhere, half_of_packed_rows, pieces_missing,    pieces_cut_or_long,
-      other_lengths,  an_earlier_transfer, pieces_of_others,    pieces_shifted,        narrow_offsets,     pieces_in_another_region,
-      other_steps,    bytes_changed_on_the_way, producer_in_another_order};
+  static const std::vector<Hypothesis> table{source_changed,
+                                             claims_believed,
+                                             moved_as_they_are,
+                                             axes_in_another_order,
+                                             kv_exchanged,
+                                             other_block_ids,
+                                             another_generation,
+                                             other_block_sizes,
+                                             cut_short,
+                                             other_source_blocks,
+                                             another_axis_for_blocks,
+                                             scales_elsewhere,
+                                             half_of_packed_rows,
+                                             pieces_missing,
+                                             pieces_cut_or_long,
+                                             other_lengths,
+                                             an_earlier_transfer,
+                                             pieces_of_others,
+                                             pieces_shifted,
+                                             narrow_offsets,
+                                             pieces_in_another_region,
+                                             other_steps,
+                                             bytes_changed_on_the_way,
+                                             producer_in_another_order};
   return table;
 }
 

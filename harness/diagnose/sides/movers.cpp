@@ -1,5 +1,6 @@
-// Faults of code that moves bytes: transformations of the list of pieces, and of the bytes on their way. What a family needs to know of a
-// fault (how many bytes, which pieces) it reads off the bytes found; the prediction that results must then hold for every byte.
+// Faults of code that moves bytes: transformations of the list of pieces, and of the bytes on their way. What a family needs
+// to know of a fault (how many bytes, which pieces) it reads off the bytes found; the prediction that results must then hold
+// for every byte.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -35,7 +36,8 @@ State state(const Scene& scene, const Piece& p, std::int64_t begin, std::int64_t
   const auto at = static_cast<std::size_t>(p.to + begin), n = static_cast<std::size_t>(end - begin);
   const auto& seen = scene.consumer[p.to_file];
   if (std::memcmp(seen.data() + at, scene.consumer_expected[p.to_file].data() + at, n) == 0) return State::arrived;
-  return std::memcmp(seen.data() + at, scene.consumer_before[p.to_file].data() + at, n) == 0 ? State::untouched : State::other;
+  return std::memcmp(seen.data() + at, scene.consumer_before[p.to_file].data() + at, n) == 0 ? State::untouched
+                                                                                             : State::other;
 }
 State state(const Scene& scene, const Piece& p) { return state(scene, p, 0, p.bytes); }
 
@@ -49,7 +51,8 @@ std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& al
     }
     return true;
   };
-  if (exactly([](const Piece& p) { return p.component != layout::Component::data; })) return {"scale-lost", "the scales were not moved, the codes were"};
+  if (exactly([](const Piece& p) { return p.component != layout::Component::data; }))
+    return {"scale-lost", "the scales were not moved, the codes were"};
   std::set<std::int64_t> layers, kinds;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (missing[i]) layers.insert(all[i].first[Axis::layer]), kinds.insert(all[i].first[Axis::kv]);
@@ -64,7 +67,8 @@ std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& al
   }
   const auto count = static_cast<std::size_t>(std::count(missing.begin(), missing.end(), true));
   const auto first = static_cast<std::size_t>(std::find(missing.begin(), missing.end(), true) - missing.begin());
-  if (first + count == all.size() && first > 0) return {"truncated", "only the first " + of(first, all.size()) + " pieces were moved"};
+  if (first + count == all.size() && first > 0)
+    return {"truncated", "only the first " + of(first, all.size()) + " pieces were moved"};
   return {"false-success", of(count, all.size()) + " pieces never arrived, and the transfer was reported as complete"};
 }
 
@@ -105,7 +109,8 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
   const auto unwritten = [&](const Piece& p) {  // at its end; a byte that does not change is not counted
     std::int64_t n = 0;
     while (n < p.bytes && state(scene, p, p.bytes - n - 1, p.bytes) != State::arrived &&
-           scene.consumer[p.to_file][static_cast<std::size_t>(p.to_end() - n - 1)] == scene.consumer_before[p.to_file][static_cast<std::size_t>(p.to_end() - n - 1)]) {
+           scene.consumer[p.to_file][static_cast<std::size_t>(p.to_end() - n - 1)] ==
+               scene.consumer_before[p.to_file][static_cast<std::size_t>(p.to_end() - n - 1)]) {
       ++n;
     }
     return n;
@@ -165,8 +170,14 @@ void pieces_shifted(const Scene& scene, Proposals& out) {
     const Piece& p = list[i];
     if (p.bytes < probe) continue;
     const auto n = static_cast<std::size_t>(probe);
-    if (const auto at = find_once(scene.producer[p.from_file], scene.consumer[p.to_file].subspan(static_cast<std::size_t>(p.to), n)); at && *at != p.from) sources.insert(*at - p.from);
-    if (const auto at = find_once(scene.consumer[p.to_file], scene.producer[p.from_file].subspan(static_cast<std::size_t>(p.from), n)); at && *at != p.to) targets.insert(*at - p.to);
+    if (const auto at =
+            find_once(scene.producer[p.from_file], scene.consumer[p.to_file].subspan(static_cast<std::size_t>(p.to), n));
+        at && *at != p.from)
+      sources.insert(*at - p.from);
+    if (const auto at =
+            find_once(scene.consumer[p.to_file], scene.producer[p.from_file].subspan(static_cast<std::size_t>(p.from), n));
+        at && *at != p.to)
+      targets.insert(*at - p.to);
   }
   const auto words = [](std::int64_t n) { return bytes_words(std::abs(n)) + (n > 0 ? " further on" : " further back"); };
   for (const auto n : targets) {
@@ -192,11 +203,13 @@ void pieces_in_another_region(const Scene& scene, Proposals& out) {
     for (auto& p : all) {
       const std::size_t to = (p.to_file + step) % files;
       if (scene.consumer[to].size() != scene.consumer[p.to_file].size()) continue;
-      ranks = ranks && targets[to].rank != targets[p.to_file].rank && targets[to].allocation == targets[p.to_file].allocation;
+      ranks =
+          ranks && targets[to].rank != targets[p.to_file].rank && targets[to].allocation == targets[p.to_file].allocation;
       p.to_file = to;
     }
     out.push_back(image(ranks ? "head-shard-mapping" : "layer-misrouted",
-                        ranks ? "everything went to the same region of another rank" : "everything went to the region " + std::to_string(step) + " further on in the list",
+                        ranks ? "everything went to the same region of another rank"
+                              : "everything went to the region " + std::to_string(step) + " further on in the list",
                         moved(scene, all)));
   }
 }
@@ -216,7 +229,8 @@ void narrow_offsets(const Scene& scene, Proposals& out) {
       p.bytes = std::min(p.bytes, shape.bytes - offset);
     }
     if (!any) break;  // from here on every offset fits
-    out.push_back(image("int32-overflow", "offsets on the consumer keep " + std::to_string(bits) + " bits", moved(scene, all)));
+    out.push_back(
+        image("int32-overflow", "offsets on the consumer keep " + std::to_string(bits) + " bits", moved(scene, all)));
   }
 }
 
@@ -238,13 +252,16 @@ std::pair<std::string, std::string> class_of_exchange(const std::vector<Piece>& 
     if (got[i] == i) continue;
     ++wrong;
     component = component && want.component != layout::Component::data;
-    layer = layer || want.first[Axis::layer] != have.first[Axis::layer], kv = kv || want.first[Axis::kv] != have.first[Axis::kv];
+    layer = layer || want.first[Axis::layer] != have.first[Axis::layer],
+    kv = kv || want.first[Axis::kv] != have.first[Axis::kv];
     head = head || want.first[Axis::head] != have.first[Axis::head], token = token || want.token != have.token;
   }
   const std::string count = of(wrong, all.size()) + " pieces hold what belongs to another ";
   if (component) return {"scale-misplaced", count + "group of codes: scales only"};
   if (layer && !kv && !head && !token) return {"layer-misrouted", count + "layer"};
-  if (kv && !layer && !head && !token) return {once ? "kv-split-vs-interleaved" : "region-aliasing", once ? "K and V are exchanged" : "both K and V are what one of them should be"};
+  if (kv && !layer && !head && !token)
+    return {once ? "kv-split-vs-interleaved" : "region-aliasing",
+            once ? "K and V are exchanged" : "both K and V are what one of them should be"};
   if (head && !layer && !kv && !token) return {"head-shard-mapping", count + "head"};
   if (token && !layer && !kv && !head && (once || consistent)) return {"wrong-block-id", count + "token"};
   if (once) return {"wrong-block-id", count + "piece, exchanged among them"};
@@ -264,7 +281,9 @@ void pieces_of_others(const Scene& scene, Proposals& out) {
     std::map<std::pair<std::int64_t, std::uint64_t>, std::size_t> known;
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Piece& p = list[i];
-      known.try_emplace({p.bytes, digest(scene.producer[p.from_file].subspan(static_cast<std::size_t>(p.from), static_cast<std::size_t>(p.bytes)))}, i);
+      known.try_emplace({p.bytes, digest(scene.producer[p.from_file].subspan(static_cast<std::size_t>(p.from),
+                                                                             static_cast<std::size_t>(p.bytes)))},
+                        i);
     }
     std::vector<std::size_t> got(list.size());
     auto all = list;
@@ -273,7 +292,8 @@ void pieces_of_others(const Scene& scene, Proposals& out) {
       const Piece& p = list[i];
       got[i] = i;
       if (state(scene, p) == State::arrived) continue;
-      const auto at = known.find({p.bytes, digest(scene.consumer[p.to_file].subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes)))});
+      const auto at = known.find({p.bytes, digest(scene.consumer[p.to_file].subspan(static_cast<std::size_t>(p.to),
+                                                                                    static_cast<std::size_t>(p.bytes)))});
       found = at != known.end() && p.bytes >= 4;
       if (!found) break;
       got[i] = at->second;
@@ -294,8 +314,11 @@ struct Format {
   layout::Dtype dtype;
   int bits, exponent, mantissa;
 };
-constexpr Format formats[] = {{layout::Dtype::fp32, 32, 8, 23}, {layout::Dtype::fp16, 16, 5, 10}, {layout::Dtype::bf16, 16, 8, 7},
-                              {layout::Dtype::e4m3fn, 8, 4, 3}, {layout::Dtype::e5m2, 8, 5, 2}};
+constexpr Format formats[] = {{layout::Dtype::fp32, 32, 8, 23},
+                              {layout::Dtype::fp16, 16, 5, 10},
+                              {layout::Dtype::bf16, 16, 8, 7},
+                              {layout::Dtype::e4m3fn, 8, 4, 3},
+                              {layout::Dtype::e5m2, 8, 5, 2}};
 
 struct Number {
   const char* words;
@@ -312,9 +335,12 @@ constexpr Number numbers[] = {
        return !nan ? code : short_format ? 0x7fu : top(f) | 1u << (f.mantissa - 1);
      }},
     {"-0 became 0", [](std::uint32_t code, const Format& f) { return code == sign(f) ? 0u : code; }},
-    {"subnormal numbers became 0", [](std::uint32_t code, const Format& f) { return (code & top(f)) == 0 ? code & sign(f) : code; }},
+    {"subnormal numbers became 0",
+     [](std::uint32_t code, const Format& f) { return (code & top(f)) == 0 ? code & sign(f) : code; }},
     {"numbers were read with an exponent bias one larger than they were written with, as fn and fnuz differ",
-     [](std::uint32_t code, const Format& f) { return (code & top(f)) > 1u << f.mantissa ? code - (1u << f.mantissa) : code & sign(f); }}};
+     [](std::uint32_t code, const Format& f) {
+       return (code & top(f)) > 1u << f.mantissa ? code - (1u << f.mantissa) : code & sign(f);
+     }}};
 
 }  // namespace
 
@@ -324,14 +350,19 @@ void bytes_changed_on_the_way(const Scene& scene, Proposals& out) {
   const Images right = moved(scene, list);
   const auto propose = [&](const std::string& fault_class, const std::string& words, auto&& change) {
     Images changed = right;
-    for (const auto& p : list) change(std::span(changed[p.to_file]).subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes)));
+    for (const auto& p : list)
+      change(std::span(changed[p.to_file]).subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes)));
     out.push_back(image(fault_class, words, std::move(changed)));
   };
-  propose("read-before-ready", "zeros arrived: memory as it is before anything was written", [](auto bytes) { std::fill(bytes.begin(), bytes.end(), std::uint8_t{0}); });
+  propose("read-before-ready", "zeros arrived: memory as it is before anything was written",
+          [](auto bytes) { std::fill(bytes.begin(), bytes.end(), std::uint8_t{0}); });
   for (const std::size_t n : {2u, 4u, 8u}) {
-    propose("dtype-reinterpreted", "the bytes of every " + std::to_string(8 * n) + "-bit word are in the other order", [n](auto bytes) {
-      for (std::size_t at = 0; at + n <= bytes.size(); at += n) std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(at + n));
-    });
+    propose("dtype-reinterpreted", "the bytes of every " + std::to_string(8 * n) + "-bit word are in the other order",
+            [n](auto bytes) {
+              for (std::size_t at = 0; at + n <= bytes.size(); at += n)
+                std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(at + n));
+            });
   }
   propose("dtype-reinterpreted", "the two halves of every byte are exchanged", [](auto bytes) {
     for (auto& b : bytes) b = static_cast<std::uint8_t>(b >> 4 | b << 4);
@@ -360,7 +391,9 @@ void an_earlier_transfer(const Scene& scene, Proposals& out) {
       stale.emplace_back(scene.consumer[i].size());
       oracle::write_expected(scene.truth, targets[i], pass, stale.back());
     }
-    out.push_back(image("stale-block", "what an earlier transfer to the same places delivered (pass " + std::to_string(pass) + ", this is pass " + std::to_string(scene.pass) + ")",
+    out.push_back(image("stale-block",
+                        "what an earlier transfer to the same places delivered (pass " + std::to_string(pass) +
+                            ", this is pass " + std::to_string(scene.pass) + ")",
                         std::move(stale)));
   }
 }
@@ -372,29 +405,37 @@ void source_changed(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   Images sources;
   for (const auto& file : scene.producer_expected) sources.emplace_back(file.begin(), file.end());
-  const auto propose = [&](const std::string& fault_class, const std::string& words, const std::vector<ByteView>& consumer, auto&& change) {
+  const auto propose = [&](const std::string& fault_class, const std::string& words, const std::vector<ByteView>& consumer,
+                           auto&& change) {
     Variant v{fault_class, words, {}};
     v.images = Variant::Predicted{{}, sources};
     for (const auto& file : consumer) v.images->consumer.emplace_back(file.begin(), file.end());
     for (std::size_t i = 0; i < list.size(); ++i) change(v.images->producer, i);
     out.push_back(std::move(v));
   };
-  const auto part = [](auto& file, std::int64_t at, std::int64_t bytes) { return std::span(file).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes)); };
-  propose("copy-direction", "the destination was copied over the source", scene.consumer_before, [&](Images& files, std::size_t i) {
-    const Piece& p = list[i];
-    const auto from = scene.consumer_before[p.to_file].subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes));
-    std::copy(from.begin(), from.end(), files[p.from_file].begin() + p.from);
-  });
-  propose("stale-block", "the source was wiped once it had been sent", scene.consumer_expected, [&](Images& files, std::size_t i) {
-    const auto bytes = part(files[list[i].from_file], list[i].from, list[i].bytes);
-    std::fill(bytes.begin(), bytes.end(), std::uint8_t{0});
-  });
-  propose("stale-block", "every other piece of the source was overwritten with the next one once it had been sent", scene.consumer_expected, [&](Images& files, std::size_t i) {
-    if (i % 2 != 0 || i + 1 >= list.size()) return;
-    const Piece &p = list[i], &next = list[i + 1];
-    const auto from = scene.producer_expected[next.from_file].subspan(static_cast<std::size_t>(next.from), static_cast<std::size_t>(std::min(p.bytes, next.bytes)));
-    std::copy(from.begin(), from.end(), files[p.from_file].begin() + p.from);
-  });
+  const auto part = [](auto& file, std::int64_t at, std::int64_t bytes) {
+    return std::span(file).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
+  };
+  propose("copy-direction", "the destination was copied over the source", scene.consumer_before,
+          [&](Images& files, std::size_t i) {
+            const Piece& p = list[i];
+            const auto from =
+                scene.consumer_before[p.to_file].subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes));
+            std::copy(from.begin(), from.end(), files[p.from_file].begin() + p.from);
+          });
+  propose("stale-block", "the source was wiped once it had been sent", scene.consumer_expected,
+          [&](Images& files, std::size_t i) {
+            const auto bytes = part(files[list[i].from_file], list[i].from, list[i].bytes);
+            std::fill(bytes.begin(), bytes.end(), std::uint8_t{0});
+          });
+  propose("stale-block", "every other piece of the source was overwritten with the next one once it had been sent",
+          scene.consumer_expected, [&](Images& files, std::size_t i) {
+            if (i % 2 != 0 || i + 1 >= list.size()) return;
+            const Piece &p = list[i], &next = list[i + 1];
+            const auto from = scene.producer_expected[next.from_file].subspan(
+                static_cast<std::size_t>(next.from), static_cast<std::size_t>(std::min(p.bytes, next.bytes)));
+            std::copy(from.begin(), from.end(), files[p.from_file].begin() + p.from);
+          });
 }
 
 }  // namespace kvcts::diagnose

@@ -25,14 +25,16 @@ std::vector<Piece> elements(const Scene& scene) {
     for (const auto& allocation : rank.truth.allocations) bases.push_back(oracle::file_shape(c, allocation.bytes).base * 8);
   }
   const CachePlaces sources(producers);
-  const std::int64_t from_size = group.producer.ranks.at(0).geometry.block_size, to_size = group.consumer.ranks.at(0).geometry.block_size;
+  const std::int64_t from_size = group.producer.ranks.at(0).geometry.block_size,
+                     to_size = group.consumer.ranks.at(0).geometry.block_size;
   std::size_t first_file = 0;
   for (std::size_t r = 0; r < group.consumer.ranks.size(); ++r) {
     const auto& cache = group.consumer.ranks[r].truth;
     for (const auto& plane : cache.planes) {
       const Places target(plane);
       const auto base = oracle::file_shape(c, cache.allocations[static_cast<std::size_t>(plane.allocation)].bytes).base * 8;
-      const bool blocked = std::any_of(plane.modes.begin(), plane.modes.end(), [](auto& m) { return m.axis == Axis::block; });
+      const bool blocked =
+          std::any_of(plane.modes.begin(), plane.modes.end(), [](auto& m) { return m.axis == Axis::block; });
       const auto box = layout::domain(plane);
       bool visited = false;
       for (const auto& request : group.requests) {
@@ -41,22 +43,27 @@ std::vector<Piece> elements(const Scene& scene) {
           visited = true;
           layout::Coord at = box.lo, source = box.lo;
           if (blocked) {
-            at[Axis::block] = request.consumer_blocks.at(static_cast<std::size_t>(token / to_size)), at[Axis::slot] = token % to_size;
-            source[Axis::block] = request.producer_blocks.at(static_cast<std::size_t>(token / from_size)), source[Axis::slot] = token % from_size;
+            at[Axis::block] = request.consumer_blocks.at(static_cast<std::size_t>(token / to_size)),
+            at[Axis::slot] = token % to_size;
+            source[Axis::block] = request.producer_blocks.at(static_cast<std::size_t>(token / from_size)),
+            source[Axis::slot] = token % from_size;
           }
-          each_run(target, sources, box, at, source, [&](std::int64_t to, const CachePlaces::Place& from, std::int64_t count, const layout::Coord& first) {
-            Piece p;
-            p.from_file = from.file, p.from = bases[from.file] + from.bit;
-            p.to_file = first_file + static_cast<std::size_t>(plane.allocation), p.to = base + to;
-            p.bytes = target.width() * count, p.component = plane.component, p.first = first, p.token = token, p.rank = r;
-            out.push_back(p);
-          });
+          each_run(target, sources, box, at, source,
+                   [&](std::int64_t to, const CachePlaces::Place& from, std::int64_t count, const layout::Coord& first) {
+                     Piece p;
+                     p.from_file = from.file, p.from = bases[from.file] + from.bit;
+                     p.to_file = first_file + static_cast<std::size_t>(plane.allocation), p.to = base + to;
+                     p.bytes = target.width() * count, p.component = plane.component, p.first = first, p.token = token,
+                     p.rank = r;
+                     out.push_back(p);
+                   });
         }
       }
     }
     first_file += cache.allocations.size();
   }
-  std::sort(out.begin(), out.end(), [](const Piece& a, const Piece& b) { return std::tie(a.to_file, a.to) < std::tie(b.to_file, b.to); });
+  std::sort(out.begin(), out.end(),
+            [](const Piece& a, const Piece& b) { return std::tie(a.to_file, a.to) < std::tie(b.to_file, b.to); });
   return out;
 }
 
@@ -66,9 +73,11 @@ std::vector<Piece> joined(std::vector<Piece> list, bool rows) {
   for (const auto& p : list) {
     if (!out.empty()) {
       Piece& last = out.back();
-      const bool same_row = last.component == p.component && last.token == p.token && last.first[Axis::layer] == p.first[Axis::layer] &&
-                            last.first[Axis::kv] == p.first[Axis::kv] && last.first[Axis::head] == p.first[Axis::head];
-      if (last.to_file == p.to_file && last.from_file == p.from_file && last.to_end() == p.to && last.from_end() == p.from && (!rows || same_row)) {
+      const bool same_row = last.component == p.component && last.token == p.token &&
+                            last.first[Axis::layer] == p.first[Axis::layer] && last.first[Axis::kv] == p.first[Axis::kv] &&
+                            last.first[Axis::head] == p.first[Axis::head];
+      if (last.to_file == p.to_file && last.from_file == p.from_file && last.to_end() == p.to && last.from_end() == p.from &&
+          (!rows || same_row)) {
         last.bytes += p.bytes;
         continue;
       }
@@ -96,7 +105,8 @@ std::vector<std::vector<std::uint8_t>> moved(const Scene& scene, const std::vect
     auto& to = out[p.to_file];
     for (std::int64_t i = 0; i < p.bytes; ++i) {
       const auto s = p.from + i, t = p.to + i;
-      if (s < 0 || t < 0 || s >= static_cast<std::int64_t>(from.size()) || t >= static_cast<std::int64_t>(to.size())) continue;
+      if (s < 0 || t < 0 || s >= static_cast<std::int64_t>(from.size()) || t >= static_cast<std::int64_t>(to.size()))
+        continue;
       to[static_cast<std::size_t>(t)] = from[static_cast<std::size_t>(s)];
     }
   }

@@ -33,18 +33,22 @@ std::optional<std::int64_t> Places::bit(const layout::Coord& at) const {
   for (const Axis axis : layout::all_axes) {
     const auto& table = tables_[static_cast<std::size_t>(axis)];
     const auto i = at[axis] - table.first;
-    if (i < 0 || i >= static_cast<std::int64_t>(table.bit.size()) || !table.bit[static_cast<std::size_t>(i)]) return std::nullopt;
+    if (i < 0 || i >= static_cast<std::int64_t>(table.bit.size()) || !table.bit[static_cast<std::size_t>(i)])
+      return std::nullopt;
     sum += *table.bit[static_cast<std::size_t>(i)];
   }
   return sum ^ flip_;
 }
 
-std::int64_t Places::run(std::int64_t channel) const { return runs_.at(static_cast<std::size_t>(channel - plane_.origin[Axis::channel])); }
+std::int64_t Places::run(std::int64_t channel) const {
+  return runs_.at(static_cast<std::size_t>(channel - plane_.origin[Axis::channel]));
+}
 
 CachePlaces::CachePlaces(const std::vector<const layout::Cache*>& caches) {
   std::size_t first_file = 0;
   for (std::size_t i = 0; i < caches.size(); ++i) {
-    for (const auto& plane : caches[i]->planes) all_.push_back({Places(plane), i, first_file + static_cast<std::size_t>(plane.allocation)});
+    for (const auto& plane : caches[i]->planes)
+      all_.push_back({Places(plane), i, first_file + static_cast<std::size_t>(plane.allocation)});
     first_file += caches[i]->allocations.size();
   }
 }

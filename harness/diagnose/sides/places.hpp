@@ -1,5 +1,5 @@
-// Where a plane has its elements, looked up axis by axis: predictions ask for every element of a case, once a hypothesis. Says the same
-// as layout::locate, which it is made from.
+// Where a plane has its elements, looked up axis by axis: predictions ask for every element of a case, once a hypothesis.
+// Says the same as layout::locate, which it is made from.
 #pragma once
 
 #include <algorithm>
@@ -56,11 +56,12 @@ class CachePlaces {
   std::vector<One> all_;
 };
 
-/// Walks what `target` has between box.lo and box.hi, on every axis but block and slot, which stay as `at` and `source` have them. Calls
-/// visit(bit in the target's allocation, place in `sources`, codes that lie packed on both sides, the target's coordinate) for each run of
-/// channels that both sides have.
+/// Walks what `target` has between box.lo and box.hi, on every axis but block and slot, which stay as `at` and `source` have
+/// them. Calls visit(bit in the target's allocation, place in `sources`, codes that lie packed on both sides, the target's
+/// coordinate) for each run of channels that both sides have.
 template <class Visit>
-void each_run(const Places& target, const CachePlaces& sources, const layout::Box& box, layout::Coord at, layout::Coord source, const Visit& visit) {
+void each_run(const Places& target, const CachePlaces& sources, const layout::Box& box, layout::Coord at,
+              layout::Coord source, const Visit& visit) {
   using layout::Axis;
   for (auto layer = box.lo[Axis::layer]; layer < box.hi[Axis::layer]; ++layer)
     for (auto kv = box.lo[Axis::kv]; kv < box.hi[Axis::kv]; ++kv)

@@ -1,4 +1,5 @@
-// A cache that arrived as it should and was gathered wrongly: the reader is run again, here, with one wrong belief at a time.
+// A cache that arrived as it should and was gathered wrongly: the reader is run again, here, with one wrong belief at a
+// time.
 #include <algorithm>
 
 #include "diagnose/sides/hypotheses.hpp"
@@ -23,7 +24,9 @@ std::vector<std::uint8_t> gathered(const Scene& scene, const ResolvedCase& belie
   std::vector<std::uint8_t> out(scene.output_before.begin(), scene.output_before.end());
   const auto shape = oracle::file_shape(scene.truth, reader::output_bytes(scene.truth));
   const auto reader = reader::make_reader(believed.reader);
-  reader->run(believed, caches, std::span(out).subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes)), process::Progress());
+  reader->run(believed, caches,
+              std::span(out).subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes)),
+              process::Progress());
   return out;
 }
 
@@ -41,8 +44,8 @@ reader::DecodePlan plan_under(const ResolvedCase& c, const layout::TensorView& t
   for (const auto& r : group.requests) {
     if (r.transfer) moved.push_back(r);
   }
-  return reader::plan_decode(moved, group.consumer.ranks.at(0).geometry.block_size, view.page_size, c.reader.options.value("variant", "cuda-core"),
-                             c.reader.options.value("tile_tokens", 128u));
+  return reader::plan_decode(moved, group.consumer.ranks.at(0).geometry.block_size, view.page_size,
+                             c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
 }
 
 std::string other(const std::string& label) { return label == "NHD" ? "HND" : "NHD"; }
@@ -59,10 +62,16 @@ Diagnosis from_gathering(const Scene& scene) {
     if (!event.is_object() || !event.contains("hang")) continue;
     const std::string note = event["hang"].value("note", "");
     if (!plan.runaway().empty() && note.find(plan.text()) != std::string::npos) {
-      return {"axis-permuted", true, "the reader took the cache for " + other(label) + ", it is " + label + ": " + plan.text(), what_to_check("axis-permuted"), {}};
+      return {"axis-permuted",
+              true,
+              "the reader took the cache for " + other(label) + ", it is " + label + ": " + plan.text(),
+              what_to_check("axis-permuted"),
+              {}};
     }
   }
-  if (scene.output.empty() || std::equal(scene.output.begin(), scene.output.end(), scene.output_expected.begin(), scene.output_expected.end())) return {};
+  if (scene.output.empty() ||
+      std::equal(scene.output.begin(), scene.output.end(), scene.output_expected.begin(), scene.output_expected.end()))
+    return {};
   struct Belief {
     const char* fault_class;
     std::string words;
@@ -80,14 +89,17 @@ Diagnosis from_gathering(const Scene& scene) {
     for (auto& r : beliefs.back().believed.groups[0].requests) change(r);
   };
   const std::int64_t pool = c.groups[0].consumer.ranks.at(0).geometry.blocks;
-  with_ids("the reader walked the block table from its end", [](Request& r) { std::reverse(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
-  with_ids("the reader sorted the block table", [](Request& r) { std::sort(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
+  with_ids("the reader walked the block table from its end",
+           [](Request& r) { std::reverse(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
+  with_ids("the reader sorted the block table",
+           [](Request& r) { std::sort(r.consumer_blocks.begin(), r.consumer_blocks.end()); });
   with_ids("the reader used the producer's block table", [&](Request& r) {
     const bool fit = std::all_of(r.producer_blocks.begin(), r.producer_blocks.end(), [&](auto id) { return id < pool; });
     if (fit && r.producer_blocks.size() == r.consumer_blocks.size()) r.consumer_blocks = r.producer_blocks;
   });
   with_ids("the reader took the first block and those that follow it", [&](Request& r) {
-    for (std::size_t i = 1; i < r.consumer_blocks.size(); ++i) r.consumer_blocks[i] = (r.consumer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
+    for (std::size_t i = 1; i < r.consumer_blocks.size(); ++i)
+      r.consumer_blocks[i] = (r.consumer_blocks[0] + static_cast<std::int64_t>(i)) % pool;
   });
   Diagnosis found;
   for (const auto& belief : beliefs) {
@@ -97,8 +109,14 @@ Diagnosis from_gathering(const Scene& scene) {
     } catch (const std::exception&) {
       continue;  // such a reader could not have begun
     }
-    if (found.exact) found.others.push_back(std::string(belief.fault_class) + ": " + belief.words);
-    else found = {belief.fault_class, true, belief.words + ": explains every byte that was gathered", what_to_check(belief.fault_class), {}};
+    if (found.exact)
+      found.others.push_back(std::string(belief.fault_class) + ": " + belief.words);
+    else
+      found = {belief.fault_class,
+               true,
+               belief.words + ": explains every byte that was gathered",
+               what_to_check(belief.fault_class),
+               {}};
   }
   return found;
 }

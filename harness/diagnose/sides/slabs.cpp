@@ -1,5 +1,6 @@
-// Connectors that look at nothing but dim 0 of a tensor: it is taken for the blocks, whatever it holds. Id i is then the i-th slab of the
-// allocation, and is moved whole. (vLLM 0.33.0 and 0.27.1: NixlConnector and MooncakeConnector, given (2, blocks, ...).)
+// Connectors that look at nothing but dim 0 of a tensor: it is taken for the blocks, whatever it holds. Id i is then the
+// i-th slab of the allocation, and is moved whole. (vLLM 0.33.0 and 0.27.1: NixlConnector and MooncakeConnector, given (2,
+// blocks, ...).)
 #include <algorithm>
 #include <optional>
 
@@ -17,7 +18,8 @@ struct Slabs {
   std::int64_t count{0}, bytes{0};
 };
 
-/// How the allocation falls into slabs along the axis: nothing where index i's elements are not alone in the i-th part of it.
+/// How the allocation falls into slabs along the axis: nothing where index i's elements are not alone in the i-th part of
+/// it.
 std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocation, Axis axis) {
   std::int64_t low = -1, count = 0;
   for (const auto& plane : cache.planes) {
@@ -38,7 +40,8 @@ std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocat
       for (const Axis each : layout::all_axes) --last[each];
       first[axis] = last[axis] = i;
       const auto begin = layout::locate(plane, first), end = layout::locate(plane, last);
-      if (!begin || !end || begin->bit < (i - low) * out.bytes * 8 || end->bit >= (i - low + 1) * out.bytes * 8) return std::nullopt;
+      if (!begin || !end || begin->bit < (i - low) * out.bytes * 8 || end->bit >= (i - low + 1) * out.bytes * 8)
+        return std::nullopt;
     }
   }
   return out;
@@ -48,7 +51,8 @@ std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocat
 std::optional<std::vector<Slabs>> slabs_of(const SideCache& side, const std::vector<RegionRef>& files, Axis axis) {
   std::vector<Slabs> out;
   for (const auto& file : files) {
-    const auto slabs = slabs_along(side.ranks[static_cast<std::size_t>(file.rank)].truth, static_cast<std::size_t>(file.allocation), axis);
+    const auto slabs =
+        slabs_along(side.ranks[static_cast<std::size_t>(file.rank)].truth, static_cast<std::size_t>(file.allocation), axis);
     if (!slabs) return std::nullopt;
     out.push_back(*slabs);
   }
@@ -57,20 +61,27 @@ std::optional<std::vector<Slabs>> slabs_of(const SideCache& side, const std::vec
 
 std::string name_of(Axis axis) {
   switch (axis) {
-    case Axis::kv: return "K and V";
-    case Axis::layer: return "the layers";
-    case Axis::head: return "the heads";
-    case Axis::slot: return "the slots";
-    default: return "the blocks";
+    case Axis::kv:
+      return "K and V";
+    case Axis::layer:
+      return "the layers";
+    case Axis::head:
+      return "the heads";
+    case Axis::slot:
+      return "the slots";
+    default:
+      return "the blocks";
   }
 }
 
 /// Ids counted along these slabs; nothing where the sides' are of unlike sizes.
-std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, const std::vector<Slabs>& from, const std::vector<Slabs>& to) {
+std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, const std::vector<Slabs>& from,
+                                              const std::vector<Slabs>& to) {
   std::vector<Piece> out;
   for (std::size_t k = 0; k < from.size(); ++k) {
     if (from[k].bytes != to[k].bytes) return std::nullopt;
-    const auto source_base = oracle::file_shape(c, from[k].count * from[k].bytes).base, target_base = oracle::file_shape(c, to[k].count * to[k].bytes).base;
+    const auto source_base = oracle::file_shape(c, from[k].count * from[k].bytes).base,
+               target_base = oracle::file_shape(c, to[k].count * to[k].bytes).base;
     for (const auto& request : c.groups[0].requests) {
       if (!request.transfer) continue;
       for (std::size_t i = 0; i < std::min(request.producer_blocks.size(), request.consumer_blocks.size()); ++i) {
@@ -105,9 +116,14 @@ void another_axis_for_blocks(const Scene& scene, Proposals& out) {
       if (!pieces) continue;
       const bool both = from == to;
       const Axis wrong = from == Axis::block ? to : from;
-      const std::string where = both ? "" : from == Axis::block ? " on the consumer" : to == Axis::block ? " on the producer" : ", and " + name_of(to) + " on the consumer";
+      const std::string where = both                  ? ""
+                                : from == Axis::block ? " on the consumer"
+                                : to == Axis::block   ? " on the producer"
+                                                      : ", and " + name_of(to) + " on the consumer";
       Variant v{wrong == Axis::kv ? "kv-split-vs-interleaved" : "axis-permuted",
-                name_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where + ": block id i was moved as part i of the whole tensor", {}};
+                name_of(wrong) + ", the first dim of the tensor, were taken for the blocks" + where +
+                    ": block id i was moved as part i of the whole tensor",
+                {}};
       v.images = Variant::Predicted{moved(scene, *pieces), {}};
       out.push_back(std::move(v));
     }

@@ -36,7 +36,8 @@ constexpr auto self_test_limit = 5s;
 std::string build_id(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   Elf64_Ehdr header{};
-  if (!stream.read(reinterpret_cast<char*>(&header), sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
+  if (!stream.read(reinterpret_cast<char*>(&header), sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return {};
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment{};
     stream.seekg(static_cast<std::streamoff>(header.e_phoff + i * sizeof segment));
@@ -106,9 +107,10 @@ const Version& identify(const fs::path& package) {
   for (const Version& version : known) {
     if (version.build_id == found) return version;
   }
-  throw Failure{KVCTS_E_NOT_SUPPORTED, file.string() + " is of a version that this plug-in does not know (build ID " +
-                                           (found.empty() ? "none" : found) +
-                                           "): its C++ interface has no stable form, so it is not called; the pinned packages are known"};
+  throw Failure{KVCTS_E_NOT_SUPPORTED,
+                file.string() + " is of a version that this plug-in does not know (build ID " +
+                    (found.empty() ? "none" : found) +
+                    "): its C++ interface has no stable form, so it is not called; the pinned packages are known"};
 }
 
 std::string describe(const Status& status) {
@@ -125,7 +127,8 @@ std::string_view name(TaskState state) {
 template <class Function>
 void Library::bind(Function*& function, const char* mangled) {
   function = reinterpret_cast<Function*>(dlsym(handle_, (std::string("_ZN8mooncake14TransferEngine") + mangled).c_str()));
-  if (function == nullptr) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("mooncake/engine.so does not export ") + mangled};
+  if (function == nullptr)
+    throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("mooncake/engine.so does not export ") + mangled};
 }
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
@@ -163,7 +166,8 @@ Engine::Engine(const Library& library, const std::string& address)
   library_.construct(get(), false);
   const int made = library_.init(get(), "P2PHANDSHAKE", address, "", 0);
   // init() installs tcp by itself where MC_FORCE_TCP says so. Asking for another transport is dangerous: rule M9.
-  const bool installed = made == 0 && (std::getenv("MC_FORCE_TCP") != nullptr || library_.install_transport(get(), "tcp", nullptr) != nullptr);
+  const bool installed =
+      made == 0 && (std::getenv("MC_FORCE_TCP") != nullptr || library_.install_transport(get(), "tcp", nullptr) != nullptr);
   const int port = installed ? library_.rpc_port(get()) : 0;
   if (port <= 0) {
     library_.destruct(get());
@@ -210,7 +214,8 @@ void Engine::test_itself() {
     std::memcpy(wanted.data() + half + to[i], memory.data() + from[i], bytes[i]);
   }
   const Batch batch = library_.allocate_batch(get(), 3);
-  if (const Status status = library_.submit(get(), batch, requests.words()); status.code != 0) fail("submit answered " + describe(status));
+  if (const Status status = library_.submit(get(), batch, requests.words()); status.code != 0)
+    fail("submit answered " + describe(status));
   const auto end = std::chrono::steady_clock::now() + self_test_limit;
   for (std::size_t task = 0; task < 3;) {
     TaskStatus status{};
@@ -222,7 +227,8 @@ void Engine::test_itself() {
     if (status.state == TaskState::completed && status.bytes == bytes[task]) {
       ++task;
     } else if (status.state != TaskState::waiting && status.state != TaskState::pending) {
-      fail("a task ended as " + std::string(mooncake::name(status.state)) + " with " + std::to_string(status.bytes) + " bytes");
+      fail("a task ended as " + std::string(mooncake::name(status.state)) + " with " + std::to_string(status.bytes) +
+           " bytes");
     } else if (std::chrono::steady_clock::now() > end) {
       abandon();
       fail("three pieces did not arrive in 5 s");

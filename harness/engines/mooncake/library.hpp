@@ -1,10 +1,10 @@
-// mooncake/engine.so of an engine package, opened at run time and called without Python. The wheel has no headers and no C interface, but it
-// exports the C++ class mooncake::TransferEngine; sizes of structures move between versions, so a file is used only when its build ID is one
-// of those in the table of library.cpp.
+// mooncake/engine.so of an engine package, opened at run time and called without Python. The wheel has no headers and no C
+// interface, but it exports the C++ class mooncake::TransferEngine; sizes of structures move between versions, so a file is
+// used only when its build ID is one of those in the table of library.cpp.
 //
-// Sources: mooncake-transfer-engine/include/{transfer_engine.h,transport/transport.h,common/base/status.h,error.h} of Mooncake 0.3.12.post1
-// (3b5a5941); symbols of the wheels 0.3.12.post1 and 0.3.13.post1 (the same for what is called here); the size of a request of 0.3.13.post1
-// was found by running it.
+// Sources: mooncake-transfer-engine/include/{transfer_engine.h,transport/transport.h,common/base/status.h,error.h} of
+// Mooncake 0.3.12.post1 (3b5a5941); symbols of the wheels 0.3.12.post1 and 0.3.13.post1 (the same for what is called here);
+// the size of a request of 0.3.13.post1 was found by running it.
 #pragma once
 
 #include <array>
@@ -77,12 +77,14 @@ class Library {
   // Members of mooncake::TransferEngine, called as the Itanium ABI does: the object first.
   void (*construct)(void* engine, bool auto_discover);
   void (*destruct)(void* engine);
-  int (*init)(void* engine, const std::string& metadata, const std::string& local_name, const std::string& address, std::uint64_t port);
+  int (*init)(void* engine, const std::string& metadata, const std::string& local_name, const std::string& address,
+              std::uint64_t port);
   void* (*install_transport)(void* engine, const std::string& protocol, void** arguments);
   int (*rpc_port)(void* engine);
   Segment (*open_segment)(void* engine, const std::string& name);
   int (*sync_segments)(void* engine, const std::string& name);
-  int (*register_memory)(void* engine, void* address, std::size_t bytes, const std::string& location, bool remote, bool publish);
+  int (*register_memory)(void* engine, void* address, std::size_t bytes, const std::string& location, bool remote,
+                         bool publish);
   int (*unregister_memory)(void* engine, void* address, bool publish);
   Batch (*allocate_batch)(void* engine, std::size_t requests);
   Status (*free_batch)(void* engine, Batch batch);
@@ -106,8 +108,8 @@ class Engine {
 
   void* get() { return storage_.get(); }
   const std::string& name() const { return name_; }  ///< as which peers open it: "127.0.0.1:15011"
-  /// Moves three pieces to itself through its own server and compares: a wrong layout of structures does not go unseen. Throws
-  /// Failure(KVCTS_E_NOT_SUPPORTED).
+  /// Moves three pieces to itself through its own server and compares: a wrong layout of structures does not go unseen.
+  /// Throws Failure(KVCTS_E_NOT_SUPPORTED).
   void test_itself();
   /// It may never be destructed again: transfers that will not end are still in it.
   void abandon() { abandoned_ = true; }

@@ -11,7 +11,8 @@
 
 namespace kvcts::engines::mooncake {
 
-/// Does anybody listen there? A process that stands still does: its kernel answers. A host's name is not asked: true. Takes 1 s at most.
+/// Does anybody listen there? A process that stands still does: its kernel answers. A host's name is not asked: true. Takes
+/// 1 s at most.
 inline bool listens(const std::string& name) {
   const auto colon = name.rfind(':');
   sockaddr_in to{};

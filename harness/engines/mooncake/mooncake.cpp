@@ -1,13 +1,18 @@
 // Engine mooncake: Mooncake's Transfer Engine over tcp, in this process and without Python, from an engine package
-// (KVCTS_ENGINE_PACKAGE, e.g. "mooncake-0.3.13.post1"). Only versions that library.cpp knows, and only when a test transfer comes out right.
+// (KVCTS_ENGINE_PACKAGE, e.g. "mooncake-0.3.13.post1"). Only versions that library.cpp knows, and only when a test transfer
+// comes out right.
 //
 // What is done here and why:
-//   - Requests of one batch beyond Mooncake's queue (1024 and 1024 more by default) fail or stay pending for ever (rule M12). So a list goes out
+//   - Requests of one batch beyond Mooncake's queue (1024 and 1024 more by default) fail or stay pending for ever (rule
+//   M12). So a list goes out
 //     in batches of `window` requests, the next one when the last has settled. window=0 hands the whole list over at once.
-//   - One task that fails ends nothing: the request fails when every task of its batch has ended and the batch is freed. What arrives after that
+//   - One task that fails ends nothing: the request fails when every task of its batch has ended and the batch is freed.
+//   What arrives after that
 //     came after Mooncake itself said that it is over.
-//   - Mooncake has no cancel. A batch that is given back while it runs is kept until it settles; its regions stay busy that long.
-//   - guard=on (default) checks what Mooncake does not: access, ranges, lengths of zero. guard=off hands everything through, so that the rules
+//   - Mooncake has no cancel. A batch that is given back while it runs is kept until it settles; its regions stay busy that
+//   long.
+//   - guard=on (default) checks what Mooncake does not: access, ranges, lengths of zero. guard=off hands everything through,
+//   so that the rules
 //     table sees Mooncake itself.
 //   - A task says FAILED and no more. Whether the peer is gone is asked of its port; whether a limit passed, of the clock.
 //   - Which version each side runs may differ: consumer_package names another package for the consumer.
@@ -36,8 +41,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t default_window = 1024;       // Mooncake's own queue holds that many
-constexpr auto patience_at_close = 2s;                // for batches that were given back while they ran
+constexpr std::uint64_t default_window = 1024;  // Mooncake's own queue holds that many
+constexpr auto patience_at_close = 2s;          // for batches that were given back while they ran
 constexpr const char* dash = "mooncake-";
 
 /// Options that are variables of Mooncake's, so that a case may vary them.
@@ -53,9 +58,11 @@ std::string chosen_package() {
 /// The one library of this process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
 const Library& library(const std::string& package) {
   static std::string loaded;
-  if (package.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
+  if (package.empty())
+    throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
   if (!loaded.empty() && loaded != package) {
-    throw Failure{KVCTS_E_NOT_SUPPORTED, "this process runs " + loaded + " already; " + package + " needs a process of its own"};
+    throw Failure{KVCTS_E_NOT_SUPPORTED,
+                  "this process runs " + loaded + " already; " + package + " needs a process of its own"};
   }
   const auto folder = transport::package_folder(package);
   if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(package)};
@@ -150,13 +157,16 @@ class MooncakeEngine {
     static bool tested = false;
     if (!tested) engine_->test_itself();
     tested = true;
-    if (!second.empty()) library_->install_transport(engine_->get(), second, nullptr);  // how that went is not told; what follows is (rule M9)
+    if (!second.empty())
+      library_->install_transport(engine_->get(), second, nullptr);  // how that went is not told; what follows is (rule M9)
   }
   ~MooncakeEngine() {
     for (auto& [handle, transfer] : transfers_) leave(*transfer);
-    for (const auto end = Clock::now() + patience_at_close; !reap() && Clock::now() < end;) std::this_thread::sleep_for(100us);
+    for (const auto end = Clock::now() + patience_at_close; !reap() && Clock::now() < end;)
+      std::this_thread::sleep_for(100us);
     if (!left_.empty()) engine_->abandon();  // ending an engine with tasks in it would wait for the peer
-    for (auto& running : left_) [[maybe_unused]] Running* kept = running.release();
+    for (auto& running : left_) [[maybe_unused]]
+      Running* kept = running.release();
   }
   MooncakeEngine(const MooncakeEngine&) = delete;
   MooncakeEngine& operator=(const MooncakeEngine&) = delete;
@@ -167,10 +177,11 @@ class MooncakeEngine {
     claims.reach = KVCTS_REACH_PROCESS | KVCTS_REACH_HOST | KVCTS_REACH_NETWORK;
     claims.can_write = claims.can_read = 1;  // threads of the target's process take part, its calls do not
     claims.zero_length = 1;
-    claims.unregistered_local = 1;  // rule M4: over tcp; over RDMA it would have to be registered
+    claims.unregistered_local = 1;                // rule M4: over tcp; over RDMA it would have to be registered
     claims.completion = KVCTS_COMPLETION_REMOTE;  // acknowledged since 0.3.12
     claims.ordering = KVCTS_ORDER_NONE;
-    claims.cancellation = KVCTS_CANCEL_NONE;  // nor notifications: Mooncake's are sent by a call that waits for the peer's answer
+    claims.cancellation =
+        KVCTS_CANCEL_NONE;  // nor notifications: Mooncake's are sent by a call that waits for the peer's answer
     claims.peer_death = KVCTS_DEATH_DURING;
   }
 
@@ -181,7 +192,8 @@ class MooncakeEngine {
     if (guard_ && raw.address == nullptr && raw.bytes > 0) throw Failure{KVCTS_E_INVALID, "the region's address is NULL"};
     const Region region{reinterpret_cast<std::uint64_t>(raw.address), raw.bytes, raw.access};
     if (region.bytes > 0 || !guard_) {
-      const int code = library_->register_memory(engine_->get(), raw.address, raw.bytes, "cpu:0", raw.access != KVCTS_ACCESS_LOCAL, true);
+      const int code =
+          library_->register_memory(engine_->get(), raw.address, raw.bytes, "cpu:0", raw.access != KVCTS_ACCESS_LOCAL, true);
       if (code != 0) throw native("registration", code);
     }
     return regions_.add(region);
@@ -191,8 +203,9 @@ class MooncakeEngine {
     const Region region = regions_.at(handle);
     reap();
     const auto uses = [&](const Running* running) { return running != nullptr && running->locals.contains(handle); };
-    const bool busy = std::any_of(left_.begin(), left_.end(), [&](const auto& running) { return uses(running.get()); }) ||
-                      std::any_of(transfers_.begin(), transfers_.end(), [&](const auto& one) { return uses(one.second->running.get()); });
+    const bool busy =
+        std::any_of(left_.begin(), left_.end(), [&](const auto& running) { return uses(running.get()); }) ||
+        std::any_of(transfers_.begin(), transfers_.end(), [&](const auto& one) { return uses(one.second->running.get()); });
     if (busy) throw Failure{KVCTS_E_BUSY, "a transfer that uses the region has not settled; Mooncake has no cancel"};
     if (region.bytes > 0 || !guard_) {
       const int code = library_->unregister_memory(engine_->get(), reinterpret_cast<void*>(region.address), true);
@@ -221,7 +234,8 @@ class MooncakeEngine {
     blob.end();
     peer->segment = library_->open_segment(engine_->get(), peer->name);
     if (peer->segment == no_segment) {
-      throw Failure{listens(peer->name) ? KVCTS_E_BACKEND : KVCTS_E_PEER_LOST, "Mooncake cannot open the segment of " + peer->name, -1};
+      throw Failure{listens(peer->name) ? KVCTS_E_BACKEND : KVCTS_E_PEER_LOST,
+                    "Mooncake cannot open the segment of " + peer->name, -1};
     }
     // Mooncake keeps what it learnt of a name; another process may have that port now.
     if (const auto [known, fresh] = processes_.try_emplace(peer->name, process); !fresh && known->second != process) {
@@ -256,7 +270,8 @@ class MooncakeEngine {
   std::int32_t post(std::uint64_t handle) {
     Transfer& transfer = *transfers_.at(handle);
     if (transfer.state == State::active) throw Failure{KVCTS_E_BUSY, "the request is still active"};
-    if (peers_.find(transfer.peer_handle) == nullptr) throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
+    if (peers_.find(transfer.peer_handle) == nullptr)
+      throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
     for (const auto local : transfer.locals) regions_.at(local);
     transfer.state = State::active;
     transfer.next = transfer.moved = transfer.completed = 0;
@@ -300,7 +315,9 @@ class MooncakeEngine {
  private:
   static Failure native(const std::string& what, std::int64_t code) {
     // error.h: -1 invalid argument, -3 address not registered, -7 address overlapped
-    const std::int32_t status = code == -7 || code == -1 ? KVCTS_E_INVALID : code == -3 ? KVCTS_E_NOT_FOUND : KVCTS_E_BACKEND;
+    const std::int32_t status = code == -7 || code == -1 ? KVCTS_E_INVALID
+                                : code == -3             ? KVCTS_E_NOT_FOUND
+                                                         : KVCTS_E_BACKEND;
     const char* words = code == -7   ? ": the range overlaps one that is registered"
                         : code == -1 ? ": invalid argument"
                         : code == -3 ? ": not registered"
@@ -360,11 +377,13 @@ class MooncakeEngine {
     running->bytes.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       const Piece& piece = transfer.pieces[transfer.next + i];
-      running->requests.add(transfer.writes ? Op::write : Op::read, piece.local, transfer.peer->segment, piece.remote, piece.bytes);
+      running->requests.add(transfer.writes ? Op::write : Op::read, piece.local, transfer.peer->segment, piece.remote,
+                            piece.bytes);
       running->bytes.push_back(piece.bytes);
     }
     running->batch = library_->allocate_batch(engine_->get(), count);
-    if (running->batch == no_batch) return fail(transfer, {KVCTS_E_NO_RESOURCES, "Mooncake gave no batch for " + std::to_string(count) + " requests"});
+    if (running->batch == no_batch)
+      return fail(transfer, {KVCTS_E_NO_RESOURCES, "Mooncake gave no batch for " + std::to_string(count) + " requests"});
     transfer.since = Clock::now();
     const Status status = library_->submit(engine_->get(), running->batch, running->requests.words());
     transfer.running = std::move(running);
@@ -417,7 +436,8 @@ class MooncakeEngine {
     for (std::size_t i = running.settled; i < running.bytes.size(); ++i) {
       TaskStatus task{};
       const Status asked = library_->task_status(engine_->get(), running.batch, i, task);
-      const bool fine = task.state == TaskState::waiting || task.state == TaskState::pending || task.state == TaskState::completed;
+      const bool fine =
+          task.state == TaskState::waiting || task.state == TaskState::pending || task.state == TaskState::completed;
       if (asked.code == 0 && fine) continue;
       fail(transfer, asked.code != 0 ? native("status", asked) : ended(transfer, i, task));
       return true;
@@ -428,14 +448,17 @@ class MooncakeEngine {
   /// What a task's end means.
   Failure ended(const Transfer& transfer, std::size_t index, const TaskStatus& task) const {
     const auto taken = std::chrono::duration<double>(Clock::now() - transfer.since);
-    const std::string what = "request " + std::to_string(index) + " of a batch of " + std::to_string(transfer.running->bytes.size()) + " ended as " +
-                             std::string(name(task.state)) + " after " + std::to_string(taken.count()).substr(0, 5) + " s";
+    const std::string what = "request " + std::to_string(index) + " of a batch of " +
+                             std::to_string(transfer.running->bytes.size()) + " ended as " + std::string(name(task.state)) +
+                             " after " + std::to_string(taken.count()).substr(0, 5) + " s";
     const auto code = static_cast<std::int64_t>(task.state);
     if (task.state == TaskState::canceled) return {KVCTS_E_CANCELED, what, code};
     if (task.state == TaskState::invalid) return {KVCTS_E_INVALID, what, code};
-    if (!listens(transfer.peer->name)) return {KVCTS_E_PEER_LOST, what + "; nobody listens at " + transfer.peer->name + " any more", code};
+    if (!listens(transfer.peer->name))
+      return {KVCTS_E_PEER_LOST, what + "; nobody listens at " + transfer.peer->name + " any more", code};
     // FAILED is all that Mooncake says when one of its limits has passed.
-    if (task.state == TaskState::timeout || taken > stall_limit() * 0.95) return {KVCTS_E_TIMED_OUT, what + "; the peer stands still", code};
+    if (task.state == TaskState::timeout || taken > stall_limit() * 0.95)
+      return {KVCTS_E_TIMED_OUT, what + "; the peer stands still", code};
     return {KVCTS_E_BACKEND, what + "; the peer is there: it refused the range, or a queue was full", code};
   }
 
@@ -461,8 +484,9 @@ class MooncakeEngine {
     tcp_bytes_ += over_tcp;
     proven_ = over_tcp >= transfer.bytes;
     if (!proven_) {
-      fail(transfer, {KVCTS_E_BACKEND, "the path was to be tcp; " + std::to_string(over_tcp) + " of " + std::to_string(transfer.bytes) +
-                                           " bytes went over TCP connections that are open now"});
+      fail(transfer,
+           {KVCTS_E_BACKEND, "the path was to be tcp; " + std::to_string(over_tcp) + " of " +
+                                 std::to_string(transfer.bytes) + " bytes went over TCP connections that are open now"});
     }
   }
 
@@ -495,7 +519,8 @@ class MooncakeEngine {
   Handles<std::unique_ptr<Transfer>> transfers_{"request"};
   std::map<std::string, std::int64_t> processes_;  ///< of each name that was opened
   std::vector<std::unique_ptr<Running>> left_;     ///< given back while they ran
-  std::uint64_t bytes_written_{0}, bytes_read_{0}, descriptors_{0}, completed_{0}, batches_{0}, engine_bytes_{0}, tcp_bytes_{0}, stale_counts_{0};
+  std::uint64_t bytes_written_{0}, bytes_read_{0}, descriptors_{0}, completed_{0}, batches_{0}, engine_bytes_{0},
+      tcp_bytes_{0}, stale_counts_{0};
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What is special to the plug-in of Mooncake; what it shares with the others is in conformance_test.cpp. Skipped where the packages are not
-// installed. Each body runs in a process of its own, with a target in another one.
+// What is special to the plug-in of Mooncake; what it shares with the others is in conformance_test.cpp. Skipped where the
+// packages are not installed. Each body runs in a process of its own, with a target in another one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,9 +23,16 @@ constexpr std::size_t bytes = 1 << 20;
 const std::string newer = "mooncake-0.3.13.post1", older = "mooncake-0.3.12.post1";
 
 Placement mooncake(const std::string& package, std::map<std::string, std::string> options = {}) {
-  return {"mooncake", "kvcts_engine_mooncake", 2, std::move(options),
-          {{transport::package_variable, package}, {"MC_FORCE_TCP", "1"}, {"MC_LOG_LEVEL", "ERROR"}, {"MC_TCP_ENABLE_CONNECTION_POOL", "1"},
-           {"MC_TCP_STATUS_TIMEOUT_SEC", "1"}, {"MC_TCP_PROGRESS_TIMEOUT_SEC", "1"}}};
+  return {"mooncake",
+          "kvcts_engine_mooncake",
+          2,
+          std::move(options),
+          {{transport::package_variable, package},
+           {"MC_FORCE_TCP", "1"},
+           {"MC_LOG_LEVEL", "ERROR"},
+           {"MC_TCP_ENABLE_CONNECTION_POOL", "1"},
+           {"MC_TCP_STATUS_TIMEOUT_SEC", "1"},
+           {"MC_TCP_PROGRESS_TIMEOUT_SEC", "1"}}};
 }
 
 class MooncakePlugin : public ::testing::Test {
@@ -39,7 +46,8 @@ class MooncakePlugin : public ::testing::Test {
 };
 
 TEST_F(MooncakePlugin, BytesGoOverTcpByTheKernelsCountAndByItsOwn) {
-  for (const auto& [here, there] : {std::pair(newer, newer), std::pair(older, older), std::pair(newer, older), std::pair(older, newer)}) {
+  for (const auto& [here, there] :
+       {std::pair(newer, newer), std::pair(older, older), std::pair(newer, older), std::pair(older, newer)}) {
     isolated([initiator = here, target_package = there] {
       const Placement setup = mooncake(initiator, {{"consumer_package", target_package}});
       Memory from(bytes), to(bytes);
@@ -115,8 +123,8 @@ TEST_F(MooncakePlugin, WithoutThePackageItSaysWhatToInstall) {
 }
 
 TEST_F(MooncakePlugin, WrongOptionsAreNamed) {
-  for (const auto& [option, value] : std::map<std::string, std::string>{{"guard", "maybe"}, {"window", "many"}, {"ends", "some"}, {"peer_fault", "sleeps"},
-                                                                        {"peer_fault_at", "dawn"}}) {
+  for (const auto& [option, value] : std::map<std::string, std::string>{
+           {"guard", "maybe"}, {"window", "many"}, {"ends", "some"}, {"peer_fault", "sleeps"}, {"peer_fault_at", "dawn"}}) {
     isolated([name = option, wrong = value] {
       const std::string said = refusal([&] { open_initiator(mooncake(newer, {{name, wrong}})); });
       EXPECT_NE(said.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << said;

@@ -1,6 +1,9 @@
-// engine.so is a Python module. Its relocations name data of the interpreter, which no transfer ever touches: any address will do. Functions
-// are bound lazily and never called. The plug-in makes these visible before it opens the library (library.cpp).
-#define DATA(name) extern "C" __attribute__((visibility("default"))) void* name[64]; void* name[64] = {}
+// engine.so is a Python module. Its relocations name data of the interpreter, which no transfer ever touches: any address
+// will do. Functions are bound lazily and never called. The plug-in makes these visible before it opens the library
+// (library.cpp).
+#define DATA(name)                                                  \
+  extern "C" __attribute__((visibility("default"))) void* name[64]; \
+  void* name[64] = {}
 
 DATA(PyBaseObject_Type);
 DATA(PyByteArray_Type);

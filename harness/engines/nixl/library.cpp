@@ -34,7 +34,8 @@ Status folded(int code) {
   return code == 0 ? Status::success : code == c_in_progress ? Status::in_progress : Status::folded;
 }
 
-/// The same call failed a moment ago, so asking again for its exact code changes nothing. Should it succeed now, nothing is known.
+/// The same call failed a moment ago, so asking again for its exact code changes nothing. Should it succeed now, nothing is
+/// known.
 Status exactly(Status again) { return again == Status::success || again == Status::in_progress ? Status::folded : again; }
 
 }  // namespace
@@ -87,7 +88,8 @@ void Library::bind_exact(Function*& function, const char* mangled) {
 Library::Library(const fs::path& package) {
   const fs::path file = find(package);
   handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle_ == nullptr) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("libnixl_capi.so cannot be loaded: ") + dlerror()};
+  if (handle_ == nullptr)
+    throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("libnixl_capi.so cannot be loaded: ") + dlerror()};
   bool (*is_stub)() = nullptr;
   bind(is_stub, "nixl_capi_is_stub");
   if (is_stub()) throw Failure{KVCTS_E_NOT_SUPPORTED, file.string() + " is a stub: it cannot move anything"};
@@ -135,19 +137,23 @@ Library::Library(const fs::path& package) {
   bind(send_notification, "nixl_capi_gen_notif");
 
   bind_exact(exact_create_backend_,
-             "_ZN9nixlAgent13createBackendERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt13unordered_mapIS5_S5_St4hashIS5_"
+             "_ZN9nixlAgent13createBackendERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt13unordered_mapIS5_S5_"
+             "St4hashIS5_"
              "ESt8equal_toIS5_ESaISt4pairIS6_S5_EEERP12nixlBackendH");
   bind_exact(exact_register_, "_ZN9nixlAgent11registerMemERK12nixlDescListI12nixlBlobDescEPK21nixlAgentOptionalArgs");
   bind_exact(exact_load_, "_ZN9nixlAgent12loadRemoteMDERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERS5_");
   bind_exact(exact_invalidate_, "_ZN9nixlAgent18invalidateRemoteMDERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE");
   bind_exact(exact_prepare_list_,
-             "_ZNK9nixlAgent13prepXferDlistERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERK12nixlDescListI13nixlBasicDescERP"
+             "_ZNK9nixlAgent13prepXferDlistERKNSt7__cxx1112basic_stringIcSt11char_"
+             "traitsIcESaIcEEERK12nixlDescListI13nixlBasicDescERP"
              "10nixlDlistHPK21nixlAgentOptionalArgs");
   bind_exact(exact_make_,
-             "_ZNK9nixlAgent11makeXferReqERK14nixl_xfer_op_tPK10nixlDlistHRKSt6vectorIiSaIiEES5_SA_RP12nixlXferReqHPK21nixlAgentOptional"
+             "_ZNK9nixlAgent11makeXferReqERK14nixl_xfer_op_tPK10nixlDlistHRKSt6vectorIiSaIiEES5_SA_"
+             "RP12nixlXferReqHPK21nixlAgentOptional"
              "Args");
   bind_exact(exact_create_,
-             "_ZNK9nixlAgent13createXferReqERK14nixl_xfer_op_tRK12nixlDescListI13nixlBasicDescES7_RKNSt7__cxx1112basic_stringIcSt11char_"
+             "_ZNK9nixlAgent13createXferReqERK14nixl_xfer_op_tRK12nixlDescListI13nixlBasicDescES7_RKNSt7__cxx1112basic_"
+             "stringIcSt11char_"
              "traitsIcESaIcEEERP12nixlXferReqHPK21nixlAgentOptionalArgs");
   bind_exact(exact_post_, "_ZNK9nixlAgent11postXferReqEP12nixlXferReqHPK21nixlAgentOptionalArgs");
   bind_exact(exact_status_, "_ZNK9nixlAgent13getXferStatusEP12nixlXferReqH");
@@ -162,8 +168,8 @@ Status Library::create_agent(const std::string& name, const Config& config, Agen
   return folded(create_configured_agent_(name.c_str(), &config, &agent));
 }
 
-Status Library::create_backend(Agent agent, const std::string& plugin, const std::vector<std::pair<std::string, std::string>>& params,
-                               Backend& backend) const {
+Status Library::create_backend(Agent agent, const std::string& plugin,
+                               const std::vector<std::pair<std::string, std::string>>& params, Backend& backend) const {
   Params list = nullptr;
   if (create_params_(&list) != 0) return Status::folded;
   for (const auto& [key, value] : params) params_add_(list, key.c_str(), value.c_str());
@@ -204,7 +210,8 @@ Status Library::invalidate(Agent agent, const std::string& name) const {
   return folded(invalidate_remote_metadata_(agent, name.c_str()));
 }
 
-Status Library::prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared, Options options) const {
+Status Library::prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared,
+                             Options options) const {
   const Status status = folded(prepare_list_(agent, name.c_str(), list, &prepared, options));
   if (status == Status::success) return status;
   prepared = nullptr;  // the C call leaves a handle without an object behind
@@ -213,17 +220,19 @@ Status Library::prepare_list(Agent agent, const std::string& name, TransferList 
   return exactly(exact_prepare_list_(object(agent), name, object(list), made, options));
 }
 
-Status Library::make_request(Agent agent, Op op, PreparedList local, PreparedList remote, const std::vector<int>& local_indices,
-                             const std::vector<int>& remote_indices, Request& request, Options options) const {
-  const Status status = folded(make_request_(agent, op, local, local_indices.data(), local_indices.size(), remote, remote_indices.data(),
-                                             remote_indices.size(), &request, options));
+Status Library::make_request(Agent agent, Op op, PreparedList local, PreparedList remote,
+                             const std::vector<int>& local_indices, const std::vector<int>& remote_indices, Request& request,
+                             Options options) const {
+  const Status status = folded(make_request_(agent, op, local, local_indices.data(), local_indices.size(), remote,
+                                             remote_indices.data(), remote_indices.size(), &request, options));
   if (status != Status::folded || exact_make_ == nullptr) return status;
   Object made = nullptr;
-  return exactly(exact_make_(object(agent), op, object(local), local_indices, object(remote), remote_indices, made, options));
+  return exactly(
+      exact_make_(object(agent), op, object(local), local_indices, object(remote), remote_indices, made, options));
 }
 
-Status Library::create_request(Agent agent, Op op, TransferList local, TransferList remote, const std::string& name, Request& request,
-                               Options options) const {
+Status Library::create_request(Agent agent, Op op, TransferList local, TransferList remote, const std::string& name,
+                               Request& request, Options options) const {
   const Status status = folded(create_request_(agent, op, local, remote, name.c_str(), &request, options));
   if (status != Status::folded || exact_create_ == nullptr) return status;
   Object made = nullptr;

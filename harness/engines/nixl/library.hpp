@@ -1,8 +1,10 @@
-// libnixl_capi.so of an engine package, opened at run time: the wheel has no headers, and its C++ interface moves between versions.
+// libnixl_capi.so of an engine package, opened at run time: the wheel has no headers, and its C++ interface moves between
+// versions.
 //
-// Sources: src/bindings/rust/wrapper.h of NIXL 1.2.0 and 1.4.0 (the same), symbols of the wheels 1.2.0 and 1.5.1. A C status is folded: most
-// errors of NIXL become one code. So where libnixl.so exports the C++ function behind a call with the very signature that is known here
-// (the mangled name says it), that one is asked for the exact code; the probe in exact_codes() has to agree first.
+// Sources: src/bindings/rust/wrapper.h of NIXL 1.2.0 and 1.4.0 (the same), symbols of the wheels 1.2.0 and 1.5.1. A C status
+// is folded: most errors of NIXL become one code. So where libnixl.so exports the C++ function behind a call with the very
+// signature that is known here (the mangled name says it), that one is asked for the exact code; the probe in exact_codes()
+// has to agree first.
 #pragma once
 
 #include <cstddef>
@@ -71,19 +73,20 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   Status create_agent(const std::string& name, const Config& config, Agent& agent) const;
-  Status create_backend(Agent agent, const std::string& plugin, const std::vector<std::pair<std::string, std::string>>& params,
-                        Backend& backend) const;
+  Status create_backend(Agent agent, const std::string& plugin,
+                        const std::vector<std::pair<std::string, std::string>>& params, Backend& backend) const;
   /// Do exact codes come out right? Asked once with a live agent.
   bool exact_codes(Agent agent) const;
   Status register_memory(Agent agent, RegistrationList list, Options options) const;
   Status load_metadata(Agent agent, std::string_view blob, std::string& name) const;
   Status local_metadata(Agent agent, std::string& blob) const;
   Status invalidate(Agent agent, const std::string& name) const;
-  Status prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared, Options options) const;
+  Status prepare_list(Agent agent, const std::string& name, TransferList list, PreparedList& prepared,
+                      Options options) const;
   Status make_request(Agent agent, Op op, PreparedList local, PreparedList remote, const std::vector<int>& local_indices,
                       const std::vector<int>& remote_indices, Request& request, Options options) const;
-  Status create_request(Agent agent, Op op, TransferList local, TransferList remote, const std::string& name, Request& request,
-                        Options options) const;
+  Status create_request(Agent agent, Op op, TransferList local, TransferList remote, const std::string& name,
+                        Request& request, Options options) const;
   Status post(Agent agent, Request request, Options options) const;
   Status status(Agent agent, Request request) const;
 
@@ -133,21 +136,24 @@ class Library {
   int (*load_remote_metadata_)(Agent, const void*, std::size_t, char**);
   int (*invalidate_remote_metadata_)(Agent, const char*);
   int (*prepare_list_)(Agent, const char*, TransferList, PreparedList*, Options);
-  int (*make_request_)(Agent, Op, PreparedList, const int*, std::size_t, PreparedList, const int*, std::size_t, Request*, Options);
+  int (*make_request_)(Agent, Op, PreparedList, const int*, std::size_t, PreparedList, const int*, std::size_t, Request*,
+                       Options);
   int (*create_request_)(Agent, Op, TransferList, TransferList, const char*, Request*, Options);
   int (*post_request_)(Agent, Request, Options);
   int (*request_status_)(Agent, Request);
 
-  // Member functions of nixlAgent, called as the Itanium ABI does: the object first. nullptr: not exported, the code stays folded.
+  // Member functions of nixlAgent, called as the Itanium ABI does: the object first. nullptr: not exported, the code stays
+  // folded.
   using Object = void*;
   Status (*exact_create_backend_)(Object agent, const std::string& plugin, Object params, Object& backend);
   Status (*exact_register_)(Object agent, Object list, Options);
   Status (*exact_load_)(Object agent, const std::string& blob, std::string& name);
   Status (*exact_invalidate_)(Object agent, const std::string& name);
   Status (*exact_prepare_list_)(Object agent, const std::string& name, Object list, Object& prepared, Options);
-  Status (*exact_make_)(Object agent, const Op&, Object local, const std::vector<int>&, Object remote, const std::vector<int>&,
-                        Object& request, Options);
-  Status (*exact_create_)(Object agent, const Op&, Object local, Object remote, const std::string& name, Object& request, Options);
+  Status (*exact_make_)(Object agent, const Op&, Object local, const std::vector<int>&, Object remote,
+                        const std::vector<int>&, Object& request, Options);
+  Status (*exact_create_)(Object agent, const Op&, Object local, Object remote, const std::string& name, Object& request,
+                          Options);
   Status (*exact_post_)(Object agent, Object request, Options);
   Status (*exact_status_)(Object agent, Object request);
 };

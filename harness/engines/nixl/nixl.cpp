@@ -1,15 +1,23 @@
-// Engine nixl: agents of NIXL with its UCX backend, through the C interface of an engine package (KVCTS_ENGINE_PACKAGE, e.g. "nixl-1.5.1").
+// Engine nixl: agents of NIXL with its UCX backend, through the C interface of an engine package (KVCTS_ENGINE_PACKAGE, e.g.
+// "nixl-1.5.1").
 //
 // What is done here and why:
-//   - NIXL brings a UCX of its own and cannot share a process with another one: this plug-in links none, and a worker loads one plug-in.
-//   - Without a progress thread NIXL works only inside of its calls. get_notifications() is the one that a target can make: progress() is that.
-//   - NIXL's metadata is one blob an agent, with every region registered at that time. It is unloaded with the last peer made of it: ranges that
-//     the peer gave up would stay valid otherwise, and hide new ones that overlap them ("not found", seen with 1.2.0 and 1.5.1).
-//   - Each unloading leaves a TCP connection open on both sides until the agent is destroyed (seen with both versions), so an agent that has
+//   - NIXL brings a UCX of its own and cannot share a process with another one: this plug-in links none, and a worker loads
+//   one plug-in.
+//   - Without a progress thread NIXL works only inside of its calls. get_notifications() is the one that a target can make:
+//   progress() is that.
+//   - NIXL's metadata is one blob an agent, with every region registered at that time. It is unloaded with the last peer
+//   made of it: ranges that
+//     the peer gave up would stay valid otherwise, and hide new ones that overlap them ("not found", seen with 1.2.0
+//     and 1.5.1).
+//   - Each unloading leaves a TCP connection open on both sides until the agent is destroyed (seen with both versions), so
+//   an agent that has
 //     nothing registered and has collected too many is made anew.
-//   - guard=on (default) checks what NIXL does not: access, ranges that wrap, damage of blobs. guard=off hands everything through, so that the
+//   - guard=on (default) checks what NIXL does not: access, ranges that wrap, damage of blobs. guard=off hands everything
+//   through, so that the
 //     rules table (cases/rules) sees NIXL itself.
-//   - Names of agents carry process and serial number: NIXL knows peers by name only, and a worker that replaces a dead one is another agent.
+//   - Names of agents carry process and serial number: NIXL knows peers by name only, and a worker that replaces a dead one
+//   is another agent.
 #include <signal.h>
 #include <unistd.h>
 
@@ -66,9 +74,11 @@ class NixlEngine {
 
   explicit NixlEngine(const OpenArgs& args) {
     const std::string errors = args.take("error_handling", "peer");
-    if (errors != "peer" && errors != "none") throw Failure{KVCTS_E_INVALID, "error_handling is \"" + errors + "\", expected peer or none"};
+    if (errors != "peer" && errors != "none")
+      throw Failure{KVCTS_E_INVALID, "error_handling is \"" + errors + "\", expected peer or none"};
     const std::string lists = args.take("lists", "prepared");
-    if (lists != "prepared" && lists != "one-shot") throw Failure{KVCTS_E_INVALID, "lists is \"" + lists + "\", expected prepared or one-shot"};
+    if (lists != "prepared" && lists != "one-shot")
+      throw Failure{KVCTS_E_INVALID, "lists is \"" + lists + "\", expected prepared or one-shot"};
     prepares_ = lists == "prepared";
     thread_ = args.take_switch("progress_thread", "off");
     merges_ = args.take_switch("merge", "on");
@@ -80,7 +90,8 @@ class NixlEngine {
       throw Failure{KVCTS_E_INVALID, "target is \"" + target + "\", expected busy, idle or stopped"};
     }
     absent_ = args.role == KVCTS_ROLE_CONSUMER ? target : "busy";
-    if (path_ != "" && path_ != "tcp" && path_ != "cma") throw Failure{KVCTS_E_INVALID, "path is \"" + path_ + "\", expected tcp or cma"};
+    if (path_ != "" && path_ != "tcp" && path_ != "cma")
+      throw Failure{KVCTS_E_INVALID, "path is \"" + path_ + "\", expected tcp or cma"};
     args.finish();
     peer_errors_ = errors == "peer";
 
@@ -105,7 +116,8 @@ class NixlEngine {
     claims.memories = 1u << KVCTS_MEMORY_HOST;
     claims.reach = KVCTS_REACH_PROCESS | KVCTS_REACH_HOST | KVCTS_REACH_NETWORK;
     claims.can_write = claims.can_read = 1;
-    // Over cma the initiator's kernel copies, but connecting and notifications need the target's calls all the same, unless a thread makes them.
+    // Over cma the initiator's kernel copies, but connecting and notifications need the target's calls all the same, unless
+    // a thread makes them.
     claims.one_sided = path_ == "cma" && thread_;
     claims.needs_target_progress = thread_ ? 0 : 1;
     claims.repeated_registration = claims.overlapping_registration = 1;
@@ -141,7 +153,8 @@ class NixlEngine {
     }
     if (region.bytes > 0 || !guard_) {
       const Registration list(Memory::dram, region.address, region.bytes);
-      if (library().deregister_memory(agent_, list.get(), CallOptions(backend_).get()) != 0) throw failure(Status::folded, "deregistration");
+      if (library().deregister_memory(agent_, list.get(), CallOptions(backend_).get()) != 0)
+        throw failure(Status::folded, "deregistration");
     }
     regions_.take(handle);
     renew_if_idle();
@@ -176,7 +189,8 @@ class NixlEngine {
     if (loaded != Status::success) {
       Failure reason = failure(loaded, "the peer's metadata could not be loaded");
       // NIXL 1.2.0 does not load an agent again that it lost. Names are unique, so it is the same one.
-      if (guard_ && loaded == Status::backend && std::any_of(lost_.begin(), lost_.end(), [&](const auto& name) { return own.find(name) != own.npos; })) {
+      if (guard_ && loaded == Status::backend &&
+          std::any_of(lost_.begin(), lost_.end(), [&](const auto& name) { return own.find(name) != own.npos; })) {
         reason.status = KVCTS_E_PEER_LOST;
       }
       throw reason;
@@ -204,7 +218,8 @@ class NixlEngine {
     transfer->peer = peers_.at(raw.peer);
     transfer->peer_handle = raw.peer;
     transfer->writes = raw.op == KVCTS_OP_WRITE;
-    if (raw.notification != nullptr) transfer->notification.assign(static_cast<const char*>(raw.notification), raw.notification_bytes);
+    if (raw.notification != nullptr)
+      transfer->notification.assign(static_cast<const char*>(raw.notification), raw.notification_bytes);
     Transfers local(Memory::dram), remote(Memory::dram);
     const std::uint64_t count = list(raw, *transfer, local, remote);
     if (count > 0) {
@@ -221,7 +236,8 @@ class NixlEngine {
   std::int32_t post(std::uint64_t handle) {
     Transfer& transfer = *transfers_.at(handle);
     if (transfer.state == State::active) throw Failure{KVCTS_E_BUSY, "the request is still active"};
-    if (peers_.find(transfer.peer_handle) == nullptr) throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
+    if (peers_.find(transfer.peer_handle) == nullptr)
+      throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
     if (transfer.state == State::failed) throw transfer.failure;
     for (const auto local : transfer.locals) regions_.at(local);
     transfer.state = State::active;
@@ -285,9 +301,11 @@ class NixlEngine {
   void notify(std::uint64_t handle, std::string_view data) {
     const auto peer = peers_.at(handle);
     if (data.size() > longest_notification) {
-      throw Failure{KVCTS_E_INVALID, "a notification of " + std::to_string(data.size()) + " bytes; at most 4096 are allowed"};
+      throw Failure{KVCTS_E_INVALID,
+                    "a notification of " + std::to_string(data.size()) + " bytes; at most 4096 are allowed"};
     }
-    if (library().send_notification(agent_, peer->agent.c_str(), data.data(), data.size(), CallOptions(backend_).get()) != 0) {
+    if (library().send_notification(agent_, peer->agent.c_str(), data.data(), data.size(), CallOptions(backend_).get()) !=
+        0) {
       throw failure(Status::folded, "notification");
     }
   }
@@ -344,7 +362,8 @@ class NixlEngine {
     if (made != Status::success) {
       library().destroy_agent(std::exchange(agent_, nullptr));
       const char* tls = std::getenv("UCX_TLS");
-      throw failure(made, std::string("the UCX backend could not be made with UCX_TLS=") + (tls ? tls : "(default)") + " and error_handling=" + errors);
+      throw failure(made, std::string("the UCX backend could not be made with UCX_TLS=") + (tls ? tls : "(default)") +
+                              " and error_handling=" + errors);
     }
     sockets_at_start_ = tcp_sockets().size();
   }
@@ -409,14 +428,18 @@ class NixlEngine {
     if (!merges_) library().options_set_skip_merge(options.get(), true);
     const Op op = transfer.writes ? Op::write : Op::read;
     if (!prepares_) {
-      return check(library().create_request(agent_, op, local.get(), remote.get(), transfer.peer->agent, transfer.request, options.get()),
+      return check(library().create_request(agent_, op, local.get(), remote.get(), transfer.peer->agent, transfer.request,
+                                            options.get()),
                    "create_request");
     }
     check(library().prepare_list(agent_, "", local.get(), transfer.local, options.get()), "prepare_list of the local side");
-    check(library().prepare_list(agent_, transfer.peer->agent, remote.get(), transfer.remote, options.get()), "prepare_list of the peer's side");
+    check(library().prepare_list(agent_, transfer.peer->agent, remote.get(), transfer.remote, options.get()),
+          "prepare_list of the peer's side");
     std::vector<int> indices(count);
     for (std::size_t i = 0; i < count; ++i) indices[i] = static_cast<int>(i);
-    check(library().make_request(agent_, op, transfer.local, transfer.remote, indices, indices, transfer.request, options.get()), "make_request");
+    check(library().make_request(agent_, op, transfer.local, transfer.remote, indices, indices, transfer.request,
+                                 options.get()),
+          "make_request");
   }
 
   static void fail(Transfer& transfer, Failure failure) {
@@ -468,7 +491,8 @@ class NixlEngine {
     if (wrong_name || (path_ == "tcp" && !by_tcp) || (path_ == "cma" && tells && by_tcp)) {
       fail(transfer, {KVCTS_E_BACKEND, "the path was to be " + path_ + "; UCX chose " +
                                            (path.transport.empty() ? "nothing that it told" : path.transport) + ", and " +
-                                           std::to_string(over_tcp) + " of " + std::to_string(transfer.bytes) + " bytes went over TCP"});
+                                           std::to_string(over_tcp) + " of " + std::to_string(transfer.bytes) +
+                                           " bytes went over TCP"});
     }
   }
 
@@ -497,7 +521,8 @@ class NixlEngine {
       for (std::size_t n = 0; n < count; ++n) {
         const void* data = nullptr;
         std::size_t bytes = 0;
-        if (library().notifications_get(notifications_, from, n, &data, &bytes) == 0) inbox_.emplace_back(static_cast<const char*>(data), bytes);
+        if (library().notifications_get(notifications_, from, n, &data, &bytes) == 0)
+          inbox_.emplace_back(static_cast<const char*>(data), bytes);
       }
     }
     if (agents > 0) library().notifications_clear(notifications_);
@@ -512,7 +537,7 @@ class NixlEngine {
   Handles<Region> regions_{"region"};
   Handles<std::shared_ptr<Peer>> peers_{"peer"};
   std::map<std::string, unsigned> loaded_;  ///< peers by agent
-  std::set<std::string> lost_;  ///< agents whose connection broke
+  std::set<std::string> lost_;              ///< agents whose connection broke
   Handles<std::unique_ptr<Transfer>> transfers_{"request"};
   std::deque<std::string> inbox_;
   std::uint64_t bytes_written_{0}, bytes_read_{0}, descriptors_{0}, completed_{0}, renewed_{0};

@@ -1,5 +1,5 @@
-// What is special to the plug-in of NIXL; what it shares with the others is in conformance_test.cpp. Skipped where the package is not
-// installed. Each body runs in a process of its own, with a target in another one.
+// What is special to the plug-in of NIXL; what it shares with the others is in conformance_test.cpp. Skipped where the
+// package is not installed. Each body runs in a process of its own, with a target in another one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,9 +19,17 @@ using transport::TransportError;
 constexpr std::size_t bytes = 1 << 20;
 
 Placement nixl(const std::string& package, const std::string& transports, std::map<std::string, std::string> options) {
-  return {"nixl", "kvcts_engine_nixl", 2, std::move(options),
-          {{transport::package_variable, package}, {"UCX_TLS", transports}, {"UCX_NET_DEVICES", "lo"}, {"UCX_MEM_MMAP_HOOK_MODE", "none"},
-           {"UCX_HANDLE_ERRORS", "none"}, {"UCX_LOG_LEVEL", "fatal"}, {"NIXL_LOG_LEVEL", "FATAL"}}};
+  return {"nixl",
+          "kvcts_engine_nixl",
+          2,
+          std::move(options),
+          {{transport::package_variable, package},
+           {"UCX_TLS", transports},
+           {"UCX_NET_DEVICES", "lo"},
+           {"UCX_MEM_MMAP_HOOK_MODE", "none"},
+           {"UCX_HANDLE_ERRORS", "none"},
+           {"UCX_LOG_LEVEL", "fatal"},
+           {"NIXL_LOG_LEVEL", "FATAL"}}};
 }
 
 class NixlPlugin : public ::testing::Test {
@@ -111,8 +119,11 @@ TEST_F(NixlPlugin, WithoutThePackageItSaysWhatToInstall) {
 }
 
 TEST_F(NixlPlugin, WrongOptionsAreNamed) {
-  for (const auto& [option, value] : std::map<std::string, std::string>{
-           {"error_handling", "some"}, {"lists", "long"}, {"progress_thread", "yes"}, {"path", "rdma"}, {"guard", "maybe"}}) {
+  for (const auto& [option, value] : std::map<std::string, std::string>{{"error_handling", "some"},
+                                                                        {"lists", "long"},
+                                                                        {"progress_thread", "yes"},
+                                                                        {"path", "rdma"},
+                                                                        {"guard", "maybe"}}) {
     isolated("nixl-1.5.1", [name = option, wrong = value] {
       const std::string said = refusal([&] { open_initiator(nixl("nixl-1.5.1", "tcp", {{name, wrong}})); });
       EXPECT_NE(said.find(name + " is \"" + wrong + "\", expected"), std::string::npos) << said;

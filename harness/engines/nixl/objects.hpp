@@ -1,4 +1,5 @@
-// What the plug-ins of NIXL share: the one library of the process, statuses in the ABI's words, and lists that free themselves.
+// What the plug-ins of NIXL share: the one library of the process, statuses in the ABI's words, and lists that free
+// themselves.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ inline std::string chosen_package() {
 inline const Library& library() {
   static const Library loaded = [] {
     const std::string name = chosen_package();
-    if (name.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
+    if (name.empty())
+      throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
     const auto folder = transport::package_folder(name);
     if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(name)};
     return Library(folder);
@@ -85,7 +87,9 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
   /// `device`: of DRAM 0, of a file its descriptor; then the address is an offset.
-  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t device = 0) { library().transfer_list_add(list_, address, bytes, device); }
+  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t device = 0) {
+    library().transfer_list_add(list_, address, bytes, device);
+  }
   TransferList get() const { return list_; }
 
  private:

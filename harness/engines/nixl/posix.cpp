@@ -1,9 +1,9 @@
-// Engine nixl-posix: every byte goes through a file, as a KV cache that is offloaded to storage does: NIXL's POSIX backend writes the
-// initiator's memory to a file and reads the file into the peer's memory. How the peer's memory is reached is engine shm's way; what moves
-// the bytes is NIXL.
+// Engine nixl-posix: every byte goes through a file, as a KV cache that is offloaded to storage does: NIXL's POSIX backend
+// writes the initiator's memory to a file and reads the file into the peer's memory. How the peer's memory is reached is
+// engine shm's way; what moves the bytes is NIXL.
 //
-// A request takes its pieces of the file in reverse order, so that no offset in the file is that of the memory. Sources: as library.hpp;
-// DRAM <-> FILE, descriptors of a file are (offset, length, descriptor), the remote agent is the agent itself.
+// A request takes its pieces of the file in reverse order, so that no offset in the file is that of the memory. Sources: as
+// library.hpp; DRAM <-> FILE, descriptors of a file are (offset, length, descriptor), the remote agent is the agent itself.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -89,7 +89,8 @@ class Run {
     check(library().register_memory(store_.agent, memory_->get(), options.get()), "registration of memory");
     check(library().register_memory(store_.agent, place_->get(), options.get()), "registration of the file");
     // Of an agent's own storage the "remote" agent is the agent itself, whose metadata it knows.
-    check(library().create_request(store_.agent, op, memory.get(), file.get(), store_.name, request_, options.get()), "create_request");
+    check(library().create_request(store_.agent, op, memory.get(), file.get(), store_.name, request_, options.get()),
+          "create_request");
     const Status posted = library().post(store_.agent, request_, options.get());
     if (posted != Status::success && posted != Status::in_progress) throw failure(posted, "post");
   }
@@ -99,8 +100,11 @@ class Run {
       // To release an active request of this backend ends the process with SIGSEGV (1.5.1). Files answer: it is waited for.
       const auto late = std::chrono::steady_clock::now() + patience;
       Status status = library().status(store_.agent, request_);
-      for (; status == Status::in_progress && std::chrono::steady_clock::now() < late; status = library().status(store_.agent, request_)) usleep(100);
-      if (status != Status::in_progress && library().release_request(store_.agent, request_) == 0) library().destroy_request(request_);
+      for (; status == Status::in_progress && std::chrono::steady_clock::now() < late;
+           status = library().status(store_.agent, request_))
+        usleep(100);
+      if (status != Status::in_progress && library().release_request(store_.agent, request_) == 0)
+        library().destroy_request(request_);
       request_ = nullptr;
     }
     const CallOptions options(store_.backend);
@@ -138,19 +142,23 @@ class PosixEngine final : public SharedMemoryEngine {
       throw Failure{KVCTS_E_INVALID, "api is \"" + api_ + "\", expected default, aio, uring or posix_aio"};
     }
     store_.name = args.name + "/" + std::to_string(getpid()) + "." + std::to_string(++opened());
-    nixl::check(library().create_agent(store_.name, Config{false, false, 0, 0, 1, 0, 0, false}, store_.agent), "no agent could be made");
-    if (const Status made = library().create_backend(store_.agent, "POSIX", params, store_.backend); made != Status::success) {
+    nixl::check(library().create_agent(store_.name, Config{false, false, 0, 0, 1, 0, 0, false}, store_.agent),
+                "no agent could be made");
+    if (const Status made = library().create_backend(store_.agent, "POSIX", params, store_.backend);
+        made != Status::success) {
       library().destroy_agent(store_.agent);
       throw failure(made, "the POSIX backend could not be made with api=" + api_);
     }
     store_.file = File(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (std::string name = folder + "/kvcts-nixl-XXXXXX"; store_.file.get() < 0) {  // some file systems have no unnamed files
+    if (std::string name = folder + "/kvcts-nixl-XXXXXX";
+        store_.file.get() < 0) {  // some file systems have no unnamed files
       store_.file = File(mkostemp(name.data(), O_CLOEXEC));
       unlink(name.c_str());
     }
     if (store_.file.get() < 0) {
       library().destroy_agent(store_.agent);
-      throw Failure{KVCTS_E_NOT_SUPPORTED, "no file can be made in " + folder + ": " + std::string(std::strerror(errno)), errno};
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "no file can be made in " + folder + ": " + std::string(std::strerror(errno)),
+                    errno};
     }
   }
   ~PosixEngine() override {

@@ -33,7 +33,9 @@ def main() -> int:
         target = root / "engines"
 
         def install(*more: str) -> str:
-            done = subprocess.run([root / "install.sh", python, target, root / "logs", *more], capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [root / "install.sh", python, target, root / "logs", *more], capture_output=True, text=True, timeout=60
+            )
             assert done.returncode == 0, done
             return done.stderr
 
@@ -41,7 +43,9 @@ def main() -> int:
             return (root / "calls").read_text().splitlines() if (root / "calls").exists() else []
 
         refused = install("--no-install")
-        assert "good-1 is missing" in refused and "broken-2 is missing" in refused and not calls() and not target.exists(), refused
+        assert "good-1 is missing" in refused and "broken-2 is missing" in refused and not calls() and not target.exists(), (
+            refused
+        )
         first = install()
         assert "good-1: " in first and "broken-2: SKIPPED" in first and "No matching distribution" in first, first
         assert sorted(os.listdir(target)) == ["good-1"], "a package that failed leaves nothing"
@@ -60,11 +64,15 @@ def main() -> int:
 
     for pins in sorted(HERE.glob("*.txt")):
         lines = [line for line in pins.read_text().splitlines() if line and not line.startswith("#")]
-        assert lines and all("==" in line and "--hash=sha256:" in line for line in lines), f"{pins.name}: every line is pinned and has a hash"
+        assert lines and all("==" in line and "--hash=sha256:" in line for line in lines), (
+            f"{pins.name}: every line is pinned and has a hash"
+        )
     # What an engine names is what is pinned.
     for entry in sorted((HERE.parents[2] / "cases" / "engines").glob("*.yaml")):
         for package in re.findall(r"KVCTS_ENGINE_PACKAGE: ([^,}\s]+)", entry.read_text()):
-            assert (HERE / f"{package}.txt").is_file(), f"{entry.name}: package {package} has no pins in harness/engines/packages"
+            assert (HERE / f"{package}.txt").is_file(), (
+                f"{entry.name}: package {package} has no pins in harness/engines/packages"
+            )
     return 0
 
 

@@ -79,11 +79,11 @@ struct Fault {
   void (*change)(const Moves&, std::span<std::byte>, const Job&){nullptr};
   /// What is written once all have moved; told which bytes were delivered.
   Writes (*after)(const Moves&, std::span<const std::byte>, const Job&){nullptr};
-  bool late{false};       ///< `after` comes delay_us after completion was reported
-  bool early{false};      ///< completion is reported first, everything moves later
+  bool late{false};           ///< `after` comes delay_us after completion was reported
+  bool early{false};          ///< completion is reported first, everything moves later
   Until until{Until::delay};  ///< of `early`
-  bool several{false};    ///< requests have at most n descriptors, so that several are in flight
-  bool both_ways{false};  ///< needs an engine that reads and writes
+  bool several{false};        ///< requests have at most n descriptors, so that several are in flight
+  bool both_ways{false};      ///< needs an engine that reads and writes
 };
 
 std::span<const Fault> list_faults();

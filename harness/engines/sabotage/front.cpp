@@ -48,7 +48,7 @@ struct Request {
   std::unique_ptr<Staging> staging;  ///< where the bytes are sent from that were changed
   std::vector<kvcts_descriptor> list;
   Stage stage{Stage::prepared};
-  bool owed{false};  ///< reported complete, and not posted yet
+  bool owed{false};                ///< reported complete, and not posted yet
   std::unique_ptr<Errand> errand;  ///< follows the list
 };
 
@@ -151,8 +151,10 @@ class Front final : Memory {
       throw Failure{KVCTS_E_BUSY, "the request is still active"};
     if (fault().early) {
       request->stage = Stage::done;
-      if (fault().until == Until::release) request->owed = true;
-      else post_later(request);
+      if (fault().until == Until::release)
+        request->owed = true;
+      else
+        post_later(request);
       return KVCTS_OK;
     }
     if (request->staging != nullptr) fill(*request);

@@ -184,9 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, Front, ::testing::ValuesIn(engines()), [](cons
 TEST(FrontOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
   run_isolated([] {
     const Placement writes_only{"hostile", "kvcts_engine_hostile", 2, {{"mode", "claim:can_read=0"}}, {}};
-    EXPECT_EQ(refusal([&] {
-                open_initiator(fronted(writes_only, {{"fault", "reverse_direction"}}));
-              }),
+    EXPECT_EQ(refusal([&] { open_initiator(fronted(writes_only, {{"fault", "reverse_direction"}})); }),
               "hostile: open: not supported: fault reverse_direction needs an engine that reads and writes; hostile does "
               "not read");
     EXPECT_EQ(refusal([&] { open_initiator(fronted(writes_only, {{"fault", "drop_every"}, {"n", "2"}})); }), "");
@@ -196,13 +194,9 @@ TEST(FrontOf, AnEngineThatDoesNotReadSaysSoAtOpen) {
 TEST(FrontOf, BadOptionsAreRefusedByWhomTheyBelongTo) {
   run_isolated([] {
     const Placement shm{"shm", "kvcts_engine_shm", 2, {}, {}};
-    EXPECT_NE(refusal([&] {
-                open_initiator(fronted(shm, {{"fault", "nothing_known"}}));
-              }).find("there is no fault"),
+    EXPECT_NE(refusal([&] { open_initiator(fronted(shm, {{"fault", "nothing_known"}})); }).find("there is no fault"),
               std::string::npos);
-    EXPECT_NE(refusal([&] {
-                open_initiator(fronted(shm, {{"fault", "repeat"}, {"n", "-1"}}));
-              }).find("front.n is -1"),
+    EXPECT_NE(refusal([&] { open_initiator(fronted(shm, {{"fault", "repeat"}, {"n", "-1"}})); }).find("front.n is -1"),
               std::string::npos);
     Placement unknown = shm;
     unknown.options["colour"] = "red";

@@ -40,7 +40,7 @@ void overrun(Moves& moves, const Job& job) {
   for (Move* move : picked(moves, job)) move->bytes += static_cast<std::uint64_t>(job.n);
 }
 
-void shift(Moves& moves, const Job& job, Address Move::*end) {
+void shift(Moves& moves, const Job& job, Address Move::* end) {
   for (const auto& move : moves) {
     if (!job.inside(move.*end, job.n, move.bytes)) return;
   }
@@ -86,7 +86,7 @@ void reverse_direction(Moves& moves, const Job&) {
 }
 
 /// n bits of a xor over the bytes at one end of each move.
-std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address Move::*end) {
+std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address Move::* end) {
   std::vector<Extent> pieces;
   for (const auto& move : moves) pieces.push_back({move.*end, move.bytes});
   std::vector<std::uint64_t> sums;

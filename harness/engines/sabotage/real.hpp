@@ -51,7 +51,7 @@ class Real {
   kvcts_agent* get() const { return agent_; }
   /// Calls one function of the table: real(&kvcts_transport::post, request).
   template <class Call, class... Args>
-  std::int32_t operator()(Call kvcts_transport::*call, Args... args) const {
+  std::int32_t operator()(Call kvcts_transport::* call, Args... args) const {
     return real_status(agent_, (api().*call)(agent_, args...));
   }
 

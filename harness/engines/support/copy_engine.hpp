@@ -82,8 +82,8 @@ class CopyEngine {
   virtual bool may_complete(std::span<const Move>) { return true; }
   /// Throws Failure unless the engine can use this region at all.
   virtual void accept(const kvcts_region& region) const;
-  /// A request begins. True: the engine moves the list by itself, and may_complete() says when it is done. The list keeps its place in
-  /// memory until the request is released.
+  /// A request begins. True: the engine moves the list by itself, and may_complete() says when it is done. The list keeps
+  /// its place in memory until the request is released.
   virtual bool moves_by_itself(std::span<const Move>) { return false; }
   /// An active request is cancelled or released.
   virtual void abandon(std::span<const Move>) {}

@@ -44,7 +44,8 @@ void Mirror::begin(device::Stream stream) {
 
 void Mirror::download(device::Stream stream) {
   if (bytes_ == 0) return;
-  check(gpu_.driver(), gpu_.driver().copy_out(pinned_->host(), address_, bytes_, stream), "copying a region from the device");
+  check(gpu_.driver(), gpu_.driver().copy_out(pinned_->host(), address_, bytes_, stream),
+        "copying a region from the device");
 }
 
 void Mirror::settle(std::span<const Range> ranges, const std::byte* base, bool written) {

@@ -27,8 +27,10 @@ PeerFault::PeerFault(const OpenArgs& args) {
   const std::string kind = args.take("peer_fault", "");
   const std::string when = args.take("peer_fault_at", "post");
   resume_ms_ = args.take_number("peer_resume_ms", 0);
-  if (kind != "" && kind != "stop" && kind != "end") throw Failure{KVCTS_E_INVALID, "peer_fault is \"" + kind + "\", expected stop or end"};
-  if (when != "post" && when != "midway") throw Failure{KVCTS_E_INVALID, "peer_fault_at is \"" + when + "\", expected post or midway"};
+  if (kind != "" && kind != "stop" && kind != "end")
+    throw Failure{KVCTS_E_INVALID, "peer_fault is \"" + kind + "\", expected stop or end"};
+  if (when != "post" && when != "midway")
+    throw Failure{KVCTS_E_INVALID, "peer_fault_at is \"" + when + "\", expected post or midway"};
   kind_ = kind == "stop" ? Kind::stop : kind == "end" ? Kind::end : Kind::none;
   midway_ = when == "midway";
 }

@@ -1,5 +1,6 @@
-// A peer that stands still or dies at a known moment, for cases about what an engine then does. The initiator's agent does it to the process
-// of the target, whose number is in its metadata; the engine itself is as it always is. Options of an engine that offers it:
+// A peer that stands still or dies at a known moment, for cases about what an engine then does. The initiator's agent does
+// it to the process of the target, whose number is in its metadata; the engine itself is as it always is. Options of an
+// engine that offers it:
 //
 //   peer_fault      stop (SIGSTOP) or end (SIGKILL); without it nothing happens
 //   peer_fault_at   post (just before the request goes out, the default) or midway (when half of its descriptors are done)
@@ -21,7 +22,7 @@ class PeerFault {
 
   void before_post(pid_t peer);
   void at(pid_t peer, std::uint64_t done, std::uint64_t all);  ///< whenever the engine looks at its request
-  void ended(pid_t peer);                                     ///< the request completed or failed
+  void ended(pid_t peer);                                      ///< the request completed or failed
 
  private:
   enum class Kind { none, stop, end } kind_{Kind::none};

@@ -53,7 +53,7 @@ sockaddr_un address_of(const AgentIdentity& agent, socklen_t& length) {
 }
 
 struct stat status_of(int descriptor) {
-  struct stat status {};
+  struct stat status{};
   if (fstat(descriptor, &status) != 0)
     throw system_failure(KVCTS_E_INVALID, "fstat of descriptor " + std::to_string(descriptor));
   return status;

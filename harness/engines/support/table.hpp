@@ -218,32 +218,32 @@ class Table {
       const Failure& failure = raw == nullptr ? open_failure() : agent(raw).last;
       write_sized(out, kvcts_error{0, failure.status, 0, failure.native, failure.text.c_str()});
     };
-    if constexpr (requires(Engine & e) { e.descriptor_status(Id{}, Id{}); }) {
+    if constexpr (requires(Engine& e) { e.descriptor_status(Id{}, Id{}); }) {
       t.descriptor_status = [](kvcts_agent* raw, Id request, std::uint64_t index) {
         return on(raw, [&](Engine& engine) { return engine.descriptor_status(request, index); });
       };
     }
-    if constexpr (requires(Engine & e) { e.cancel(Id{}); }) {
+    if constexpr (requires(Engine& e) { e.cancel(Id{}); }) {
       t.cancel = [](kvcts_agent* raw, Id request) {
         return on(raw, [&](Engine& engine) { return engine.cancel(request); });
       };
     }
-    if constexpr (requires(Engine & e) { e.progress(); }) {
+    if constexpr (requires(Engine& e) { e.progress(); }) {
       t.progress = [](kvcts_agent* raw) {
         return on(raw, [](Engine& engine) { return engine.progress() ? KVCTS_IN_PROGRESS : KVCTS_OK; });
       };
     }
-    if constexpr (requires(Engine & e) { e.flush(Id{}); }) {
+    if constexpr (requires(Engine& e) { e.flush(Id{}); }) {
       t.flush = [](kvcts_agent* raw, Id peer) { return on(raw, [&](Engine& engine) { return engine.flush(peer); }); };
     }
-    if constexpr (requires(Engine & e) { e.notify(Id{}, std::string_view{}); }) {
+    if constexpr (requires(Engine& e) { e.notify(Id{}, std::string_view{}); }) {
       t.notify = [](kvcts_agent* raw, Id peer, const void* data, std::uint64_t bytes) {
         return on(raw, [&](Engine& engine) {
           engine.notify(peer, {static_cast<const char*>(data), static_cast<std::size_t>(bytes)});
         });
       };
     }
-    if constexpr (requires(Engine & e) { e.oldest_notification(); }) {
+    if constexpr (requires(Engine& e) { e.oldest_notification(); }) {
       t.take_notification = [](kvcts_agent* raw, void* buffer, std::uint64_t* bytes) {
         return on(raw, [&](Engine& engine) -> std::int32_t {
           const std::string* oldest = engine.oldest_notification();
@@ -257,7 +257,7 @@ class Table {
         });
       };
     }
-    if constexpr (requires(Engine & e) { e.facts(); }) {
+    if constexpr (requires(Engine& e) { e.facts(); }) {
       t.facts = [](kvcts_agent* raw, kvcts_fact_sink sink, void* context) {
         return on(raw, [&](Engine& engine) {
           for (const auto& [key, value] : engine.facts()) sink(context, key.c_str(), value.c_str());

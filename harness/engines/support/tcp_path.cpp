@@ -1,8 +1,8 @@
 #include "engines/support/tcp_path.hpp"
 
 #include <dirent.h>
-#include <netinet/in.h>
 #include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ TcpSockets tcp_sockets() {
   while (const dirent* entry = readdir(folder)) {
     const int fd = std::atoi(entry->d_name);
     tcp_info info{};
-    struct stat about {};
+    struct stat about{};
     socklen_t bytes = sizeof info;
     if (fd <= 2 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || fstat(fd, &about) != 0) continue;
     sockets[about.st_ino] = {info.tcpi_bytes_sent, info.tcpi_bytes_received};

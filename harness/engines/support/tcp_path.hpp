@@ -1,5 +1,5 @@
-// Which way did the bytes take? The kernel's counters of the TCP connections of this process (TCP_INFO): bytes that went over them, whoever
-// wrote them.
+// Which way did the bytes take? The kernel's counters of the TCP connections of this process (TCP_INFO): bytes that went
+// over them, whoever wrote them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ struct TcpBytes {
 /// What went over each TCP socket that this process has open now, by the socket's inode.
 using TcpSockets = std::map<std::uint64_t, TcpBytes>;
 TcpSockets tcp_sockets();
-/// Bytes over the sockets that are open now, less what had gone over them `before`. Sockets that were closed since do not count.
+/// Bytes over the sockets that are open now, less what had gone over them `before`. Sockets that were closed since do not
+/// count.
 TcpBytes tcp_bytes_since(const TcpSockets& before);
 
 }  // namespace kvcts::engines

@@ -43,9 +43,11 @@ ucs_status_t Payload::receive(ucp_worker_h worker, void* to, ucp_am_recv_data_nb
 
 template <ucs_status_t (UcxMessages::*handle)(const Ask&, ucp_ep_h, const Payload&)>
 void UcxMessages::listen(unsigned id) {
-  const auto handler = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes, const ucp_am_recv_param_t* param) {
+  const auto handler = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes,
+                          const ucp_am_recv_param_t* param) {
     Ask ask;
-    if (head_bytes != sizeof ask || (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;  // nobody of ours
+    if (head_bytes != sizeof ask || (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0)
+      return UCS_OK;  // nobody of ours
     std::memcpy(&ask, head, sizeof ask);
     return (static_cast<UcxMessages*>(self)->*handle)(ask, param->reply_ep, payload_of(data, bytes, *param));
   };
@@ -55,7 +57,8 @@ void UcxMessages::listen(unsigned id) {
 UcxMessages::UcxMessages(ucp_worker_h worker, Host& host) : worker_(worker), host_(host) {
   listen<&UcxMessages::on_put>(put);
   listen<&UcxMessages::on_get>(get);
-  const auto answered = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes, const ucp_am_recv_param_t* param) {
+  const auto answered = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes,
+                           const ucp_am_recv_param_t* param) {
     Answer told;
     if (head_bytes != sizeof told) return UCS_OK;
     std::memcpy(&told, head, sizeof told);
@@ -82,7 +85,8 @@ UcxMessages::Service& UcxMessages::begin(const Ask& ask, ucp_ep_h peer, bool wri
 
 ucs_status_t UcxMessages::on_put(const Ask& ask, ucp_ep_h peer, const Payload& payload) {
   Service& service = begin(ask, peer, true);
-  if (service.place != nullptr && payload.bytes != ask.bytes) service.place = nullptr, service.answer.status = KVCTS_E_BACKEND;
+  if (service.place != nullptr && payload.bytes != ask.bytes)
+    service.place = nullptr, service.answer.status = KVCTS_E_BACKEND;
   if (service.place != nullptr) {
     const auto arrived = [](void* request, ucs_status_t ended, std::size_t, void* context) {
       auto& of = *static_cast<Service*>(context);
@@ -115,7 +119,8 @@ void UcxMessages::reply(Service& service, const void* data, std::size_t bytes) {
     of.owner->end(of);
   };
   // Otherwise it is sent already, or cannot be: then the connection is over.
-  if (!UCS_PTR_IS_PTR(ucp_am_send_nbx(service.peer, answer, &service.answer, sizeof service.answer, data, bytes, &param))) end(service);
+  if (!UCS_PTR_IS_PTR(ucp_am_send_nbx(service.peer, answer, &service.answer, sizeof service.answer, data, bytes, &param)))
+    end(service);
 }
 
 }  // namespace kvcts::engines

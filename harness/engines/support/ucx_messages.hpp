@@ -1,6 +1,7 @@
-// Put and get by active messages of UCX (engine ucx, verbs=am): the heads of the messages, and the target's half. A put brings its bytes and is
-// answered once they lie there; the answer of a get brings them. Nobody but the target knows where a region lies: an ask names region and
-// offset, and what the target would not give is refused. UCX sends long messages by rendezvous, straight from place to place.
+// Put and get by active messages of UCX (engine ucx, verbs=am): the heads of the messages, and the target's half. A put
+// brings its bytes and is answered once they lie there; the answer of a get brings them. Nobody but the target knows where a
+// region lies: an ask names region and offset, and what the target would not give is refused. UCX sends long messages by
+// rendezvous, straight from place to place.
 #pragma once
 
 #include <ucp/api/ucp.h>

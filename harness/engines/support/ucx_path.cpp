@@ -36,7 +36,7 @@ UcxLog::~UcxLog() {
 
 std::string UcxLog::read() {
   std::fflush(nullptr);  // UCX leaves the end of its log in a buffer
-  struct stat about {};
+  struct stat about{};
   if (file_ < 0 || fstat(file_, &about) != 0) return {};
   std::string text(static_cast<std::size_t>(about.st_size), '\0');
   const auto got = pread(file_, text.data(), text.size(), 0);
@@ -44,9 +44,9 @@ std::string UcxLog::read() {
   return text;
 }
 
-// A table: the endpoint ("... intra-node cfg#1") and the operation ("remote memory write by ucp_put* from host memory to host"), in one line
-// (UCX 1.20) or in two (1.23), then a line a range of lengths ("0..inf | zero-copy | cma/memory"). The last range of the last table counts; tables of a worker's endpoint to itself
-// do not, unless there is no other.
+// A table: the endpoint ("... intra-node cfg#1") and the operation ("remote memory write by ucp_put* from host memory to
+// host"), in one line (UCX 1.20) or in two (1.23), then a line a range of lengths ("0..inf | zero-copy | cma/memory"). The
+// last range of the last table counts; tables of a worker's endpoint to itself do not, unless there is no other.
 UcxLog::Path UcxLog::path(Verb verb) {
   const std::string text = read();
   if (text.size() == parsed_) return known_[verb];
@@ -69,7 +69,8 @@ UcxLog::Path UcxLog::path(Verb verb) {
         to_itself = cell.find("self cfg#") != std::string::npos;
         title = true;
       } else if (cell.find(" by ucp_") != std::string::npos) {
-        const auto of = std::find_if(std::begin(calls), std::end(calls), [&](const char* call) { return cell.find(call) != std::string::npos; });
+        const auto of = std::find_if(std::begin(calls), std::end(calls),
+                                     [&](const char* call) { return cell.find(call) != std::string::npos; });
         open = of != std::end(calls) ? &(to_itself ? own : others)[of - std::begin(calls)] : nullptr;
         title = true;
       }

@@ -1,5 +1,6 @@
 // Which way did the bytes take? Two witnesses that do not know of each other:
-//   - UCX's own protocol tables (UCX_PROTO_INFO, since 1.15), written to its log when an endpoint chooses: "zero-copy" by "cma/memory", "tcp/lo";
+//   - UCX's own protocol tables (UCX_PROTO_INFO, since 1.15), written to its log when an endpoint chooses: "zero-copy" by
+//   "cma/memory", "tcp/lo";
 //   - the kernel's counters of the TCP connections of this process (tcp_path.hpp).
 #pragma once
 
@@ -12,8 +13,8 @@ namespace kvcts::engines {
 /// The log of the UCX in this process, kept in memory.
 class UcxLog {
  public:
-  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE. Before UCX is loaded. Where UCX_LOG_FILE is set already, by another plug-in part or by the user, it
-  /// is that one that is read.
+  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE. Before UCX is loaded. Where UCX_LOG_FILE is set already, by another plug-in part
+  /// or by the user, it is that one that is read.
   UcxLog();
   ~UcxLog();
   UcxLog(const UcxLog&) = delete;

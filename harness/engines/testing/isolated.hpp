@@ -37,7 +37,8 @@ inline void run_isolated(const std::function<void()>& body, std::chrono::seconds
 /// The initiator, in this process: its environment becomes the engine's.
 inline transport::Session open_initiator(const Placement& setup) {
   for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
-  return transport::Session(transport::Plugin::load(transport::find_plugin(setup.plugin)), {.name = "initiator", .options = setup.options});
+  return transport::Session(transport::Plugin::load(transport::find_plugin(setup.plugin)),
+                            {.name = "initiator", .options = setup.options});
 }
 
 /// What a call is refused with; "" when it is not.

@@ -8,7 +8,8 @@
 namespace kvcts::testing {
 
 inline Placement placement_of(const catalogue::EngineEntry& engine) {
-  return {engine.id, engine.plugin, static_cast<int>(engine.processes), texts_of(engine.options), texts_of(engine.environment)};
+  return {engine.id, engine.plugin, static_cast<int>(engine.processes), texts_of(engine.options),
+          texts_of(engine.environment)};
 }
 
 }  // namespace kvcts::testing

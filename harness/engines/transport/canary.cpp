@@ -11,7 +11,8 @@ bool ask_canary(const Plugin& plugin, const OpenOptions& options) {
   if (status == KVCTS_OK) return true;
   if (status == KVCTS_E_NOT_SUPPORTED) return false;
   const LastError error = last_error(api, static_cast<kvcts_agent*>(nullptr), plugin.engine());
-  throw TransportError(Code::backend, plugin.engine() + ": canary: " + (error.text.empty() ? "no reason given" : error.text), error.native);
+  throw TransportError(Code::backend, plugin.engine() + ": canary: " + (error.text.empty() ? "no reason given" : error.text),
+                       error.native);
 }
 
 }  // namespace kvcts::transport

@@ -53,7 +53,8 @@ bool is_own_plugin(std::string_view stem) {
   std::size_t foreign = 0;
   const auto all = folders(&foreign);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (std::error_code error; fs::is_regular_file(all[i] / (std::string(stem) + ".so"), error)) return i >= foreign && stem.find('/') == std::string_view::npos;
+    if (std::error_code error; fs::is_regular_file(all[i] / (std::string(stem) + ".so"), error))
+      return i >= foreign && stem.find('/') == std::string_view::npos;
   }
   return false;
 }

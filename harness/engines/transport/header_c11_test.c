@@ -1,4 +1,5 @@
-/* Compiled as C11 -pedantic-errors: the ABI is usable from plain C, and its structures have the sizes that version 1 says. */
+/* Compiled as C11 -pedantic-errors: the ABI is usable from plain C, and its structures have the sizes that version 1 says.
+ */
 #include "kvcts_memory.h"
 #include "kvcts_transport.h"
 

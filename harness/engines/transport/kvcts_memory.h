@@ -1,12 +1,12 @@
 /* The memory-provider C ABI of KV-CTS, version 1 (frozen): who allocates the regions that a transport moves.
  *
- * Without a provider, regions are host memory in memory files, made by the suite. A provider brings other memory: of a device
- * that the suite does not know, or host memory allocated in a way of its own. A worker process allocates from it, copies the
- * suite's bytes in, registers the allocation with the transport as kvcts_region (kind MEMORY), and copies all of it out again
- * when the transfer is over, so that guards and bytes that nobody named are compared as well.
+ * Without a provider, regions are host memory in memory files, made by the suite. A provider brings other memory: of a
+ * device that the suite does not know, or host memory allocated in a way of its own. A worker process allocates from it,
+ * copies the suite's bytes in, registers the allocation with the transport as kvcts_region (kind MEMORY), and copies all of
+ * it out again when the transfer is over, so that guards and bytes that nobody named are compared as well.
  *
- * A shared library exports kvcts_memory_entry(). Structures, versions, sizes, strings, status codes, options and what the process
- * may expect are as in kvcts_transport.h, which is all that this header needs. A complete provider in C, to copy:
+ * A shared library exports kvcts_memory_entry(). Structures, versions, sizes, strings, status codes, options and what the
+ * process may expect are as in kvcts_transport.h, which is all that this header needs. A complete provider in C, to copy:
  * harness/engines/transport/template/memory.c.
  *
  * WHAT THE SUITE GUARANTEES
@@ -47,9 +47,9 @@ typedef struct kvcts_memory_info {
   uint32_t memory;          /* KVCTS_MEMORY_ that its regions are registered as */
   int32_t device;           /* ordinal that its regions are registered with */
   uint32_t host_accessible; /* 0 or 1: the processor may read and write at the address of an allocation */
-  uint32_t exports;         /* 0 or 1: each allocation has a descriptor, by which import_fd() reaches it in another process */
-  uint64_t alignment;       /* of every allocation's address, bytes; a power of two */
-  uint64_t max_bytes;       /* of one allocation; UINT64_MAX = only memory limits it */
+  uint32_t exports;   /* 0 or 1: each allocation has a descriptor, by which import_fd() reaches it in another process */
+  uint64_t alignment; /* of every allocation's address, bytes; a power of two */
+  uint64_t max_bytes; /* of one allocation; UINT64_MAX = only memory limits it */
 } kvcts_memory_info;
 
 /* One allocation. address, fd and fd_offset go into kvcts_region as they are. */
@@ -71,8 +71,8 @@ typedef struct kvcts_memory {
   const char* name;    /* (required) e.g. "acme-hbm"; at most 255 printable ASCII characters */
   const char* version; /* (required) */
 
-  /* (required) Makes a pool, the caller's until close(). KVCTS_E_NOT_SUPPORTED: this machine lacks what it needs; the suite then
-   * SKIPs. On failure *pool is NULL and last_error(NULL, ...) has the words. */
+  /* (required) Makes a pool, the caller's until close(). KVCTS_E_NOT_SUPPORTED: this machine lacks what it needs; the suite
+   * then SKIPs. On failure *pool is NULL and last_error(NULL, ...) has the words. */
   int32_t (*open)(const kvcts_memory_open_args* args, kvcts_memory_pool** pool);
 
   /* (required) Ends the pool; what was not released goes with it. */
@@ -88,8 +88,8 @@ typedef struct kvcts_memory {
   /* (required) Gives an allocation back. KVCTS_E_NOT_FOUND: no such handle. */
   int32_t (*release)(kvcts_memory_pool* pool, uint64_t handle);
 
-  /* (required) Host bytes into the allocation at offset; all are there on return. KVCTS_E_NOT_FOUND: no such handle, or a range
-   * beyond its end. */
+  /* (required) Host bytes into the allocation at offset; all are there on return. KVCTS_E_NOT_FOUND: no such handle, or a
+   * range beyond its end. */
   int32_t (*copy_in)(kvcts_memory_pool* pool, uint64_t handle, uint64_t offset, const void* from, uint64_t bytes);
 
   /* (required) The other way; sees what every writer that was told complete has written. */
@@ -98,9 +98,11 @@ typedef struct kvcts_memory {
   /* (required) As in kvcts_transport. */
   void (*last_error)(kvcts_memory_pool* pool, kvcts_error* error);
 
-  /* (required where info.exports) The allocation of another process, by its descriptor (received here) and offset: an allocation of
-   * this pool, with an address of its own. release() gives it back here only. KVCTS_E_INVALID: not such a descriptor. */
-  int32_t (*import_fd)(kvcts_memory_pool* pool, int32_t fd, uint64_t fd_offset, uint64_t bytes, kvcts_allocation* allocation);
+  /* (required where info.exports) The allocation of another process, by its descriptor (received here) and offset: an
+   * allocation of this pool, with an address of its own. release() gives it back here only. KVCTS_E_INVALID: not such a
+   * descriptor. */
+  int32_t (*import_fd)(kvcts_memory_pool* pool, int32_t fd, uint64_t fd_offset, uint64_t bytes,
+                       kvcts_allocation* allocation);
 } kvcts_memory;
 
 /* The one exported symbol; as kvcts_transport_entry(). */

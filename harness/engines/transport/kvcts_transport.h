@@ -13,34 +13,38 @@
  *   request   a list of descriptors with one direction: prepared once, posted once or many times, polled, released.
  *
  * WHAT THE SUITE GUARANTEES
- *   - One plug-in in a process, loaded once with RTLD_NOW | RTLD_LOCAL, never unloaded; the process does not fork afterwards.
+ *   - One plug-in in a process, loaded once with RTLD_NOW | RTLD_LOCAL, never unloaded; the process does not fork
+ *     afterwards.
  *   - Calls on all agents of a process come from one thread at a time, though not always the same one. Only where
- *     claims.thread_safe is set may calls come from several threads at once, also on one agent; open, close and claims never do,
- *     and of one request, peer or region no call comes while another call gives that very handle back.
- *   - Pointers that it passes are valid during the call only, except where said, and are not NULL except where said. Memory of a
- *     registered region stays mapped, at its address, until it was deregistered or the process ends, also after a failed transfer.
+ *     claims.thread_safe is set may calls come from several threads at once, also on one agent; open, close and claims
+ *     never do, and of one request, peer or region no call comes while another call gives that very handle back.
+ *   - Pointers that it passes are valid during the call only, except where said, and are not NULL except where said. Memory
+ *     of a registered region stays mapped, at its address, until it was deregistered or the process ends, also after a
+ *     failed transfer.
  *   - After a failed, cancelled or timed-out request it treats the memory as still owned by the engine and watches it.
  *   - It ends a process that passes a deadline with SIGKILL and then looks at the memory from another process.
  *   - Standard output and error are captured and shown with the result; nothing is read from them.
  *
  * WHAT THE SUITE DEMANDS
  *   - Every call returns a status; no exception, exit(), abort() or signal leaves a plug-in because of a bad argument.
- *   - A request that was accepted is executed wholly and only: bytes outside the descriptors never change, and none change once
- *     the request has ended.
- *   - Calls that are marked "does not wait" return within milliseconds whatever the peer does. The others block for a bounded
- *     time, for what this process needs itself; a peer that does not answer is KVCTS_E_PEER_LOST or KVCTS_E_TIMED_OUT.
- *   - A handle that was never given out or was given back is answered with KVCTS_E_NOT_FOUND. Handles are chosen by the plug-in;
- *     0 and UINT64_MAX are none. Handles of regions, peers and requests are told apart by the call, not by their values.
- *   - The process stays the suite's: no change of signal handlers, working directory, standard streams or limits, and no child
- *     process. Threads are welcome; close() ends those of its agent.
+ *   - A request that was accepted is executed wholly and only: bytes outside the descriptors never change, and none change
+ *     once the request has ended.
+ *   - Calls that are marked "does not wait" return within milliseconds whatever the peer does. The others block for a
+ *     bounded time, for what this process needs itself; a peer that does not answer is KVCTS_E_PEER_LOST or
+ *     KVCTS_E_TIMED_OUT.
+ *   - A handle that was never given out or was given back is answered with KVCTS_E_NOT_FOUND. Handles are chosen by the
+ *     plug-in; 0 and UINT64_MAX are none. Handles of regions, peers and requests are told apart by the call, not by their
+ *     values.
+ *   - The process stays the suite's: no change of signal handlers, working directory, standard streams or limits, and no
+ *     child process. Threads are welcome; close() ends those of its agent.
  *   - What claims() says is true. The suite tests it (kvcts conformance).
  *
  * STRUCTURES AND VERSIONS
  *   KVCTS_TRANSPORT_ABI counts incompatible versions, of which this is the first; each gets a new number. Within version 1
- *   everything here keeps its place and its meaning; later releases add members at the end of a structure and optional calls at
- *   the end of the table, and nothing else: status codes and the values of an enum are complete. So
- *   - each structure begins with its own size in bytes, set by whoever allocates it: the suite for arguments and out-parameters,
- *     the plug-in for its table;
+ *   everything here keeps its place and its meaning; later releases add members at the end of a structure and optional
+ *   calls at the end of the table, and nothing else: status codes and the values of an enum are complete. So
+ *   - each structure begins with its own size in bytes, set by whoever allocates it: the suite for arguments and
+ *     out-parameters, the plug-in for its table;
  *   - a reader uses only members that lie wholly within that size (KVCTS_HAS) and takes the others as zero;
  *   - for out-parameters the suite sets size before the call; the plug-in writes no byte beyond it and leaves size as it is;
  *   - kvcts_descriptor and kvcts_option, which are passed as arrays, have no size and do not grow.
@@ -48,10 +52,10 @@
  *   Members called reserved are 0. Strings are UTF-8, end with a zero byte, and are never NULL unless said.
  *
  * ERRORS
- *   Functions that return int32_t return KVCTS_OK, KVCTS_IN_PROGRESS where said, or one of the negative KVCTS_E_ codes; anything
- *   else is a broken contract. After a negative code last_error() has the words and the engine's own number; the call has given
- *   out no handle, and out-parameters mean nothing, except where said. The codes that each call names are those that the suite
- *   tests for; KVCTS_E_BACKEND, KVCTS_E_NO_RESOURCES and KVCTS_E_NOT_SUPPORTED may come from any.
+ *   Functions that return int32_t return KVCTS_OK, KVCTS_IN_PROGRESS where said, or one of the negative KVCTS_E_ codes;
+ *   anything else is a broken contract. After a negative code last_error() has the words and the engine's own number; the
+ *   call has given out no handle, and out-parameters mean nothing, except where said. The codes that each call names are
+ *   those that the suite tests for; KVCTS_E_BACKEND, KVCTS_E_NO_RESOURCES and KVCTS_E_NOT_SUPPORTED may come from any.
  */
 #ifndef KVCTS_TRANSPORT_H
 #define KVCTS_TRANSPORT_H
@@ -143,32 +147,32 @@ typedef struct kvcts_claims {
                                         (LOCAL: flush() makes the bytes visible there) or that they are visible (REMOTE) */
   uint32_t ordering;                 /* KVCTS_ORDER_: of requests to one peer, the one posted later wins where they overlap
                                         (REQUESTS); also within a request, the later descriptor (DESCRIPTORS) */
-  uint32_t cancellation;             /* KVCTS_CANCEL_: NONE = no cancel(); QUIET = once cancelled and released, no byte moves */
-  uint32_t peer_death;               /* KVCTS_DEATH_: a peer that died is KVCTS_E_PEER_LOST never, at the next post, or also for
-                                        requests that are under way */
-  uint32_t reserved;                 /* 0 */
-  uint64_t alignment;                /* of addresses, offsets and lengths, bytes; a power of two; 1 = any; else KVCTS_E_INVALID */
-  uint64_t max_descriptors;          /* of one request; UINT64_MAX = only memory limits it; more are KVCTS_E_INVALID */
-  uint64_t max_bytes;                /* of one descriptor; UINT64_MAX = no limit; more are KVCTS_E_INVALID */
+  uint32_t cancellation;    /* KVCTS_CANCEL_: NONE = no cancel(); QUIET = once cancelled and released, no byte moves */
+  uint32_t peer_death;      /* KVCTS_DEATH_: a peer that died is KVCTS_E_PEER_LOST never, at the next post, or also for
+                               requests that are under way */
+  uint32_t reserved;        /* 0 */
+  uint64_t alignment;       /* of addresses, offsets and lengths, bytes; a power of two; 1 = any; else KVCTS_E_INVALID */
+  uint64_t max_descriptors; /* of one request; UINT64_MAX = only memory limits it; more are KVCTS_E_INVALID */
+  uint64_t max_bytes;       /* of one descriptor; UINT64_MAX = no limit; more are KVCTS_E_INVALID */
 } kvcts_claims;
 
 enum { KVCTS_ACCESS_LOCAL = 1, KVCTS_ACCESS_REMOTE_READ = 2, KVCTS_ACCESS_REMOTE_WRITE = 4 };
 
 /* A region to register. MEMORY: address, bytes; fd and fd_offset name the file behind it, when there is one (fd = -1
- * otherwise): a memory file for host memory, which the suite's own always has; what a memory provider exports for memory of a
- * device. FILE: fd, fd_offset, bytes. OBJECT: key, bytes. The plug-in duplicates fd if it needs it after the call. */
+ * otherwise): a memory file for host memory, which the suite's own always has; what a memory provider exports for memory of
+ * a device. FILE: fd, fd_offset, bytes. OBJECT: key, bytes. The plug-in duplicates fd if it needs it after the call. */
 typedef struct kvcts_region {
   uint64_t size;
-  uint32_t kind;       /* KVCTS_KIND_ */
-  uint32_t memory;     /* KVCTS_MEMORY_ */
-  int32_t device;      /* ordinal for device memory, else 0 */
+  uint32_t kind;   /* KVCTS_KIND_ */
+  uint32_t memory; /* KVCTS_MEMORY_ */
+  int32_t device;  /* ordinal for device memory, else 0 */
   int32_t fd;
   uint64_t fd_offset;
-  void* address;       /* in this process; for device memory what the device's own calls take */
+  void* address; /* in this process; for device memory what the device's own calls take */
   uint64_t bytes;
-  uint32_t access;     /* bit mask KVCTS_ACCESS_ */
-  uint32_t reserved;   /* 0 */
-  const char* key;     /* OBJECT: key_bytes bytes, no zero needed; else NULL */
+  uint32_t access;   /* bit mask KVCTS_ACCESS_ */
+  uint32_t reserved; /* 0 */
+  const char* key;   /* OBJECT: key_bytes bytes, no zero needed; else NULL */
   uint64_t key_bytes;
 } kvcts_region;
 
@@ -177,7 +181,8 @@ typedef struct kvcts_region {
 /* bytes from local (region, offset) to remote (region, offset) for a write, the other way for a read.
  * local_region: a handle of register_region(), or KVCTS_NO_REGION: then local_offset is an address that nobody registered.
  * remote_region: the ordinal of the region in the peer's metadata. Offsets count from the region's start; engines that
- * address absolutely add the base. A range beyond the end is refused with KVCTS_E_NOT_FOUND, by prepare(), post() or poll(). */
+ * address absolutely add the base. A range beyond the end is refused with KVCTS_E_NOT_FOUND, by prepare(), post() or
+ * poll(). */
 typedef struct kvcts_descriptor {
   uint64_t local_region;
   uint64_t local_offset;
@@ -211,10 +216,10 @@ typedef struct kvcts_progress {
 
 typedef struct kvcts_error {
   uint64_t size;
-  int32_t status;    /* of the last failed call */
-  int32_t reserved;  /* 0 */
-  int64_t native;    /* the engine's own code, 0 when there is none */
-  const char* text;  /* one sentence of at most 4095 bytes; valid until the next call on the agent; never NULL */
+  int32_t status;   /* of the last failed call */
+  int32_t reserved; /* 0 */
+  int64_t native;   /* the engine's own code, 0 when there is none */
+  const char* text; /* one sentence of at most 4095 bytes; valid until the next call on the agent; never NULL */
 } kvcts_error;
 
 typedef void (*kvcts_fact_sink)(void* context, const char* key, const char* value);
@@ -227,10 +232,10 @@ typedef struct kvcts_transport {
   const char* name;    /* (required) e.g. "ucx"; at most 255 printable ASCII characters */
   const char* version; /* (required) of the engine itself, e.g. "1.13.1"; likewise */
 
-  /* (required) Makes an agent, which belongs to the caller until close(). Several may be open, and opened again after close().
-   * Blocks while devices and libraries are opened. On failure *agent is NULL and last_error(NULL, ...) has the words.
-   * KVCTS_E_INVALID: an option that is unknown or has a bad value. KVCTS_E_NOT_SUPPORTED: this machine lacks what it needs; the
-   * suite then SKIPs. */
+  /* (required) Makes an agent, which belongs to the caller until close(). Several may be open, and opened again after
+   * close(). Blocks while devices and libraries are opened. On failure *agent is NULL and last_error(NULL, ...) has the
+   * words. KVCTS_E_INVALID: an option that is unknown or has a bad value. KVCTS_E_NOT_SUPPORTED: this machine lacks what it
+   * needs; the suite then SKIPs. */
   int32_t (*open)(const kvcts_open_args* args, kvcts_agent** agent);
 
   /* (required) Ends the agent: outstanding requests, peers and registrations go with it, as do its threads and descriptors.
@@ -240,14 +245,15 @@ typedef struct kvcts_transport {
   /* (required) Fills *claims; the same for the life of the agent. Does not wait. */
   int32_t (*claims)(kvcts_agent* agent, kvcts_claims* claims);
 
-  /* (required) Makes a region usable as the local side of transfers and, as access says, by peers. The memory stays the suite's.
-   * Blocks. KVCTS_E_INVALID: no address, unaligned, registered already where claims forbid it, or beyond the end of its file.
-   * KVCTS_E_NOT_SUPPORTED: a kind or memory that is not claimed, or one without a file where the engine needs one. */
+  /* (required) Makes a region usable as the local side of transfers and, as access says, by peers. The memory stays the
+   * suite's. Blocks. KVCTS_E_INVALID: no address, unaligned, registered already where claims forbid it, or beyond the end
+   * of its file. KVCTS_E_NOT_SUPPORTED: a kind or memory that is not claimed, or one without a file where the engine needs
+   * one. */
   int32_t (*register_region)(kvcts_agent* agent, const kvcts_region* region, uint64_t* handle);
 
-  /* (required) Undoes it; prepared requests that use it answer KVCTS_E_NOT_FOUND when they are posted. KVCTS_E_BUSY when an active
-   * request uses it. A peer that still holds its metadata is answered with an error at its next transfer where claims.revokes;
-   * elsewhere its bytes may still reach the old address. Blocks. */
+  /* (required) Undoes it; prepared requests that use it answer KVCTS_E_NOT_FOUND when they are posted. KVCTS_E_BUSY when an
+   * active request uses it. A peer that still holds its metadata is answered with an error at its next transfer where
+   * claims.revokes; elsewhere its bytes may still reach the old address. Blocks. */
   int32_t (*deregister_region)(kvcts_agent* agent, uint64_t handle);
 
   /* (required) Writes the blob about this agent and these regions, in this order, into buffer. *bytes: in, its capacity;
@@ -256,69 +262,73 @@ typedef struct kvcts_transport {
   int32_t (*export_metadata)(kvcts_agent* agent, const uint64_t* handles, uint64_t count, void* buffer, uint64_t* bytes);
 
   /* (required) Makes a peer of a blob. Several peers may come from one agent (a blob a case); connections may be shared and
-   * kept. KVCTS_E_MISMATCH: a blob that is damaged, of another engine or another version; it leaves no trace: the good blob works
-   * afterwards. KVCTS_E_NOT_SUPPORTED: a peer beyond claims.reach. KVCTS_E_PEER_LOST: its process is gone. Blocks. */
+   * kept. KVCTS_E_MISMATCH: a blob that is damaged, of another engine or another version; it leaves no trace: the good blob
+   * works afterwards. KVCTS_E_NOT_SUPPORTED: a peer beyond claims.reach. KVCTS_E_PEER_LOST: its process is gone. Blocks. */
   int32_t (*add_peer)(kvcts_agent* agent, const void* metadata, uint64_t bytes, uint64_t* peer);
 
-  /* (required) Forgets one peer. Requests that were prepared with it answer KVCTS_E_NOT_FOUND from then on. Does not wait. */
+  /* (required) Forgets one peer. Requests that were prepared with it answer KVCTS_E_NOT_FOUND from then on. Does not
+   * wait. */
   int32_t (*remove_peer)(kvcts_agent* agent, uint64_t peer);
 
   /* (required) Checks and makes a request; moves nothing. Descriptors and notification are borrowed until release(). Blocks.
    * KVCTS_E_INVALID: op, alignment, or more than a maximum. KVCTS_E_NOT_FOUND: a peer, region or range that is not there.
-   * KVCTS_E_NOT_PERMITTED: access. What an engine finds out later it answers at post() or poll(), before a byte has moved. */
+   * KVCTS_E_NOT_PERMITTED: access. What an engine finds out later it answers at post() or poll(), before a byte has
+   * moved. */
   int32_t (*prepare)(kvcts_agent* agent, const kvcts_transfer* transfer, uint64_t* request);
 
   /* (required) Starts it. KVCTS_OK: it has completed already; KVCTS_IN_PROGRESS: poll. May be posted again after completion:
    * KVCTS_E_BUSY before. Errors as prepare(), and KVCTS_E_PEER_LOST. Does not wait. */
   int32_t (*post)(kvcts_agent* agent, uint64_t request);
 
-  /* (required) Where the request stands; makes progress on the way where the engine has no thread. KVCTS_IN_PROGRESS, KVCTS_OK, or
-   * the error that it ended with. progress may be NULL. After the end it answers the same until post or release.
-   * KVCTS_E_NOT_POSTED before the first post. Does not wait. */
+  /* (required) Where the request stands; makes progress on the way where the engine has no thread. KVCTS_IN_PROGRESS,
+   * KVCTS_OK, or the error that it ended with. progress may be NULL. After the end it answers the same until post or
+   * release. KVCTS_E_NOT_POSTED before the first post. Does not wait. */
   int32_t (*poll)(kvcts_agent* agent, uint64_t request, kvcts_progress* progress);
 
-  /* (required) Gives the request back, whatever its state. An active one is cancelled as claims.cancellation says. Blocks. */
+  /* (required) Gives the request back, whatever its state. An active one is cancelled as claims.cancellation says.
+   * Blocks. */
   int32_t (*release)(kvcts_agent* agent, uint64_t request);
 
   /* Status of one descriptor of a posted request, as poll() for the whole. Does not wait. */
   int32_t (*descriptor_status)(kvcts_agent* agent, uint64_t request, uint64_t index);
 
-  /* Asks an active request to end; poll then answers KVCTS_E_CANCELED, or KVCTS_OK when it was faster. KVCTS_OK also for one that
-   * has ended; KVCTS_E_NOT_POSTED before the first post. Does not wait. */
+  /* Asks an active request to end; poll then answers KVCTS_E_CANCELED, or KVCTS_OK when it was faster. KVCTS_OK also for
+   * one that has ended; KVCTS_E_NOT_POSTED before the first post. Does not wait. */
   int32_t (*cancel)(kvcts_agent* agent, uint64_t request);
 
-  /* (required where claims.needs_target_progress) One round of work; KVCTS_IN_PROGRESS when it found some, KVCTS_OK when idle. A
-   * target calls it again and again while it waits. Does not wait. */
+  /* (required where claims.needs_target_progress) One round of work; KVCTS_IN_PROGRESS when it found some, KVCTS_OK when
+   * idle. A target calls it again and again while it waits. Does not wait. */
   int32_t (*progress)(kvcts_agent* agent);
 
   /* KVCTS_OK: every request to this peer that poll() called complete is visible there (for engines with local completion).
    * KVCTS_IN_PROGRESS: call again. Does not wait. */
   int32_t (*flush)(kvcts_agent* agent, uint64_t peer);
 
-  /* (required where claims.notifications) Sends a notification of its own; ordered after nothing. data is borrowed for the call
-   * only. KVCTS_E_INVALID: more than KVCTS_LONGEST_NOTIFICATION. Does not wait. */
+  /* (required where claims.notifications) Sends a notification of its own; ordered after nothing. data is borrowed for the
+   * call only. KVCTS_E_INVALID: more than KVCTS_LONGEST_NOTIFICATION. Does not wait. */
   int32_t (*notify)(kvcts_agent* agent, uint64_t peer, const void* data, uint64_t bytes);
 
-  /* (required where claims.notifications) Takes the oldest notification. *bytes as in export_metadata; one that does not fit stays.
-   * KVCTS_E_NOT_FOUND: none there. Does not wait. */
+  /* (required where claims.notifications) Takes the oldest notification. *bytes as in export_metadata; one that does not
+   * fit stays. KVCTS_E_NOT_FOUND: none there. Does not wait. */
   int32_t (*take_notification)(kvcts_agent* agent, void* buffer, uint64_t* bytes);
 
-  /* (required) The last failure on this agent (where claims.thread_safe: of this thread on it); agent NULL: of open() in this
-   * thread. Never fails and does not wait. */
+  /* (required) The last failure on this agent (where claims.thread_safe: of this thread on it); agent NULL: of open() in
+   * this thread. Never fails and does not wait. */
   void (*last_error)(kvcts_agent* agent, kvcts_error* error);
 
   /* Counters and the path really taken: calls sink once a fact, with strings that need to be valid during that call only.
-   * "bytes_written", "bytes_read", "descriptors" (decimal), "transport" (e.g. "tcp/lo") where any are told. Does not wait. */
+   * "bytes_written", "bytes_read", "descriptors" (decimal), "transport" (e.g. "tcp/lo") where any are told. Does not
+   * wait. */
   int32_t (*facts)(kvcts_agent* agent, kvcts_fact_sink sink, void* context);
 
-  /* Does what this engine shares with other processes (a device, a daemon) still work? Called in a fresh process, which opens no
-   * agent, after a worker hung or died; the suite waits 30 s. Any error but KVCTS_E_NOT_SUPPORTED sets the engine aside for the
-   * rest of the run; last_error(NULL, ...) has the words. */
+  /* Does what this engine shares with other processes (a device, a daemon) still work? Called in a fresh process, which
+   * opens no agent, after a worker hung or died; the suite waits 30 s. Any error but KVCTS_E_NOT_SUPPORTED sets the engine
+   * aside for the rest of the run; last_error(NULL, ...) has the words. */
   int32_t (*canary)(const kvcts_open_args* args);
 } kvcts_transport;
 
-/* The one exported symbol. host_abi: the version that the suite speaks. NULL: this plug-in does not speak it, and the suite may
- * ask for an older one that it speaks as well. The table lives as long as the process. */
+/* The one exported symbol. host_abi: the version that the suite speaks. NULL: this plug-in does not speak it, and the suite
+ * may ask for an older one that it speaks as well. The table lives as long as the process. */
 KVCTS_EXPORT const kvcts_transport* kvcts_transport_entry(uint32_t host_abi);
 typedef const kvcts_transport* (*kvcts_transport_entry_fn)(uint32_t host_abi);
 

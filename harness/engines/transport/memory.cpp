@@ -28,7 +28,8 @@ std::shared_ptr<const MemoryProvider> MemoryProvider::load(const std::filesystem
   return provider;
 }
 
-MemoryPool::MemoryPool(std::shared_ptr<const MemoryProvider> provider, const OpenOptions& options) : provider_(std::move(provider)) {
+MemoryPool::MemoryPool(std::shared_ptr<const MemoryProvider> provider, const OpenOptions& options)
+    : provider_(std::move(provider)) {
   const std::vector<kvcts_option> list = option_list(options);
   kvcts_memory_open_args args{};
   args.size = sizeof args;
@@ -45,10 +46,13 @@ MemoryPool::MemoryPool(std::shared_ptr<const MemoryProvider> provider, const Ope
     info.check(provider_->name(), "describe");
     checked(status, "describe");
     info_ = info.out;
-    const auto wrong = [&](const std::string& what) { throw TransportError(Code::contract, provider_->name() + ": describe: " + what); };
+    const auto wrong = [&](const std::string& what) {
+      throw TransportError(Code::contract, provider_->name() + ": describe: " + what);
+    };
     if (info_.memory > KVCTS_MEMORY_OTHER) wrong("memory is " + std::to_string(info_.memory) + ", at most 3 is known");
     if (info_.host_accessible > 1 || info_.exports > 1) wrong("host_accessible and exports are 0 or 1");
-    if (!std::has_single_bit(info_.alignment)) wrong("alignment is " + std::to_string(info_.alignment) + ", expected a power of two");
+    if (!std::has_single_bit(info_.alignment))
+      wrong("alignment is " + std::to_string(info_.alignment) + ", expected a power of two");
     if (info_.max_bytes == 0) wrong("max_bytes must not be 0");
     if (info_.exports == 1 && api().import_fd == nullptr) wrong("exports without a call import_fd");
   } catch (...) {
@@ -68,11 +72,16 @@ void MemoryPool::checked(std::int32_t status, const char* call) const {
 Block MemoryPool::kept(const kvcts_allocation& allocation, std::uint64_t bytes, const char* call) {
   const auto address = reinterpret_cast<std::uintptr_t>(allocation.address);
   std::string wrong;
-  if (allocation.handle == 0) wrong = "no handle";
-  else if (allocation.address == nullptr) wrong = "no address";
-  else if (allocation.bytes < bytes) wrong = std::to_string(allocation.bytes) + " bytes where " + std::to_string(bytes) + " were asked for";
-  else if (address % info_.alignment != 0 && call == std::string("allocate")) wrong = "an address that is not aligned to " + std::to_string(info_.alignment);
-  else if (info_.exports == 1 && allocation.fd < 0) wrong = "no descriptor, and claims that it exports";
+  if (allocation.handle == 0)
+    wrong = "no handle";
+  else if (allocation.address == nullptr)
+    wrong = "no address";
+  else if (allocation.bytes < bytes)
+    wrong = std::to_string(allocation.bytes) + " bytes where " + std::to_string(bytes) + " were asked for";
+  else if (address % info_.alignment != 0 && call == std::string("allocate"))
+    wrong = "an address that is not aligned to " + std::to_string(info_.alignment);
+  else if (info_.exports == 1 && allocation.fd < 0)
+    wrong = "no descriptor, and claims that it exports";
   if (!wrong.empty()) throw TransportError(Code::contract, provider_->name() + ": " + call + " returned OK and " + wrong);
   return {*this, allocation};
 }
@@ -97,7 +106,8 @@ Block MemoryPool::import_fd(int fd, std::uint64_t fd_offset, std::uint64_t bytes
 }
 
 Block::~Block() {
-  if (pool_ != nullptr) pool_->api().release(pool_->pool_, allocation_.handle);  // its status tells nothing that anyone could act on
+  if (pool_ != nullptr)
+    pool_->api().release(pool_->pool_, allocation_.handle);  // its status tells nothing that anyone could act on
 }
 
 Region Block::region(std::uint64_t offset, std::uint64_t bytes) const {

@@ -1,5 +1,5 @@
-// Where packages of transfer engines lie: ./run_suite.sh puts each into a folder of its own (harness/engines/packages/README.md).
-// Programs ask whether one is there, plug-ins open its libraries.
+// Where packages of transfer engines lie: ./run_suite.sh puts each into a folder of its own
+// (harness/engines/packages/README.md). Programs ask whether one is there, plug-ins open its libraries.
 #pragma once
 
 #include <cstdlib>
@@ -13,8 +13,8 @@ inline constexpr const char* packages_variable = "KVCTS_ENGINE_PACKAGES";
 /// Variable by which an entry of cases/engines chooses the package that its plug-in opens, e.g. "nixl-1.5.1".
 inline constexpr const char* package_variable = "KVCTS_ENGINE_PACKAGE";
 
-/// The folder of all packages: $KVCTS_ENGINE_PACKAGES, else .venv/engines in the checkout that the running program was built in. "" for
-/// an installation elsewhere.
+/// The folder of all packages: $KVCTS_ENGINE_PACKAGES, else .venv/engines in the checkout that the running program was built
+/// in. "" for an installation elsewhere.
 inline std::filesystem::path packages_folder() {
   if (const char* named = std::getenv(packages_variable); named != nullptr && *named != '\0') return named;
   std::error_code error;

@@ -14,7 +14,9 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-fs::path hostile(const std::string& kind) { return fs::path(checkout::build()) / "harness/engines/transport/hostile" / ("kvcts_hostile_" + kind + ".so"); }
+fs::path hostile(const std::string& kind) {
+  return fs::path(checkout::build()) / "harness/engines/transport/hostile" / ("kvcts_hostile_" + kind + ".so");
+}
 
 /// The error of `call`, which must throw one.
 template <class Call>
@@ -45,7 +47,8 @@ TEST_P(HostileTable, IsOneClearError) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, HostileTable,
     ::testing::Values(Row{"null_entry", "returned NULL"}, Row{"wrong_version", "transport ABI 4711, expected 1"},
-                      Row{"old_version", "does not speak version 1 of the transport ABI; it speaks version 0; build it against"},
+                      Row{"old_version",
+                          "does not speak version 1 of the transport ABI; it speaks version 0; build it against"},
                       Row{"truncated", "lacks required calls: prepare, post, poll, release, last_error"},
                       Row{"huge_size", "bytes; expected"}, Row{"tiny_size", "says it has 4 bytes"},
                       Row{"missing_calls", "lacks required calls: post, poll"}, Row{"no_name", "name is NULL"},

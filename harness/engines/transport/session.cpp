@@ -12,7 +12,7 @@
 namespace kvcts::transport {
 namespace {
 
-constexpr std::uint64_t largest_blob = 1u << 30;      // more is a plug-in that writes garbage into *bytes
+constexpr std::uint64_t largest_blob = 1u << 30;  // more is a plug-in that writes garbage into *bytes
 constexpr std::uint64_t largest_notification = KVCTS_LONGEST_NOTIFICATION;
 
 void check_notification(std::string_view data) {
@@ -23,7 +23,7 @@ void check_notification(std::string_view data) {
 
 struct FlagRow {
   const char* name;
-  std::uint32_t kvcts_claims::*member;
+  std::uint32_t kvcts_claims::* member;
   std::uint32_t limit;  ///< largest legal value
 };
 /// Every 32-bit claim once: range check and text derive from it.
@@ -48,7 +48,7 @@ constexpr std::array<FlagRow, 19> flag_rows{{{"kinds", &kvcts_claims::kinds, 7},
                                              {"peer_death", &kvcts_claims::peer_death, 2}}};
 struct LimitRow {
   const char* name;
-  std::uint64_t kvcts_claims::*member;
+  std::uint64_t kvcts_claims::* member;
 };
 constexpr std::array<LimitRow, 3> limit_rows{{{"alignment", &kvcts_claims::alignment},
                                               {"max_descriptors", &kvcts_claims::max_descriptors},
@@ -171,7 +171,8 @@ void Session::remove_peer(PeerId peer) { checked(api().remove_peer(agent_, peer)
 RequestId Session::prepare(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification) {
   check_notification(notification);
   auto held = std::make_unique<Held>(Held{std::move(descriptors), std::move(notification)});
-  for (const Descriptor& d : held->descriptors) held->bytes = d.bytes > UINT64_MAX - held->bytes ? UINT64_MAX : held->bytes + d.bytes;
+  for (const Descriptor& d : held->descriptors)
+    held->bytes = d.bytes > UINT64_MAX - held->bytes ? UINT64_MAX : held->bytes + d.bytes;
   kvcts_transfer transfer{};
   transfer.size = sizeof transfer;
   transfer.peer = peer;
@@ -237,10 +238,12 @@ Status Session::poll(RequestId request) {
   return status;
 }
 
-void Session::check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before, std::uint64_t all) const {
+void Session::check_progress(const char* what, const std::optional<std::uint64_t>& now,
+                             const std::optional<std::uint64_t>& before, std::uint64_t all) const {
   if (!now || (*now >= before.value_or(0) && *now <= all)) return;
   throw TransportError(Code::contract, plugin_->engine() + ": poll: " + what + " is " + std::to_string(*now) + " after " +
-                                           std::to_string(before.value_or(0)) + ", of " + std::to_string(all) + " in the request");
+                                           std::to_string(before.value_or(0)) + ", of " + std::to_string(all) +
+                                           " in the request");
 }
 
 Status Session::wait(RequestId request, const std::function<void(const Status&)>& seen) {
@@ -325,7 +328,8 @@ void Session::check_counts(const Facts& facts) {
     if (text.empty() || error != std::errc() || end != text.data() + text.size())
       throw TransportError(Code::contract, found + ", expected a decimal number of at most 64 bits");
     std::uint64_t& before = counts_[name];
-    if (count < before) throw TransportError(Code::contract, found + " after " + std::to_string(before) + ", and counts do not go back");
+    if (count < before)
+      throw TransportError(Code::contract, found + " after " + std::to_string(before) + ", and counts do not go back");
     before = count;
   }
 }

@@ -87,7 +87,8 @@ class Plugin {
 /// library-folder kin. `stem` e.g. "kvcts_engine_memcpy"; a path with a slash is taken as it is. Throws
 /// TransportError(absent) naming the folders that were searched.
 std::filesystem::path find_plugin(std::string_view stem);
-/// Whether find_plugin() takes it from this installation, and not from $KVCTS_ENGINE_PATH or a path of its own. false: there is none.
+/// Whether find_plugin() takes it from this installation, and not from $KVCTS_ENGINE_PATH or a path of its own. false: there
+/// is none.
 bool is_own_plugin(std::string_view stem);
 /// Stems of all plug-ins that find_plugin() would find, sorted, without loading them.
 std::vector<std::string> list_plugins();
@@ -126,8 +127,8 @@ struct Status {
   std::optional<std::uint64_t> bytes, descriptors;  ///< done so far, where the engine knows
 };
 
-/// Asks what the engine shares with other processes whether it still works (kvcts_transport.h, canary). False: it has no canary.
-/// Throws TransportError with what is broken. May hang when that is: call it in a process of its own.
+/// Asks what the engine shares with other processes whether it still works (kvcts_transport.h, canary). False: it has no
+/// canary. Throws TransportError with what is broken. May hang when that is: call it in a process of its own.
 bool ask_canary(const Plugin& plugin, const OpenOptions& options);
 
 /// One agent of a plug-in. Methods throw TransportError; the destructor closes.
@@ -173,7 +174,8 @@ class Session {
   Held* held(RequestId request);  ///< nullptr: not one of ours
   void drop(RequestId request);
   void check_counts(const Facts& facts);
-  void check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before, std::uint64_t all) const;
+  void check_progress(const char* what, const std::optional<std::uint64_t>& now, const std::optional<std::uint64_t>& before,
+                      std::uint64_t all) const;
   const kvcts_transport& api() const { return plugin_->table(); }
   std::int32_t checked(std::int32_t status, const char* call, bool may_be_in_progress = false) const;
 

@@ -1,5 +1,5 @@
-// What the tables of both plug-in ABIs (kvcts_transport.h, kvcts_memory.h) have in common: a file, an entry point, a head of size, version
-// and names. The pointers are the plug-in's: nothing is read before it is known to be there.
+// What the tables of both plug-in ABIs (kvcts_transport.h, kvcts_memory.h) have in common: a file, an entry point, a head of
+// size, version and names. The pointers are the plug-in's: nothing is read before it is known to be there.
 #pragma once
 
 #include <dlfcn.h>
@@ -26,10 +26,12 @@ const Table* ask_table(const std::filesystem::path& file, const char* entry, std
   if (const Table* table = ask(abi); table != nullptr) return table;
   std::string spoken;
   for (std::uint32_t other = 0; other < abi + 4; ++other) {
-    if (other != abi && ask(other) != nullptr) spoken += (spoken.empty() ? "; it speaks version " : ", ") + std::to_string(other);
+    if (other != abi && ask(other) != nullptr)
+      spoken += (spoken.empty() ? "; it speaks version " : ", ") + std::to_string(other);
   }
-  throw TransportError(Code::contract, file.string() + ": " + entry + "(" + std::to_string(abi) + ") returned NULL: it does not speak version " +
-                                           std::to_string(abi) + " of the " + kind + " ABI" + spoken + "; build it against this suite's header");
+  throw TransportError(Code::contract, file.string() + ": " + entry + "(" + std::to_string(abi) +
+                                           ") returned NULL: it does not speak version " + std::to_string(abi) + " of the " +
+                                           kind + " ABI" + spoken + "; build it against this suite's header");
 }
 
 /// A copy of the table: members beyond the plug-in's size are NULL. Throws TransportError(contract).
@@ -39,10 +41,12 @@ Table checked_table(const Table* table, std::uint32_t abi, const char* kind, con
   // size and abi come first: nothing else may be read before both are known to be sane.
   constexpr std::uint64_t head = offsetof(Table, name), largest = 1u << 16;
   if (table->size < head || table->size > largest) {
-    throw TransportError(Code::contract, origin + ": the table says it has " + std::to_string(table->size) + " bytes; expected " + std::to_string(sizeof(Table)));
+    throw TransportError(Code::contract, origin + ": the table says it has " + std::to_string(table->size) +
+                                             " bytes; expected " + std::to_string(sizeof(Table)));
   }
   if (table->abi != abi) {
-    throw TransportError(Code::contract, origin + ": built for " + kind + " ABI " + std::to_string(table->abi) + ", expected " + std::to_string(abi) +
+    throw TransportError(Code::contract, origin + ": built for " + kind + " ABI " + std::to_string(table->abi) +
+                                             ", expected " + std::to_string(abi) +
                                              "; rebuild it against this suite's header");
   }
   Table copy{};
@@ -51,9 +55,11 @@ Table checked_table(const Table* table, std::uint32_t abi, const char* kind, con
 }
 
 /// Throws TransportError(contract) with the names of all required calls that are NULL. `size`: of the plug-in's table.
-void need_calls(std::initializer_list<std::pair<const char*, bool>> present, std::uint64_t size, std::uint64_t expected, const std::string& origin);
+void need_calls(std::initializer_list<std::pair<const char*, bool>> present, std::uint64_t size, std::uint64_t expected,
+                const std::string& origin);
 
-/// An out-parameter with words behind it that a plug-in must not touch: it may be longer than the structure that the plug-in knows, or shorter.
+/// An out-parameter with words behind it that a plug-in must not touch: it may be longer than the structure that the plug-in
+/// knows, or shorter.
 template <class Out>
 struct Guarded {
   static constexpr std::uint64_t pattern = 0x6b76637473677564;  // "kvctsgud"
@@ -66,8 +72,8 @@ struct Guarded {
   void check(const std::string& engine, const char* call) const {
     const bool kept = std::all_of(std::begin(behind), std::end(behind), [](std::uint64_t word) { return word == pattern; });
     if (kept && out.size == sizeof out) return;
-    throw TransportError(Code::contract, engine + ": " + call + ": " + (kept ? "changed the size" : "wrote behind the end") + " of a structure of " +
-                                             std::to_string(sizeof out) + " bytes");
+    throw TransportError(Code::contract, engine + ": " + call + ": " + (kept ? "changed the size" : "wrote behind the end") +
+                                             " of a structure of " + std::to_string(sizeof out) + " bytes");
   }
 };
 

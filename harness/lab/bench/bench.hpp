@@ -1,5 +1,5 @@
-// kvcts_bench: how near the kernels come to the speed of memory. Each row is one kernel and its yardstick (memset, memcpy, memcmp,
-// XXH3) over the same buffers in one process, measured in turns; what counts is the ratio of their speeds.
+// kvcts_bench: how near the kernels come to the speed of memory. Each row is one kernel and its yardstick (memset, memcpy,
+// memcmp, XXH3) over the same buffers in one process, measured in turns; what counts is the ratio of their speeds.
 //
 // A source file adds rows by one definition, and is one line of CMakeLists.txt:
 //
@@ -26,13 +26,13 @@ namespace kvcts::bench {
 /// One kernel beside its yardstick. Speeds are bytes a second; the ratio is speed of `run` by speed of `reference`.
 struct Row {
   std::string name{};
-  std::string against{};      ///< the yardstick, in a word
-  double target{0};           ///< least ratio that is wanted; 0: none, the ratio is for information
-  double bytes{0};            ///< handled by one call of `run`, as the ratio counts them
-  double reference_bytes{0};  ///< handled by one call of `reference`; 0: as many
+  std::string against{};            ///< the yardstick, in a word
+  double target{0};                 ///< least ratio that is wanted; 0: none, the ratio is for information
+  double bytes{0};                  ///< handled by one call of `run`, as the ratio counts them
+  double reference_bytes{0};        ///< handled by one call of `reference`; 0: as many
   std::function<void()> prepare{};  ///< before this row's first call, not measured; may be empty
   std::function<void()> run{}, reference{};
-  std::string why{};          ///< shown where the ratio is below its target: what the profile says
+  std::string why{};  ///< shown where the ratio is below its target: what the profile says
 };
 
 /// What rows are made for: one size of buffer and one number of threads. Families are asked once for each such setting.
@@ -52,7 +52,8 @@ class Bench {
   // Yardsticks on all threads(), over the first `bytes` of the buffers (0: all).
   void set(std::size_t bytes = 0) const;   ///< memset of buffer 0
   void copy(std::size_t bytes = 0) const;  ///< memcpy of buffer 0 into buffer 1
-  void compare(std::size_t bytes = 0) const;  ///< memcmp of buffer 0 and buffer 1, which must be equal; throws if they are not
+  void compare(
+      std::size_t bytes = 0) const;  ///< memcmp of buffer 0 and buffer 1, which must be equal; throws if they are not
 
   /// Measured after all rows of the family have been added, in this order.
   void add(Row row) { rows_.push_back(std::move(row)); }

@@ -80,24 +80,30 @@ class Program {
   explicit Program(const Options& options) : options_(options) {}
 
   void run() {
-    result_ = {{"program", "kvcts_bench"}, {"quick", options_.quick}, {"machine", machine()}, {"rows", json::array()}, {"skipped", json::array()}};
+    result_ = {{"program", "kvcts_bench"},
+               {"quick", options_.quick},
+               {"machine", machine()},
+               {"rows", json::array()},
+               {"skipped", json::array()}};
     const json& m = result_["machine"];
-    fmt::print("{}, {} processors, {} GiB, {}, {}\n", m["cpu"].get<std::string>(), m["processors"].get<int>(), m["memory_gib"].get<double>(),
-               m["isa"].get<std::string>(), m["date"].get<std::string>());
+    fmt::print("{}, {} processors, {} GiB, {}, {}\n", m["cpu"].get<std::string>(), m["processors"].get<int>(),
+               m["memory_gib"].get<double>(), m["isa"].get<std::string>(), m["date"].get<std::string>());
     for (const std::size_t mib : options_.mib) size(mib << 20);
     if (!options_.json_file.empty()) {
       std::ofstream out(options_.json_file);
       out << result_.dump(1) << '\n';
       if (!out.flush()) throw std::runtime_error("cannot write " + options_.json_file);
     }
-    if (rows_ == 0 && result_["skipped"].empty()) throw std::runtime_error("no row is named '" + options_.only + "'; see --list");
+    if (rows_ == 0 && result_["skipped"].empty())
+      throw std::runtime_error("no row is named '" + options_.only + "'; see --list");
   }
 
  private:
   void size(std::size_t bytes) {
     const double needed = 2.0 * static_cast<double>(bytes) / (1 << 30), there = available_gib();
     if (needed > 0.8 * there) {
-      const auto reason = fmt::format("two buffers of {} need {:.1f} GiB, {:.1f} GiB are available", amount(bytes), needed, there);
+      const auto reason =
+          fmt::format("two buffers of {} need {:.1f} GiB, {:.1f} GiB are available", amount(bytes), needed, there);
       fmt::print("\nSKIPPED {}: {}\n", amount(bytes), reason);
       result_["skipped"].push_back({{"buffer_bytes", bytes}, {"reason", reason}});
       return;
@@ -113,8 +119,8 @@ class Program {
           const std::string name = family->name + "/" + row.name;
           if (fnmatch(options_.only.c_str(), name.c_str(), 0) != 0) continue;
           if (!headed) {
-            fmt::print("\n{}, {} thread{}\n{:<58} {:>8} {:>8} {:>7} {:>7}\n", amount(bytes), threads, threads == 1 ? "" : "s", "", "GB/s",
-                       "yardst.", "ratio", "target");
+            fmt::print("\n{}, {} thread{}\n{:<58} {:>8} {:>8} {:>7} {:>7}\n", amount(bytes), threads,
+                       threads == 1 ? "" : "s", "", "GB/s", "yardst.", "ratio", "target");
             headed = true;
           }
           one(name, family->name, row, bytes, threads);
@@ -157,12 +163,16 @@ class Program {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app{"How near the kernels come to the speed of memory: ratios to memset, memcmp, memcpy and XXH3, measured in turns in one run"};
+  CLI::App app{
+      "How near the kernels come to the speed of memory: ratios to memset, memcmp, memcpy and XXH3, measured in turns in "
+      "one run"};
   app.add_option("--size", options.mib, "MiB of each of the two buffers (default: 256 4096)")->check(CLI::Range(1, 1 << 20));
   app.add_option("--threads", options.threads, "numbers of threads (default: 1 and all)")->check(CLI::Range(1, 1024));
   app.add_option("--only", options.only, "rows whose family/name matches this glob");
   app.add_option("--seconds", options.seconds, "time for each row")->capture_default_str();
-  app.add_option("--repetitions", options.least, "least repetitions of each row")->capture_default_str()->check(CLI::Range(1, 1000));
+  app.add_option("--repetitions", options.least, "least repetitions of each row")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json_file, "write all numbers to this file");
   app.add_option("--tensor", options.tensor, "write a position-coded fp16 tensor of --size to this file, measure nothing");
   app.add_flag("--table", options.table, "every layout of the catalogue with every dtype, instead");

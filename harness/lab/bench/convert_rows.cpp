@@ -1,5 +1,5 @@
-// Conversions beside the bandwidth bound: the time in which memcpy moves as many bytes, read and written together. A ratio of
-// 0.5 is twice the bound.
+// Conversions beside the bandwidth bound: the time in which memcpy moves as many bytes, read and written together. A ratio
+// of 0.5 is twice the bound.
 #include <cstring>
 #include <random>
 
@@ -23,7 +23,8 @@ void fill(std::span<std::uint8_t> bytes, Dtype dtype) {
     const std::uint32_t code = conv::encode(dtype, conv::bits_of(normal(random)));
     std::memcpy(some.data() + i, &code, width);
   }
-  for (std::size_t i = 0; i < bytes.size(); i += some.size()) std::memcpy(bytes.data() + i, some.data(), std::min(some.size(), bytes.size() - i));
+  for (std::size_t i = 0; i < bytes.size(); i += some.size())
+    std::memcpy(bytes.data() + i, some.data(), std::min(some.size(), bytes.size() - i));
 }
 
 struct Work {
@@ -36,7 +37,10 @@ struct Work {
 
 void add(Bench& bench, Work work) {
   // memcpy of n bytes reads n and writes n.
-  Row row{.name = std::move(work.name), .against = "memcpy", .target = work.target, .bytes = static_cast<double>(work.read + work.written) / 2};
+  Row row{.name = std::move(work.name),
+          .against = "memcpy",
+          .target = work.target,
+          .bytes = static_cast<double>(work.read + work.written) / 2};
   row.reference_bytes = static_cast<double>(bench.bytes());
   row.prepare = [&bench, from = work.from] { fill(bench.buffer(0), from); };
   row.run = std::move(work.run);
@@ -47,9 +51,13 @@ void add(Bench& bench, Work work) {
 void add_conversion(Bench& bench, Dtype from, Dtype to, double target) {
   const std::int64_t widest = std::max(layout::bits(from), layout::bits(to)) / 8;
   const std::int64_t n = static_cast<std::int64_t>(bench.bytes()) / widest;
-  const auto read = static_cast<std::size_t>(conv::packed_bytes(from, n)), written = static_cast<std::size_t>(conv::packed_bytes(to, n));
-  add(bench, {std::string("convert ") + std::string(layout::name(from)) + " to " + std::string(layout::name(to)), target, from, read, written,
-              [=, &bench] { conv::convert(from, bench.buffer(0).first(read), to, bench.buffer(1).first(written), n, {.threads = bench.threads()}); }});
+  const auto read = static_cast<std::size_t>(conv::packed_bytes(from, n)),
+             written = static_cast<std::size_t>(conv::packed_bytes(to, n));
+  add(bench, {std::string("convert ") + std::string(layout::name(from)) + " to " + std::string(layout::name(to)), target,
+              from, read, written, [=, &bench] {
+                conv::convert(from, bench.buffer(0).first(read), to, bench.buffer(1).first(written), n,
+                              {.threads = bench.threads()});
+              }});
 }
 
 void add_quantisation(Bench& bench, const std::string& name, const conv::BlockRule& rule, double target) {
@@ -59,8 +67,8 @@ void add_quantisation(Bench& bench, const std::string& name, const conv::BlockRu
   const auto full = static_cast<std::size_t>(blocks * rule.block * 2);
   add(bench, {"quantise fp16 to " + name, target, Dtype::fp16, full, codes + scales, [=, &bench] {
                 const auto out = bench.buffer(1);
-                conv::quantise(rule, Dtype::fp16, bench.buffer(0).first(full), out.first(codes), out.subspan(codes, scales), blocks,
-                               {.threads = bench.threads()});
+                conv::quantise(rule, Dtype::fp16, bench.buffer(0).first(full), out.first(codes), out.subspan(codes, scales),
+                               blocks, {.threads = bench.threads()});
               }});
 }
 

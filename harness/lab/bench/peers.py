@@ -2,11 +2,11 @@
 
     peers.py KVCTS_BENCH [--size MIB] [--json FILE] [--quick]
 
-numpy.array_equal and torch.allclose compare the tensor with a second copy in memory, h5diff with a second file; kvcts regenerates
-what must be there and compares in place. "numpy, copy made first" does that too: it makes the second copy as a test script does, a code of the
-position in each element, before it compares. Speeds are bytes of one tensor checked a second, medians; what counts is the ratio.
-A tool that is not there is SKIPPED, with the reason.
-"""
+numpy.array_equal and torch.allclose compare the tensor with a second copy in memory, h5diff with a second file; kvcts
+regenerates what must be there and compares in place. "numpy, copy made first" does that too: it makes the second copy
+as a test script does, a code of the position in each element, before it compares. Speeds are bytes of one tensor
+checked a second, medians; what counts is the ratio. A tool that is not there is SKIPPED, with the reason."""
+
 import argparse
 import json
 import pathlib
@@ -35,6 +35,7 @@ def speed_of(call, size, repetitions):
 
 def numpy_speed(raw, repetitions):
     import numpy
+
     a = numpy.fromfile(raw, numpy.float16)
     b = a.copy()
     return speed_of(lambda: numpy.array_equal(a, b), a.nbytes, repetitions)
@@ -42,6 +43,7 @@ def numpy_speed(raw, repetitions):
 
 def numpy_whole_speed(raw, repetitions):
     import numpy
+
     size = raw.stat().st_size
     position = numpy.arange(size // 2, dtype=numpy.uint32)
 
@@ -55,6 +57,7 @@ def numpy_whole_speed(raw, repetitions):
 def torch_speed(raw, repetitions):
     import numpy
     import torch
+
     a = torch.from_numpy(numpy.fromfile(raw, numpy.float16))
     b = a.clone()
     return speed_of(lambda: torch.allclose(a, b), a.nbytes, repetitions)
@@ -63,6 +66,7 @@ def torch_speed(raw, repetitions):
 def h5diff_speed(raw, repetitions):
     import h5py
     import numpy
+
     if shutil.which("h5diff") is None:
         raise ImportError("h5diff is not installed (package hdf5-tools)")
     a = numpy.fromfile(raw, numpy.float16).reshape(-1, 16, 8, 128)
@@ -73,7 +77,12 @@ def h5diff_speed(raw, repetitions):
     return speed_of(lambda: subprocess.run(["h5diff", *files], check=False).returncode == 0, a.nbytes, repetitions)
 
 
-PEERS = {"numpy.array_equal": numpy_speed, "numpy, copy made first": numpy_whole_speed, "torch.allclose": torch_speed, "h5diff": h5diff_speed}
+PEERS = {
+    "numpy.array_equal": numpy_speed,
+    "numpy, copy made first": numpy_whole_speed,
+    "torch.allclose": torch_speed,
+    "h5diff": h5diff_speed,
+}
 
 
 def ours(bench, size, folder, quick):
@@ -105,18 +114,38 @@ def main():
             except ImportError as missing:
                 skipped[peer] = str(missing)
         result = ours(options.bench, size, folder, options.quick)
-    rows = [{"name": peer, "threads": row["threads"], "speed": row["speed"], "peer_speed": of_peer, "ratio": row["speed"] / of_peer,
-             "target": TARGETS[peer]} for row in result["rows"] for peer, of_peer in peers.items()]
+    rows = [
+        {
+            "name": peer,
+            "threads": row["threads"],
+            "speed": row["speed"],
+            "peer_speed": of_peer,
+            "ratio": row["speed"] / of_peer,
+            "target": TARGETS[peer],
+        }
+        for row in result["rows"]
+        for peer, of_peer in peers.items()
+    ]
     if not rows:
         sys.exit("peers.py: nothing to compare with: " + "; ".join(f"{peer}: {why}" for peer, why in skipped.items()))
     for row in rows:
         verdict = "ok" if row["ratio"] >= row["target"] else "short"
-        print(f"{row['name']:<22} {row['threads']} thread{'s' if row['threads'] > 1 else ' '}  {row['speed'] / 1e9:7.2f} GB/s  peer "
-              f"{row['peer_speed'] / 1e9:7.3f} GB/s  ratio {row['ratio']:8.1f}  target {row['target']:>4}  {verdict}")
+        print(
+            f"{row['name']:<22} {row['threads']} thread{'s' if row['threads'] > 1 else ' '}  "
+            f"{row['speed'] / 1e9:7.2f} GB/s  peer "
+            f"{row['peer_speed'] / 1e9:7.3f} GB/s  ratio {row['ratio']:8.1f}  target {row['target']:>4}  {verdict}"
+        )
     for peer, why in skipped.items():
         print(f"{peer:<22} SKIPPED: {why}")
     if options.json:
-        found = {"program": "peers.py", "quick": options.quick, "machine": result["machine"], "mib": size, "rows": rows, "skipped": skipped}
+        found = {
+            "program": "peers.py",
+            "quick": options.quick,
+            "machine": result["machine"],
+            "mib": size,
+            "rows": rows,
+            "skipped": skipped,
+        }
         pathlib.Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -47,7 +47,8 @@ constexpr Pair pairs[]{
 /// As many blocks as the buffer holds.
 Plane plane_of(const char* text, Dtype dtype, std::int64_t head_dim, std::size_t room, std::size_t& bytes) {
   const std::int64_t block = 2 * block_size * heads * head_dim * layout::bits(dtype) / 8;
-  const layout::Geometry geometry{.blocks = static_cast<std::int64_t>(room) / block, .block_size = block_size, .heads = heads, .head_dim = head_dim};
+  const layout::Geometry geometry{
+      .blocks = static_cast<std::int64_t>(room) / block, .block_size = block_size, .heads = heads, .head_dim = head_dim};
   const layout::Cache cache = layout::instantiate(text, geometry, {"", dtype, {}, {}});
   bytes = static_cast<std::size_t>(cache.allocations.front().bytes);
   return cache.planes.front();
@@ -57,8 +58,13 @@ void add_pair(Bench& bench, const Pair& pair) {
   std::size_t bytes = 0;
   const Plane from = plane_of(pair.from, pair.dtype, pair.head_dim, bench.bytes(), bytes);
   const Plane to = plane_of(pair.to, pair.dtype, pair.head_dim, bench.bytes(), bytes);
-  Row row{.name = std::string("relayout ") + pair.name, .against = "memcpy", .target = pair.target, .bytes = static_cast<double>(bytes)};
-  row.run = [&bench, from, to, bytes] { relay::relayout(bench.buffer(0).first(bytes), from, bench.buffer(1).first(bytes), to, bench.threads()); };
+  Row row{.name = std::string("relayout ") + pair.name,
+          .against = "memcpy",
+          .target = pair.target,
+          .bytes = static_cast<double>(bytes)};
+  row.run = [&bench, from, to, bytes] {
+    relay::relayout(bench.buffer(0).first(bytes), from, bench.buffer(1).first(bytes), to, bench.threads());
+  };
   row.reference = [&bench, bytes] { bench.copy(bytes); };
   bench.add(std::move(row));
 }

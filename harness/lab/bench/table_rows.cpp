@@ -1,4 +1,5 @@
-// --table: every layout of the catalogue with every dtype that it can hold, generated and checked, all planes of all allocations.
+// --table: every layout of the catalogue with every dtype that it can hold, generated and checked, all planes of all
+// allocations.
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -36,12 +37,10 @@ std::int64_t total_bytes(const layout::Cache& cache) {
 std::shared_ptr<const Filled> fill(const catalogue::LayoutEntry& entry, const layout::Scheme& scheme, std::size_t room) {
   layout::Geometry geometry;
   geometry.layers = 2, geometry.block_size = 16, geometry.heads = 8, geometry.head_dim = 128;
-  const std::pair<const char*, std::int64_t layout::Geometry::*> members[] = {{"layers", &layout::Geometry::layers},
-                                                                             {"block_size", &layout::Geometry::block_size},
-                                                                             {"heads", &layout::Geometry::heads},
-                                                                             {"head_dim", &layout::Geometry::head_dim},
-                                                                             {"v_head_dim", &layout::Geometry::v_head_dim},
-                                                                             {"kv", &layout::Geometry::kv}};
+  const std::pair<const char*, std::int64_t layout::Geometry::*> members[] = {
+      {"layers", &layout::Geometry::layers},         {"block_size", &layout::Geometry::block_size},
+      {"heads", &layout::Geometry::heads},           {"head_dim", &layout::Geometry::head_dim},
+      {"v_head_dim", &layout::Geometry::v_head_dim}, {"kv", &layout::Geometry::kv}};
   for (const auto& [key, member] : members) {
     if (const auto fixed = entry.fixed.find(key); fixed != entry.fixed.end()) geometry.*member = fixed->second;
   }
@@ -69,7 +68,8 @@ std::shared_ptr<const Filled> fill(const catalogue::LayoutEntry& entry, const la
   for (const layout::Plane& plane : out->cache.planes) {
     out->bytes += static_cast<double>(layout::element_count(plane)) * layout::bits(plane.dtype) / 8;
   }
-  for (std::int64_t b = 0; b < geometry.blocks; ++b) out->content.push_back({b, 1, b * geometry.block_size, 0, geometry.block_size});
+  for (std::int64_t b = 0; b < geometry.blocks; ++b)
+    out->content.push_back({b, 1, b * geometry.block_size, 0, geometry.block_size});
   return out;
 }
 
@@ -100,8 +100,8 @@ void check_all(Bench& bench, const Filled& what) {
   }
 }
 
-/// Where the time goes that long rows in memory's order do not need, from the shape of the planes. The clauses are what perf showed
-/// for one cache of each kind; an entry's own profile is not taken.
+/// Where the time goes that long rows in memory's order do not need, from the shape of the planes. The clauses are what perf
+/// showed for one cache of each kind; an entry's own profile is not taken.
 std::string reason(const Filled& what) {
   std::string out;
   const auto say = [&out](const std::string& clause) {
@@ -120,17 +120,23 @@ std::string reason(const Filled& what) {
     }
     const std::int64_t bytes = channels * width / 8;
     const std::string which = plane.component == layout::Component::data ? "" : "scales: ";
-    if (shape.way == kernels::Way::columns) say(which + "channels apart: codes of 16 rows are exchanged in registers, " + std::to_string(rows) + " rows a block");
-    if (shape.way == kernels::Way::buffered || shape.way == kernels::Way::bitwise) say(which + "runs that are no whole words go through a buffer");
+    if (shape.way == kernels::Way::columns)
+      say(which + "channels apart: codes of 16 rows are exchanged in registers, " + std::to_string(rows) + " rows a block");
+    if (shape.way == kernels::Way::buffered || shape.way == kernels::Way::bitwise)
+      say(which + "runs that are no whole words go through a buffer");
     if (!shape.one_to_one) say("coordinates share bytes: checked through an image");
     if (shape.way == kernels::Way::rows && bytes <= 96) {
-      say(which + "rows of " + std::to_string(bytes) + " bytes: the key of a row (two 64-bit products) and its ends cost as much as its words");
+      say(which + "rows of " + std::to_string(bytes) +
+          " bytes: the key of a row (two 64-bit products) and its ends cost as much as its words");
     }
     if (rows <= 16) say(which + std::to_string(rows) + " rows a block: finding the block costs as much as writing it");
-    if (nearest_other < rows * channels * width) say(which + "rows of other layers or of V lie between: memory is not read in order");
+    if (nearest_other < rows * channels * width)
+      say(which + "rows of other layers or of V lie between: memory is not read in order");
     if (out.size() > 160) break;
   }
-  return out.empty() ? "nothing in the shape of its planes says why: the other work on the machine, or tiles that end with short rows" : out;
+  return out.empty() ? "nothing in the shape of its planes says why: the other work on the machine, or tiles that end with "
+                       "short rows"
+                     : out;
 }
 
 void add_rows(Bench& bench) {
@@ -143,9 +149,12 @@ void add_rows(Bench& bench) {
   const auto current = std::make_shared<Current>();
   for (const auto& [id, entry] : catalogue.layouts()) {
     for (const auto& [dtype, scheme] : catalogue.dtypes()) {
-      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), dtype) == entry.dtypes.end()) continue;
+      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), dtype) == entry.dtypes.end())
+        continue;
       const std::string name = id + " " + dtype;
-      const auto make = [&bench, &entry = entry, scheme = catalogue::scheme_of(scheme)] { return fill(entry, scheme, bench.bytes()); };
+      const auto make = [&bench, &entry = entry, scheme = catalogue::scheme_of(scheme)] {
+        return fill(entry, scheme, bench.bytes());
+      };
       const auto take = [current, name, make] {
         if (current->name != name) *current = {name, nullptr}, current->cache = make();
       };
@@ -159,26 +168,30 @@ void add_rows(Bench& bench) {
         continue;  // the dtype does not fit this layout (x = 16 / itemsize, rows of half bytes)
       }
       const auto memset_bytes = std::min(bench.bytes(), static_cast<std::size_t>(bytes));
-      Row generate{.name = name + " generate", .against = "memset", .target = 0.4, .bytes = bytes,
-                   .reference_bytes = static_cast<double>(memset_bytes), .why = why};
+      Row generate{.name = name + " generate",
+                   .against = "memset",
+                   .target = 0.4,
+                   .bytes = bytes,
+                   .reference_bytes = static_cast<double>(memset_bytes),
+                   .why = why};
       generate.prepare = take;
       generate.run = [&bench, current, pass = 0u]() mutable { generate_all(bench, *current->cache, ++pass); };
       generate.reference = [&bench, memset_bytes] { bench.set(memset_bytes); };
       bench.add(generate);
 
-      Row check{.name = name + " check", .against = "memcmp", .target = 0.4, .bytes = static_cast<double>(checked), .why = why};
+      Row check{
+          .name = name + " check", .against = "memcmp", .target = 0.4, .bytes = static_cast<double>(checked), .why = why};
       check.prepare = [&bench, take, current, checked] {
         take();
         for (std::size_t a = 0; a < current->cache->at.size(); ++a) {
           const auto bytes_of = static_cast<std::size_t>(current->cache->cache.allocations[a].bytes);
-          kernels::fill_poison(kernels::poison_key(1, 0, 0, 0), 0, bench.buffer(0).subspan(current->cache->at[a], bytes_of), bench.threads());
+          kernels::fill_poison(kernels::poison_key(1, 0, 0, 0), 0, bench.buffer(0).subspan(current->cache->at[a], bytes_of),
+                               bench.threads());
         }
         generate_all(bench, *current->cache, 0);
         bench.copy(checked);
       };
-      check.run = [&bench, current] {
-        check_all(bench, *current->cache);
-      };
+      check.run = [&bench, current] { check_all(bench, *current->cache); };
       check.reference = [&bench, checked] { bench.compare(checked); };
       bench.add(check);
     }

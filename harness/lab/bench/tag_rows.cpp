@@ -70,9 +70,10 @@ std::vector<Named> pools(std::size_t room) {
   add("e4m3fn H C128 N", Dtype::e4m3fn, {head, channel, slot}, columns);
   add("int4 N H C128", Dtype::int4, {slot, head, channel});
   add("int4 H C128 N", Dtype::int4, {head, channel, slot}, columns);
-  add("scale fp32 N H", Dtype::fp32, {slot, head}, "a key (two 64-bit products) for every 4 bytes, and 40 bytes of block list for every 512", Component::scale);
-  add("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}}, "a key (two 64-bit products) for every 8 bytes",
-      Component::scale);
+  add("scale fp32 N H", Dtype::fp32, {slot, head},
+      "a key (two 64-bit products) for every 4 bytes, and 40 bytes of block list for every 512", Component::scale);
+  add("scale e4m3fn N H C8", Dtype::e4m3fn, {slot, head, {Axis::channel, 8}},
+      "a key (two 64-bit products) for every 8 bytes", Component::scale);
   return out;
 }
 
@@ -80,7 +81,11 @@ void add_rows(Bench& bench) {
   const std::size_t room = bench.bytes();
   const auto all = pools(room);
   for (const auto& [name, what, why] : all) {
-    Row row{.name = "generate " + name, .against = "memset", .target = 0.8, .bytes = static_cast<double>(what->bytes), .why = why};
+    Row row{.name = "generate " + name,
+            .against = "memset",
+            .target = 0.8,
+            .bytes = static_cast<double>(what->bytes),
+            .why = why};
     row.run = [&bench, what, key = kernels::TagKey{}]() mutable {
       ++key.pass;  // other bytes each time
       kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, key, 0, bench.threads());
@@ -89,7 +94,8 @@ void add_rows(Bench& bench) {
     bench.add(row);
   }
   for (const auto& [name, what, why] : all) {
-    Row row{.name = "check " + name, .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(what->bytes), .why = why};
+    Row row{
+        .name = "check " + name, .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(what->bytes), .why = why};
     row.prepare = [&bench, what] {
       kernels::generate(bench.buffer(0).first(what->bytes), what->plane, what->content, {}, 0, bench.threads());
       bench.copy(what->bytes);
@@ -105,7 +111,9 @@ void add_rows(Bench& bench) {
   }
 
   Row poison{.name = "poison", .against = "memset", .target = 0.8, .bytes = static_cast<double>(room)};
-  poison.run = [&bench, key = std::uint64_t{0}]() mutable { kernels::fill_poison(++key, 0, bench.buffer(0), bench.threads()); };
+  poison.run = [&bench, key = std::uint64_t{0}]() mutable {
+    kernels::fill_poison(++key, 0, bench.buffer(0), bench.threads());
+  };
   poison.reference = [&bench] { bench.set(); };
   bench.add(poison);
 
@@ -126,9 +134,14 @@ void add_rows(Bench& bench) {
     bench.set();
     bench.copy();
   };
-  Row compare{.name = "compare two buffers", .against = "memcmp", .target = 0.8, .bytes = static_cast<double>(room), .prepare = equal};
+  Row compare{.name = "compare two buffers",
+              .against = "memcmp",
+              .target = 0.8,
+              .bytes = static_cast<double>(room),
+              .prepare = equal};
   compare.run = [&bench] {
-    if (kernels::compare(bench.buffer(0), bench.buffer(1), 16, bench.threads()).wrong_bytes != 0) throw std::logic_error("equal buffers differ");
+    if (kernels::compare(bench.buffer(0), bench.buffer(1), 16, bench.threads()).wrong_bytes != 0)
+      throw std::logic_error("equal buffers differ");
   };
   compare.reference = [&bench] { bench.compare(); };
   bench.add(compare);
@@ -136,7 +149,9 @@ void add_rows(Bench& bench) {
   if (bench.threads() == 1) {
     Row digest{.name = "digest", .against = "XXH3 as inlined for x86-64", .target = 0.9, .bytes = static_cast<double>(room)};
     digest.run = [&bench, sum = std::uint64_t{0}]() mutable { sum += kernels::digest(bench.buffer(0)); };
-    digest.reference = [&bench, sum = std::uint64_t{0}]() mutable { sum += XXH3_64bits(bench.buffer(0).data(), bench.bytes()); };
+    digest.reference = [&bench, sum = std::uint64_t{0}]() mutable {
+      sum += XXH3_64bits(bench.buffer(0).data(), bench.bytes());
+    };
     bench.add(digest);
   }
 }

@@ -1,15 +1,37 @@
 """The page of benchmarks: what is short is bold, listed and explained; a quick run is refused."""
+
 import copy
 
 import pytest
 import write_table
 
-MACHINE = {"cpu": "Model", "processors": 2, "memory_gib": 8.0, "os": "Linux", "isa": "avx2", "compiler": "12", "load": 0.1, "date": "2026-01-02T03:04:05Z"}
+MACHINE = {
+    "cpu": "Model",
+    "processors": 2,
+    "memory_gib": 8.0,
+    "os": "Linux",
+    "isa": "avx2",
+    "compiler": "12",
+    "load": 0.1,
+    "date": "2026-01-02T03:04:05Z",
+}
 
 
 def row(name, ratio, target=0.8, why="", threads=1):
-    return {"name": name, "family": name.split("/")[0], "against": "memset", "buffer_bytes": 256 << 20, "threads": threads, "bytes": 1, "speed": ratio * 1e10,
-            "reference_speed": 1e10, "ratio": ratio, "target": target, "repetitions": 5, "why": why}
+    return {
+        "name": name,
+        "family": name.split("/")[0],
+        "against": "memset",
+        "buffer_bytes": 256 << 20,
+        "threads": threads,
+        "bytes": 1,
+        "speed": ratio * 1e10,
+        "reference_speed": 1e10,
+        "ratio": ratio,
+        "target": target,
+        "repetitions": 5,
+        "why": why,
+    }
 
 
 def run(rows, **more):
@@ -29,7 +51,9 @@ def test_a_run_in_the_caches_tells_why():
     inside = run([{**row("tags/a", 0.2), "buffer_bytes": 1 << 20, "speed": 6e9}])
     text = write_table.page([run([row("tags/a", 0.5, why="many keys"), row("tags/b", 0.5)]), inside])
     assert "0.50 (wanted 0.80); many keys; 5.0 GB/s, memset 10.0; with all buffers in the caches one thread does 6.0" in text
-    assert "- `tags/b`, 256 MiB, 1 thread: 0.50 (wanted 0.80)\n" in text, "nothing is made up of a row that was not in that run"
+    assert "- `tags/b`, 256 MiB, 1 thread: 0.50 (wanted 0.80)\n" in text, (
+        "nothing is made up of a row that was not in that run"
+    )
     assert text.count("## Kernels beside their yardsticks") == 1
 
 
@@ -38,7 +62,11 @@ def test_a_row_without_target_is_never_short():
 
 
 def test_layouts_make_a_matrix_and_reasons():
-    rows = [row("table/x bf16 generate", 1.2), row("table/x bf16 check", 0.3, why="short rows"), row("table/y int4 generate", 0.7, why="short rows")]
+    rows = [
+        row("table/x bf16 generate", 1.2),
+        row("table/x bf16 check", 0.3, why="short rows"),
+        row("table/y int4 generate", 0.7, why="short rows"),
+    ]
     text = write_table.page([run(rows)])
     assert "3 entries, of which 1 reach 0.8 and 1 are below 0.4" in text
     assert "| `x` | 1.2 / **0.3** |  |" in text
@@ -46,8 +74,14 @@ def test_layouts_make_a_matrix_and_reasons():
 
 
 def test_peers_and_what_was_skipped():
-    peers = {"program": "peers.py", "quick": False, "machine": MACHINE, "mib": 64, "skipped": {"torch.allclose": "No module named 'torch'"},
-             "rows": [{"name": "h5diff", "threads": 1, "speed": 9e9, "peer_speed": 3e7, "ratio": 300.0, "target": 100}]}
+    peers = {
+        "program": "peers.py",
+        "quick": False,
+        "machine": MACHINE,
+        "mib": 64,
+        "skipped": {"torch.allclose": "No module named 'torch'"},
+        "rows": [{"name": "h5diff", "threads": 1, "speed": 9e9, "peer_speed": 3e7, "ratio": 300.0, "target": 100}],
+    }
     text = write_table.page([peers])
     assert "| h5diff | 1 | 9.00 | 0.030 | 300.0 | 100 | ok |" in text
     assert "torch.allclose: SKIPPED, No module named 'torch'." in text

@@ -2,10 +2,11 @@
 
     write_table.py PAGE FILE.json...
 
-Each file is one run: `kvcts_bench --json`, `kvcts_bench --table --json` or `peers.py --json`. The page says for each run on which machine
-and when it was measured. A run on buffers that the caches hold (`kvcts_bench --size 1`) is no table of its own: it tells of the rows that fall
-short how fast their arithmetic alone is. Runs made with --quick are refused: nobody looked at their times.
-"""
+Each file is one run: `kvcts_bench --json`, `kvcts_bench --table --json` or `peers.py --json`. The page says for each
+run on which machine and when it was measured. A run on buffers that the caches hold (`kvcts_bench --size 1`) is no
+table of its own: it tells of the rows that fall short how fast their arithmetic alone is. Runs made with --quick are
+refused: nobody looked at their times."""
+
 import argparse
 import collections
 import json
@@ -19,8 +20,11 @@ CACHED = 2 << 20  # buffers up to here stay in a processor's caches
 
 def machine_line(run):
     m = run["machine"]
-    return (f"Measured {m['date'][:10]} on {m['cpu']}, {m['processors']} processors, {m['memory_gib']} GiB, {m['os']}, instruction set {m['isa']}, "
-            f"compiler {m['compiler']}; load of the machine when the run began {m['load']}.")
+    return (
+        f"Measured {m['date'][:10]} on {m['cpu']}, {m['processors']} processors, {m['memory_gib']} GiB, {m['os']}, "
+        f"instruction set {m['isa']}, "
+        f"compiler {m['compiler']}; load of the machine when the run began {m['load']}."
+    )
 
 
 def table(head, rows):
@@ -46,7 +50,10 @@ def reason(row, cached):
     words = [row["why"]] if row["why"] else []
     alone = cached.get(row["name"])
     if alone is not None:
-        words.append(f"{row['speed'] / 1e9:.1f} GB/s, {row['against']} {row['reference_speed'] / 1e9:.1f}; with all buffers in the caches one thread does {alone / 1e9:.1f}")
+        words.append(
+            f"{row['speed'] / 1e9:.1f} GB/s, {row['against']} {row['reference_speed'] / 1e9:.1f}; with all buffers in "
+            f"the caches one thread does {alone / 1e9:.1f}"
+        )
     return "".join(f"; {part}" for part in words)
 
 
@@ -56,7 +63,9 @@ def rows_page(run, cached):
     by_name = collections.defaultdict(dict)
     for row in run["rows"]:
         by_name[row["name"]][row["buffer_bytes"], row["threads"]] = row
-    head = ["kernel", "against", "target"] + [f"{amount(size)}, {threads} thread{'s' if threads > 1 else ''}" for size, threads in settings]
+    head = ["kernel", "against", "target"] + [
+        f"{amount(size)}, {threads} thread{'s' if threads > 1 else ''}" for size, threads in settings
+    ]
     lines, short = [], []
     for name, found in by_name.items():
         one = next(iter(found.values()))
@@ -69,12 +78,20 @@ def rows_page(run, cached):
             falls_short = row["target"] > 0 and row["ratio"] < row["target"]
             cells.append(f"**{row['ratio']:.2f}**" if falls_short else f"{row['ratio']:.2f}")
             if falls_short:
-                short.append(f"- `{name}`, {amount(setting[0])}, {setting[1]} thread{'s' if setting[1] > 1 else ''}: {row['ratio']:.2f} "
-                             f"(wanted {row['target']:.2f}){reason(row, cached)}")
+                short.append(
+                    f"- `{name}`, {amount(setting[0])}, {setting[1]} thread{'s' if setting[1] > 1 else ''}: "
+                    f"{row['ratio']:.2f} "
+                    f"(wanted {row['target']:.2f}){reason(row, cached)}"
+                )
         lines.append([f"`{name}`", one["against"], f"{one['target']:.2f}" if one["target"] else "", *cells])
-    out = ["## Kernels beside their yardsticks\n", machine_line(run), "",
-           "Ratio of speeds, median over turns of kernel and yardstick in one process on the same buffers; in bold what is below its target.\n",
-           table(head, lines)]
+    out = [
+        "## Kernels beside their yardsticks\n",
+        machine_line(run),
+        "",
+        "Ratio of speeds, median over turns of kernel and yardstick in one process on the same buffers; in bold what "
+        "is below its target.\n",
+        table(head, lines),
+    ]
     out += [f"SKIPPED {amount(skip['buffer_bytes'])}: {skip['reason']}\n" for skip in run["skipped"]]
     if short:
         out += ["### Below target\n", "\n".join(short), ""]
@@ -105,23 +122,48 @@ def layouts_page(run):
     for why, rows in sorted(reasons.items(), key=lambda item: -len(item[1])):
         worst = min(rows, key=lambda row: row["ratio"])
         explained.append([why, str(len(rows)), f"{worst['ratio']:.2f}", f"`{worst['name'].removeprefix('table/')}`"])
-    return "\n".join([
-        "## Every layout with every dtype\n", machine_line(run), "",
-        f"Generate against memset / check against memcmp, {amount(size)}, {threads} thread{'s' if threads > 1 else ''}: {len(ratios)} entries, of which "
-        f"{sum(r >= SHORT for r in ratios)} reach {SHORT} and {sum(r < LEAST for r in ratios)} are below {LEAST} (bold). The check compares every byte "
-        "of every allocation: tags in place, poison elsewhere. No entry: the layout cannot hold the dtype.\n",
-        table(["layout", *dtypes], [[f"`{layout}`", *(cell(found, dtype) for dtype in dtypes)] for layout, found in sorted(entries.items())]),
-        f"### Why entries are below {SHORT}\n",
-        "Derived from the shape of the planes; perf was run on one cache of each kind, not on each entry.\n",
-        table(["why", "entries", "worst", "which"], explained)])
+    return "\n".join(
+        [
+            "## Every layout with every dtype\n",
+            machine_line(run),
+            "",
+            f"Generate against memset / check against memcmp, {amount(size)}, {threads} "
+            f"thread{'s' if threads > 1 else ''}: {len(ratios)} entries, of which "
+            f"{sum(r >= SHORT for r in ratios)} reach {SHORT} and {sum(r < LEAST for r in ratios)} are below {LEAST} "
+            f"(bold). The check compares every byte "
+            "of every allocation: tags in place, poison elsewhere. No entry: the layout cannot hold the dtype.\n",
+            table(
+                ["layout", *dtypes],
+                [[f"`{layout}`", *(cell(found, dtype) for dtype in dtypes)] for layout, found in sorted(entries.items())],
+            ),
+            f"### Why entries are below {SHORT}\n",
+            "Derived from the shape of the planes; perf was run on one cache of each kind, not on each entry.\n",
+            table(["why", "entries", "worst", "which"], explained),
+        ]
+    )
 
 
 def peers_page(run):
-    lines = [[row["name"], str(row["threads"]), f"{row['speed'] / 1e9:.2f}", f"{row['peer_speed'] / 1e9:.3f}", f"{row['ratio']:.1f}", str(row["target"]),
-              "ok" if row["ratio"] >= row["target"] else "short"] for row in run["rows"]]
-    out = ["## What people compare with today\n", machine_line(run), "",
-           f"The same position-coded fp16 tensor of {run['mib']} MiB: kvcts regenerates and compares in place, the others compare with a second copy.\n",
-           table(["tool", "threads of kvcts", "kvcts GB/s", "tool GB/s", "ratio", "target", ""], lines)]
+    lines = [
+        [
+            row["name"],
+            str(row["threads"]),
+            f"{row['speed'] / 1e9:.2f}",
+            f"{row['peer_speed'] / 1e9:.3f}",
+            f"{row['ratio']:.1f}",
+            str(row["target"]),
+            "ok" if row["ratio"] >= row["target"] else "short",
+        ]
+        for row in run["rows"]
+    ]
+    out = [
+        "## What people compare with today\n",
+        machine_line(run),
+        "",
+        f"The same position-coded fp16 tensor of {run['mib']} MiB: kvcts regenerates and compares in place, the "
+        f"others compare with a second copy.\n",
+        table(["tool", "threads of kvcts", "kvcts GB/s", "tool GB/s", "ratio", "target", ""], lines),
+    ]
     out += [f"{peer}: SKIPPED, {why}.\n" for peer, why in run["skipped"].items()]
     return "\n".join(out)
 
@@ -139,10 +181,15 @@ def page_of(run, cached):
 def page(runs):
     cached = cached_speeds(runs)
     parts = [text for _, text in sorted(page_of(run, cached) for run in runs if not is_cached(run) or run.get("quick"))]
-    return "\n".join([
-        "# Benchmarks\n",
-        "Written by `harness/lab/bench/write_table.py` from the numbers of `kvcts_bench` and `harness/lab/bench/peers.py`; do not edit. What counts are ratios "
-        "within one run: kernel and yardstick take turns in one process on the same buffers.\n", *parts])
+    return "\n".join(
+        [
+            "# Benchmarks\n",
+            "Written by `harness/lab/bench/write_table.py` from the numbers of `kvcts_bench` and "
+            "`harness/lab/bench/peers.py`; do not edit. What counts are ratios "
+            "within one run: kernel and yardstick take turns in one process on the same buffers.\n",
+            *parts,
+        ]
+    )
 
 
 def main():

@@ -1,12 +1,13 @@
-"""Right code at random points of the whole matrix (suite drawn): none may be an alarm. Slices that survive an interruption, and their page.
+"""Right code at random points of the whole matrix (suite drawn): none may be an alarm. Slices that survive an
+interruption, and their page.
 
     drawn.py [--slices 100] [--points 2000] [--jobs N] [--records FILE]
     drawn.py --page [--records FILE]
 
-Slice I is `kvcts run --suite drawn --draw POINTS --draw-seed I`; any of its cases runs again by its id alone. What became of its
-cases is appended to the records, one line of JSON per slice; slices on record are not run again. --page runs nothing and prints
-the page that the records make (reports/drawn.md). Exit status 1: a case ended otherwise than PASS or SKIPPED.
-"""
+Slice I is `kvcts run --suite drawn --draw POINTS --draw-seed I`; any of its cases runs again by its id alone. What
+became of its cases is appended to the records, one line of JSON per slice; slices on record are not run again. --page
+runs nothing and prints the page that the records make (reports/drawn.md). Exit status 1: a case ended otherwise than
+PASS or SKIPPED."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ AXES = ("dtype", "ptp", "ctp", "pbs", "cbs", "op", "content", "engine")  # count
 
 def commit() -> str:
     """What is measured; a checkout with changes says so."""
+
     def git(*argv: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *argv], capture_output=True, text=True, check=True).stdout.strip()
+
     return git("rev-parse", "--short=9", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
@@ -50,15 +53,36 @@ def run_slice(index: int, points: int, jobs: int, measured: str) -> dict:
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "run"
         began = time.monotonic()
-        argv = [str(KVCTS), "run", "--suite", "drawn", "--draw", str(points), "--draw-seed", str(index), "-j", str(jobs), "--out", str(out)]
+        argv = [
+            str(KVCTS),
+            "run",
+            "--suite",
+            "drawn",
+            "--draw",
+            str(points),
+            "--draw-seed",
+            str(index),
+            "-j",
+            str(jobs),
+            "--out",
+            str(out),
+        ]
         ended = subprocess.run(argv, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode not in (0, 1):
             raise RuntimeError(f"slice {index}: '{' '.join(argv)}' ended with {ended.returncode}: {ended.stderr.strip()}")
         cases = results(out)
-        values: dict[str, collections.Counter] = {axis: collections.Counter(str(case["facts"]["axes"][axis]) for case in cases) for axis in AXES}
-        return {"slice": index, "points": points, "commit": measured, "seconds": round(time.monotonic() - began, 1),
-                "outcomes": collections.Counter(case["outcome"] for case in cases),
-                "alarms": [case["id"] for case in cases if case["outcome"] not in ("PASS", "SKIPPED")], "values": values}
+        values: dict[str, collections.Counter] = {
+            axis: collections.Counter(str(case["facts"]["axes"][axis]) for case in cases) for axis in AXES
+        }
+        return {
+            "slice": index,
+            "points": points,
+            "commit": measured,
+            "seconds": round(time.monotonic() - began, 1),
+            "outcomes": collections.Counter(case["outcome"] for case in cases),
+            "alarms": [case["id"] for case in cases if case["outcome"] not in ("PASS", "SKIPPED")],
+            "values": values,
+        }
 
 
 class Sum:
@@ -80,13 +104,25 @@ class Sum:
 def page(total: Sum) -> str:
     measured = ", ".join(f"{name} ({count})" for name, count in sorted(total.commits.items()))
     lines = [
-        "# Right code at random points", "",
-        "Written by `harness/lab/drawn/drawn.py --page` from `reports/drawn.jsonl`; do not edit. Cases of the suite `drawn` at random points of the whole "
-        f"matrix; {total.slices} slices, each with a seed of its own, measured at {measured}.", "",
-        f"- {sum(total.outcomes.values()):,} cases: " + ", ".join(f"{count:,} {name}" for name, count in sorted(total.outcomes.items())) + ".",
-        f"- {len(total.alarms)} alarms (target 0)" + ("." if not total.alarms else ": " + ", ".join(f"`{name}`" for name in total.alarms) + "."), "",
-        "| axis | cases by value |", "| --- | --- |",
-        *(f"| `{axis}` | " + ", ".join(f"{value} {count:,}" for value, count in sorted(total.values[axis].items())) + " |" for axis in AXES)]
+        "# Right code at random points",
+        "",
+        "Written by `harness/lab/drawn/drawn.py --page` from `reports/drawn.jsonl`; do not edit. Cases of the suite "
+        "`drawn` at random points of the whole "
+        f"matrix; {total.slices} slices, each with a seed of its own, measured at {measured}.",
+        "",
+        f"- {sum(total.outcomes.values()):,} cases: "
+        + ", ".join(f"{count:,} {name}" for name, count in sorted(total.outcomes.items()))
+        + ".",
+        f"- {len(total.alarms)} alarms (target 0)"
+        + ("." if not total.alarms else ": " + ", ".join(f"`{name}`" for name in total.alarms) + "."),
+        "",
+        "| axis | cases by value |",
+        "| --- | --- |",
+        *(
+            f"| `{axis}` | " + ", ".join(f"{value} {count:,}" for value, count in sorted(total.values[axis].items())) + " |"
+            for axis in AXES
+        ),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -115,7 +151,13 @@ def main() -> int:
             record = records[index] = run_slice(index, args.points, args.jobs, measured)
             out.write(json.dumps(record) + "\n")
             out.flush()
-            print(f"slice {index}/{args.slices}: {dict(record['outcomes'])} in {record['seconds']} s", *record["alarms"], sep="\n  ", file=sys.stderr, flush=True)
+            print(
+                f"slice {index}/{args.slices}: {dict(record['outcomes'])} in {record['seconds']} s",
+                *record["alarms"],
+                sep="\n  ",
+                file=sys.stderr,
+                flush=True,
+            )
     total = Sum(records)
     print(page(total), end="")
     return 1 if total.alarms else 0

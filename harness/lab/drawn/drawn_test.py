@@ -1,4 +1,5 @@
-"""A small draw of the suite drawn ends without an alarm, also where tails of 4-bit codes and replicas meet; drawn.py adds slices up and goes on."""
+"""A small draw of the suite drawn ends without an alarm, also where tails of 4-bit codes and replicas meet; drawn.py
+adds slices up and goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +20,20 @@ def main() -> int:
     for where, points in ((None, 300), (TAILS, 150)):
         with tempfile.TemporaryDirectory() as place:
             narrowed = [] if where is None else ["--where", where]
-            ended = kvcts("run", "--suite", "drawn", "--draw", str(points), "--draw-seed", "7", *narrowed, "-j", "2", "--out", str(Path(place) / "run"))
+            ended = kvcts(
+                "run",
+                "--suite",
+                "drawn",
+                "--draw",
+                str(points),
+                "--draw-seed",
+                "7",
+                *narrowed,
+                "-j",
+                "2",
+                "--out",
+                str(Path(place) / "run"),
+            )
             assert ended.status == 0 and f"{points} cases" in ended.out, ended.out[-4000:] + ended.err[-1000:]
             print(ended.out[-400:])
     with tempfile.TemporaryDirectory() as place:

@@ -1,6 +1,6 @@
-// Can every byte be asked who it is? Three claims, counted: names have signatures of their own; units that code under test can move
-// collide in the deciding passes as rarely as the arithmetic says; every bit pattern travels. identity_report.py makes a page of the
-// tables that come of it.
+// Can every byte be asked who it is? Three claims, counted: names have signatures of their own; units that code under test
+// can move collide in the deciding passes as rarely as the arithmetic says; every bit pattern travels. identity_report.py
+// makes a page of the tables that come of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,9 +48,16 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
   const std::int64_t step = width == 4 ? 2 : 1, channels = 256 * 8 / width;
   Names names;
   Crowd crowd;
-  const auto row = [&](Component component, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head, std::uint32_t generation,
-                       std::int64_t n) {
-    Who who{.kind = Who::Kind::tag, .component = component, .dtype = dtype, .generation = generation, .kv = kv, .layer = layer, .token = token, .head = head};
+  const auto row = [&](Component component, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head,
+                       std::uint32_t generation, std::int64_t n) {
+    Who who{.kind = Who::Kind::tag,
+            .component = component,
+            .dtype = dtype,
+            .generation = generation,
+            .kv = kv,
+            .layer = layer,
+            .token = token,
+            .head = head};
     std::int64_t bytes = 0;
     for (who.channel = 0; who.channel < n; who.channel += step) {
       for (who.byte = 0; who.byte < std::max(width / 8, 1); ++who.byte, ++bytes) names.intern(who);
@@ -69,7 +76,8 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
       }
     }
     for (std::int64_t layer = 0; layer < 64; ++layer) {
-      for (std::uint32_t generation = 1; generation <= 32; ++generation) crowd.globals += row(Component::global_scale, kv, layer, 0, 0, generation, step);
+      for (std::uint32_t generation = 1; generation <= 32; ++generation)
+        crowd.globals += row(Component::global_scale, kv, layer, 0, 0, generation, step);
     }
   }
   std::vector<Backing> backings(4);
@@ -77,7 +85,8 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
     b.ordinal = static_cast<int>(&b - backings.data());
     b.side = b.ordinal % 2 == 0 ? "producer" : "consumer";
     b.guard_below = 4096;
-    for (std::int64_t offset = -4096; offset < 65536; ++offset, ++crowd.poison) names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = offset});
+    for (std::int64_t offset = -4096; offset < 65536; ++offset, ++crowd.poison)
+      names.intern({.kind = Who::Kind::poison, .backing = b.ordinal, .offset = offset});
   }
   for (int i = 0; i < 256; ++i) names.intern({.kind = Who::Kind::constant, .byte = static_cast<std::uint8_t>(i)});
 
@@ -95,14 +104,22 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
   std::sort(signatures.begin(), signatures.end());
   for (std::size_t i = 1; i < signatures.size(); ++i) crowd.colliding += signatures[i] == signatures[i - 1];
   EXPECT_EQ(crowd.colliding, 0);
-  row_of_page(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype), crowd.data, crowd.scales, crowd.globals, crowd.poison, crowd.colliding));
+  row_of_page(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype), crowd.data, crowd.scales, crowd.globals,
+                          crowd.poison, crowd.colliding));
 }
 INSTANTIATE_TEST_SUITE_P(Identity, Decoding, ::testing::ValuesIn(layout::all_dtypes()),
                          [](const auto& p) { return std::string(layout::name(p.param)); });
 
 // Bits of one byte of a code that ever differ from pass to pass: what it adds to a signature.
 int bits_of_byte(Dtype dtype, Component component, int byte) {
-  Who who{.kind = Who::Kind::tag, .component = component, .dtype = dtype, .generation = 1, .layer = 2, .token = 3, .head = 1, .channel = 4};
+  Who who{.kind = Who::Kind::tag,
+          .component = component,
+          .dtype = dtype,
+          .generation = 1,
+          .layer = 2,
+          .token = 3,
+          .head = 1,
+          .channel = 4};
   std::uint32_t ones = 0, zeros = 0;
   for (int pass = 0; pass < 256; ++pass) {
     std::uint32_t code = content_code(who, seed, pass);
@@ -126,11 +143,13 @@ TEST(Identity, ASignatureHasRoomForItsNames) {
         all += bits;
         least = std::min(least, bits);
       }
-      EXPECT_EQ(all, kernels::entropy_bits(dtype, component) * (layout::bits(dtype) == 4 ? 2 : 1)) << "what the tag's contract says";
+      EXPECT_EQ(all, kernels::entropy_bits(dtype, component) * (layout::bits(dtype) == 4 ? 2 : 1))
+          << "what the tag's contract says";
       const int total = std::min(least * naming_passes, 64);
       // Pairs among 2^20 names that agree by chance: (2^20)^2 / 2 / 2^total.
       EXPECT_LE(39 - total, -9);
-      row_of_page(fmt::format("| {} | {} | {} | {} | 2^{} |", layout::name(dtype), layout::name(component), least, total, 39 - total));
+      row_of_page(fmt::format("| {} | {} | {} | {} | 2^{} |", layout::name(dtype), layout::name(component), least, total,
+                              39 - total));
     }
   }
 }
@@ -162,8 +181,9 @@ struct Trial {
 
 class Collisions : public ::testing::TestWithParam<Trial> {};
 
-// Two units that differ in one axis agree in `passes` passes of a script as often as 2^-(unit * entropy * passes). Scales carry a
-// digit of the coordinate that keeps neighbours apart for good; they are compared four apart, where it does not help.
+// Two units that differ in one axis agree in `passes` passes of a script as often as 2^-(unit * entropy * passes). Scales
+// carry a digit of the coordinate that keeps neighbours apart for good; they are compared four apart, where it does not
+// help.
 TEST_P(Collisions, AreAsRareAsTheArithmeticSays) {
   const Trial t = GetParam();
   constexpr std::int64_t trials = 1 << 18;
@@ -177,16 +197,27 @@ TEST_P(Collisions, AreAsRareAsTheArithmeticSays) {
       kernels::RowId b = a;
       std::int64_t from = (i & 7) * t.unit, to = from;
       switch (axis) {
-        case 0: b.layer += by; break;
-        case 1: b.token += by; break;
-        case 2: b.head += by; break;
-        case 3: b.generation += 1; break;
-        default: to += std::max(t.unit, by) / by * by; break;
+        case 0:
+          b.layer += by;
+          break;
+        case 1:
+          b.token += by;
+          break;
+        case 2:
+          b.head += by;
+          break;
+        case 3:
+          b.generation += 1;
+          break;
+        default:
+          to += std::max(t.unit, by) / by * by;
+          break;
       }
       bool same = true;
       for (std::size_t pass = 0; pass < seeds.size() && same; ++pass) {
         const std::uint64_t x = kernels::row_key({seeds[pass], 0, 0}, a), y = kernels::row_key({seeds[pass], 0, 0}, b);
-        for (std::int64_t c = 0; c < t.unit && same; ++c) same = kernels::tag_code(x, a, t.dtype, from + c) == kernels::tag_code(y, b, t.dtype, to + c);
+        for (std::int64_t c = 0; c < t.unit && same; ++c)
+          same = kernels::tag_code(x, a, t.dtype, from + c) == kernels::tag_code(y, b, t.dtype, to + c);
       }
       agree += same;
       ++compared;
@@ -195,20 +226,21 @@ TEST_P(Collisions, AreAsRareAsTheArithmeticSays) {
   const int bits = static_cast<int>(t.unit) * t.passes * kernels::entropy_bits(t.dtype, t.component);
   const double expected = std::ldexp(static_cast<double>(compared), -bits), sigma = std::sqrt(expected);
   EXPECT_NEAR(static_cast<double>(agree), expected, 5 * sigma + 1);
-  row_of_page(fmt::format("| {} | {} | {} | {} | 2^-{} | {:.0f} | {} |", layout::name(t.dtype), layout::name(t.component), t.unit, t.passes, bits,
-                             expected, agree));
+  row_of_page(fmt::format("| {} | {} | {} | {} | 2^-{} | {:.0f} | {} |", layout::name(t.dtype), layout::name(t.component),
+                          t.unit, t.passes, bits, expected, agree));
 }
 const std::vector<Trial> trials{
-    {Dtype::e2m1, Component::data, 1, 1},    {Dtype::e2m1, Component::data, 1, 2},   {Dtype::e2m1, Component::data, 1, 4},
-    {Dtype::e2m1, Component::data, 2, 2},    {Dtype::int4, Component::scale, 1, 8},  {Dtype::int4, Component::scale, 1, 14},
-    {Dtype::e4m3fn, Component::data, 1, 1},  {Dtype::e4m3fn, Component::data, 1, 2}, {Dtype::e4m3fn, Component::data, 1, 3},
-    {Dtype::e4m3fn, Component::data, 3, 1},  {Dtype::e4m3fn, Component::scale, 1, 1}, {Dtype::e4m3fn, Component::scale, 1, 4},
-    {Dtype::e8m0, Component::scale, 1, 5},   {Dtype::e5m2, Component::data, 2, 1},   {Dtype::int8, Component::data, 1, 1},
-    {Dtype::int8, Component::data, 1, 2},    {Dtype::uint8, Component::data, 2, 1},  {Dtype::bf16, Component::data, 1, 1},
-    {Dtype::fp16, Component::scale, 1, 1},   {Dtype::fp32, Component::data, 1, 1},
+    {Dtype::e2m1, Component::data, 1, 1},   {Dtype::e2m1, Component::data, 1, 2},    {Dtype::e2m1, Component::data, 1, 4},
+    {Dtype::e2m1, Component::data, 2, 2},   {Dtype::int4, Component::scale, 1, 8},   {Dtype::int4, Component::scale, 1, 14},
+    {Dtype::e4m3fn, Component::data, 1, 1}, {Dtype::e4m3fn, Component::data, 1, 2},  {Dtype::e4m3fn, Component::data, 1, 3},
+    {Dtype::e4m3fn, Component::data, 3, 1}, {Dtype::e4m3fn, Component::scale, 1, 1}, {Dtype::e4m3fn, Component::scale, 1, 4},
+    {Dtype::e8m0, Component::scale, 1, 5},  {Dtype::e5m2, Component::data, 2, 1},    {Dtype::int8, Component::data, 1, 1},
+    {Dtype::int8, Component::data, 1, 2},   {Dtype::uint8, Component::data, 2, 1},   {Dtype::bf16, Component::data, 1, 1},
+    {Dtype::fp16, Component::scale, 1, 1},  {Dtype::fp32, Component::data, 1, 1},
 };
 INSTANTIATE_TEST_SUITE_P(Identity, Collisions, ::testing::ValuesIn(trials), [](const auto& p) {
-  return fmt::format("{}_{}_{}_in_{}", layout::name(p.param.dtype), layout::name(p.param.component), p.param.unit, p.param.passes);
+  return fmt::format("{}_{}_{}_in_{}", layout::name(p.param.dtype), layout::name(p.param.component), p.param.unit,
+                     p.param.passes);
 });
 
 // ---- every bit pattern ---------------------------------------------------------------------------------------------
@@ -221,15 +253,28 @@ struct Patterns {
 bool is_subnormal(Dtype dtype, std::uint32_t code) {
   int mantissa = 0;
   switch (dtype) {
-    case Dtype::fp32: mantissa = 23; break;
-    case Dtype::fp16: mantissa = 10; break;
-    case Dtype::bf16: mantissa = 7; break;
+    case Dtype::fp32:
+      mantissa = 23;
+      break;
+    case Dtype::fp16:
+      mantissa = 10;
+      break;
+    case Dtype::bf16:
+      mantissa = 7;
+      break;
     case Dtype::e4m3fn:
-    case Dtype::e4m3fnuz: mantissa = 3; break;
+    case Dtype::e4m3fnuz:
+      mantissa = 3;
+      break;
     case Dtype::e5m2:
-    case Dtype::e5m2fnuz: mantissa = 2; break;
-    case Dtype::e2m1: mantissa = 1; break;
-    default: return false;  // integers and powers of two
+    case Dtype::e5m2fnuz:
+      mantissa = 2;
+      break;
+    case Dtype::e2m1:
+      mantissa = 1;
+      break;
+    default:
+      return false;  // integers and powers of two
   }
   const int width = layout::bits(dtype);
   const std::uint32_t magnitude = code & ((std::uint32_t{1} << (width - 1)) - 1);
@@ -238,8 +283,8 @@ bool is_subnormal(Dtype dtype, std::uint32_t code) {
 
 class BitPatterns : public ::testing::TestWithParam<Dtype> {};
 
-// Content `codes`, written and moved to another layout by the machine, in one pass: each code arrives where the truth says, and every
-// code of the dtype is among them.
+// Content `codes`, written and moved to another layout by the machine, in one pass: each code arrives where the truth says,
+// and every code of the dtype is among them.
 TEST_P(BitPatterns, AllTravelInOnePass) {
   const Dtype dtype = GetParam();
   const int width = layout::bits(dtype);
@@ -270,7 +315,8 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
       if (image.at(at) == hole) continue;
       for (int half = 0; half < (width == 4 ? 2 : 1); ++half) {
         std::uint32_t code = 0;
-        for (int i = 0; i < std::max(width / 8, 1); ++i) code |= std::uint32_t{there[static_cast<std::size_t>(b.guard_below + at + i)]} << (8 * i);
+        for (int i = 0; i < std::max(width / 8, 1); ++i)
+          code |= std::uint32_t{there[static_cast<std::size_t>(b.guard_below + at + i)]} << (8 * i);
         if (width == 4) code = code >> (4 * half) & 0xf;
         const float number = number_of(dtype, code);
         found.nan += std::isnan(number), found.infinite += std::isinf(number), found.subnormal += is_subnormal(dtype, code);
@@ -292,9 +338,10 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   if (dtype == Dtype::fp32) {
     EXPECT_EQ(kinds.size(), fp32_kinds.size());
   }
-  row_of_page(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype), dtype == Dtype::fp32 ? fmt::format("{} of {} kinds", kinds.size(), fp32_kinds.size())
-                                                                                                 : fmt::format("{} of {}", found.all, seen.size()),
-                             found.nan, found.infinite, found.negative_zero, found.subnormal));
+  row_of_page(fmt::format("| {} | {} | {} | {} | {} | {} |", layout::name(dtype),
+                          dtype == Dtype::fp32 ? fmt::format("{} of {} kinds", kinds.size(), fp32_kinds.size())
+                                               : fmt::format("{} of {}", found.all, seen.size()),
+                          found.nan, found.infinite, found.negative_zero, found.subnormal));
 }
 INSTANTIATE_TEST_SUITE_P(Identity, BitPatterns, ::testing::ValuesIn(layout::all_dtypes()),
                          [](const auto& p) { return std::string(layout::name(p.param)); });

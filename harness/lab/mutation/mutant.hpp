@@ -1,4 +1,5 @@
-// Switches of mutation.py: every mutant of a file is compiled in at once, and $KVCTS_MUTANT says which one is alive. Part of no build.
+// Switches of mutation.py: every mutant of a file is compiled in at once, and $KVCTS_MUTANT says which one is alive. Part of
+// no build.
 #pragma once
 
 #include <concepts>
@@ -32,7 +33,9 @@ inline bool is(int number) {
 template <class Real, class Other, class A, class B>
 decltype(auto) binary(int number, A&& a, B&& b) {
   using Result = decltype(Real{}(std::forward<A>(a), std::forward<B>(b)));
-  if constexpr (requires { { Other{}(std::forward<A>(a), std::forward<B>(b)) } -> std::convertible_to<Result>; }) {
+  if constexpr (requires {
+                  { Other{}(std::forward<A>(a), std::forward<B>(b)) } -> std::convertible_to<Result>;
+                }) {
     if (is(number)) return static_cast<Result>(Other{}(std::forward<A>(a), std::forward<B>(b)));
   } else {
     if (is(number)) note('v');

@@ -1,12 +1,12 @@
-"""Would our own tests notice if the oracle, the comparison or the algebra of layouts were wrong? Applies mutants to them, runs the tests that are
-about them, and says which survive.
+"""Would our own tests notice if the oracle, the comparison or the algebra of layouts were wrong? Applies mutants to
+them, runs the tests that are about them, and says which survive.
 
     mutation.py --build build [--sample 160] [--seed 1] [--results results.json] [--page build/pages/mutation.md]
     mutation.py --page build/pages/mutation.md --results results.json     only writes the page
 
-Every mutant of a sample is compiled in at once behind a switch (mutant.hpp), so a file is compiled once. A mutant is killed when a test fails, dies
-or does not end. survivors.txt argues survivors; one without an argument is a gap in the tests.
-"""
+Every mutant of a sample is compiled in at once behind a switch (mutant.hpp), so a file is compiled once. A mutant is
+killed when a test fails, dies or does not end. survivors.txt argues survivors; one without an argument is a gap in the
+tests."""
 
 from __future__ import annotations
 
@@ -29,24 +29,37 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass
 class Target:
-    path: str                     # what is mutated
-    units: list[str]              # translation units that are compiled with it
-    tests: list[str]              # rooms whose tests are about it, quick ones first
+    path: str  # what is mutated
+    units: list[str]  # translation units that are compiled with it
+    tests: list[str]  # rooms whose tests are about it, quick ones first
     without: set[str] = field(default_factory=set)  # functions that are left alone
 
 
 TARGETS = [
     Target("harness/layout/map.cpp", ["harness/layout/map.cpp"], ["layout", "scene/oracle"]),
-    Target("harness/scene/oracle/oracle.cpp", ["harness/scene/oracle/oracle.cpp"], ["scene/oracle", "run/checker", "diagnose/sides"]),
+    Target(
+        "harness/scene/oracle/oracle.cpp",
+        ["harness/scene/oracle/oracle.cpp"],
+        ["scene/oracle", "run/checker", "diagnose/sides"],
+    ),
     Target("kernels/compare.cpp", ["kernels/compare.cpp"], ["kernels", "run/checker"]),
     Target("kernels/check.cpp", ["kernels/check.cpp"], ["kernels", "run/checker"]),
-    Target("kernels/sinks.hpp", ["kernels/check.cpp", "kernels/compare.cpp", "kernels/image.cpp", "kernels/poison.cpp"], ["kernels", "run/checker"]),
+    Target(
+        "kernels/sinks.hpp",
+        ["kernels/check.cpp", "kernels/compare.cpp", "kernels/image.cpp", "kernels/poison.cpp"],
+        ["kernels", "run/checker"],
+    ),
     # Not the diagnosis: that is the museum's and the saboteurs' part.
     Target("harness/run/checker/open_case.cpp", ["harness/run/checker/open_case.cpp"], ["run/checker"], {"name_the_cause"}),
 ]
 # Of a room with other subjects, the suites that are about these files.
 SUITES = {"kernels": {"Compare", "Check", "Image", "Intervals", "Isa", "Digest"}}
-LIBRARY = {"harness/layout": "libkvcts_layout.a", "harness/scene/oracle": "libkvcts_oracle.a", "kernels": "libkvcts_kernels.a", "harness/run/checker": "libkvcts_checker.a"}
+LIBRARY = {
+    "harness/layout": "libkvcts_layout.a",
+    "harness/scene/oracle": "libkvcts_oracle.a",
+    "kernels": "libkvcts_kernels.a",
+    "harness/run/checker": "libkvcts_checker.a",
+}
 
 
 class Workshop:
@@ -54,13 +67,18 @@ class Workshop:
 
     def __init__(self, build: Path, folder: Path):
         self.build, self.folder = build, folder
-        self.commands = {Path(c["file"]).resolve().relative_to(ROOT).as_posix(): shlex.split(c["command"])
-                         for c in json.loads((build / "compile_commands.json").read_text()) if Path(c["file"]).resolve().is_relative_to(ROOT)}
+        self.commands = {
+            Path(c["file"]).resolve().relative_to(ROOT).as_posix(): shlex.split(c["command"])
+            for c in json.loads((build / "compile_commands.json").read_text())
+            if Path(c["file"]).resolve().is_relative_to(ROOT)
+        }
         self.batches = {unit: file for file in self.commands if "/batches/" in file for unit in self.members(file)}
         self.programs: dict[str, Path] = {}
         self.tests: dict[str, tuple[str, str]] = {}  # room -> program, filter
         for listing in sorted((build / "tests").glob("*.cmake")):
-            for suite, test, room in re.findall(r"^add_test\(\[==\[[^.]+\.([^.]+)\.(.+?)\]==\].*\n.*room:([\w/]+)", listing.read_text(), re.M):
+            for suite, test, room in re.findall(
+                r"^add_test\(\[==\[[^.]+\.([^.]+)\.(.+?)\]==\].*\n.*room:([\w/]+)", listing.read_text(), re.M
+            ):
                 if room not in SUITES or suite in SUITES[room]:
                     program, names = self.tests.get(room, (f"kvcts_test_{listing.stem}", ""))
                     self.tests[room] = (program, f"{names}:{suite}.{test}" if names else f"{suite}.{test}")
@@ -78,7 +96,9 @@ class Workshop:
         """The batch that the unit is in, or the unit alone."""
         whole, out = self.batches.get(unit, unit), self.object(unit)
         argv = self.commands[whole]
-        argv = [a for a in argv[next(i for i, a in enumerate(argv) if a.endswith("c++")):] if a not in ("-Werror", "-pedantic")]
+        argv = [
+            a for a in argv[next(i for i, a in enumerate(argv) if a.endswith("c++")) :] if a not in ("-Werror", "-pedantic")
+        ]
         argv[argv.index("-o") + 1] = str(out)
         mutated = [self.folder / "source" / u for u in (self.members(whole) if whole != unit else [unit])]
         sources = [m if m.exists() else ROOT / m.relative_to(self.folder / "source") for m in mutated]
@@ -87,17 +107,26 @@ class Workshop:
         for flag in ("-MT", "-MF"):
             if flag in argv:
                 argv[argv.index(flag) + 1] = str(out) + ".d"
-        return subprocess.run([argv[0], f"-I{self.folder / 'source'}", f"-I{ROOT}", "-w", *argv[1:]], cwd=self.build, capture_output=True, text=True)
+        return subprocess.run(
+            [argv[0], f"-I{self.folder / 'source'}", f"-I{ROOT}", "-w", *argv[1:]],
+            cwd=self.build,
+            capture_output=True,
+            text=True,
+        )
 
     def link(self, room: str, units: list[str]) -> None:
         test = self.tests[room][0]
         if test in self.programs:
             return
-        line = subprocess.run(["ninja", "-t", "commands", "-s", f"bin/{test}"], cwd=self.build, capture_output=True, text=True, check=True).stdout.strip()
+        line = subprocess.run(
+            ["ninja", "-t", "commands", "-s", f"bin/{test}"], cwd=self.build, capture_output=True, text=True, check=True
+        ).stdout.strip()
         line = line.removeprefix(": && ").removesuffix(" && :").split(" && ")[0]
         argv = shlex.split(line)
         first = next(i for i, a in enumerate(argv) if a.endswith(".o"))
-        objects = sorted({str(self.object(u)) for u in units if any(a.endswith("/" + LIBRARY[u.rsplit("/", 1)[0]]) for a in argv)})
+        objects = sorted(
+            {str(self.object(u)) for u in units if any(a.endswith("/" + LIBRARY[u.rsplit("/", 1)[0]]) for a in argv)}
+        )
         program = self.folder / test
         argv[argv.index("-o") + 1] = str(program)
         subprocess.run([*argv[:first], *objects, *argv[first:]], cwd=self.build, check=True, capture_output=True)
@@ -110,9 +139,15 @@ class Workshop:
         env = {**os.environ, "KVCTS_MUTANT": str(number), "KVCTS_MUTANT_NOTES": str(notes), "RC_PARAMS": "seed=1"}
         program, names = self.tests[room]
         try:
-            status = subprocess.run([str(self.programs[program]), "--gtest_fail_fast", "--gtest_brief=1", f"--gtest_filter={names}"],
-                                    cwd=self.folder, env=env, timeout=timeout, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                    stderr=subprocess.DEVNULL).returncode
+            status = subprocess.run(
+                [str(self.programs[program]), "--gtest_fail_fast", "--gtest_brief=1", f"--gtest_filter={names}"],
+                cwd=self.folder,
+                env=env,
+                timeout=timeout,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            ).returncode
             ending = "passed" if status == 0 else "failed" if status > 0 else "died"
         except subprocess.TimeoutExpired:
             ending = "did not end"
@@ -121,6 +156,7 @@ class Workshop:
 
 def sites_of(targets: list[Target]):
     from mutators import Mutator
+
     mutators, first = [], 1
     for target in targets:
         mutators.append(Mutator(target.path, (ROOT / target.path).read_bytes(), first, target.without))
@@ -132,7 +168,14 @@ def sampled(mutators, size: int, seed: int) -> list[set[int]]:
     """Of each file as many as it has of all; all where size is 0."""
     total = sum(len(m.sites) for m in mutators)
     chance = random.Random(seed)
-    return [set(chance.sample(sorted(m.sites), len(m.sites) if size == 0 else min(len(m.sites), max(8, round(size * len(m.sites) / total))))) for m in mutators]
+    return [
+        set(
+            chance.sample(
+                sorted(m.sites), len(m.sites) if size == 0 else min(len(m.sites), max(8, round(size * len(m.sites) / total)))
+            )
+        )
+        for m in mutators
+    ]
 
 
 def compile_all(shop: Workshop, targets: list[Target], mutators, chosen: list[set[int]]) -> None:
@@ -148,8 +191,14 @@ def compile_all(shop: Workshop, targets: list[Target], mutators, chosen: list[se
             if done.returncode == 0:
                 continue
             failed = True
-            lines = {(m.path, int(parts[1])) for m in mutators for line in done.stderr.splitlines() if ": error:" in line or "required from here" in line
-                     for parts in [line.split(m.path, 1)[-1].split(":")] if m.path in line and len(parts) > 1 and parts[1].isdigit()}
+            lines = {
+                (m.path, int(parts[1]))
+                for m in mutators
+                for line in done.stderr.splitlines()
+                if ": error:" in line or "required from here" in line
+                for parts in [line.split(m.path, 1)[-1].split(":")]
+                if m.path in line and len(parts) > 1 and parts[1].isdigit()
+            }
             gone = {n for m, numbers in zip(mutators, chosen) for n in numbers if (m.path, m.sites[n].line) in lines}
             if not gone:
                 raise SystemExit(f"{unit} does not compile, and no mutant is to blame:\n{done.stderr[-3000:]}")
@@ -194,9 +243,17 @@ def run_all(build: Path, size: int, seed: int, say, before: dict | None = None) 
                 if "v" in noted:
                     continue  # there is no such operator for these types
                 results.append({**asdict(site), "ending": ending, "by": by, "reached": "r" in noted})
-                say(f"{len(results)}/{sum(map(len, chosen))} {site.key}: {'SURVIVED' if ending == 'passed' else ending + ' in ' + by}")
+                say(
+                    f"{len(results)}/{sum(map(len, chosen))} {site.key}: "
+                    f"{'SURVIVED' if ending == 'passed' else ending + ' in ' + by}"
+                )
     known.update({m["number"]: m for m in results})
-    return {"sites": sum(len(m.sites) for m in mutators), "asked": asked, "seed": seed, "mutants": [known[n] for n in sorted(known)]}
+    return {
+        "sites": sum(len(m.sites) for m in mutators),
+        "asked": asked,
+        "seed": seed,
+        "mutants": [known[n] for n in sorted(known)],
+    }
 
 
 def arguments() -> dict[str, str]:
@@ -222,17 +279,28 @@ def page(results: dict) -> str:
     survivors = [m for m in mutants if m["ending"] == "passed"]
     killed = len(mutants) - len(survivors)
     accepted = [m for m in survivors if key_of(m) in argued]
-    out = ["# Mutation testing: would our own tests notice?", "",
-           "Mutants of the code that says what is right: the algebra of layouts (offset and inverse), the oracle, the comparison of bytes and the checker that",
-           "uses them. Operators, bounds and constants are exchanged, checks and statements left out; then the tests that are about the file run. A mutant is",
-           "*killed* when a test fails, dies or does not end. Survivors are argued below: *equivalent* ones compute the same, the others are worth what is said.",
-           "", "```text",
-           f"mutants    {len(mutants)}, a sample of {results['sites']} places (seed {results['seed']})",
-           f"killed     {killed} ({100 * killed / max(1, len(mutants)):.1f} %)",
-           f"survived   {len(survivors)}, of them {len(accepted)} argued, {len(survivors) - len(accepted)} not",
-           "```", "",
-           "`harness/lab/mutation/mutation.py --build build --results mutation.json --page build/pages/mutation.md` does it again; `--sample 0` takes every place.", "",
-           "| file | mutants | killed | survived |", "| --- | --- | --- | --- |"]
+    out = [
+        "# Mutation testing: would our own tests notice?",
+        "",
+        "Mutants of the code that says what is right: the algebra of layouts (offset and inverse), the oracle, the "
+        "comparison of bytes and the checker that",
+        "uses them. Operators, bounds and constants are exchanged, checks and statements left out; then the tests "
+        "that are about the file run. A mutant is",
+        "*killed* when a test fails, dies or does not end. Survivors are argued below: *equivalent* ones compute the "
+        "same, the others are worth what is said.",
+        "",
+        "```text",
+        f"mutants    {len(mutants)}, a sample of {results['sites']} places (seed {results['seed']})",
+        f"killed     {killed} ({100 * killed / max(1, len(mutants)):.1f} %)",
+        f"survived   {len(survivors)}, of them {len(accepted)} argued, {len(survivors) - len(accepted)} not",
+        "```",
+        "",
+        "`harness/lab/mutation/mutation.py --build build --results mutation.json --page build/pages/mutation.md` does "
+        "it again; `--sample 0` takes every place.",
+        "",
+        "| file | mutants | killed | survived |",
+        "| --- | --- | --- | --- |",
+    ]
     for path in dict.fromkeys(m["path"] for m in mutants):
         of = [m for m in mutants if m["path"] == path]
         dead = sum(m["ending"] != "passed" for m in of)
@@ -243,9 +311,23 @@ def page(results: dict) -> str:
         dead = sum(m["ending"] != "passed" for m in of)
         out.append(f"| {kind} | {len(of)} | {dead} | {len(of) - dead} |")
     ways = Counter(m["ending"] for m in mutants if m["ending"] != "passed")
-    out += ["", "Killed by: " + ", ".join(f"a test that {way.replace('died', 'dies').replace('failed', 'fails').replace('did', 'does')} {count}" for way, count in ways.most_common()) + ".", "", "## Survivors", ""]
+    out += [
+        "",
+        "Killed by: "
+        + ", ".join(
+            f"a test that {way.replace('died', 'dies').replace('failed', 'fails').replace('did', 'does')} {count}"
+            for way, count in ways.most_common()
+        )
+        + ".",
+        "",
+        "## Survivors",
+        "",
+    ]
     for m in survivors:
-        out.append(f"- `{m['path']}`, `{m['source']}`: {m['becomes']}{'' if m['reached'] else ' (no test reaches it)'}. {argued.get(key_of(m), '**Not argued.**')}")
+        out.append(
+            f"- `{m['path']}`, `{m['source']}`: {m['becomes']}{'' if m['reached'] else ' (no test reaches it)'}. "
+            f"{argued.get(key_of(m), '**Not argued.**')}"
+        )
     return "\n".join(out) + "\n"
 
 

@@ -27,7 +27,15 @@ def mutants() -> None:
         return
     found = Mutator("f.cpp", SOURCE, 1)
     what = {site.becomes for site in found.sites.values()}
-    assert what == {"&& becomes ||", "< becomes <=", "!= becomes ==", "+ becomes -", "0 becomes 0 + 1", "1 becomes 1 + 1", "never true"}, what
+    assert what == {
+        "&& becomes ||",
+        "< becomes <=",
+        "!= becomes ==",
+        "+ becomes -",
+        "0 becomes 0 + 1",
+        "1 becomes 1 + 1",
+        "never true",
+    }, what
     for number, site in found.sites.items():
         text = found.rendered({number})
         assert f"({number}" in text and text.count("kvcts::mutant::") == 1, (site, text)

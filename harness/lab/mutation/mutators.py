@@ -1,5 +1,5 @@
-"""Mutants of a C++ source file: operators, bounds, constants, skipped checks. Found in its syntax tree, all compiled in at once behind switches
-(mutant.hpp), so that a file is compiled once, not once a mutant."""
+"""Mutants of a C++ source file: operators, bounds, constants, skipped checks. Found in its syntax tree, all compiled in
+at once behind switches (mutant.hpp), so that a file is compiled once, not once a mutant."""
 
 from __future__ import annotations
 
@@ -12,17 +12,35 @@ PARSER = Parser(Language(tree_sitter_cpp.language()))
 
 # operator -> what stands in its place, both as function objects
 BINARY = {
-    "<": ("std::less<>", "std::less_equal<>", "<="), "<=": ("std::less_equal<>", "std::less<>", "<"),
-    ">": ("std::greater<>", "std::greater_equal<>", ">="), ">=": ("std::greater_equal<>", "std::greater<>", ">"),
-    "==": ("std::equal_to<>", "std::not_equal_to<>", "!="), "!=": ("std::not_equal_to<>", "std::equal_to<>", "=="),
-    "+": ("std::plus<>", "std::minus<>", "-"), "-": ("std::minus<>", "std::plus<>", "+"),
-    "*": ("std::multiplies<>", "std::plus<>", "+"), "/": ("std::divides<>", "std::multiplies<>", "*"), "%": ("std::modulus<>", "std::divides<>", "/"),
-    "&": ("std::bit_and<>", "std::bit_or<>", "|"), "|": ("std::bit_or<>", "std::bit_and<>", "&"),
+    "<": ("std::less<>", "std::less_equal<>", "<="),
+    "<=": ("std::less_equal<>", "std::less<>", "<"),
+    ">": ("std::greater<>", "std::greater_equal<>", ">="),
+    ">=": ("std::greater_equal<>", "std::greater<>", ">"),
+    "==": ("std::equal_to<>", "std::not_equal_to<>", "!="),
+    "!=": ("std::not_equal_to<>", "std::equal_to<>", "=="),
+    "+": ("std::plus<>", "std::minus<>", "-"),
+    "-": ("std::minus<>", "std::plus<>", "+"),
+    "*": ("std::multiplies<>", "std::plus<>", "+"),
+    "/": ("std::divides<>", "std::multiplies<>", "*"),
+    "%": ("std::modulus<>", "std::divides<>", "/"),
+    "&": ("std::bit_and<>", "std::bit_or<>", "|"),
+    "|": ("std::bit_or<>", "std::bit_and<>", "&"),
 }
 SHORT = {"&&": ("both", "||"), "||": ("either", "&&")}
 # Where a value must be known to the compiler.
-CONSTANT = {"template_argument_list", "array_declarator", "static_assert_declaration", "enumerator", "bitfield_clause", "preproc_if", "preproc_def",
-            "preproc_include", "attribute_declaration", "noexcept", "requires_clause"}
+CONSTANT = {
+    "template_argument_list",
+    "array_declarator",
+    "static_assert_declaration",
+    "enumerator",
+    "bitfield_clause",
+    "preproc_if",
+    "preproc_def",
+    "preproc_include",
+    "attribute_declaration",
+    "noexcept",
+    "requires_clause",
+}
 
 
 @dataclass
@@ -30,8 +48,8 @@ class Site:
     number: int
     path: str
     line: int
-    kind: str       # operator, constant, skipped check, skipped statement, bound
-    source: str     # the mutated expression or statement, on one line
+    kind: str  # operator, constant, skipped check, skipped statement, bound
+    source: str  # the mutated expression or statement, on one line
     becomes: str
 
     @property
@@ -64,7 +82,9 @@ class Mutator:
         key = (node.start_byte, node.end_byte, kind)
         if key not in self.numbers:
             self.numbers[key] = self.next
-            self.sites[self.next] = Site(self.next, self.path, node.start_point[0] + 1, kind, one_line(shown or text(node)), becomes)
+            self.sites[self.next] = Site(
+                self.next, self.path, node.start_point[0] + 1, kind, one_line(shown or text(node)), becomes
+            )
             self.next += 1
         number = self.numbers[key]
         return number if number in self.chosen else None
@@ -73,34 +93,54 @@ class Mutator:
         """Is the node evaluated while the program runs, in the body of a function?"""
         inside = False
         while node is not None:
-            if node.type in CONSTANT or node.type in ("case_statement", "throw_statement"):  # what an error says is not what is looked for
+            if node.type in CONSTANT or node.type in (
+                "case_statement",
+                "throw_statement",
+            ):  # what an error says is not what is looked for
                 return False
             if node.type in ("declaration", "field_declaration", "function_definition", "lambda_expression") and any(
-                    child.type in ("type_qualifier", "storage_class_specifier") and text(child) in ("constexpr", "consteval") for child in node.children):
+                child.type in ("type_qualifier", "storage_class_specifier") and text(child) in ("constexpr", "consteval")
+                for child in node.children
+            ):
                 return False
             if node.type == "compound_statement" and node.parent is not None and node.parent.type == "function_definition":
-                inside = text(node.parent.child_by_field_name("declarator")).split("(")[0].split("::")[-1] not in self.without
+                inside = (
+                    text(node.parent.child_by_field_name("declarator")).split("(")[0].split("::")[-1] not in self.without
+                )
             node = node.parent
         return inside
 
     def children(self, node: Node) -> str:
         out, at = [], node.start_byte
         for child in node.children:
-            out += [self.source[at:child.start_byte].decode(), self.render(child)]
+            out += [self.source[at : child.start_byte].decode(), self.render(child)]
             at = child.end_byte
-        return "".join([*out, self.source[at:node.end_byte].decode()])
+        return "".join([*out, self.source[at : node.end_byte].decode()])
 
     def render(self, node: Node) -> str:
         if not node.children and node.type not in ("number_literal", "true", "false"):
             return text(node)
         plain = self.children(node)
-        if node.type in ("binary_expression", "number_literal", "true", "false", "if_statement", "expression_statement", "break_statement", "continue_statement",
-                         "call_expression") and self.runtime(node):
+        if node.type in (
+            "binary_expression",
+            "number_literal",
+            "true",
+            "false",
+            "if_statement",
+            "expression_statement",
+            "break_statement",
+            "continue_statement",
+            "call_expression",
+        ) and self.runtime(node):
             return getattr(self, node.type)(node, plain)
         return plain
 
     def binary_expression(self, node: Node, plain: str) -> str:
-        left, right, op = node.child_by_field_name("left"), node.child_by_field_name("right"), text(node.child_by_field_name("operator"))
+        left, right, op = (
+            node.child_by_field_name("left"),
+            node.child_by_field_name("right"),
+            text(node.child_by_field_name("operator")),
+        )
         if op in BINARY and "string_literal" not in {node.type for node in (left, right)}:
             real, other, becomes = BINARY[op]
             kind = "bound" if op in ("<", "<=", ">", ">=") else "operator"
@@ -109,7 +149,10 @@ class Mutator:
         elif op in SHORT:
             function, becomes = SHORT[op]
             if (number := self.site(node, "operator", f"{op} becomes {becomes}")) is not None:
-                return f"::kvcts::mutant::{function}({number}, {self.render(left)}, [&] {{ return static_cast<bool>({self.render(right)}); }})"
+                return (
+                    f"::kvcts::mutant::{function}({number}, {self.render(left)}, [&] {{ return "
+                    f"static_cast<bool>({self.render(right)}); }})"
+                )
         return plain
 
     def number_literal(self, node: Node, plain: str) -> str:
@@ -129,7 +172,12 @@ class Mutator:
     def if_statement(self, node: Node, plain: str) -> str:
         condition = node.child_by_field_name("condition")
         value = condition.child_by_field_name("value") if condition is not None else None
-        if value is None or value.type == "declaration" or any(child.type == "init_statement" for child in condition.children) or text(node).startswith("if constexpr"):
+        if (
+            value is None
+            or value.type == "declaration"
+            or any(child.type == "init_statement" for child in condition.children)
+            or text(node).startswith("if constexpr")
+        ):
             return plain
         number = self.site(node, "skipped check", "never true", "if " + text(condition))
         if number is None:
@@ -137,8 +185,10 @@ class Mutator:
         # Each child once more, the condition with its switch in front.
         out, at = [], node.start_byte
         for child in node.children:
-            out.append(self.source[at:child.start_byte].decode())
-            out.append(f"(!::kvcts::mutant::is({number}) && ({self.render(value)}))" if child == condition else self.render(child))
+            out.append(self.source[at : child.start_byte].decode())
+            out.append(
+                f"(!::kvcts::mutant::is({number}) && ({self.render(value)}))" if child == condition else self.render(child)
+            )
             at = child.end_byte
         return "".join(out)
 
@@ -153,7 +203,12 @@ class Mutator:
 
     def call_expression(self, node: Node, plain: str) -> str:
         function = text(node.child_by_field_name("function"))
-        for name, other in (("std::min", "std::max"), ("std::max", "std::min"), ("std::all_of", "std::any_of"), ("std::any_of", "std::all_of")):
+        for name, other in (
+            ("std::min", "std::max"),
+            ("std::max", "std::min"),
+            ("std::all_of", "std::any_of"),
+            ("std::any_of", "std::all_of"),
+        ):
             if function == name or function.startswith(name + "<"):
                 if (number := self.site(node, "operator", f"{name} becomes {other}")) is not None:
                     return f"(::kvcts::mutant::is({number}) ? {plain.replace(name, other, 1)} : {plain})"

@@ -2,9 +2,9 @@
 
     compatibility.py [--open RUN]... [--real RUN]...
 
---open: runs of suite open-cells, which needs vLLM. Of a case that ran twice both count, so that one that passes now and then is no PASS.
---real: runs of suites vllm and lmcache. Without such a run its sections are those of the committed page. Prints the page.
-"""
+--open: runs of suite open-cells, which needs vLLM. Of a case that ran twice both count, so that one that passes now and
+then is no PASS. --real: runs of suites vllm and lmcache. Without such a run its sections are those of the committed
+page. Prints the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ LEGEND = [  # the first five are those of vLLM's own table
     ("❌", "not supported, and nobody takes it for success: refused or excluded before any byte moves, or without an end"),
     ("❔", "unknown: nothing ran"),
     ("🚧", "known to fail, with a waiver that has a last day"),
-    ("⚠️", "silently wrong, with all or some of the numbers that were tried: no error, and what arrives is not what was sent. vLLM's legend has no sign for it"),
+    (
+        "⚠️",
+        "silently wrong, with all or some of the numbers that were tried: no error, and what arrives is not what was "
+        "sent. vLLM's legend has no sign for it",
+    ),
 ]
 EVIDENCE = {"executed": "e", "compiled": "c", "modelled": "m"}
 COLUMNS = ["basic-pd", "spec-decode", "hetero-tp", "cross-layer-blocks", "swa", "host-buffer", "hetero-block-size"]
@@ -71,20 +75,34 @@ def kind(result: dict) -> str:
 def short(result: dict) -> dict:
     """What the pages need of a result."""
     raised = result["outcome"] == "FAIL" and result.get("phase") != "compare" and not result.get("wrong_bytes")
-    return {"id": result["id"], "outcome": result["outcome"], "verdict": result["verdict"], "evidence": result["evidence"], "raised": raised, "ran": bool(result["phases"]),
-            "why": why(result), "axes": result["facts"].get("axes", {})}
+    return {
+        "id": result["id"],
+        "outcome": result["outcome"],
+        "verdict": result["verdict"],
+        "evidence": result["evidence"],
+        "raised": raised,
+        "ran": bool(result["phases"]),
+        "why": why(result),
+        "axes": result["facts"].get("axes", {}),
+    }
 
 
 def why(result: dict) -> str:
     """A result's message without the numbers that belong to one of many."""
-    text = re.sub(r"\b[0-9a-f]{64}\b", "...", re.sub(r", after [\d.]+ s;", ";", result["message"].removesuffix(" (at connector)")))
+    text = re.sub(
+        r"\b[0-9a-f]{64}\b", "...", re.sub(r", after [\d.]+ s;", ";", result["message"].removesuffix(" (at connector)"))
+    )
     if result["outcome"] == "FAIL" and "; " in text and "wrong bytes" in text:
         said = result.get("diagnosis") or {}
         name = said.get("fault_class") if said.get("exact") else ""
         text = (f"{name}: " if name else "wrong bytes, ") + (text.split("; ", 1)[1] if name else "unexplained")
         text = re.sub(r": explains 100 % of .*", "", text)
     text = re.sub(r" after \d+ ms \(deadline \d+ ms\)|all \d+ (?=bytes)", "", text)
-    return re.sub(r"descriptor \d+: the local range of \d+ bytes at offset \d+ is outside of its region of \d+ bytes", "a descriptor is outside of its region", text)
+    return re.sub(
+        r"descriptor \d+: the local range of \d+ bytes at offset \d+ is outside of its region of \d+ bytes",
+        "a descriptor is outside of its region",
+        text,
+    )
 
 
 class Notes:
@@ -139,7 +157,12 @@ def matrix_tables(results: list[dict]) -> list[Table]:
     for result in results:
         axes = result["axes"]
         pair = named(axes, "producer"), named(axes, "consumer")
-        cell = found.setdefault(axes["connector"], {}).setdefault(pair, {}).setdefault(axes["dtype"], {}).setdefault(axes["arch"], Cell())
+        cell = (
+            found.setdefault(axes["connector"], {})
+            .setdefault(pair, {})
+            .setdefault(axes["dtype"], {})
+            .setdefault(axes["arch"], Cell())
+        )
         cell.results.append(result)
         archs += [axes["arch"]] if axes["arch"] not in archs else []
         dtypes += [axes["dtype"]] if axes["dtype"] not in dtypes else []
@@ -147,7 +170,9 @@ def matrix_tables(results: list[dict]) -> list[Table]:
     for connector, pairs in found.items():
         table = Table(connector, titles[connector]["title"], ["producer", "consumer", *dtypes])
         for (producer, consumer), by_dtype in pairs.items():
-            table.rows.append(([producer, consumer], [over_archs(table, by_dtype.get(dtype, {}), archs) for dtype in dtypes]))
+            table.rows.append(
+                ([producer, consumer], [over_archs(table, by_dtype.get(dtype, {}), archs) for dtype in dtypes])
+            )
         tables.append(table)
     return tables
 
@@ -174,26 +199,41 @@ def backend_lines(results: list[dict]) -> list[str]:
     lines = []
     for name in names:
         one = known[name]
-        versions = f"{one.get('system', '')} {one.get('versions', '')}".strip() or ", ".join(dict.fromkeys(f"{s['project']} {s['version']}" for s in one["source"]))
+        versions = f"{one.get('system', '')} {one.get('versions', '')}".strip() or ", ".join(
+            dict.fromkeys(f"{s['project']} {s['version']}" for s in one["source"])
+        )
         dtypes = ", ".join(one.get("dtypes", [])) or "any"
         lines.append((name, one["title"], versions, dtypes, one.get("min_arch") or ", ".join(one.get("archs", [])) or "any"))
     return lines
 
 
-LEAD = ("Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every byte of both sides compared: suite `compatibility`, {count} cases. "
-        "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
-        "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else was asked of it). Latents (MLA) are rows of their own. "
-        "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; why it once met no end is not known. "
-        "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md)).")
-SIGNS = "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on the CPU; none: excluded without a run. [n] is a note below the table."
+LEAD = (
+    "Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every "
+    "byte of both sides compared: suite `compatibility`, {count} cases. "
+    "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks "
+    "in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
+    "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else "
+    "was asked of it). Latents (MLA) are rows of their own. "
+    "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; "
+    "why it once met no end is not known. "
+    "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md))."
+)
+SIGNS = (
+    "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on "
+    "the CPU; none: excluded without a run. [n] is a note below the table."
+)
 
 
 def open_lead(kept: dict) -> list[str]:
     return [
-        f"vLLM's page on its NixlConnector (docs/features/nixl_connector_compatibility.md) has ❔ in the row Multimodal, and in one cell of Hybrid SSM. What can run without a GPU is answered here by {kept['connector']} itself "
-        f"(suite `open-cells`, on CPU tensors): a cache with the numbers of a multimodal model's decoder, 4 KV heads of 128. What is asked is what a connector sees: tensors, groups, ranks and blocks. "
+        f"vLLM's page on its NixlConnector (docs/features/nixl_connector_compatibility.md) has ❔ in the row "
+        f"Multimodal, and in one cell of Hybrid SSM. What can run without a GPU is answered here by "
+        f"{kept['connector']} itself "
+        f"(suite `open-cells`, on CPU tensors): a cache with the numbers of a multimodal model's decoder, 4 KV heads "
+        f"of 128. What is asked is what a connector sees: tensors, groups, ranks and blocks. "
         "Images, their encoder and its cache are no part of it, and no model runs. "
-        "Where a case ran more than once and ended in two ways, both are told: the machine was crowded (a load of 15 to 20 on two cores), and time-outs struck.",
+        "Where a case ran more than once and ended in two ways, both are told: the machine was crowded (a load of 15 "
+        "to 20 on two cores), and time-outs struck.",
         *(f"{row}, {column} stays ❔: {reason}." for (row, column), reason in NOT_RUN.items()),
     ]
 
@@ -203,7 +243,16 @@ def outcomes(kept: dict) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for result in kept["results"]:
         found.setdefault(result["id"], []).append(f"{kind(result)} {result['outcome']}")
-    return [(case, ", ".join(f"{words} {ended.count(words)} of {len(ended)}" if len(ended) > 1 else words for words in dict.fromkeys(ended))) for case, ended in found.items()]
+    return [
+        (
+            case,
+            ", ".join(
+                f"{words} {ended.count(words)} of {len(ended)}" if len(ended) > 1 else words
+                for words in dict.fromkeys(ended)
+            ),
+        )
+        for case, ended in found.items()
+    ]
 
 
 def repro(case: str) -> str:
@@ -214,8 +263,23 @@ def markdown(tables: list[Table], backends, count: int, kept: dict | None) -> st
     def grid(head, rows):
         return markup.table(head, ([markup.cell(one) for one in row] for row in rows)).splitlines()
 
-    out = ["<!-- written by harness/lab/pages/compatibility.py: edit that -->", "# Compatibility", "", LEAD.format(count=f"{count:,}"), "", "    ./run_suite.sh pages compatibility     # makes this page anew", ""]
-    out += [f"- {sign} {words}" for sign, words in LEGEND] + ["", SIGNS, "", "## Caches", "", *grid(["cache", "what it is", "versions", "dtypes", "archs"], backends)]
+    out = [
+        "<!-- written by harness/lab/pages/compatibility.py: edit that -->",
+        "# Compatibility",
+        "",
+        LEAD.format(count=f"{count:,}"),
+        "",
+        "    ./run_suite.sh pages compatibility     # makes this page anew",
+        "",
+    ]
+    out += [f"- {sign} {words}" for sign, words in LEGEND] + [
+        "",
+        SIGNS,
+        "",
+        "## Caches",
+        "",
+        *grid(["cache", "what it is", "versions", "dtypes", "archs"], backends),
+    ]
     for table in tables:
         out += ["", f"## {table.title}", ""]
         out += [line for part in (open_lead(kept) if not table.lead else [table.lead + "."]) for line in (part, "")]
@@ -223,13 +287,17 @@ def markdown(tables: list[Table], backends, count: int, kept: dict | None) -> st
         if not table.lead:
             out += ["", "Each cell is these cases:", ""] + [f"- {ended} `{repro(case)}`" for case, ended in outcomes(kept)]
         if table.notes.seen:
-            out += ["", "Notes:", ""] + [f"{number}. {text}: `{repro(case)}`" for text, (number, case) in table.notes.seen.items()]
+            out += ["", "Notes:", ""] + [
+                f"{number}. {text}: `{repro(case)}`" for text, (number, case) in table.notes.seen.items()
+            ]
     return "\n".join(out) + "\n"
 
 
 def of_a_pair(result: dict) -> bool:
     """A case of the matrix or the like, not one whose engine was told something untrue."""
-    return result["axes"].get("connector", "").startswith("real-") and (result["id"].startswith("kv/") or result["id"].endswith("#mla"))
+    return result["axes"].get("connector", "").startswith("real-") and (
+        result["id"].startswith("kv/") or result["id"].endswith("#mla")
+    )
 
 
 def real_results(folders: list[Path]) -> list[dict]:
@@ -238,7 +306,9 @@ def real_results(folders: list[Path]) -> list[dict]:
     for folder in folders:
         for result in filter(of_a_pair, read_run(folder)):
             if result["outcome"] in ("SKIPPED", "NOT_RUN", "ERROR"):
-                raise SystemExit(f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install")
+                raise SystemExit(
+                    f"{folder}: {result['id']} did not run; it needs ./run_suite.sh --with vllm,vllm-0.27.1,lmcache install"
+                )
             axes = {key: result["axes"][key] for key in ("connector", "producer", "consumer", "dtype", "arch", "geometry")}
             axes["geometry"] = "mla-*" if axes["geometry"].startswith("mla-") else "*"
             result |= {"axes": axes}
@@ -248,7 +318,12 @@ def real_results(folders: list[Path]) -> list[dict]:
 
 def ending(result: dict) -> list[str]:
     """Where a case belongs, and how it ended."""
-    return [*(result["axes"][key] for key in ("connector", "producer", "consumer", "geometry", "dtype")), result["outcome"], result["verdict"], result["why"]]
+    return [
+        *(result["axes"][key] for key in ("connector", "producer", "consumer", "geometry", "dtype")),
+        result["outcome"],
+        result["verdict"],
+        result["why"],
+    ]
 
 
 def read_run(folder: Path) -> list[dict]:
@@ -276,11 +351,14 @@ def sections(page: str) -> dict[str, str]:
 
 
 def with_kept(made: str, committed: str, kept: list[str]) -> str:
-    """The page with sections of the committed one whose titles begin so, and with the rows of its caches that the made one lacks."""
+    """The page with sections of the committed one whose titles begin so, and with the rows of its caches that the made
+    one lacks."""
     old, new = sections(committed), sections(made)
     rows = [line for line in old.get("Caches", "").splitlines() if line.startswith("| ") and line not in new["Caches"]]
     known = {line.split(" | ")[0] for line in new["Caches"].splitlines()}
-    made = made.replace(new["Caches"], new["Caches"] + "".join(row + "\n" for row in rows if kept and row.split(" | ")[0] not in known))
+    made = made.replace(
+        new["Caches"], new["Caches"] + "".join(row + "\n" for row in rows if kept and row.split(" | ")[0] not in known)
+    )
     return made + "".join("\n" + text for title, text in old.items() if title.startswith(tuple(kept)) and title not in new)
 
 
@@ -289,7 +367,10 @@ def page(figures: dict, opened: list[Path] | None = None, real: list[Path] | Non
     others = real_results(real) if real else []
     kept = open_results(opened) if opened else None
     tables = [*matrix_tables(results), *matrix_tables(others), *([open_table(kept)] if kept else [])]
-    figures |= {"compatibility.cases": len(results), "compatibility.pass": sum(result["outcome"] == "PASS" for result in results)}
+    figures |= {
+        "compatibility.cases": len(results),
+        "compatibility.pass": sum(result["outcome"] == "PASS" for result in results),
+    }
     made = markdown(tables, backend_lines([*results, *others]), len(results), kept)
     return with_kept(made, PAGE.read_text(), [*([] if real else ["real-"]), *([] if opened else ["Cells that"])])
 

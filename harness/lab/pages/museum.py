@@ -11,11 +11,12 @@ from kvtest import ROOT
 
 LEAD = """# The museum of published faults
 
-{entries} faults of KV caches from public reports. For {confirmed} of them the report says which bytes, ids or shapes are wrong (*confirmed*), for {partial} it says
-less (*partial*). Each is a scripted case in `cases/museum/`, with controls that must pass, or has a line there that says why it cannot be
-one. The cases tell what was reported; nobody ran the reported programs, so all of this is *modelled*. *Caught*: the suite does not say
-PASS. *Named*: the diagnosis, which does not see what the case did wrong, gives the class that heads the report in `cases/museum/index`
-(`kvcts explain --precedence`: which class comes first).
+{entries} faults of KV caches from public reports. For {confirmed} of them the report says which bytes, ids or shapes are
+wrong (*confirmed*), for {partial} it says less (*partial*). Each is a scripted case in `cases/museum/`, with controls that
+must pass, or has a line there that says why it cannot be one. The cases tell what was reported; nobody ran the reported
+programs, so all of this is *modelled*. *Caught*: the suite does not say PASS. *Named*: the diagnosis, which does not see
+what the case did wrong, gives the class that heads the report in `cases/museum/index` (`kvcts explain --precedence`: which
+class comes first).
 
 `./run_suite.sh pages` writes this page anew. `kvcts repro museum/m012-kvcached-391` runs one entry phase by phase.
 """
@@ -40,7 +41,9 @@ def grouped(entries: list[dict], key: str) -> dict[str, list[dict]]:
 
 def figures_by(entries: list[dict], key: str) -> str:
     rows = [[name, *sums(of)] for name, of in sorted(grouped(entries, key).items(), key=lambda item: -len(item[1]))]
-    return table([key, "entries", "confirmed", "expressed", "caught", "named", "controls"], [*rows, ["**all**", *sums(entries)]])
+    return table(
+        [key, "entries", "confirmed", "expressed", "caught", "named", "controls"], [*rows, ["**all**", *sums(entries)]]
+    )
 
 
 def line(entry: dict) -> list[str]:
@@ -49,8 +52,16 @@ def line(entry: dict) -> list[str]:
         ending = "**missed**: " + ending
     elif entry["expressed"] and not entry["named"]:
         ending = "**misnamed**: " + ending
-    return [entry["id"] + (" (partial)" if entry["data"] == "partial" else ""), f"[{entry['report']}]({entry['link']})", entry["date"], cell(entry["version"]),
-            entry["class"], cell(what), cell(ending), f"{entry['controls_good']} of {entry['controls']}" if entry["expressed"] else ""]
+    return [
+        entry["id"] + (" (partial)" if entry["data"] == "partial" else ""),
+        f"[{entry['report']}]({entry['link']})",
+        entry["date"],
+        cell(entry["version"]),
+        entry["class"],
+        cell(what),
+        cell(ending),
+        f"{entry['controls_good']} of {entry['controls']}" if entry["expressed"] else "",
+    ]
 
 
 def unwaived(entries: list[dict]) -> set[str]:
@@ -65,11 +76,23 @@ def page(figures: dict) -> str:
     entries, totals = found["entries"], found["totals"]
     for part in ("confirmed", "partial"):
         figures |= {f"museum.{part}.{key}": totals[part][key] for key in ("expressed", "caught", "named")}
-    figures |= {"museum.controls": totals["controls_good"], "museum.controls_that_alarm": totals["controls"] - totals["controls_good"]}
+    figures |= {
+        "museum.controls": totals["controls_good"],
+        "museum.controls_that_alarm": totals["controls"] - totals["controls_good"],
+    }
     figures["museum.unwaived"] = len(unwaived(entries))
     out = [LEAD.format(entries=len(entries), **{part: totals[part]["entries"] for part in ("confirmed", "partial")})]
     out.append("targets: " + ("missed: " + "; ".join(found["missed"]) if found["missed"] else "met") + ".\n")
-    out += ["## By class\n", figures_by(entries, "class"), "## By system\n", figures_by(entries, "system"), "## Every entry\n"]
+    out += [
+        "## By class\n",
+        figures_by(entries, "class"),
+        "## By system\n",
+        figures_by(entries, "system"),
+        "## Every entry\n",
+    ]
     for system, of in grouped(entries, "system").items():
-        out += [f"### {system}\n", table(["entry", "report", "date", "version", "class", "what", "ends", "controls"], map(line, of))]
+        out += [
+            f"### {system}\n",
+            table(["entry", "report", "date", "version", "class", "what", "ends", "controls"], map(line, of)),
+        ]
     return "\n".join(out)

@@ -1,11 +1,11 @@
-"""Writes what the suite says of itself as pages, and their figures. `./run_suite.sh pages` builds what this needs and calls it.
+"""Writes what the suite says of itself as pages, and their figures. `./run_suite.sh pages` builds what this needs and
+calls it.
 
     pages.py [--hold] [--out build/pages] [--build build] [NAME...]
 
-Without a name: all but the long ones. Five are committed in reports/ and copied there at a release; the others are looked up where they are
-made. OUT/figures.json has the numbers of the pages that were made; --hold holds them to the floors in reports/figures.json. Exit status 1: a page
-could not be made, or a figure is beyond its floor.
-"""
+Without a name: all but the long ones. Five are committed in reports/ and copied there at a release; the others are
+looked up where they are made. OUT/figures.json has the numbers of the pages that were made; --hold holds them to the
+floors in reports/figures.json. Exit status 1: a page could not be made, or a figure is beyond its floor."""
 
 from __future__ import annotations
 
@@ -81,8 +81,20 @@ class Maker:
     def random_faults(self, figures: dict) -> str:
         self.program("kvcts-random-faults")
         records = self.out / "random-faults.jsonl"
-        page = self.call(LAB / "random_faults" / "full_run.py", "--records", records, "--single", "400", "--pairs", "40", "--correct", "2000", "--slices", "4",
-                         statuses=(0, 1))
+        page = self.call(
+            LAB / "random_faults" / "full_run.py",
+            "--records",
+            records,
+            "--single",
+            "400",
+            "--pairs",
+            "40",
+            "--correct",
+            "2000",
+            "--slices",
+            "4",
+            statuses=(0, 1),
+        )
         figures |= json.loads(self.call(LAB / "random_faults" / "full_run.py", "--records", records, "--figures"))
         return page
 
@@ -100,9 +112,19 @@ class Maker:
 
 def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
     maker = Maker(build, out)
-    return {"museum": museum.page, "rules": rules.page, "sabotage": sabotage.page, "compatibility": compatibility.page, "benchmarks": maker.benchmarks,
-            "identity": maker.identity, "layout-ranking": maker.ranking, "engine-throughput": maker.throughput, "random-faults": maker.random_faults,
-            "reproduction": maker.reproduction, "mutation": maker.mutation}
+    return {
+        "museum": museum.page,
+        "rules": rules.page,
+        "sabotage": sabotage.page,
+        "compatibility": compatibility.page,
+        "benchmarks": maker.benchmarks,
+        "identity": maker.identity,
+        "layout-ranking": maker.ranking,
+        "engine-throughput": maker.throughput,
+        "random-faults": maker.random_faults,
+        "reproduction": maker.reproduction,
+        "mutation": maker.mutation,
+    }
 
 
 LONG = ("reproduction", "mutation")  # a quiet hour each

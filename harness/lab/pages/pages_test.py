@@ -1,4 +1,5 @@
-"""Pages are made from what the program and the catalogue say, and a figure beyond its floor is told. Short ones only: the night makes all."""
+"""Pages are made from what the program and the catalogue say, and a figure beyond its floor is told. Short ones only:
+the night makes all."""
 
 from __future__ import annotations
 
@@ -28,9 +29,13 @@ def rule_page() -> None:
 
 def museum_rows() -> None:
     entries = kvcts_json("museum", "--system", "UCX")["entries"]
-    assert len(entries) >= 2 and all(museum.line(e)[6].startswith(("FAIL", "HANG", "CRASH")) for e in entries if e["expressed"]), entries
+    assert len(entries) >= 2 and all(
+        museum.line(e)[6].startswith(("FAIL", "HANG", "CRASH")) for e in entries if e["expressed"]
+    ), entries
     wrong = entries[0] | {"caught": False, "named": False}
-    assert museum.line(wrong)[6].startswith("**missed**") and museum.line(wrong | {"caught": True})[6].startswith("**misnamed**")
+    assert museum.line(wrong)[6].startswith("**missed**") and museum.line(wrong | {"caught": True})[6].startswith(
+        "**misnamed**"
+    )
     assert wrong["id"] in museum.unwaived([wrong]), "an entry that is missed needs a waiver"
 
 
@@ -43,18 +48,33 @@ def sabotage_rows() -> None:
     assert sabotage.told_alike(wrong, wrong) and not sabotage.told_alike(wrong, wrong | {"wrong_bytes": 1})
     assert sabotage.naming(wrong | {"named": False, "diagnosed": "axis-permuted"}) == "axis-permuted"
     assert "| planner/ids-reversed | " in sabotage.main_table(found)
-    line = {"saboteur": wrong["saboteur"], "harmless": False, "noticed": {"KV-CTS": 1, "benchdnn": 0, "UCX pattern": 3}, "cases": {"KV-CTS": 1, "benchdnn": 8, "UCX pattern": 8}}
-    table = sabotage.against_harnesses([line, line | {"saboteur": right["saboteur"], "harmless": True, "noticed": dict.fromkeys(line["noticed"], 0)}], found)
-    assert "| planner/ids-reversed | caught | **MISS** | 3 of 8 |" in table and "| transport/honest | passes | passes | passes |" in table
+    line = {
+        "saboteur": wrong["saboteur"],
+        "harmless": False,
+        "noticed": {"KV-CTS": 1, "benchdnn": 0, "UCX pattern": 3},
+        "cases": {"KV-CTS": 1, "benchdnn": 8, "UCX pattern": 8},
+    }
+    table = sabotage.against_harnesses(
+        [line, line | {"saboteur": right["saboteur"], "harmless": True, "noticed": dict.fromkeys(line["noticed"], 0)}], found
+    )
+    assert (
+        "| planner/ids-reversed | caught | **MISS** | 3 of 8 |" in table
+        and "| transport/honest | passes | passes | passes |" in table
+    )
     assert "| **caught of 1** | 1 | 0 | 1 |" in table, table
 
 
 def kept_sections() -> None:
     """What needs vLLM stays as it was committed; what was made takes its place."""
     made = "# A\n\n## Caches\n\n| cache | x |\n| --- | --- |\n| one | new |\n\n## reference\n\nnew\n"
-    old = "# A\n\n## Caches\n\n| cache | x |\n| --- | --- |\n| one | old |\n| two | old |\n\n## reference\n\nold\n\n## real-x\n\nmeasured\n"
+    old = (
+        "# A\n\n## Caches\n\n| cache | x |\n| --- | --- |\n| one | old |\n| two | old |\n\n## reference\n\nold\n\n"
+        "## real-x\n\nmeasured\n"
+    )
     both = compatibility.with_kept(made, old, ["real-"])
-    assert "| one | new |\n| two | old |" in both and both.endswith("## real-x\n\nmeasured\n") and "\nold\n" not in both, both
+    assert "| one | new |\n| two | old |" in both and both.endswith("## real-x\n\nmeasured\n") and "\nold\n" not in both, (
+        both
+    )
     assert compatibility.with_kept(made, old, []) == made
 
 
@@ -64,7 +84,9 @@ def held_floors() -> None:
     assert figures.beyond(floors, {"a": 9, "b": 1}) == ["a: expected at least 10, found 9", "b: expected at most 0, found 1"]
     assert "a: expected a figure, found none" in figures.beyond(floors, {"b": 0})[0]
     committed = figures.read()
-    assert 10 <= len(committed) <= 60 and all(set(floor) <= {"least", "most"} and floor for floor in committed.values()), committed
+    assert 10 <= len(committed) <= 60 and all(set(floor) <= {"least", "most"} and floor for floor in committed.values()), (
+        committed
+    )
 
 
 def names() -> None:

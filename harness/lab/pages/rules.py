@@ -1,4 +1,5 @@
-"""reports/rules.md: rule x engine, with what differs, from what cases/rules state. Nothing is played: `kvcts rules` does that."""
+"""reports/rules.md: rule x engine, with what differs, from what cases/rules state. Nothing is played: `kvcts rules`
+does that."""
 
 from __future__ import annotations
 
@@ -8,29 +9,37 @@ from tables import documents, table
 
 LEAD = """# What may be relied on, and where
 
-Rules of engines at the edges of what they promise: what each answers, as it was measured through the transport ABI, with the plug-ins' own
-checks off where they have any. `kvcts rules` plays them again and says CHANGED RULE where an engine answers otherwise than stated in
-`cases/rules`. Answers are those of the ABI (`harness/engines/transport/kvcts_transport.h`); *pending*: neither done nor
-failed when the time was over; *arrived*, *untouched*, *partly*: the bytes at their destination. Several answers: which one it is depends
-on timing. One rule with one engine, to show somebody: `kvcts rules truncated-blob --engine nixl-tcp`.
-`harness/lab/reproduction/reproduce.py` counts how often each answer comes in many runs, and how long an error takes.
+Rules of engines at the edges of what they promise: what each answers, as it was measured through the transport ABI, with the
+plug-ins' own checks off where they have any. `kvcts rules` plays them again and says CHANGED RULE where an engine answers
+otherwise than stated in `cases/rules`. Answers are those of the ABI (`harness/engines/transport/kvcts_transport.h`);
+*pending*: neither done nor failed when the time was over; *arrived*, *untouched*, *partly*: the bytes at their destination.
+Several answers: which one it is depends on timing. One rule with one engine, to show somebody: `kvcts rules truncated-blob
+--engine nixl-tcp`. `harness/lab/reproduction/reproduce.py` counts how often each answer comes in many runs, and how long an
+error takes.
 """
 
 
 def stated(rule: dict) -> dict[str, str]:
     """Engine -> what is seen, as the table says it."""
-    return {engine: " *or* ".join(map(str, seen if isinstance(seen, list) else [seen])) for engine, seen in rule["expect"].items()}
+    return {
+        engine: " *or* ".join(map(str, seen if isinstance(seen, list) else [seen]))
+        for engine, seen in rule["expect"].items()
+    }
 
 
 def seconds(milliseconds_text: str) -> float:
-    number, unit = milliseconds_text.rstrip("ms"), milliseconds_text[len(milliseconds_text.rstrip("ms")):]
+    number, unit = milliseconds_text.rstrip("ms"), milliseconds_text[len(milliseconds_text.rstrip("ms")) :]
     return float(number) / (1000 if unit == "ms" else 1)
 
 
 def section(rule: dict, engines: list[dict]) -> str:
     seen = stated(rule)
     known = f" ({rule['known_as']})" if rule.get("known_as") else ""
-    rows = [[f"`{e['engine']}`", e.get("environment", {}).get("KVCTS_ENGINE_PACKAGE", "as installed"), seen[e["engine"]]] for e in engines if e["engine"] in seen]
+    rows = [
+        [f"`{e['engine']}`", e.get("environment", {}).get("KVCTS_ENGINE_PACKAGE", "as installed"), seen[e["engine"]]]
+        for e in engines
+        if e["engine"] in seen
+    ]
     out = [f"## {rule['rule']}\n", f"{rule['title']}{known}\n", table(["engine", "version", "what is seen"], rows)]
     if rule.get("promised"):
         by_time = defaultdict(list)
@@ -51,6 +60,9 @@ def page(figures: dict) -> str:
     unlike = [rule for rule in rules if len(set(stated(rule).values())) > 1]
     asked = sum(any(e["engine"] in rule["expect"] for rule in rules) for e in engines)
     figures |= {"rules": len(rules), "rules.engines": asked, "rules.unlike": len(unlike)}
-    lead = f"{len(rules)} rules, {asked} engines; {len(unlike)} rules differ between engines or versions: a connector must not rely on these.\n"
+    lead = (
+        f"{len(rules)} rules, {asked} engines; {len(unlike)} rules differ between engines or versions: a connector "
+        f"must not rely on these.\n"
+    )
     listed = "".join(f"- [{rule['title']}](#{rule['rule']})\n" for rule in unlike)
     return "\n".join([LEAD, lead + listed, *(section(rule, engines) for rule in rules)])

@@ -27,7 +27,12 @@ def table(head: list[str], rows: Iterable[list]) -> str:
 
 
 def documents(folder: str) -> list[dict]:
-    return [document for path in sorted((ROOT / "cases" / folder).glob("*.yaml")) for document in yaml.safe_load_all(path.read_text()) if document]
+    return [
+        document
+        for path in sorted((ROOT / "cases" / folder).glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+        if document
+    ]
 
 
 def kvcts_answer(*argv: str):

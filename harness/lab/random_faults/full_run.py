@@ -3,10 +3,10 @@
     full_run.py [--correct 50000] [--single 10000] [--pairs 2000] [--slices 100] [--jobs N] [--records FILE]
     full_run.py --page | --figures [--records FILE]
 
-Runs kvcts-random-faults once a slice of a kind, each with seeds of its own, and appends what it counted to the records, a line of JSON a slice.
-Slices that the records have already are not run again; Ctrl-C loses those under way only. --page runs nothing and prints the page that the
-records make; --figures the numbers of it as JSON. Exit status 1: a fault was missed, a right case was called wrong, or a share is short of its target.
-"""
+Runs kvcts-random-faults once a slice of a kind, each with seeds of its own, and appends what it counted to the records,
+a line of JSON a slice. Slices that the records have already are not run again; Ctrl-C loses those under way only.
+--page runs nothing and prints the page that the records make; --figures the numbers of it as JSON. Exit status 1: a
+fault was missed, a right case was called wrong, or a share is short of its target."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ COUNTS = ("cases", "same_map", "caught", "named", "preceded")
 
 def commit() -> str:
     """What is measured; a checkout with changes says so."""
+
     def git(*argv: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *argv], capture_output=True, text=True, check=True).stdout.strip()
+
     return git("rev-parse", "--short=9", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
@@ -51,17 +53,37 @@ def read_records(path: Path) -> dict[tuple[str, int], dict]:
 
 
 def run_slice(kind: str, index: int, total: int, slices: int, measured: str) -> dict:
-    """Cases total * index / slices to total * (index + 1) / slices of one kind; the program adds a million a kind to the seed."""
+    """Cases total * index / slices to total * (index + 1) / slices of one kind; the program adds a million a kind to
+    the seed."""
     begin, end = total * index // slices, total * (index + 1) // slices
     with tempfile.TemporaryDirectory() as place:
         record = Path(place) / "record.json"
-        argv = [str(BUILD / "bin" / "kvcts-random-faults"), "--cases", str(ROOT / "cases"), "--seed", str(1 + begin), "--record", str(record)]
+        argv = [
+            str(BUILD / "bin" / "kvcts-random-faults"),
+            "--cases",
+            str(ROOT / "cases"),
+            "--seed",
+            str(1 + begin),
+            "--record",
+            str(record),
+        ]
         for each in KINDS:
             argv += [f"--{each}", str(end - begin if each == kind else 0)]
         ended = subprocess.run(argv, capture_output=True, text=True)
         if not record.exists():
-            raise RuntimeError(f"slice {index} of {kind}: '{' '.join(argv)}' ended with {ended.returncode} and no record: {ended.stderr.strip()}")
-        return {"kind": kind, "slice": index, "of": slices, "wanted": total, "commit": measured, "seed": 1 + begin, **json.loads(record.read_text())}
+            raise RuntimeError(
+                f"slice {index} of {kind}: '{' '.join(argv)}' ended with {ended.returncode} and no record: "
+                f"{ended.stderr.strip()}"
+            )
+        return {
+            "kind": kind,
+            "slice": index,
+            "of": slices,
+            "wanted": total,
+            "commit": measured,
+            "seed": 1 + begin,
+            **json.loads(record.read_text()),
+        }
 
 
 def short_of(records: dict[tuple[str, int], dict], amounts: dict[str, int], slices: int) -> list[tuple[str, int]]:
@@ -70,7 +92,7 @@ def short_of(records: dict[tuple[str, int], dict], amounts: dict[str, int], slic
     for kind, amount in amounts.items():
         lack = amount - total.cases(kind)
         free = [index for index in range(2 * slices) if (kind, index) not in records]
-        more += [(kind, index) for index in free[:-(-lack * slices // amount)]] if lack > 0 else []
+        more += [(kind, index) for index in free[: -(-lack * slices // amount)]] if lack > 0 else []
     return more
 
 
@@ -96,20 +118,32 @@ class Sum:
 
     def cases(self, kind: str) -> int:
         """A seed whose case has no place for what was drawn makes none."""
-        return {"correct": self.correct["passed"] + self.correct["false_alarms"] + self.correct["refused"], "single": self.single["cases"],
-                "pairs": self.pairs["cases"]}[kind]
+        return {
+            "correct": self.correct["passed"] + self.correct["false_alarms"] + self.correct["refused"],
+            "single": self.single["cases"],
+            "pairs": self.pairs["cases"],
+        }[kind]
 
     def figures(self) -> dict[str, float]:
-        return {"random_faults.single.missed": self.missed(self.single), "random_faults.single.named": round(self.share(self.single), 2),
-                "random_faults.pairs.named": round(self.share(self.pairs), 2), "random_faults.false_alarms": self.correct["false_alarms"] + self.correct["refused"]}
+        return {
+            "random_faults.single.missed": self.missed(self.single),
+            "random_faults.single.named": round(self.share(self.single), 2),
+            "random_faults.pairs.named": round(self.share(self.pairs), 2),
+            "random_faults.false_alarms": self.correct["false_alarms"] + self.correct["refused"],
+        }
 
     def whole(self) -> bool:
         return all(self.cases(kind) >= self.wanted[kind] for kind in KINDS)
 
     def met(self) -> bool:
         """By what is on record."""
-        return (all(self.missed(row) == 0 and self.share(row) >= TARGETS[kind] for kind, row in (("single", self.single), ("pairs", self.pairs)))
-                and self.correct["false_alarms"] == self.correct["refused"] == 0)
+        return (
+            all(
+                self.missed(row) == 0 and self.share(row) >= TARGETS[kind]
+                for kind, row in (("single", self.single), ("pairs", self.pairs))
+            )
+            and self.correct["false_alarms"] == self.correct["refused"] == 0
+        )
 
     @staticmethod
     def missed(row: collections.Counter) -> int:
@@ -117,33 +151,59 @@ class Sum:
 
     @staticmethod
     def share(row: collections.Counter) -> float:
-        """Per cent of the caught ones that are named as precedence has it: the drawn class, or one that explains every byte and precedes it."""
+        """Per cent of the caught ones that are named as precedence has it: the drawn class, or one that explains every
+        byte and precedes it."""
         return 100 * (row["named"] + row["preceded"]) / row["caught"] if row["caught"] else 100.0
 
 
 def page(total: Sum) -> str:
     def cells(name: str, row: collections.Counter) -> str:
         return f"| {name} | " + " | ".join(f"{row[key]:,}" for key in COUNTS) + f" | {total.share(row):.1f} |"
+
     measured = ", ".join(f"{name} ({count})" for name, count in sorted(total.commits.items()))
     lines = [
-        "# Random faults", "",
+        "# Random faults",
+        "",
         "Written by `harness/lab/random_faults/full_run.py --page` from its records. Each case is a small random one with "
-        "transformations out of the library of the diagnosis, drawn with random parameters: one (single), two (pairs), none (correct).", "",
-        f"Slices, the whole in {total.of} and more where seeds were passed over: " + ", ".join(f"{total.slices[kind]} of {kind}" for kind in KINDS) + f"; measured at {measured}. A seed whose case has no place for what was drawn is passed over.", "",
-        f"- {total.single['cases']:,} single faults: {total.single['same_map']:,} do not change the map and pass; of the other "
-        f"{total.single['cases'] - total.single['same_map']:,}, {total.single['caught']:,} are caught and {total.share(total.single):.2f} % of these named "
-        f"(target {TARGETS['single']:.0f} %): {total.single['named']:,} as the class that was drawn, {total.single['preceded']:,} as another one that explains "
+        "transformations out of the library of the diagnosis, drawn with random parameters: one (single), two "
+        "(pairs), none (correct).",
+        "",
+        f"Slices, the whole in {total.of} and more where seeds were passed over: "
+        + ", ".join(f"{total.slices[kind]} of {kind}" for kind in KINDS)
+        + f"; measured at {measured}. A seed whose case has no place for what was drawn is passed over.",
+        "",
+        f"- {total.single['cases']:,} single faults: {total.single['same_map']:,} do not change the map and pass; of "
+        f"the other "
+        f"{total.single['cases'] - total.single['same_map']:,}, {total.single['caught']:,} are caught and "
+        f"{total.share(total.single):.2f} % of these named "
+        f"(target {TARGETS['single']:.0f} %): {total.single['named']:,} as the class that was drawn, "
+        f"{total.single['preceded']:,} as another one that explains "
         "every wrong byte as well and comes first by precedence (`kvcts explain --precedence`).",
-        f"- {total.pairs['cases']:,} pairs: {total.pairs['same_map']:,} do not change the map; {total.pairs['caught']:,} caught, "
-        f"{total.share(total.pairs):.2f} % named with one of the two classes (target {TARGETS['pairs']:.0f} %)." if total.pairs["cases"] else "- No pairs so far.",
-        f"- {total.correct['passed'] + total.correct['false_alarms']:,} correct cases: {total.correct['false_alarms']:,} false alarms (target 0).",
+        f"- {total.pairs['cases']:,} pairs: {total.pairs['same_map']:,} do not change the map; "
+        f"{total.pairs['caught']:,} caught, "
+        f"{total.share(total.pairs):.2f} % named with one of the two classes (target {TARGETS['pairs']:.0f} %)."
+        if total.pairs["cases"]
+        else "- No pairs so far.",
+        f"- {total.correct['passed'] + total.correct['false_alarms']:,} correct cases: "
+        f"{total.correct['false_alarms']:,} false alarms (target 0).",
     ]
     for kind, what in (("single", "single fault"), ("pairs", "pair")):
         if ms := sorted(total.ms[kind]):
-            lines.append(f"- A {what}, compared and diagnosed: median {statistics.median(ms):.0f} ms of processor time, 95 % under {ms[len(ms) * 95 // 100]:.0f} ms.")
-    lines += ["", ("Targets " if total.whole() else "Not the whole measurement yet; by what is on record, targets ") + ("met." if total.met() else "**missed**."), "",
-              "| drawn class | cases | same map | caught | named | preceded | named or preceded, % |", "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-              *(cells(f"`{name}`", row) for name, row in sorted(total.rows.items())), cells("all single", total.single), *([cells("pairs", total.pairs)] if total.pairs["cases"] else [])]
+            lines.append(
+                f"- A {what}, compared and diagnosed: median {statistics.median(ms):.0f} ms of processor time, 95 % "
+                f"under {ms[len(ms) * 95 // 100]:.0f} ms."
+            )
+    lines += [
+        "",
+        ("Targets " if total.whole() else "Not the whole measurement yet; by what is on record, targets ")
+        + ("met." if total.met() else "**missed**."),
+        "",
+        "| drawn class | cases | same map | caught | named | preceded | named or preceded, % |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *(cells(f"`{name}`", row) for name, row in sorted(total.rows.items())),
+        cells("all single", total.single),
+        *([cells("pairs", total.pairs)] if total.pairs["cases"] else []),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -174,7 +234,12 @@ def main() -> int:
         out.write("" if text == "" or text.endswith("\n") else "\n")
         try:
             while wanted:
-                for done in concurrent.futures.as_completed([pool.submit(run_slice, kind, index, getattr(args, kind), args.slices, measured) for kind, index in wanted]):
+                for done in concurrent.futures.as_completed(
+                    [
+                        pool.submit(run_slice, kind, index, getattr(args, kind), args.slices, measured)
+                        for kind, index in wanted
+                    ]
+                ):
                     record = done.result()
                     records[record["kind"], record["slice"]] = record
                     out.write(json.dumps(record) + "\n")

@@ -31,7 +31,9 @@ class Maker {
 
  private:
   std::size_t pick(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  std::int64_t between(std::int64_t low, std::int64_t high) { return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1)); }
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
+  }
   template <class T>
   T one_of(std::vector<T> list) {
     return list[pick(list.size())];
@@ -48,19 +50,33 @@ class Maker {
 
   // Two caches of one geometry, two requests, a transfer; now and then numbers are read, objects stored, memory registered.
   void shape() {
-    static const std::vector<std::string> orders{"L x K B N H C", "L x B K N H C", "L x B K H N C", "L x K B H N C", "L x B N K H C", "L x B H N K C", "K x L x B N H C", "B L K N H C", "L B K H N C"};
-    layers_ = between(1, 3), heads_ = one_of<std::int64_t>({2, 3, 4}), block_size_ = one_of<std::int64_t>({4, 8, 6}), head_dim_ = one_of<std::int64_t>({16, 32, 24}) ;
+    static const std::vector<std::string> orders{"L x K B N H C",   "L x B K N H C", "L x B K H N C",
+                                                 "L x K B H N C",   "L x B N K H C", "L x B H N K C",
+                                                 "K x L x B N H C", "B L K N H C",   "L B K H N C"};
+    layers_ = between(1, 3), heads_ = one_of<std::int64_t>({2, 3, 4}), block_size_ = one_of<std::int64_t>({4, 8, 6}),
+    head_dim_ = one_of<std::int64_t>({16, 32, 24});
     blocks_ = between(7, 10);
-    dtype_ = one_of<std::string>({"bf16", "bf16", "fp16", "fp8_e4m3", "int8", "fp32", "int4", "fp8_per_token_head", "fp8_e5m2"});
+    dtype_ =
+        one_of<std::string>({"bf16", "bf16", "fp16", "fp8_e4m3", "int8", "fp32", "int4", "fp8_per_token_head", "fp8_e5m2"});
     if (dtype_ == "int4" && head_dim_ == 24) head_dim_ = 32;
     tokens_ = between(block_size_ + 1, block_size_ * 3 - 1);
     source_ = one_of(orders), destination_ = one_of(orders);
-    case_ = {{"case", "random/case"}, {"dtype", dtype_}, {"seed", random_() % 100000 + 1},
-             {"geometry", {{"layers", layers_}, {"blocks", blocks_}, {"block_size", block_size_}, {"heads", heads_}, {"head_dim", head_dim_}, {"tokens", tokens_}}}};
-    case_["memory"] = {{"P", {{"side", "producer"}, {"template", source_}, {"guard_below", 256}, {"guard_above", 256}}}, {"D", {{"template", destination_}, {"guard_below", 256}, {"guard_above", 256}}}};
+    case_ = {{"case", "random/case"},
+             {"dtype", dtype_},
+             {"seed", random_() % 100000 + 1},
+             {"geometry",
+              {{"layers", layers_},
+               {"blocks", blocks_},
+               {"block_size", block_size_},
+               {"heads", heads_},
+               {"head_dim", head_dim_},
+               {"tokens", tokens_}}}};
+    case_["memory"] = {{"P", {{"side", "producer"}, {"template", source_}, {"guard_below", 256}, {"guard_above", 256}}},
+                       {"D", {{"template", destination_}, {"guard_below", 256}, {"guard_above", 256}}}};
     const std::int64_t count = (tokens_ + block_size_ - 1) / block_size_;
     const auto p = ids(count + 2, blocks_), d = ids(count + 2, blocks_);
-    source_ids_ = {p.begin(), p.begin() + static_cast<std::ptrdiff_t>(count)}, destination_ids_ = {d.begin(), d.begin() + static_cast<std::ptrdiff_t>(count)};
+    source_ids_ = {p.begin(), p.begin() + static_cast<std::ptrdiff_t>(count)},
+    destination_ids_ = {d.begin(), d.begin() + static_cast<std::ptrdiff_t>(count)};
     other_ids_ = {p.begin() + static_cast<std::ptrdiff_t>(count), p.end()};
     case_["requests"] = {{"A", {{"tokens", tokens_}, {"blocks", {{"P", source_ids_}, {"D", destination_ids_}}}}},
                          {"B", {{"tokens", block_size_ + 1}, {"generation", 2}, {"blocks", {{"P", other_ids_}}}}}};
@@ -75,24 +91,28 @@ class Maker {
       }
     }
     if (kind_ == "store") {
-      const json key_a{{"prefix", "p1"}, {"dtype", dtype_}, {"rank", "0"}}, key_b{{"prefix", "p1"}, {"dtype", "other"}, {"rank", "0"}};
+      const json key_a{{"prefix", "p1"}, {"dtype", dtype_}, {"rank", "0"}},
+          key_b{{"prefix", "p1"}, {"dtype", "other"}, {"rank", "0"}};
       add("put", "put-a", {{"store", "S"}, {"request", "A"}, {"from", "P"}, {"key", key_a}});
       add("put", "put-b", {{"store", "S"}, {"request", "B"}, {"from", "P"}, {"key", key_b}});
       add("get", "get-a", {{"store", "S"}, {"request", "A"}, {"to", "D"}, {"key", key_a}});
     } else if (kind_ == "pieces") {
       const std::int64_t half = block_size_;
       add("move", "move-1", {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", "0.." + std::to_string(half)}});
-      add("move", "move-2", {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", std::to_string(half) + ".." + std::to_string(tokens_)}});
+      add("move", "move-2",
+          {{"request", "A"}, {"from", "P"}, {"to", "D"}, {"tokens", std::to_string(half) + ".." + std::to_string(tokens_)}});
     } else {
       add("move", "move-a", {{"request", "A"}, {"from", "P"}, {"to", "D"}});
     }
     if (kind_ == "reuse") {  // the blocks of A are given to C when A is done
-      case_["requests"]["C"] = {{"tokens", tokens_}, {"generation", 3}, {"blocks", {{"P", source_ids_}, {"D", destination_ids_}}}};
+      case_["requests"]["C"] = {
+          {"tokens", tokens_}, {"generation", 3}, {"blocks", {{"P", source_ids_}, {"D", destination_ids_}}}};
       add("read", "read-a", {{"request", "A"}, {"from", "D"}});
       add("write", "write-c", {{"request", "C"}, {"to", "P"}});
       add("move", "move-c", {{"request", "C"}, {"from", "P"}, {"to", "D"}});
     }
-    if (kind_ == "read" || kind_ == "decode") add("read", "read-a", {{"request", "A"}, {"from", "D"}, {"decode", kind_ == "decode"}});
+    if (kind_ == "read" || kind_ == "decode")
+      add("read", "read-a", {{"request", "A"}, {"from", "D"}, {"decode", kind_ == "decode"}});
     if (chance(30)) add("complete", "complete-a", {{"request", "A"}, {"fields", {{"status", "done"}}}}), completes_ = true;
   }
 
@@ -111,7 +131,8 @@ class Maker {
     return nullptr;
   }
   // One actually a step: two faults go to two steps, or to two keys of one.
-  bool patch(RandomCase& out, const std::string& step, const json& changes, const std::string& fault_class, const std::string& words) {
+  bool patch(RandomCase& out, const std::string& step, const json& changes, const std::string& fault_class,
+             const std::string& words) {
     json* body = body_of(step);
     if (!body) return false;
     json& actual = (*body)["actually"];
@@ -124,7 +145,8 @@ class Maker {
       }
     }
     // A step has one place: behind another one, or in front of it.
-    if ((changes.contains("after") && actual.contains("before")) || (changes.contains("before") && actual.contains("after"))) return false;
+    if ((changes.contains("after") && actual.contains("before")) || (changes.contains("before") && actual.contains("after")))
+      return false;
     actual.update(changes);
     out.classes.push_back(fault_class);
     out.words.push_back(words + " in " + step);
@@ -174,12 +196,14 @@ class Maker {
           const std::size_t a = pick(axes.size() - 1), b = pick(axes.size() - 1);
           if (a == b) return false;
           const bool kv = axes[a] == "K" || axes[b] == "K";
-          if (kv && (a > b ? a - b : b - a) > 1) return false;  // K exchanged with an axis across others: two changes at once
+          if (kv && (a > b ? a - b : b - a) > 1)
+            return false;  // K exchanged with an axis across others: two changes at once
           std::swap(axes[a], axes[b]);
           std::string now = list;
           for (const auto& axis : axes) now += axis + " ";
           now.pop_back();
-          return patch(out, e.step, {{e.key, {{"template", now}}}}, kv ? "kv-split-vs-interleaved" : "axis-permuted", e.order + " taken for " + now);
+          return patch(out, e.step, {{e.key, {{"template", now}}}}, kv ? "kv-split-vs-interleaved" : "axis-permuted",
+                       e.order + " taken for " + now);
         },
         [this](RandomCase& out) {  // a stride
           const End e = end();
@@ -187,8 +211,10 @@ class Maker {
           const std::string axis = one_of<std::string>({"block", "slot", "head"});
           const std::int64_t width = dtype_ == "fp32" ? 4 : dtype_ == "bf16" || dtype_ == "fp16" ? 2 : 1;
           const std::int64_t row = head_dim_ * width / (dtype_ == "int4" ? 2 : 1);
-          const std::int64_t stride = row * one_of<std::int64_t>({1, 2, 3, 4, 6, 8, heads_, block_size_, heads_ * block_size_, 2 * heads_ * block_size_});
-          return patch(out, e.step, {{e.key, {{"strides", {{axis, stride}}}}}}, "wrong-stride", axis + " stride " + std::to_string(stride));
+          const std::int64_t stride = row * one_of<std::int64_t>({1, 2, 3, 4, 6, 8, heads_, block_size_,
+                                                                  heads_ * block_size_, 2 * heads_ * block_size_});
+          return patch(out, e.step, {{e.key, {{"strides", {{axis, stride}}}}}}, "wrong-stride",
+                       axis + " stride " + std::to_string(stride));
         },
         [this](RandomCase& out) {  // blocks of another size
           const End e = end();
@@ -196,8 +222,12 @@ class Maker {
           const bool finer = chance(50);
           const std::int64_t k = 2;
           if (finer && block_size_ % k != 0) return false;
-          return patch(out, e.step, {{e.key, {{"geometry", {{"block_size", finer ? block_size_ / k : block_size_ * k}, {"blocks", finer ? blocks_ * k : blocks_ / k}}}}}}, "wrong-block-size",
-                       finer ? "finer blocks" : "coarser blocks");
+          return patch(out, e.step,
+                       {{e.key,
+                         {{"geometry",
+                           {{"block_size", finer ? block_size_ / k : block_size_ * k},
+                            {"blocks", finer ? blocks_ * k : blocks_ / k}}}}}},
+                       "wrong-block-size", finer ? "finer blocks" : "coarser blocks");
         },
         [this](RandomCase& out) {  // heads
           if (!moves()) return false;
@@ -227,28 +257,39 @@ class Maker {
         [this](RandomCase& out) {
           if (!moves()) return false;
           const bool swapped = chance(30);
-          return patch(out, "move-a", {{"kv", swapped ? json{"V", "K"} : json{"K", "K"}}, {"to_kv", {"K", "V"}}}, swapped ? "kv-split-vs-interleaved" : "region-aliasing", swapped ? "K and V exchanged" : "K used for V");
+          return patch(out, "move-a", {{"kv", swapped ? json{"V", "K"} : json{"K", "K"}}, {"to_kv", {"K", "V"}}},
+                       swapped ? "kv-split-vs-interleaved" : "region-aliasing",
+                       swapped ? "K and V exchanged" : "K used for V");
         },
         [this](RandomCase& out) {
           if (dtype_ != "fp8_per_token_head") return false;
-          if (kind_ == "decode") return patch(out, "read-a", {{"scales", chance(50) ? "ignored" : "twice"}}, "scale-lost", "scales");
+          if (kind_ == "decode")
+            return patch(out, "read-a", {{"scales", chance(50) ? "ignored" : "twice"}}, "scale-lost", "scales");
           if (moves()) return patch(out, "move-a", {{"parts", "data"}}, "scale-lost", "scales not moved");
           return false;
         },
         [this](RandomCase& out) {
           if (dtype_ != "fp8_per_token_head" || !moves()) return false;
-          return patch(out, "move-a", {{one_of<std::string>({"from", "to"}), {{"scale_offset", 4 * between(1, heads_ * block_size_)}}}}, "scale-misplaced", "scales off");
+          return patch(out, "move-a",
+                       {{one_of<std::string>({"from", "to"}), {{"scale_offset", 4 * between(1, heads_ * block_size_)}}}},
+                       "scale-misplaced", "scales off");
         },
         [this](RandomCase& out) {
           if (kind_ != "decode") return false;
-          static const std::map<std::string, std::vector<std::string>> same{{"bf16", {"fp16"}}, {"fp16", {"bf16"}}, {"fp8_e4m3", {"fp8_e5m2", "fp8_e4m3fnuz"}}, {"fp8_e5m2", {"fp8_e4m3", "fp8_e5m2fnuz"}}, {"int8", {"uint8"}}};
+          static const std::map<std::string, std::vector<std::string>> same{{"bf16", {"fp16"}},
+                                                                            {"fp16", {"bf16"}},
+                                                                            {"fp8_e4m3", {"fp8_e5m2", "fp8_e4m3fnuz"}},
+                                                                            {"fp8_e5m2", {"fp8_e4m3", "fp8_e5m2fnuz"}},
+                                                                            {"int8", {"uint8"}}};
           const auto others = same.find(dtype_);
           if (others == same.end()) return false;
-          return patch(out, "read-a", {{"from", {{"dtype", one_of(others->second)}}}}, "dtype-reinterpreted", "another dtype");
+          return patch(out, "read-a", {{"from", {{"dtype", one_of(others->second)}}}}, "dtype-reinterpreted",
+                       "another dtype");
         },
         [this](RandomCase& out) {
           if (dtype_ != "int4" || !moves()) return false;
-          return patch(out, "move-a", {{"channels", "0.." + std::to_string(head_dim_ / 2)}}, "packed-dim-misread", "half a packed row");
+          return patch(out, "move-a", {{"channels", "0.." + std::to_string(head_dim_ / 2)}}, "packed-dim-misread",
+                       "half a packed row");
         },
         [this](RandomCase& out) {
           if (kind_ != "reuse") return false;
@@ -271,32 +312,44 @@ class Maker {
           if (step.empty()) return false;
           std::vector<std::int64_t> list = source_ids_;
           switch (between(0, 3)) {
-            case 0: std::reverse(list.begin(), list.end()); break;
-            case 1: std::rotate(list.begin(), list.begin() + 1, list.end()); break;
-            case 2:
-              for (std::size_t i = 0; i < list.size(); ++i) list[i] = std::min(source_ids_[0] + static_cast<std::int64_t>(i), blocks_ - 1);
+            case 0:
+              std::reverse(list.begin(), list.end());
               break;
-            default: list[pick(list.size())] = other_ids_[0];
+            case 1:
+              std::rotate(list.begin(), list.begin() + 1, list.end());
+              break;
+            case 2:
+              for (std::size_t i = 0; i < list.size(); ++i)
+                list[i] = std::min(source_ids_[0] + static_cast<std::int64_t>(i), blocks_ - 1);
+              break;
+            default:
+              list[pick(list.size())] = other_ids_[0];
           }
           if (list == source_ids_) return false;
           return patch(out, step, {{"from_blocks", list}}, "wrong-block-id", "other ids");
         },
         [this](RandomCase& out) {
           if (!moves()) return false;
-          return patch(out, "move-a", {{"tokens", "0.." + std::to_string(between(1, tokens_ - 1))}}, "truncated", "fewer tokens");
+          return patch(out, "move-a", {{"tokens", "0.." + std::to_string(between(1, tokens_ - 1))}}, "truncated",
+                       "fewer tokens");
         },
         [this](RandomCase& out) {
           if (reader().empty()) return false;
           const std::int64_t room = static_cast<std::int64_t>(destination_ids_.size()) * block_size_;
           if (room <= tokens_) return false;
-          return patch(out, "read-a", {{"tokens", "0.." + std::to_string(between(tokens_ + 1, room))}}, "over-read", "more tokens");
+          return patch(out, "read-a", {{"tokens", "0.." + std::to_string(between(tokens_ + 1, room))}}, "over-read",
+                       "more tokens");
         },
         [this](RandomCase& out) {
           if (!moves()) return false;
           return patch(out, "move-a", {{"from", "D"}, {"to", "P"}}, "copy-direction", "exchanged");
         },
-        [this](RandomCase& out) { return moves() && kind_ != "reuse" && skip(out, "move-a", completes_ ? "false-success" : "silently-skipped"); },
-        [this](RandomCase& out) { return kind_ == "pieces" && skip(out, one_of<std::string>({"move-1", "move-2"}), "truncated"); },
+        [this](RandomCase& out) {
+          return moves() && kind_ != "reuse" && skip(out, "move-a", completes_ ? "false-success" : "silently-skipped");
+        },
+        [this](RandomCase& out) {
+          return kind_ == "pieces" && skip(out, one_of<std::string>({"move-1", "move-2"}), "truncated");
+        },
         [this](RandomCase& out) {
           if (kind_ != "registered") return false;
           if (chance(50)) return skip(out, one_of<std::string>({"register-P", "register-D"}), "registration-missing-region");
@@ -306,7 +359,8 @@ class Maker {
           if (kind_ != "store") return false;
           bool good = false;
           RandomCase scratch;
-          for (const char* step : {"put-a", "put-b", "get-a"}) good = patch(scratch, step, {{"key", {{"dtype", nullptr}}}}, "", "") || good;
+          for (const char* step : {"put-a", "put-b", "get-a"})
+            good = patch(scratch, step, {{"key", {{"dtype", nullptr}}}}, "", "") || good;
           if (!good) return false;
           out.classes.emplace_back("identity-collision"), out.words.emplace_back("keys without dtype");
           return true;

@@ -36,7 +36,7 @@ struct Tally {
   std::vector<std::string> misses;
   std::int64_t false_alarms{0}, passed{0}, broken{0};
   std::int64_t compared{0}, unlike{0};  ///< with and without the engine
-  std::ofstream verdicts;    ///< a line a case, where it was asked for
+  std::ofstream verdicts;               ///< a line a case, where it was asked for
 };
 
 /// What a person is told; not how long it took.
@@ -49,8 +49,11 @@ nlohmann::json told(nlohmann::json reply) {
 nlohmann::json record_of(const Tally& tally) {
   nlohmann::json single = nlohmann::json::object(), pairs = nlohmann::json::object();
   for (const auto& [label, row] : tally.rows) {
-    const nlohmann::json counts{{"cases", row.cases}, {"same_map", row.same_map}, {"caught", row.caught},
-                                {"named", row.named}, {"preceded", row.preceded}};
+    const nlohmann::json counts{{"cases", row.cases},
+                                {"same_map", row.same_map},
+                                {"caught", row.caught},
+                                {"named", row.named},
+                                {"preceded", row.preceded}};
     (label == "pairs" ? pairs : single[label]) = counts;
   }
   nlohmann::json ms = nlohmann::json::array();
@@ -85,13 +88,15 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
     case_seed = specs[0].seed;
   } catch (const std::exception& error) {
     ++tally.broken;
-    if (tally.broken <= 3 || show) std::cerr << "seed " << seed << ", " << faults << " faults: the document is refused: " << error.what() << "\n";
+    if (tally.broken <= 3 || show)
+      std::cerr << "seed " << seed << ", " << faults << " faults: the document is refused: " << error.what() << "\n";
     return;
   }
   std::string label;
   for (const auto& c : random.classes) label += (label.empty() ? "" : " + ") + c;
   const Arena arena(script);
-  const bool same = same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
+  const bool same =
+      same_map(record(script, arena, intended_sequence(script)), record(script, arena, actual_sequence(script)));
   const std::clock_t begin = std::clock();
   const nlohmann::json reply = run_script(script, case_seed);
   const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
@@ -99,7 +104,13 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   if (engine != nullptr)
     compare_with_engine(script, case_seed, reply, fmt::format("seed {} ({})", seed, label.empty() ? "right" : label),
                         *engine, tally);
-  if (tally.verdicts.is_open()) tally.verdicts << nlohmann::json{{"seed", seed}, {"outcome", reply["outcome"]}, {"message", reply.value("message", "")}, {"diagnosis", reply.value("diagnosis", nlohmann::json())}}.dump() << "\n";
+  if (tally.verdicts.is_open())
+    tally.verdicts << nlohmann::json{{"seed", seed},
+                                     {"outcome", reply["outcome"]},
+                                     {"message", reply.value("message", "")},
+                                     {"diagnosis", reply.value("diagnosis", nlohmann::json())}}
+                          .dump()
+                   << "\n";
   if (faults == 0) {
     pass ? ++tally.passed : ++tally.false_alarms;
     if (!pass) tally.misses.push_back(fmt::format("seed {}: false alarm: {}", seed, reply.value("message", "")));
@@ -109,7 +120,9 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
   ++row.cases;
   if (same) {
     ++row.same_map;
-    if (!pass) ++tally.false_alarms, tally.misses.push_back(fmt::format("seed {}: same map, but {}", seed, reply.value("message", "")));
+    if (!pass)
+      ++tally.false_alarms,
+          tally.misses.push_back(fmt::format("seed {}: same map, but {}", seed, reply.value("message", "")));
     return;
   }
   if (pass) {
@@ -125,7 +138,8 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
     row.preceded += reply["diagnosis"].value("exact", false);
     std::string what;
     for (const auto& w : random.words) what += (what.empty() ? "" : "; ") + w;
-    tally.misses.push_back(fmt::format("seed {}: {} ({}) named {}: {}", seed, label, what, fault_class.empty() ? "nothing" : fault_class, reply.value("message", "")));
+    tally.misses.push_back(fmt::format("seed {}: {} ({}) named {}: {}", seed, label, what,
+                                       fault_class.empty() ? "nothing" : fault_class, reply.value("message", "")));
   }
 }
 
@@ -149,7 +163,9 @@ int main(int argc, char** argv) {
   app.add_option("--named", single_target, "per cent of single faults that must be named");
   app.add_option("--named-pairs", pair_target, "per cent of pairs of which one must be named");
   app.add_option("--engine", engine_name, "an engine of cases/engines: each case is played through it as well");
-  app.add_option("--verdicts", verdicts, "write the verdict of every case to this file, a line of JSON each: equal before and after a change of speed");
+  app.add_option(
+      "--verdicts", verdicts,
+      "write the verdict of every case to this file, a line of JSON each: equal before and after a change of speed");
   app.add_option("--record", record, "write the counts to this file, as JSON");
   app.add_flag("--show", show, "print what was not named");
   CLI11_PARSE(app, argc, argv);
@@ -181,16 +197,19 @@ int main(int argc, char** argv) {
     for (const auto& miss : tally.misses) std::cout << miss << "\n";
   }
   Row all;
-  fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9}{:>10}\n", "class", "cases", "same map", "caught", "named", "named %", "preceded");
+  fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9}{:>10}\n", "class", "cases", "same map", "caught", "named", "named %",
+             "preceded");
   double named_pairs = 1;
   for (const auto& [label, row] : tally.rows) {
-    fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9.1f}{:>10}\n", label, row.cases, row.same_map, row.caught, row.named, row.caught ? 100.0 * static_cast<double>(row.named) / static_cast<double>(row.caught) : 100.0, row.preceded);
+    fmt::print("{:<28}{:>8}{:>10}{:>8}{:>8}{:>9.1f}{:>10}\n", label, row.cases, row.same_map, row.caught, row.named,
+               row.caught ? 100.0 * static_cast<double>(row.named) / static_cast<double>(row.caught) : 100.0, row.preceded);
     if (label == "pairs") {
       named_pairs = row.caught ? static_cast<double>(row.named) / static_cast<double>(row.caught) : 1;
       if (row.caught + row.same_map != row.cases) all.cases += row.cases - row.caught - row.same_map;
       continue;
     }
-    all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named, all.preceded += row.preceded;
+    all.cases += row.cases, all.same_map += row.same_map, all.caught += row.caught, all.named += row.named,
+        all.preceded += row.preceded;
   }
   if (!record.empty()) std::ofstream(record) << record_of(tally).dump() << "\n";
   std::sort(tally.ms.begin(), tally.ms.end());

@@ -2,8 +2,9 @@
 
     random_faults_test.py SINGLE PAIRS CORRECT    how many of each
 
-The targets are 98 % of single faults and 85 % of pairs (a pair is named when the primary class is one of the two). The sample is the same
-each time, and so are its figures."""
+The targets are 98 % of single faults and 85 % of pairs (a pair is named when the primary class is one of the two). The
+sample is the same each time, and so are its figures."""
+
 import os
 import pathlib
 import subprocess
@@ -13,4 +14,8 @@ program = pathlib.Path(os.environ["KVCTS_BINARY_DIR"]) / "bin" / "kvcts-random-f
 cases = pathlib.Path(os.environ["KVCTS_SOURCE_DIR"]) / "cases"
 single, pairs, correct = sys.argv[1:]
 floors = ["--named", "98", "--named-pairs", "85"]
-sys.exit(subprocess.run([program, "--cases", cases, "--single", single, "--pairs", pairs, "--correct", correct, "--show", *floors]).returncode)
+sys.exit(
+    subprocess.run(
+        [program, "--cases", cases, "--single", single, "--pairs", pairs, "--correct", correct, "--show", *floors]
+    ).returncode
+)

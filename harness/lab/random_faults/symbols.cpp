@@ -15,7 +15,9 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 }
 
 // Halves of bytes are what is tracked, for 4-bit codes: a place is (backing, nibble).
-std::uint64_t place(int backing, std::int64_t nibble) { return (static_cast<std::uint64_t>(backing) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1)); }
+std::uint64_t place(int backing, std::int64_t nibble) {
+  return (static_cast<std::uint64_t>(backing) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1));
+}
 
 class Player {
  public:
@@ -30,10 +32,14 @@ class Player {
     const auto found = now_.find(place(backing, nibble));
     return found != now_.end() ? found->second : fresh(backing, nibble);
   }
-  std::uint64_t fresh(int backing, std::int64_t nibble) const { return mix(mix(7, static_cast<std::uint64_t>(backing)), static_cast<std::uint64_t>(nibble)); }
+  std::uint64_t fresh(int backing, std::int64_t nibble) const {
+    return mix(mix(7, static_cast<std::uint64_t>(backing)), static_cast<std::uint64_t>(nibble));
+  }
   void set(int backing, std::int64_t nibble, std::uint64_t value) {
-    if (value == fresh(backing, nibble)) now_.erase(place(backing, nibble));
-    else now_[place(backing, nibble)] = value;
+    if (value == fresh(backing, nibble))
+      now_.erase(place(backing, nibble));
+    else
+      now_[place(backing, nibble)] = value;
   }
   std::uint64_t code(const DecodeOp::Code& c) const {
     if (c.backing < 0) return 0;
@@ -49,7 +55,9 @@ class Player {
         for (std::int64_t i = 0; i < op.n * 2; ++i) set(op.dst_backing, op.dst * 2 + i, taken[static_cast<std::size_t>(i)]);
         break;
       }
-      case Op::Kind::nibble: set(op.dst_backing, op.dst / 4, get(op.src_backing, op.src / 4)); break;
+      case Op::Kind::nibble:
+        set(op.dst_backing, op.dst / 4, get(op.src_backing, op.src / 4));
+        break;
       case Op::Kind::row: {
         const RowOp& r = tape_.rows[op.extra];
         const int width = layout::bits(r.dtype);
@@ -57,7 +65,8 @@ class Player {
           std::int64_t bit = r.bit + k * r.stride;
           if (width == 4 && r.high_nibble_first) bit ^= 4;
           std::uint64_t h = mix(mix(11, static_cast<std::uint64_t>(r.component)), r.generation);
-          for (const std::int64_t v : {r.kv, r.layer, r.token, r.head, r.first + k}) h = mix(h, static_cast<std::uint64_t>(v));
+          for (const std::int64_t v : {r.kv, r.layer, r.token, r.head, r.first + k})
+            h = mix(h, static_cast<std::uint64_t>(v));
           h = mix(mix(h, static_cast<std::uint64_t>(r.dtype)), std::hash<std::string>{}(r.content));
           for (int i = 0; i < width / 4; ++i) set(r.backing, bit / 4 + i, mix(h, static_cast<std::uint64_t>(i)));
         }
@@ -68,7 +77,9 @@ class Player {
         for (std::int64_t i = 0; i < op.n; ++i) {
           for (int half = 0; half < 2; ++half) {
             const std::int64_t at = (op.dst + i) * 2 + half;
-            set(op.dst_backing, at, pattern.empty() ? fresh(op.dst_backing, at) : mix(13, pattern[static_cast<std::size_t>(i) % pattern.size()] >> (4 * half) & 0xf));
+            set(op.dst_backing, at,
+                pattern.empty() ? fresh(op.dst_backing, at)
+                                : mix(13, pattern[static_cast<std::size_t>(i) % pattern.size()] >> (4 * half) & 0xf));
           }
         }
         break;
@@ -100,7 +111,8 @@ class Player {
 std::vector<Symbols> symbols_of(const Tape& tape) { return Player(tape).run(); }
 
 bool same_map(const Tape& a, const Tape& b) {
-  return a.checks == b.checks && a.ending.kind == b.ending.kind && reports(a.events) == reports(b.events) && symbols_of(a) == symbols_of(b);
+  return a.checks == b.checks && a.ending.kind == b.ending.kind && reports(a.events) == reports(b.events) &&
+         symbols_of(a) == symbols_of(b);
 }
 
 }  // namespace kvcts::script

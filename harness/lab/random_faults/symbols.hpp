@@ -1,5 +1,5 @@
-// What a tape does to bytes, without bytes: every byte is a number that says where it came from. Two tapes make the same map exactly when
-// they leave the same numbers; no dtype and no seed can hide a difference.
+// What a tape does to bytes, without bytes: every byte is a number that says where it came from. Two tapes make the same map
+// exactly when they leave the same numbers; no dtype and no seed can hide a difference.
 #pragma once
 
 #include <cstdint>

@@ -9,10 +9,10 @@ using layout::Geometry;
 
 Geometry geometry_for(const catalogue::LayoutEntry& entry, std::int64_t tokens) {
   Geometry geometry{.layers = 2, .blocks = 0, .block_size = 16, .heads = 8, .head_dim = 128};
-  const std::pair<const char*, std::int64_t Geometry::*> members[] = {{"layers", &Geometry::layers},     {"block_size", &Geometry::block_size},
-                                                                     {"heads", &Geometry::heads},       {"head_dim", &Geometry::head_dim},
-                                                                     {"v_head_dim", &Geometry::v_head_dim}, {"kv", &Geometry::kv},
-                                                                     {"blocks", &Geometry::blocks}};
+  const std::pair<const char*, std::int64_t Geometry::*> members[] = {
+      {"layers", &Geometry::layers},     {"block_size", &Geometry::block_size}, {"heads", &Geometry::heads},
+      {"head_dim", &Geometry::head_dim}, {"v_head_dim", &Geometry::v_head_dim}, {"kv", &Geometry::kv},
+      {"blocks", &Geometry::blocks}};
   for (const auto& [key, member] : members) {
     if (const auto fixed = entry.fixed.find(key); fixed != entry.fixed.end()) geometry.*member = fixed->second;
   }
@@ -28,7 +28,8 @@ std::string dtype_for(const catalogue::LayoutEntry& entry) {
 }
 
 bool same(const Contender& a, const Contender& b) {
-  return a.dtype == b.dtype && a.geometry == b.geometry && a.cache.allocations.size() == b.cache.allocations.size() && layout::same_map(a.cache, b.cache);
+  return a.dtype == b.dtype && a.geometry == b.geometry && a.cache.allocations.size() == b.cache.allocations.size() &&
+         layout::same_map(a.cache, b.cache);
 }
 
 }  // namespace
@@ -40,8 +41,9 @@ layout::Cache Contender::upper_half() const {
   return layout::instantiate(text, half, scheme, tensors);
 }
 
-std::vector<Contender> contenders(const catalogue::Catalogue& catalogue, const std::function<bool(const std::string&)>& wanted,
-                                  std::int64_t tokens, std::vector<Left>& left) {
+std::vector<Contender> contenders(const catalogue::Catalogue& catalogue,
+                                  const std::function<bool(const std::string&)>& wanted, std::int64_t tokens,
+                                  std::vector<Left>& left) {
   std::vector<Contender> all;
   for (const auto& [id, entry] : catalogue.layouts()) {
     if (!wanted(id)) continue;
@@ -69,7 +71,8 @@ std::vector<Contender> contenders(const catalogue::Catalogue& catalogue, const s
 }
 
 Memory::Memory(const layout::Cache& cache) {
-  for (const layout::Allocation& allocation : cache.allocations) all_.emplace_back(static_cast<std::size_t>(allocation.bytes), std::uint8_t{0x5b});
+  for (const layout::Allocation& allocation : cache.allocations)
+    all_.emplace_back(static_cast<std::size_t>(allocation.bytes), std::uint8_t{0x5b});
 }
 
 }  // namespace kvcts::ranking

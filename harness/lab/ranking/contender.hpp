@@ -32,10 +32,11 @@ struct Left {
   std::string id, why;
 };
 
-/// Every layout whose id `wanted` accepts, with 2 layers of `tokens` tokens (8 heads of 128 channels, blocks of 16, bf16, unless the
-/// layout demands other numbers or holds other dtypes only). Layouts that cannot have these numbers go to `left`.
-std::vector<Contender> contenders(const catalogue::Catalogue& catalogue, const std::function<bool(const std::string&)>& wanted,
-                                  std::int64_t tokens, std::vector<Left>& left);
+/// Every layout whose id `wanted` accepts, with 2 layers of `tokens` tokens (8 heads of 128 channels, blocks of 16, bf16,
+/// unless the layout demands other numbers or holds other dtypes only). Layouts that cannot have these numbers go to `left`.
+std::vector<Contender> contenders(const catalogue::Catalogue& catalogue,
+                                  const std::function<bool(const std::string&)>& wanted, std::int64_t tokens,
+                                  std::vector<Left>& left);
 
 /// One span of bytes for each allocation.
 class Memory {

@@ -65,8 +65,9 @@ void print_ranking(const json& result, const UseName& use, bool latent, int rows
   std::sort(order.begin(), order.end(), [&](const json* a, const json* b) { return ratio(a) > ratio(b); });
   fmt::print("\n{}: {}{}\n", use.id, use.words, latent ? ", latents" : "");
   for (std::size_t i = 0; i < order.size() && std::cmp_less(i, rows); ++i) {
-    fmt::print("{:4}  {:6.2f} GB/s  {:5.2f} of memcpy  {}\n", i + 1, order[i]->at("uses").at(use.id).at("bytes_per_second").get<double>() / 1e9,
-               ratio(order[i]), name_of(*order[i]));
+    fmt::print("{:4}  {:6.2f} GB/s  {:5.2f} of memcpy  {}\n", i + 1,
+               order[i]->at("uses").at(use.id).at("bytes_per_second").get<double>() / 1e9, ratio(order[i]),
+               name_of(*order[i]));
   }
   if (std::cmp_greater(order.size(), rows)) fmt::print("      and {} more\n", order.size() - static_cast<std::size_t>(rows));
 }
@@ -77,7 +78,8 @@ int run(const Options& options) {
   const auto wanted = [&](const std::string& id) { return fnmatch(options.layouts.c_str(), id.c_str(), 0) == 0; };
   const std::vector<Contender> all = contenders(catalogue, wanted, options.tokens, left);
   if (all.empty() && left.empty()) {
-    fmt::print(stderr, "no layout matches '{}': expected a glob such as 'vllm-*'; kvcts layouts lists them\n", options.layouts);
+    fmt::print(stderr, "no layout matches '{}': expected a glob such as 'vllm-*'; kvcts layouts lists them\n",
+               options.layouts);
     return 2;
   }
   json result{{"machine", bench::machine()}, {"threads", options.threads}, {"tokens", options.tokens}, {"layers", 2}};
@@ -87,10 +89,11 @@ int run(const Options& options) {
   std::size_t layouts = left.size();
   for (const Contender& contender : all) {
     layouts += contender.ids.size();
-    result["contenders"].push_back(as_json(contender, measure_uses(contender, options.threads, options.seconds), descriptors(contender)));
+    result["contenders"].push_back(
+        as_json(contender, measure_uses(contender, options.threads, options.seconds), descriptors(contender)));
   }
-  fmt::print("{} layouts, {} distinct orders of bytes; executed on the CPU, {} thread{}; GPU: not measured here\n", layouts, all.size(),
-             options.threads, options.threads == 1 ? "" : "s");
+  fmt::print("{} layouts, {} distinct orders of bytes; executed on the CPU, {} thread{}; GPU: not measured here\n", layouts,
+             all.size(), options.threads, options.threads == 1 ? "" : "s");
   for (const UseName& use : uses()) {
     for (const bool latent : {false, true}) print_ranking(result, use, latent, options.rows);
   }

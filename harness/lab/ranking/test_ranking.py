@@ -21,7 +21,9 @@ if not PROGRAM.exists():
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> dict:
     file = tmp_path_factory.mktemp("ranking") / "numbers.json"
-    ended = subprocess.run([PROGRAM, "--cases", ROOT / "cases", "--quick", "--json", file], capture_output=True, text=True, timeout=240)
+    ended = subprocess.run(
+        [PROGRAM, "--cases", ROOT / "cases", "--quick", "--json", file], capture_output=True, text=True, timeout=240
+    )
     assert ended.returncode == 0, ended.stderr
     return json.loads(file.read_text())
 
@@ -64,7 +66,9 @@ def test_a_busy_machine_is_admitted():
 
 
 def test_a_glob_that_matches_nothing_is_an_error():
-    ended = subprocess.run([PROGRAM, "--cases", ROOT / "cases", "--layouts", "nosuch*"], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [PROGRAM, "--cases", ROOT / "cases", "--layouts", "nosuch*"], capture_output=True, text=True, timeout=60
+    )
     assert ended.returncode == 2 and "no layout matches 'nosuch*'" in ended.stderr
 
 

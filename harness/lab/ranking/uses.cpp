@@ -69,12 +69,18 @@ layout::Cache data_only(layout::Cache cache) {
 class Uses {
  public:
   Uses(const Contender& contender, int threads, double seconds)
-      : contender_(contender), cache_(data_only(contender.cache)), pool_(cache_), threads_(threads), seconds_(seconds), order_(jumping(contender.geometry.blocks)) {}
+      : contender_(contender),
+        cache_(data_only(contender.cache)),
+        pool_(cache_),
+        threads_(threads),
+        seconds_(seconds),
+        order_(jumping(contender.geometry.blocks)) {}
 
   Measurement prompt() {
     std::vector<std::int64_t> mapping;
     for (const std::int64_t block : order_) {
-      for (std::int64_t slot = 0; slot < contender_.geometry.block_size; ++slot) mapping.push_back(block * contender_.geometry.block_size + slot);
+      for (std::int64_t slot = 0; slot < contender_.geometry.block_size; ++slot)
+        mapping.push_back(block * contender_.geometry.block_size + slot);
     }
     return scatter("prompt", mapping);
   }
@@ -84,7 +90,8 @@ class Uses {
     // One token in each of up to 1024 blocks, at slots that differ.
     std::vector<std::int64_t> mapping;
     for (std::size_t i = 0; i < order_.size() && i < 1024; ++i) {
-      mapping.push_back(order_[i] * contender_.geometry.block_size + static_cast<std::int64_t>(i * 7) % contender_.geometry.block_size);
+      mapping.push_back(order_[i] * contender_.geometry.block_size +
+                        static_cast<std::int64_t>(i * 7) % contender_.geometry.block_size);
     }
     return scatter("token", mapping);
   }
@@ -103,16 +110,20 @@ class Uses {
     Memory target(half);
     return run("heads", data_bytes(half), [&] {
       for (std::size_t i = 0; i < half.planes.size(); ++i) {
-        relay::extract(pool_[cache_.planes[i].allocation], cache_.planes[i], target[half.planes[i].allocation], half.planes[i], threads_);
+        relay::extract(pool_[cache_.planes[i].allocation], cache_.planes[i], target[half.planes[i].allocation],
+                       half.planes[i], threads_);
       }
     });
   }
 
   Measurement relayout() {
-    const layout::Cache to = data_only(layout::instantiate(contender_.latent() ? reference_latent : reference_kv, contender_.geometry, contender_.scheme));
-    if (data_bytes(to) != data_bytes(cache_)) return {"relayout", {}, "its rows are of several dtypes: there is no plain layout with the same codes"};
+    const layout::Cache to = data_only(
+        layout::instantiate(contender_.latent() ? reference_latent : reference_kv, contender_.geometry, contender_.scheme));
+    if (data_bytes(to) != data_bytes(cache_))
+      return {"relayout", {}, "its rows are of several dtypes: there is no plain layout with the same codes"};
     Memory target(to);
-    return run("relayout", data_bytes(to), [&] { relay::relayout(cache_, pool_.readable(), to, target.writable(), threads_); });
+    return run("relayout", data_bytes(to),
+               [&] { relay::relayout(cache_, pool_.readable(), to, target.writable(), threads_); });
   }
 
  private:
@@ -123,7 +134,8 @@ class Uses {
   }
 
   /// Layer 0, K and V, between the pool and token rows.
-  Measurement rows(std::string_view use, std::int64_t tokens, const std::function<void(const PlanePart&, std::span<std::uint8_t>)>& move) {
+  Measurement rows(std::string_view use, std::int64_t tokens,
+                   const std::function<void(const PlanePart&, std::span<std::uint8_t>)>& move) {
     const std::vector<PlanePart> parts = first_layer(cache_);
     std::vector<std::vector<std::uint8_t>> memory;
     std::int64_t bytes = 0;
@@ -141,8 +153,9 @@ class Uses {
     from_.resize(std::max(from_.size(), size), 1);
     to_.resize(std::max(to_.size(), size), 2);
     const auto copy = [&] {
-      kernels::parallel_ranges(threads_, size, 1 << 20,
-                               [&](std::size_t begin, std::size_t end) { std::memcpy(to_.data() + begin, from_.data() + begin, end - begin); });
+      kernels::parallel_ranges(threads_, size, 1 << 20, [&](std::size_t begin, std::size_t end) {
+        std::memcpy(to_.data() + begin, from_.data() + begin, end - begin);
+      });
     };
     try {
       // In turns, the best of each: what others do on this machine makes both slower, never faster.
@@ -171,11 +184,12 @@ class Uses {
 }  // namespace
 
 const std::vector<UseName>& uses() {
-  static const std::vector<UseName> all{{"prompt", "write a prompt's K and V into the blocks of a pool (scatter by slot mapping, whole blocks)"},
-                                        {"token", "write one new token for each of up to 1024 requests (scatter, single slots)"},
-                                        {"gather", "read a context by its block table, as attention does"},
-                                        {"heads", "cut out the upper half of the heads, for a rank of twice the tensor parallelism"},
-                                        {"relayout", "turn all of it into vLLM's FlashAttention layout (latents: into rows)"}};
+  static const std::vector<UseName> all{
+      {"prompt", "write a prompt's K and V into the blocks of a pool (scatter by slot mapping, whole blocks)"},
+      {"token", "write one new token for each of up to 1024 requests (scatter, single slots)"},
+      {"gather", "read a context by its block table, as attention does"},
+      {"heads", "cut out the upper half of the heads, for a rank of twice the tensor parallelism"},
+      {"relayout", "turn all of it into vLLM's FlashAttention layout (latents: into rows)"}};
   return all;
 }
 

@@ -35,9 +35,9 @@ std::vector<Measurement> measure_uses(const Contender& contender, int threads, d
 
 /// Contiguous pieces that a transfer of one block (all layers) has to name.
 struct Descriptors {
-  std::int64_t block{0};                      ///< the whole block
-  std::int64_t bytes{0};                      ///< of the block's elements
-  std::optional<std::int64_t> half_heads{};   ///< the upper half of the heads of the block; absent with one head
+  std::int64_t block{0};                     ///< the whole block
+  std::int64_t bytes{0};                     ///< of the block's elements
+  std::optional<std::int64_t> half_heads{};  ///< the upper half of the heads of the block; absent with one head
 };
 Descriptors descriptors(const Contender& contender);
 

@@ -1,11 +1,13 @@
-"""How often does a rule, or a fixture of the suite engine-faults, end as it is stated? Plays each many times and makes the page of it.
+"""How often does a rule, or a fixture of the suite engine-faults, end as it is stated? Plays each many times and makes
+the page of it.
 
-    reproduce.py [--runs 20] [--rule GLOB]... [--fixture GLOB]... [--record FILE]   plays what the record lacks; it may be stopped and called again
-    reproduce.py --page [--record FILE]                                             prints the page from the record
+    reproduce.py [--runs 20] [--rule GLOB]... [--fixture GLOB]... [--record FILE]   plays what the record lacks; it may
+    be stopped and called again reproduce.py --page [--record FILE]                                             prints
+    the page from the record
 
-With neither --rule nor --fixture: all. What waits for the engines' own limits of half a minute (`once: true` of a rule, controls called
-`at-the-defaults`) is played once. What is stated in cases/ and missing in the record, or recorded and stated no more, is an error of --page.
-"""
+With neither --rule nor --fixture: all. What waits for the engines' own limits of half a minute (`once: true` of a rule,
+controls called `at-the-defaults`) is played once. What is stated in cases/ and missing in the record, or recorded and
+stated no more, is an error of --page."""
 
 from __future__ import annotations
 
@@ -32,10 +34,11 @@ OFTEN = 20  # runs that are wanted of each
 LOOKING_MS = 500  # what the median may take beyond what is promised; the longest is that of a machine with other work
 HEAD = """# How often what is stated happens
 
-Rules of engines (`cases/rules`, [the table](rules.md)) and fixtures (`cases/engine-faults`, [what they are about](engine-defects.md)), each played many
-times with the released engine, limits of 1 to 3 s where they are 30 s by default; what waits for the defaults is played once. A cell is *runs that
-ended as stated* of *runs*. *Racy*: the case states several answers, and here is how often each came. Play them on a quiet machine: on one that does not
-get round to its work within the limits (load 20 on two processors), whatever waits for NIXL to begin or for a list of 100,000 ends as a hang.
+Rules of engines (`cases/rules`, [the table](rules.md)) and fixtures (`cases/engine-faults`, [what they are
+about](engine-defects.md)), each played many times with the released engine, limits of 1 to 3 s where they are 30 s by
+default; what waits for the defaults is played once. A cell is *runs that ended as stated* of *runs*. *Racy*: the case states
+several answers, and here is how often each came. Play them on a quiet machine: on one that does not get round to its work
+within the limits (load 20 on two processors), whatever waits for NIXL to begin or for a list of 100,000 ends as a hang.
 
     harness/lab/reproduction/reproduce.py             # plays what build/pages/reproduction.json lacks
     harness/lab/reproduction/reproduce.py --page      # this page
@@ -73,13 +76,22 @@ def play_rule(stated: dict, engine: str, runs: int, cases: Path) -> dict | None:
     (one,) = json.loads(done.stdout)
     if one["verdict"] == "SKIPPED":
         return None
-    return {"version": one["version"], "date": time.strftime("%Y-%m-%d"), "seen": one["seen"], "took_ms": [round(ms, 1) for ms in one["took_ms"]]}
+    return {
+        "version": one["version"],
+        "date": time.strftime("%Y-%m-%d"),
+        "seen": one["seen"],
+        "took_ms": [round(ms, 1) for ms in one["took_ms"]],
+    }
 
 
 def together(before: dict | None, one: dict) -> dict:
     if before is None or before["version"] != one["version"]:
         return one
-    return {**one, "seen": dict(Counter(before["seen"]) + Counter(one["seen"])), "took_ms": before["took_ms"] + one["took_ms"]}
+    return {
+        **one,
+        "seen": dict(Counter(before["seen"]) + Counter(one["seen"])),
+        "took_ms": before["took_ms"] + one["took_ms"],
+    }
 
 
 def outcome(case: dict) -> str:
@@ -98,13 +110,18 @@ def play_fixtures(ids: list[str], cases: Path, jobs: int) -> dict[str, dict]:
 
 def lines(group: dict) -> str:
     """A JSON object, one member a line."""
-    return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(group[key], sort_keys=True)}" for key in sorted(group)) + "\n}"
+    return (
+        "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(group[key], sort_keys=True)}" for key in sorted(group)) + "\n}"
+    )
 
 
 def save(record: dict, file: Path) -> None:
     rules = ",\n".join(f"{json.dumps(rule)}: {lines(engines)}" for rule, engines in sorted(record["rules"].items()))
     part = file.with_suffix(".part")
-    part.write_text(f'{{"machine": {json.dumps(record.get("machine", ""))},\n"rules": {{\n{rules}\n}},\n"fixtures": {lines(record["fixtures"])}\n}}\n')
+    part.write_text(
+        f'{{"machine": {json.dumps(record.get("machine", ""))},\n"rules": {{\n{rules}\n}},\n"fixtures": '
+        f"{lines(record['fixtures'])}\n}}\n"
+    )
     part.replace(file)
 
 
@@ -120,7 +137,11 @@ def play(options: argparse.Namespace) -> None:
             known = record["rules"].setdefault(stated["rule"], {})
             known[engine] = together(known.get(engine), one)
             save(record, options.record)
-            print(f"{stated['rule']:<34} {engine:<18} " + " | ".join(f"{count} x {text}" for text, count in one["seen"].items()), flush=True)
+            print(
+                f"{stated['rule']:<34} {engine:<18} "
+                + " | ".join(f"{count} x {text}" for text, count in one["seen"].items()),
+                flush=True,
+            )
 
     with ThreadPoolExecutor(options.jobs) as pool:
         waiting = []
@@ -132,8 +153,12 @@ def play(options: argparse.Namespace) -> None:
         for one in waiting:
             one.result()
     for _ in range(options.runs):
-        ids = [name for name in fixtures(options.cases) if chosen(name, options.fixture, options.rule) and
-               sum(record["fixtures"].get(name, {}).get("seen", {}).values()) < (1 if name.endswith(ONCE) else options.runs)]
+        ids = [
+            name
+            for name in fixtures(options.cases)
+            if chosen(name, options.fixture, options.rule)
+            and sum(record["fixtures"].get(name, {}).get("seen", {}).values()) < (1 if name.endswith(ONCE) else options.runs)
+        ]
         if not ids:
             break
         for name, case in play_fixtures(ids, options.cases, options.jobs).items():
@@ -148,7 +173,12 @@ def play(options: argparse.Namespace) -> None:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)] + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+    return (
+        "\n".join(
+            ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)] + ["| " + " | ".join(row) + " |" for row in rows]
+        )
+        + "\n"
+    )
 
 
 def seconds(ms: float) -> str:
@@ -157,7 +187,9 @@ def seconds(ms: float) -> str:
 
 def rates(seen: dict[str, int]) -> str:
     runs = sum(seen.values())
-    return "; ".join(f"{count} of {runs}: {text}" for text, count in sorted(seen.items(), key=lambda item: (-item[1], item[0])))
+    return "; ".join(
+        f"{count} of {runs}: {text}" for text, count in sorted(seen.items(), key=lambda item: (-item[1], item[0]))
+    )
 
 
 def page(record: dict, stated: list[dict], ids: list[str]) -> tuple[str, list[str]]:
@@ -196,9 +228,19 @@ def page(record: dict, stated: list[dict], ids: list[str]) -> tuple[str, list[st
             if took := sorted(one["took_ms"]):
                 promised = rule["promised_ms"].get(engine)
                 if promised and took[len(took) // 2] > promised + LOOKING_MS:
-                    wrong.append(f"rule {rule['rule']} with {engine} took {seconds(took[len(took) // 2])}, promised are {seconds(promised)}")
-                timed.append([rule["rule"], f"`{engine}` {one['version']}", "; ".join(sorted(one["seen"])), seconds(promised) if promised else "nothing",
-                              f"{seconds(took[0])} / {seconds(took[len(took) // 2])} / {seconds(took[-1])}"])
+                    wrong.append(
+                        f"rule {rule['rule']} with {engine} took {seconds(took[len(took) // 2])}, promised are "
+                        f"{seconds(promised)}"
+                    )
+                timed.append(
+                    [
+                        rule["rule"],
+                        f"`{engine}` {one['version']}",
+                        "; ".join(sorted(one["seen"])),
+                        seconds(promised) if promised else "nothing",
+                        f"{seconds(took[0])} / {seconds(took[len(took) // 2])} / {seconds(took[-1])}",
+                    ]
+                )
         rows.append(cells)
     for name in sorted(set(record["rules"]) - {rule["rule"] for rule in stated}):
         wrong.append(f"there is no rule {name}, but the record has it")
@@ -213,28 +255,53 @@ def page(record: dict, stated: list[dict], ids: list[str]) -> tuple[str, list[st
         counts["often fixtures"] += runs >= OFTEN
         counts["fixture plays"] += runs
         counts["good fixtures"] += one["as_expected"] == runs
-        shown.append([f"`{name}`", f"{one['as_expected']} of {runs}", rates(one["seen"]) if len(one["seen"]) > 1 else next(iter(one["seen"]))])
+        shown.append(
+            [
+                f"`{name}`",
+                f"{one['as_expected']} of {runs}",
+                rates(one["seen"]) if len(one["seen"]) > 1 else next(iter(one["seen"])),
+            ]
+        )
         if one["as_expected"] < runs:
             wrong.append(f"fixture {name} ended as expected in {one['as_expected']} of {runs} runs")
     for name in sorted(set(record["fixtures"]) - set(ids)):
         wrong.append(f"there is no fixture {name}, but the record has it")
     text = HEAD
-    text += (f"{counts['pairs']} pairs of a rule and an engine: {counts['all']} with the one stated answer in every run, {counts['racy']} racy; "
-             f"{counts['plays']:,} plays, {counts['often']} pairs were played {OFTEN} times or more. {counts['fixtures']} fixtures and controls: {counts['good fixtures']} as "
-             f"stated in every run; {counts['fixture plays']:,} plays, {counts['often fixtures']} of them {OFTEN} times or more. Measured "
-             f"{' and '.join(sorted({one['date'] for group in (*record['rules'].values(), record['fixtures']) for one in group.values()}))} "
-             f"on {record.get('machine', 'a machine that nobody wrote down')}.\n\n## Racy\n\n")
+    dates = {one["date"] for group in (*record["rules"].values(), record["fixtures"]) for one in group.values()}
+    text += (
+        f"{counts['pairs']} pairs of a rule and an engine: {counts['all']} with the one stated answer in every run, "
+        f"{counts['racy']} racy; "
+        f"{counts['plays']:,} plays, {counts['often']} pairs were played {OFTEN} times or more. {counts['fixtures']} "
+        f"fixtures and controls: {counts['good fixtures']} as "
+        f"stated in every run; {counts['fixture plays']:,} plays, {counts['often fixtures']} of them {OFTEN} times or "
+        f"more. Measured "
+        f"{' and '.join(sorted(dates))} "
+        f"on {record.get('machine', 'a machine that nobody wrote down')}.\n\n## Racy\n\n"
+    )
     text += table(["rule", "engine", "how often"], racy) if racy else "None.\n"
-    text += ("\n## Time to the error\n\nHow long the step took whose time counts, shortest / median / longest, beside what the engine's limits promise "
-             "(each rule says which in the table of rules).\n\n")
+    text += (
+        "\n## Time to the error\n\nHow long the step took whose time counts, shortest / median / longest, beside what "
+        "the engine's limits promise "
+        "(each rule says which in the table of rules).\n\n"
+    )
     text += table(["rule", "engine", "ended as", "promised", "took"], timed)
     text += "\n## Fixtures\n\n" + table(["case", "as stated", "outcome"], shown)
-    text += "\n## Rules\n\n" + table(["rule"] + [f"`{engine}` {versions[engine].most_common(1)[0][0] if versions[engine] else ''}" for engine in engines], rows)
+    text += "\n## Rules\n\n" + table(
+        ["rule"] + [f"`{engine}` {versions[engine].most_common(1)[0][0] if versions[engine] else ''}" for engine in engines],
+        rows,
+    )
     return text, wrong
 
 
 def machine() -> str:
-    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown processor",
+    )
     return f"{model}, {os.cpu_count()} processors, shared with other work"
 
 

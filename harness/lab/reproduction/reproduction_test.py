@@ -1,4 +1,5 @@
-"""A rule is played as often as its record lacks, and a record that lacks what is stated or has another answer makes no page."""
+"""A rule is played as often as its record lacks, and a record that lacks what is stated or has another answer makes no
+page."""
 
 from __future__ import annotations
 
@@ -36,14 +37,19 @@ def main() -> int:
         (cases / "rules" / "a.yaml").write_text(RULE)
         for runs, played, together in ((2, 2, 2), (3, 1, 3), (3, 0, 3)):
             done = tool("--cases", cases, "--record", record, "--rule", "odd", "--runs", runs)
-            assert done.returncode == 0 and done.stdout.count(f"{played} x write: done; bytes: arrived") == (played > 0), (runs, done)
+            assert done.returncode == 0 and done.stdout.count(f"{played} x write: done; bytes: arrived") == (played > 0), (
+                runs,
+                done,
+            )
             (one,) = json.loads(record.read_text())["rules"]["odd"].values()
             assert one["seen"] == {"write: done; bytes: arrived": together} and len(one["took_ms"]) == together, one
 
-        for change, says in ((lambda all: all["rules"].pop("odd"), "rule odd was not played with shm"),
-                             (lambda all: all["rules"]["odd"]["shm"]["seen"].update({"write: pending": 1}), "rule odd with shm: "),
-                             (lambda all: all["rules"].update({"no-such": {}}), "there is no rule no-such"),
-                             (lambda all: None, "fixture engine-faults/nixl-idle-target was not played")):
+        for change, says in (
+            (lambda all: all["rules"].pop("odd"), "rule odd was not played with shm"),
+            (lambda all: all["rules"]["odd"]["shm"]["seen"].update({"write: pending": 1}), "rule odd with shm: "),
+            (lambda all: all["rules"].update({"no-such": {}}), "there is no rule no-such"),
+            (lambda all: None, "fixture engine-faults/nixl-idle-target was not played"),
+        ):
             changed = json.loads(record.read_text())
             change(changed)
             wrong.write_text(json.dumps(changed))

@@ -26,7 +26,11 @@ double seconds(const std::function<void()>& work) {
 /// Every `shards`-th case of `cases`, from `shard` on; every 1,000th fails.
 fs::path made(const fs::path& folder, int cases, int shard, int shards) {
   store::RunInfo info = store::sample::info();
-  info.part = {{"shard", shard}, {"shards", shards}, {"whole", cases}, {"selection", "--suite sample"}, {"places", nlohmann::json::array()}};
+  info.part = {{"shard", shard},
+               {"shards", shards},
+               {"whole", cases},
+               {"selection", "--suite sample"},
+               {"places", nlohmann::json::array()}};
   std::vector<store::PlannedCase> planned;
   for (int i = shard - 1; i < cases; i += shards) {
     info.part["places"].push_back(i);
@@ -42,7 +46,9 @@ fs::path made(const fs::path& folder, int cases, int shard, int shards) {
     result.outcome = fails ? Outcome::fail : Outcome::pass;
     result.verdict = fails ? Verdict::unexpected : Verdict::as_expected;
     result.case_digest = c.digest, result.execution = c.execution;
-    result.facts = {{"axes", {{"engine", n % 2 == 0 ? "memcpy" : "shm"}, {"connector", "reference"}, {"op", "write"}, {"dtype", "bf16"}}}};
+    result.facts = {
+        {"axes",
+         {{"engine", n % 2 == 0 ? "memcpy" : "shm"}, {"connector", "reference"}, {"op", "write"}, {"dtype", "bf16"}}}};
     result.wall_ns = 2'000'000 + n % 1000;
     store.record(result);
   }
@@ -60,12 +66,15 @@ int main(int argc, char** argv) {
   }
   const store::sample::TemporaryDirectory folder;
   std::vector<fs::path> parts;
-  for (int shard = 1; shard <= shards; ++shard) parts.push_back(made(folder.path() / std::to_string(shard), cases, shard, shards));
+  for (int shard = 1; shard <= shards; ++shard)
+    parts.push_back(made(folder.path() / std::to_string(shard), cases, shard, shards));
   const fs::path whole = folder.path() / "whole", other = made(folder.path() / "other", cases, 1, 1);
   const double merging = seconds([&] { store::merge(whole, parts, {"kvcts", "merge"}); });
   const store::RunReader before = store::RunReader::open(whole), after = store::RunReader::open(other);
   const double reading = seconds([&] { before.for_each([](const store::Row&) {}); });
   const double comparing = seconds([&] { report::compare(before, after); });
-  fmt::print("{} results: merge of {} shards {:.2f} s, compare {:.2f} s; reading one run {:.2f} s, so {:.1f} and {:.1f} times that\n", cases, shards, merging, comparing, reading,
-             merging / reading, comparing / reading);
+  fmt::print(
+      "{} results: merge of {} shards {:.2f} s, compare {:.2f} s; reading one run {:.2f} s, so {:.1f} and {:.1f} times "
+      "that\n",
+      cases, shards, merging, comparing, reading, merging / reading, comparing / reading);
 }

@@ -1,11 +1,11 @@
-"""Random cases of the suite soak through each engine for a while, in rounds of up to 900 with one pair of workers, whose descriptors, threads and memory
-must be back at their baseline at the end of each.
+"""Random cases of the suite soak through each engine for a while, in rounds of up to 900 with one pair of workers,
+whose descriptors, threads and memory must be back at their baseline at the end of each.
 
     soak.py [--minutes 60] [--engine NAME]... [--seed N] [--page]
 
---minutes: for each engine. Baseline: the most that was seen in the second tenth of a round, when everything has been opened once; the end: the least
-of its last tenth. Shown is the round in which most was added. --page prints a table for a document. Status 1 when a case ended otherwise than expected, or something has grown.
-"""
+--minutes: for each engine. Baseline: the most that was seen in the second tenth of a round, when everything has been
+opened once; the end: the least of its last tenth. Shown is the round in which most was added. --page prints a table for
+a document. Status 1 when a case ended otherwise than expected, or something has grown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import KVCTS, ROOT, results  # noqa: E402
 
-# What may come on top of the baseline. NIXL's plug-in lets an agent collect a few sockets before it makes a new one (harness/engines/nixl).
+# What may come on top of the baseline. NIXL's plug-in lets an agent collect a few sockets before it makes a new one
+# (harness/engines/nixl).
 SPARE: dict[str, int] = {"descriptors": 16, "threads": 1, "MiB": 32}
 PARTS = 6  # of an engine's 5,400 cases; a round runs one of them
 
@@ -49,7 +50,11 @@ def look(pid: int) -> dict[str, int] | None:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         resident = int(re.search(r"^RssAnon:\s+(\d+)", status, re.M)[1]) // 1024
-        return {"descriptors": len(os.listdir(f"/proc/{pid}/fd")), "threads": len(os.listdir(f"/proc/{pid}/task")), "MiB": resident}
+        return {
+            "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+            "threads": len(os.listdir(f"/proc/{pid}/task")),
+            "MiB": resident,
+        }
     except (OSError, TypeError):
         return None
 
@@ -75,8 +80,24 @@ def descendants(root: int) -> dict[int, str]:
 
 
 def round_of(engine: str, shard: str, seconds: float, seed: int, out: Path) -> tuple[list[dict], dict[int, Worker], float]:
-    """One run with one pair of workers, interrupted when the time is over: its results, what was seen of its workers, how long it took."""
-    argv = [KVCTS, "run", "--suite", "soak", "--where", f"engine == {engine}", "--shard", shard, "--seed", str(seed), "-j", "1", "--out", out]
+    """One run with one pair of workers, interrupted when the time is over: its results, what was seen of its workers,
+    how long it took."""
+    argv = [
+        KVCTS,
+        "run",
+        "--suite",
+        "soak",
+        "--where",
+        f"engine == {engine}",
+        "--shard",
+        shard,
+        "--seed",
+        str(seed),
+        "-j",
+        "1",
+        "--out",
+        out,
+    ]
     began = time.monotonic()
     run = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     workers: dict[int, Worker] = {}
@@ -94,18 +115,33 @@ def round_of(engine: str, shard: str, seconds: float, seed: int, out: Path) -> t
         return [], {}, time.monotonic() - began
     if run.returncode not in (0, 1, 130):
         raise SystemExit(f"soak.py: {engine}: kvcts run ended with {run.returncode}:\n{said[-2000:]}")
-    return [case for case in results(out) if case["outcome"] not in ("NOT_RUN", "SKIPPED")], workers, time.monotonic() - began
+    return (
+        [case for case in results(out) if case["outcome"] not in ("NOT_RUN", "SKIPPED")],
+        workers,
+        time.monotonic() - began,
+    )
 
 
 def soak(engine: str, seconds: float, seed: int, folder: Path) -> dict:
     """Rounds of a random part of the suite with random contents, until the time is over."""
     draw = random.Random(f"{seed} {engine}")
-    sum_up = {"engine": engine, "seconds": 0.0, "cases": 0, "moved": 0, "unexpected": [], "workers": 0, "lasting": 0, "grown": {name: (0, 0, False) for name in SPARE}}
+    sum_up = {
+        "engine": engine,
+        "seconds": 0.0,
+        "cases": 0,
+        "moved": 0,
+        "unexpected": [],
+        "workers": 0,
+        "lasting": 0,
+        "grown": {name: (0, 0, False) for name in SPARE},
+    }
     for number in itertools.count():
         left = seconds - sum_up["seconds"]
         if left <= 1 or (number and sum_up["cases"] == 0):
             return sum_up
-        cases, workers, took = round_of(engine, f"{draw.randint(1, PARTS)}/{PARTS}", left, draw.randint(1, 1 << 40), folder / f"{engine}-{number}")
+        cases, workers, took = round_of(
+            engine, f"{draw.randint(1, PARTS)}/{PARTS}", left, draw.randint(1, 1 << 40), folder / f"{engine}-{number}"
+        )
         sum_up["seconds"] += took
         sum_up["cases"] += len(cases)
         sum_up["moved"] += sum(case["moved_bytes"] for case in cases)
@@ -129,8 +165,15 @@ def verdict(one: dict) -> str:
 
 
 def row(one: dict) -> list[str]:
-    return [one["engine"], f"{one['seconds']:.0f} s", f"{one['cases']:,}", f"{one['moved'] / 1e6:,.1f} MB", str(one["workers"]),
-            *(f"{begin} -> {end}" for begin, end, _ in one["grown"].values()), verdict(one)]
+    return [
+        one["engine"],
+        f"{one['seconds']:.0f} s",
+        f"{one['cases']:,}",
+        f"{one['moved'] / 1e6:,.1f} MB",
+        str(one["workers"]),
+        *(f"{begin} -> {end}" for begin, end, _ in one["grown"].values()),
+        verdict(one),
+    ]
 
 
 def main() -> int:
@@ -141,7 +184,9 @@ def main() -> int:
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     suite = (ROOT / "cases" / "suites" / "soak.yaml").read_text()
-    engines = options.engine or re.search(r"engine: \[(.*?)\]", suite, re.S)[1].replace("\n", " ").replace(" ", "").split(",")
+    engines = options.engine or re.search(r"engine: \[(.*?)\]", suite, re.S)[1].replace("\n", " ").replace(" ", "").split(
+        ","
+    )
     head = ["engine", "time", "cases", "moved", "workers", "descriptors", "threads", "MiB", "at the end"]
     print("| " + " | ".join(head) + " |\n|" + " --- |" * len(head) if options.page else "  ".join(head), flush=True)
     bad = False

@@ -18,7 +18,12 @@ def main() -> int:
     assert end > begin + soak.SPARE["descriptors"], (begin, end)
     steady = soak.Worker([(float(i), {"descriptors": 10 + i % 7, "threads": 2, "MiB": 20}) for i in range(100)])
     assert all(end <= begin for begin, end in steady.grown().values()), steady.grown()
-    done = subprocess.run([sys.executable, Path(soak.__file__), "--minutes", "0.1", "--engine", "shm"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, Path(soak.__file__), "--minutes", "0.1", "--engine", "shm"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0 and "at the baseline" in done.stdout, done
     print(done.stdout)
     return 0

@@ -1,5 +1,5 @@
-// The least that a program has to do to move a list by an engine's own calls: what the transport ABI is held against. The target is the plug-in's,
-// whose metadata says where its memory is; only the initiator goes without the ABI.
+// The least that a program has to do to move a list by an engine's own calls: what the transport ABI is held against. The
+// target is the plug-in's, whose metadata says where its memory is; only the initiator goes without the ABI.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ struct Task {
   std::span<const transport::Descriptor> list;
 };
 
-/// The loop that this program was linked with: NIXL lives beside no other UCX. `there`: the target's memory, for loops that copy themselves.
+/// The loop that this program was linked with: NIXL lives beside no other UCX. `there`: the target's memory, for loops that
+/// copy themselves.
 std::unique_ptr<Direct> direct(const Task& task, unsigned char* there);
 
 }  // namespace kvcts::throughput

@@ -20,8 +20,11 @@ void check(const Status& status, const char* what) {
 class Mooncake final : public Direct {
  public:
   explicit Mooncake(const Task& task)
-      : memory_(task.memory), library_(transport::package_folder(std::getenv(transport::package_variable))), engine_(library_, "127.0.0.1") {
-    if (library_.register_memory(engine_.get(), memory_.data(), memory_.size(), "cpu:0", false, true) != 0) throw std::runtime_error("registration");
+      : memory_(task.memory),
+        library_(transport::package_folder(std::getenv(transport::package_variable))),
+        engine_(library_, "127.0.0.1") {
+    if (library_.register_memory(engine_.get(), memory_.data(), memory_.size(), "cpu:0", false, true) != 0)
+      throw std::runtime_error("registration");
     BlobReader blob("mooncake", task.metadata);
     const Segment peer = library_.open_segment(engine_.get(), std::string(blob.text()));
     blob.value<std::int64_t>();   // its process
@@ -30,7 +33,8 @@ class Mooncake final : public Direct {
     for (std::size_t i = 0; i < task.list.size(); ++i) {
       if (i % window == 0) batches_.emplace_back(library_.version);
       const auto& d = task.list[i];
-      batches_.back().add(Op::write, reinterpret_cast<std::uint64_t>(memory_.data()) + d.local_offset, peer, there + d.remote_offset, d.bytes);
+      batches_.back().add(Op::write, reinterpret_cast<std::uint64_t>(memory_.data()) + d.local_offset, peer,
+                          there + d.remote_offset, d.bytes);
     }
     tasks_ = task.list.size();
   }

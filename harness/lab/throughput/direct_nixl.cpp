@@ -28,7 +28,8 @@ class Nixl final : public Direct {
       local.add(base + d.local_offset, d.bytes);
       remote.add(there + d.remote_offset, d.bytes);
     }
-    nixl::check(library().create_request(agent_, Op::write, local.get(), remote.get(), peer, request_, options_->get()), "request");
+    nixl::check(library().create_request(agent_, Op::write, local.get(), remote.get(), peer, request_, options_->get()),
+                "request");
   }
   ~Nixl() override {
     library().release_request(agent_, request_);

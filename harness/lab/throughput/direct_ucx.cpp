@@ -31,7 +31,8 @@ class Ucx final : public Direct {
     const std::string address(blob.text());
     blob.value<std::uint64_t>();  // one region
     there_ = blob.value<std::uint64_t>();
-    blob.value<std::uint64_t>(), blob.value<std::uint32_t>(), blob.value<std::uint64_t>();  // its length, its access, its handle
+    blob.value<std::uint64_t>(), blob.value<std::uint32_t>(),
+        blob.value<std::uint64_t>();  // its length, its access, its handle
     const std::string key(blob.text());
     ucp_ep_params_t ep{};
     ep.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;

@@ -1,6 +1,6 @@
-// kvcts-engine-throughput-LOOP ENGINE: what the transport ABI costs. The same lists through the plug-in, as a worker drives it, and by a minimal loop of the
-// engine's own calls, in turns within one process and against one target; the median of their ratios. One program a loop:
-// NIXL lives beside no other UCX.
+// kvcts-engine-throughput-LOOP ENGINE: what the transport ABI costs. The same lists through the plug-in, as a worker drives
+// it, and by a minimal loop of the engine's own calls, in turns within one process and against one target; the median of
+// their ratios. One program a loop: NIXL lives beside no other UCX.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,8 @@ constexpr int not_here = 77;  // exit status: this engine cannot run on this mac
 
 std::vector<Descriptor> permuted(std::uint64_t local, const Shape& shape) {
   std::vector<Descriptor> list;
-  for (std::uint64_t i = 0; i < shape.count; ++i) list.push_back({local, i * shape.bytes, 0, (i * 2654435761u % shape.count) * shape.bytes, shape.bytes});
+  for (std::uint64_t i = 0; i < shape.count; ++i)
+    list.push_back({local, i * shape.bytes, 0, (i * 2654435761u % shape.count) * shape.bytes, shape.bytes});
   return list;
 }
 
@@ -54,7 +55,8 @@ double median(std::vector<double> values) {
 /// Throws unless every descriptor's bytes lie where it sends them.
 void check(testing::Memory& from, testing::Memory& to, const std::vector<Descriptor>& list, const char* what) {
   for (const auto& d : list) {
-    if (std::memcmp(from.data() + d.local_offset, to.data() + d.remote_offset, d.bytes) != 0) throw std::runtime_error(std::string(what) + " did not move the list");
+    if (std::memcmp(from.data() + d.local_offset, to.data() + d.remote_offset, d.bytes) != 0)
+      throw std::runtime_error(std::string(what) + " did not move the list");
   }
 }
 
@@ -62,7 +64,8 @@ nlohmann::json measure(const catalogue::EngineEntry& engine, int turns, double s
   const testing::Placement placement = testing::placement_of(engine);
   const auto target = testing::start_target(placement);  // before anything is loaded here
   for (const auto& [key, value] : placement.environment) setenv(key.c_str(), value.c_str(), 1);
-  transport::Session session(transport::Plugin::load(transport::find_plugin(placement.plugin)), {.name = "throughput", .options = placement.options});
+  transport::Session session(transport::Plugin::load(transport::find_plugin(placement.plugin)),
+                             {.name = "throughput", .options = placement.options});
   nlohmann::json rows = nlohmann::json::array();
   for (const Shape& shape : shapes) {
     const std::uint64_t bytes = shape.bytes * shape.count;
@@ -90,7 +93,11 @@ nlohmann::json measure(const catalogue::EngineEntry& engine, int turns, double s
       turn % 2 == 0 ? (of_loop(), of_abi()) : (of_abi(), of_loop());
       ratios.push_back(abi.back() / own.back());
     }
-    rows.push_back({{"bytes", shape.bytes}, {"count", shape.count}, {"direct", median(own)}, {"abi", median(abi)}, {"ratio", median(ratios)}});
+    rows.push_back({{"bytes", shape.bytes},
+                    {"count", shape.count},
+                    {"direct", median(own)},
+                    {"abi", median(abi)},
+                    {"ratio", median(ratios)}});
     session.release(request);
     session.remove_peer(peer);
     session.deregister(local);

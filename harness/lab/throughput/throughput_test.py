@@ -17,7 +17,20 @@ SHAPES = ("4,096 x 4 KiB", "512 x 64 KiB", "32 x 1 MiB", "1 x 64 MiB")
 
 def page(engine: str, **environment: str) -> str:
     with tempfile.TemporaryDirectory() as place:
-        argv = [sys.executable, TOOL, "--build", BUILD, "--page", f"{place}/page.md", "--turns", "1", "--seconds", "0", "--engine", engine]
+        argv = [
+            sys.executable,
+            TOOL,
+            "--build",
+            BUILD,
+            "--page",
+            f"{place}/page.md",
+            "--turns",
+            "1",
+            "--seconds",
+            "0",
+            "--engine",
+            engine,
+        ]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=250, env={**os.environ, **environment})
         text = Path(f"{place}/page.md").read_text()
         assert done.returncode == 0, (engine, text, done.stderr)

@@ -1,6 +1,7 @@
-"""Measures what the transport ABI costs, each engine in a process of its own, and writes the page of it. For a quiet machine.
+"""Measures what the transport ABI costs, each engine in a process of its own, and writes the page of it. For a quiet
+machine.
 
-    write_page.py [--build build] [--page build/pages/engine-throughput.md] [--turns 31] [--seconds 0.1] [--engine NAME]...
+write_page.py [--build build] [--page build/pages/engine-throughput.md] [--turns 31] [--seconds 0.1] [--engine NAME]...
 """
 
 from __future__ import annotations
@@ -15,28 +16,53 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 # Engine -> the loop it is held against.
-ENGINES = {"memcpy": "copy", "shm": "copy", "ucx-shm": "ucx", "ucx-tcp": "ucx", "nixl-tcp": "nixl", "nixl-cma": "nixl", "nixl-1.2-tcp": "nixl", "nixl-1.2-cma": "nixl",
-           "mooncake": "mooncake", "mooncake-0.3.12": "mooncake"}
+ENGINES = {
+    "memcpy": "copy",
+    "shm": "copy",
+    "ucx-shm": "ucx",
+    "ucx-tcp": "ucx",
+    "nixl-tcp": "nixl",
+    "nixl-cma": "nixl",
+    "nixl-1.2-tcp": "nixl",
+    "nixl-1.2-cma": "nixl",
+    "mooncake": "mooncake",
+    "mooncake-0.3.12": "mooncake",
+}
 NOT_HERE = 77  # exit status: the engine cannot run on this machine
 GOAL = 0.95
 HEAD = """# What the transport ABI costs
 
-The same list of descriptors, permuted, written through the plug-in as a worker drives it (prepared once, posted again and again) and by a minimal loop of
-the engine's own calls (`harness/lab/throughput/direct_*.cpp`), in turns within one process and against one target, which is the plug-in's in both. The
-ratio is the median of {turns} turns' ratios; the goal is {goal}, what is below it is in bold. The plug-in does more than the loop: it counts bytes and
-descriptors, looks at the path that was taken, and waits with growing patience where the loop spins. So where processes have to share a processor the
-plug-in may be the faster one: it makes room for the target.
+The same list of descriptors, permuted, written through the plug-in as a worker drives it (prepared once, posted again and
+again) and by a minimal loop of the engine's own calls (`harness/lab/throughput/direct_*.cpp`), in turns within one process
+and against one target, which is the plug-in's in both. The ratio is the median of {turns} turns' ratios; the goal is {goal},
+what is below it is in bold. The plug-in does more than the loop: it counts bytes and descriptors, looks at the path that was
+taken, and waits with growing patience where the loop spins. So where processes have to share a processor the plug-in may be
+the faster one: it makes room for the target.
 
     harness/lab/throughput/write_page.py     # a quiet machine; writes this page
 
-{kept}. Measured {date} on {cpu}, {processors} processors, load when it began {load}. Rates are of this machine and loopback, and say nothing of the engines.
+{kept}. Measured {date} on {cpu}, {processors} processors, load when it began {load}. Rates are of this machine and loopback,
+and say nothing of the engines.
 
 """
 
 
 def machine() -> dict[str, str]:
-    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown")
-    return {"cpu": cpu, "processors": str(os.cpu_count()), "load": f"{os.getloadavg()[0]:.2f}", "date": time.strftime("%Y-%m-%d"), "goal": str(GOAL)}
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown",
+    )
+    return {
+        "cpu": cpu,
+        "processors": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.2f}",
+        "date": time.strftime("%Y-%m-%d"),
+        "goal": str(GOAL),
+    }
 
 
 def amount(size: int) -> str:
@@ -54,23 +80,35 @@ def main() -> int:
     where = machine()  # before the load is ours
     rows, missing, kept, broken = [], [], 0, False
     for engine in options.engine or ENGINES:
-        argv = [options.build / "bin" / f"kvcts-engine-throughput-{ENGINES[engine]}", engine, "--cases", ROOT / "cases", "--turns", str(options.turns), "--seconds",
-                str(options.seconds)]
+        argv = [
+            options.build / "bin" / f"kvcts-engine-throughput-{ENGINES[engine]}",
+            engine,
+            "--cases",
+            ROOT / "cases",
+            "--turns",
+            str(options.turns),
+            "--seconds",
+            str(options.seconds),
+        ]
         if not argv[0].exists():
             missing.append(f"- `{engine}`: {argv[0].name} was not built")
             continue
         done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT)
         print(f"{engine}: {done.returncode}", file=sys.stderr, flush=True)
         if done.returncode != 0:
-            missing.append(f"- `{engine}`: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f'ended with {done.returncode}'}")
+            why = [f"ended with {done.returncode}", *done.stderr.strip().splitlines()][-1]
+            missing.append(f"- `{engine}`: {why}")
             broken |= done.returncode != NOT_HERE
             continue
-        one = json.loads(done.stdout[done.stdout.index("{\n"):])  # UCX warns on standard output, too
+        one = json.loads(done.stdout[done.stdout.index("{\n") :])  # UCX warns on standard output, too
         for row in one["rows"]:
             good = row["ratio"] >= GOAL
             kept += good
-            rows.append(f"| `{one['engine']}` {one['version']} | {row['count']:,} x {amount(row['bytes'])} | {row['direct'] / 1e9:.2f} GB/s | "
-                        f"{row['abi'] / 1e9:.2f} GB/s | {'' if good else '**'}{row['ratio']:.2f}{'' if good else '**'} |\n")
+            rows.append(
+                f"| `{one['engine']}` {one['version']} | {row['count']:,} x {amount(row['bytes'])} | "
+                f"{row['direct'] / 1e9:.2f} GB/s | "
+                f"{row['abi'] / 1e9:.2f} GB/s | {'' if good else '**'}{row['ratio']:.2f}{'' if good else '**'} |\n"
+            )
     text = HEAD.format(**where, turns=options.turns, kept=f"{kept} of {len(rows)} lists keep the goal")
     text += "| engine | list | direct | through the ABI | ratio |\n| --- | --- | ---: | ---: | ---: |\n" + "".join(rows)
     if missing:

@@ -1,11 +1,12 @@
-"""Writes cases/oracles/sglang_pools_0.5.23.json: shapes, strides and places of the KV pools that SGLang's own classes allocate on a CPU.
+"""Writes cases/oracles/sglang_pools_0.5.23.json: shapes, strides and places of the KV pools that SGLang's own classes
+allocate on a CPU.
 
     sglang_pools.py > cases/oracles/sglang_pools_0.5.23.json
 
-Needs sglang 0.5.23 without its dependencies, torch for the CPU, and the packages that its memory pools import (transformers, msgspec, pydantic,
-pyzmq, orjson, pybase64, IPython, loguru, gguf, triton, apache-tvm-ffi, compressed_tensors, ...): too many for CI, which reads the data. One stand-in:
-sglang.srt.configs, which wants torchvision, is a mock; no pool asks it anything.
-"""
+Needs sglang 0.5.23 without its dependencies, torch for the CPU, and the packages that its memory pools import
+(transformers, msgspec, pydantic, pyzmq, orjson, pybase64, IPython, loguru, gguf, triton, apache-tvm-ffi,
+compressed_tensors, ...): too many for CI, which reads the data. One stand-in: sglang.srt.configs, which wants
+torchvision, is a mock; no pool asks it anything."""
 
 import importlib.abc
 import importlib.machinery
@@ -37,7 +38,12 @@ class Configs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def seen(tensor):
     """Shape, strides and place in its allocation, in elements, and which allocation that is."""
-    return {"shape": list(tensor.shape), "stride": list(tensor.stride()), "offset": tensor.storage_offset(), "allocation": tensor.untyped_storage().data_ptr()}
+    return {
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "offset": tensor.storage_offset(),
+        "allocation": tensor.untyped_storage().data_ptr(),
+    }
 
 
 def numbered(entries):
@@ -52,8 +58,17 @@ def mha(**more):
     from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
     import torch
 
-    return MHATokenToKVPool(size=SIZES["tokens"], page_size=SIZES["page"], dtype=torch.float16, head_num=SIZES["heads"], head_dim=SIZES["head_dim"],
-                            layer_num=SIZES["layers"], device="cpu", enable_memory_saver=False, **more)
+    return MHATokenToKVPool(
+        size=SIZES["tokens"],
+        page_size=SIZES["page"],
+        dtype=torch.float16,
+        head_num=SIZES["heads"],
+        head_dim=SIZES["head_dim"],
+        layer_num=SIZES["layers"],
+        device="cpu",
+        enable_memory_saver=False,
+        **more,
+    )
 
 
 def device_pool(kind):
@@ -61,20 +76,38 @@ def device_pool(kind):
     from sglang.srt.mem_cache.memory_pool import MLATokenToKVPool
 
     if kind == "mla":
-        pool = MLATokenToKVPool(size=SIZES["tokens"], page_size=SIZES["page"], dtype=torch.float16, kv_lora_rank=SIZES["latent"], qk_rope_head_dim=SIZES["rope"],
-                                layer_num=SIZES["layers"], device="cpu", enable_memory_saver=False)
+        pool = MLATokenToKVPool(
+            size=SIZES["tokens"],
+            page_size=SIZES["page"],
+            dtype=torch.float16,
+            kv_lora_rank=SIZES["latent"],
+            qk_rope_head_dim=SIZES["rope"],
+            layer_num=SIZES["layers"],
+            device="cpu",
+            enable_memory_saver=False,
+        )
         return {"latents": numbered([seen(t) for t in pool.kv_buffer])}
     pool = mha(**({"v_head_dim": SIZES["v_head_dim"]} if kind == "separate" else {}))
     both = numbered([seen(t) for t in (*pool.k_buffer, *pool.v_buffer)])
-    return {"k": both[:SIZES["layers"]], "v": both[SIZES["layers"]:]}
+    return {"k": both[: SIZES["layers"]], "v": both[SIZES["layers"] :]}
 
 
 def host_pool(layout):
     from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost
 
     info = mha()._mha_buffer_info()
-    pool = MHATokenToKVPoolHost(info, 2.0, 0, SIZES["page"], layout, pin_memory=False, device="cpu", device_capacity_tokens=SIZES["tokens"], start_layer=0,
-                                end_layer=SIZES["layers"])
+    pool = MHATokenToKVPoolHost(
+        info,
+        2.0,
+        0,
+        SIZES["page"],
+        layout,
+        pin_memory=False,
+        device="cpu",
+        device_capacity_tokens=SIZES["tokens"],
+        start_layer=0,
+        end_layer=SIZES["layers"],
+    )
     return {"tokens": pool.size, "pages": pool.page_num, "pool": numbered([seen(pool.kv_buffer)])[0]}
 
 
@@ -85,10 +118,26 @@ def main():
         kind, name = sys.argv[1:]
         print(json.dumps(device_pool(name) if kind == "device" else host_pool(name)))
         return
-    out = {"sglang": importlib.metadata.version("sglang"), "torch": importlib.metadata.version("torch"), "sizes": SIZES, "device": {}, "host": {}}
-    for kind, name, environment in [("device", "nhd", {}), ("device", "hnd", {"SGLANG_USE_HND_KVCACHE": "1"}), ("device", "separate", {}), ("device", "mla", {}),
-                                    *(("host", layout, {}) for layout in ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified"))]:
-        run = subprocess.run([sys.executable, __file__, kind, name], env={**os.environ, **environment}, capture_output=True, text=True)
+    out = {
+        "sglang": importlib.metadata.version("sglang"),
+        "torch": importlib.metadata.version("torch"),
+        "sizes": SIZES,
+        "device": {},
+        "host": {},
+    }
+    for kind, name, environment in [
+        ("device", "nhd", {}),
+        ("device", "hnd", {"SGLANG_USE_HND_KVCACHE": "1"}),
+        ("device", "separate", {}),
+        ("device", "mla", {}),
+        *(
+            ("host", layout, {})
+            for layout in ("layer_first", "page_first", "page_first_direct", "page_head", "page_unified")
+        ),
+    ]:
+        run = subprocess.run(
+            [sys.executable, __file__, kind, name], env={**os.environ, **environment}, capture_output=True, text=True
+        )
         if run.returncode != 0:
             sys.exit(f"{kind} pool {name}: {run.stderr[-2000:]}")
         out[kind][name] = json.loads(run.stdout.splitlines()[-1])

@@ -13,7 +13,9 @@ import vllm_shapes  # noqa: E402
 
 
 def facts(version):
-    return vllm_shapes.stored(json.loads((HERE.parents[2] / "cases" / "oracles" / f"vllm_shapes_{version}.json").read_text()))
+    return vllm_shapes.stored(
+        json.loads((HERE.parents[2] / "cases" / "oracles" / f"vllm_shapes_{version}.json").read_text())
+    )
 
 
 @pytest.mark.parametrize("version, entries", [("0.27.1", 44), ("0.33.0", 38)])
@@ -22,13 +24,24 @@ def test_a_file_agrees_with_itself(version, entries):
     assert agree >= entries and not differ and not alone
 
 
-@pytest.mark.parametrize("version, table, spoil", [
-    ("0.27.1", "backends", lambda b: b["vllm.v1.attention.backends.flash_attn.FlashAttentionBackend"]["shape"]["auto"].reverse()),
-    ("0.27.1", "backends", lambda b: b["vllm.v1.attention.backends.flash_attn.FlashAttentionBackend"].update(stride_order_HND=[0, 2, 1, 3])),
-    ("0.33.0", "views", lambda v: v["full torch.float16 LBHNC"].update(layer1_offset_elems=1)),
-    ("0.33.0", "layouts", lambda names: names.update(LBHNC=[0, 1, 3, 2, 4])),
-    ("0.33.0", "supported", lambda backends: backends.update(FLASH_ATTN=["LBHNC"])),
-])
+@pytest.mark.parametrize(
+    "version, table, spoil",
+    [
+        (
+            "0.27.1",
+            "backends",
+            lambda b: b["vllm.v1.attention.backends.flash_attn.FlashAttentionBackend"]["shape"]["auto"].reverse(),
+        ),
+        (
+            "0.27.1",
+            "backends",
+            lambda b: b["vllm.v1.attention.backends.flash_attn.FlashAttentionBackend"].update(stride_order_HND=[0, 2, 1, 3]),
+        ),
+        ("0.33.0", "views", lambda v: v["full torch.float16 LBHNC"].update(layer1_offset_elems=1)),
+        ("0.33.0", "layouts", lambda names: names.update(LBHNC=[0, 1, 3, 2, 4])),
+        ("0.33.0", "supported", lambda backends: backends.update(FLASH_ATTN=["LBHNC"])),
+    ],
+)
 def test_one_other_number_is_a_difference(version, table, spoil):
     other = copy.deepcopy(facts(version))
     spoil(other[table])
@@ -44,13 +57,25 @@ def test_what_one_side_lacks_is_told_and_is_no_difference():
 
 
 def test_an_error_counts_by_its_kind():
-    here, there = {"backends": {"a": {"shape": {"auto": "AssertionError: of this machine"}}}}, {"backends": {"a": {"shape": {"auto": "AssertionError: of that"}}}}
+    here, there = (
+        {"backends": {"a": {"shape": {"auto": "AssertionError: of this machine"}}}},
+        {"backends": {"a": {"shape": {"auto": "AssertionError: of that"}}}},
+    )
     assert vllm_shapes.compare(here, there)[0] == 1
     there["backends"]["a"]["shape"]["auto"] = "ValueError: of that"
     assert len(vllm_shapes.compare(here, there)[1]) == 1
 
 
-@pytest.mark.parametrize("text", ['{"vllm": "0.27.1", "back', "[]", '{"vllm": "0.27.1"}', '{"vllm": "0.27.1", "backends": 7}', '{"vllm": "1", "layouts": [], "views": [], "backends": []}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"vllm": "0.27.1", "back',
+        "[]",
+        '{"vllm": "0.27.1"}',
+        '{"vllm": "0.27.1", "backends": 7}',
+        '{"vllm": "1", "layouts": [], "views": [], "backends": []}',
+    ],
+)
 def test_a_spoiled_file_is_one_line_of_error(tmp_path, text):
     file = tmp_path / "spoiled.json"
     file.write_text(text)

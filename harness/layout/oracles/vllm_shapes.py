@@ -1,12 +1,13 @@
-"""What the attention backends of the installed vLLM say about shapes and strides, as JSON, or held against a file of cases/oracles/.
+"""What the attention backends of the installed vLLM say about shapes and strides, as JSON, or held against a file of
+cases/oracles/.
 
     vllm_shapes.py [--check cases/oracles/vllm_shapes_0.33.0.json]
 
-Runs in an environment with vLLM and torch for the CPU (run_suite.sh --with vllm). Up to 0.27.1: get_kv_cache_shape and get_kv_cache_stride_order of
-every backend class that can be imported. 0.33.0 has no such functions: the layouts, the views that create_kv_cache_views makes, and the layouts that each
-backend supports. A class that cannot be imported is tried again with empty stand-ins for the packages it misses. What cannot be imported here, though
-it could where the file was made (or the other way round), is told and is no difference. It exits with 1 where anything differs.
-"""
+Runs in an environment with vLLM and torch for the CPU (run_suite.sh --with vllm). Up to 0.27.1: get_kv_cache_shape and
+get_kv_cache_stride_order of every backend class that can be imported. 0.33.0 has no such functions: the layouts, the
+views that create_kv_cache_views makes, and the layouts that each backend supports. A class that cannot be imported is
+tried again with empty stand-ins for the packages it misses. What cannot be imported here, though it could where the
+file was made (or the other way round), is told and is no difference. It exits with 1 where anything differs."""
 
 import argparse
 import contextlib
@@ -101,7 +102,10 @@ def classes():
             if isinstance(cls, type) and issubclass(cls, AttentionBackend) and cls.__module__ == module:
                 facts = {"shape": shapes(cls)}
                 facts |= {f"stride_order_{hint}": order for hint, order in orders(cls).items()}
-                facts |= {f"stride_order_layers_{hint}": order for hint, order in orders(cls, include_num_layers_dimension=True).items()}
+                facts |= {
+                    f"stride_order_layers_{hint}": order
+                    for hint, order in orders(cls, include_num_layers_dimension=True).items()
+                }
                 out[f"{module}.{cls.__name__}"] = facts
     return out
 
@@ -113,7 +117,11 @@ def views():
     from vllm.v1.kv_cache_layout import KVCacheLayout
 
     out = {}
-    for spec, dtype, name in itertools.product(("full", "mla"), (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8), ("LBHNC", "LBNHC", "BLHNC", "BLNHC")):
+    for spec, dtype, name in itertools.product(
+        ("full", "mla"),
+        (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8),
+        ("LBHNC", "LBNHC", "BLHNC", "BLNHC"),
+    ):
         heads, size, kind = (1, LATENT, MLAAttentionSpec) if spec == "mla" else (HEADS, HEAD_SIZE, FullAttentionSpec)
         made = kind(block_size=BLOCK_SIZE, num_kv_heads=heads, head_size=size, dtype=dtype)
         page = made.page_size_bytes
@@ -121,7 +129,12 @@ def views():
         raw = torch.zeros(2 * BLOCKS * page, dtype=torch.int8)
         whole = KVCacheTensor(size=raw.numel(), layers=["a", "b"], layer_stride=layer, block_stride=block, offset=0)
         first, second = create_kv_cache_views(raw, made, BLOCKS, KVCacheLayout[name], whole)
-        out[f"{spec} {dtype} {name}"] = {"page_bytes": page, "shape": list(first.shape), "stride": list(first.stride()), "layer1_offset_elems": second.storage_offset() - first.storage_offset()}
+        out[f"{spec} {dtype} {name}"] = {
+            "page_bytes": page,
+            "shape": list(first.shape),
+            "stride": list(first.stride()),
+            "layer1_offset_elems": second.storage_offset() - first.storage_offset(),
+        }
     return out
 
 
@@ -146,16 +159,37 @@ def regenerate():
         from vllm.v1.kv_cache_layout import KVCacheLayout
     except ImportError:
         return {"backends": classes()}
-    return {"layouts": {layout.name: list(layout.value) for layout in KVCacheLayout}, "views": views(), "supported": supported()}
+    return {
+        "layouts": {layout.name: list(layout.value) for layout in KVCacheLayout},
+        "views": views(),
+        "supported": supported(),
+    }
 
 
 def stored(file):
     """The same facts as the file has them."""
     if "layouts" not in file:
         facts = ("shape", *(f"stride_order_{more}{hint}" for more in ("", "layers_") for hint in ("NHD", "HND")))
-        return {"backends": {f"{b['module']}.{b['class']}": {key: b[key] for key in facts if key in b} for b in file["backends"] if isinstance(b.get("shape"), dict)}}
-    views = {f"{v['spec']} {v['dtype']} {v['layout']}": {key: v[key] for key in ("page_bytes", "shape", "stride", "layer1_offset_elems")} for v in file["views"]}
-    return {"layouts": file["layouts"], "views": views, "supported": {b["enum"]: b["supported_kv_cache_layouts"] for b in file["backends"] if "supported_kv_cache_layouts" in b}}
+        return {
+            "backends": {
+                f"{b['module']}.{b['class']}": {key: b[key] for key in facts if key in b}
+                for b in file["backends"]
+                if isinstance(b.get("shape"), dict)
+            }
+        }
+    views = {
+        f"{v['spec']} {v['dtype']} {v['layout']}": {
+            key: v[key] for key in ("page_bytes", "shape", "stride", "layer1_offset_elems")
+        }
+        for v in file["views"]
+    }
+    return {
+        "layouts": file["layouts"],
+        "views": views,
+        "supported": {
+            b["enum"]: b["supported_kv_cache_layouts"] for b in file["backends"] if "supported_kv_cache_layouts" in b
+        },
+    }
 
 
 def read(path, version):
@@ -208,7 +242,12 @@ def main():
         print(json.dumps({"vllm": version, **facts}, indent=1, default=str))
         return 0
     agree, differ, alone = compare(facts, kept)
-    print(*differ, *alone, f"vLLM {version}: {agree} entries agree, {len(differ)} differ, {len(alone)} are on one side only", sep="\n")
+    print(
+        *differ,
+        *alone,
+        f"vLLM {version}: {agree} entries agree, {len(differ)} differ, {len(alone)} are on one side only",
+        sep="\n",
+    )
     return 1 if differ else 0
 
 

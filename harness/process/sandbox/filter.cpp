@@ -16,11 +16,42 @@ namespace {
 
 /// Calls that reach into other processes, change what a process sees of the machine, or load code into the kernel.
 constexpr std::array refused{
-    SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(pidfd_getfd), SCMP_SYS(kcmp), SCMP_SYS(userfaultfd), SCMP_SYS(perf_event_open),
-    SCMP_SYS(bpf), SCMP_SYS(keyctl), SCMP_SYS(add_key), SCMP_SYS(request_key), SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot),
-    SCMP_SYS(move_mount), SCMP_SYS(open_tree), SCMP_SYS(fsopen), SCMP_SYS(fsconfig), SCMP_SYS(fsmount), SCMP_SYS(fspick), SCMP_SYS(mount_setattr), SCMP_SYS(unshare),
-    SCMP_SYS(setns), SCMP_SYS(init_module), SCMP_SYS(finit_module), SCMP_SYS(delete_module), SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load), SCMP_SYS(reboot),
-    SCMP_SYS(swapon), SCMP_SYS(swapoff), SCMP_SYS(open_by_handle_at), SCMP_SYS(quotactl), SCMP_SYS(acct), SCMP_SYS(settimeofday), SCMP_SYS(clock_settime),
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(process_vm_writev),
+    SCMP_SYS(pidfd_getfd),
+    SCMP_SYS(kcmp),
+    SCMP_SYS(userfaultfd),
+    SCMP_SYS(perf_event_open),
+    SCMP_SYS(bpf),
+    SCMP_SYS(keyctl),
+    SCMP_SYS(add_key),
+    SCMP_SYS(request_key),
+    SCMP_SYS(mount),
+    SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root),
+    SCMP_SYS(chroot),
+    SCMP_SYS(move_mount),
+    SCMP_SYS(open_tree),
+    SCMP_SYS(fsopen),
+    SCMP_SYS(fsconfig),
+    SCMP_SYS(fsmount),
+    SCMP_SYS(fspick),
+    SCMP_SYS(mount_setattr),
+    SCMP_SYS(unshare),
+    SCMP_SYS(setns),
+    SCMP_SYS(init_module),
+    SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module),
+    SCMP_SYS(kexec_load),
+    SCMP_SYS(kexec_file_load),
+    SCMP_SYS(reboot),
+    SCMP_SYS(swapon),
+    SCMP_SYS(swapoff),
+    SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(quotactl),
+    SCMP_SYS(acct),
+    SCMP_SYS(settimeofday),
+    SCMP_SYS(clock_settime),
 #if !defined(__SANITIZE_ADDRESS__)  // LeakSanitizer stops the threads of its process by it
     SCMP_SYS(ptrace),
 #endif
@@ -35,7 +66,8 @@ void check(int error) {
 UniqueFd filter_of(const Sandbox& sandbox) {
   std::vector<int> granted;
   for (const Grant& grant : grants()) {
-    if (std::find(sandbox.granted.begin(), sandbox.granted.end(), grant.name) != sandbox.granted.end()) granted.insert(granted.end(), grant.calls.begin(), grant.calls.end());
+    if (std::find(sandbox.granted.begin(), sandbox.granted.end(), grant.name) != sandbox.granted.end())
+      granted.insert(granted.end(), grant.calls.begin(), grant.calls.end());
   }
   struct Context {
     scmp_filter_ctx it = ::seccomp_init(SCMP_ACT_ALLOW);
@@ -44,13 +76,18 @@ UniqueFd filter_of(const Sandbox& sandbox) {
     }
   } context;
   if (context.it == nullptr) throw std::runtime_error("the system call filter cannot be made");
-  check(::seccomp_attr_set(context.it, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS)));  // no 32-bit calls: they have other numbers
+  check(::seccomp_attr_set(context.it, SCMP_FLTATR_ACT_BADARCH,
+                           SCMP_ACT_ERRNO(ENOSYS)));  // no 32-bit calls: they have other numbers
   for (const int call : refused) {
-    if (std::find(granted.begin(), granted.end(), call) == granted.end()) check(::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(EPERM), call, 0));
+    if (std::find(granted.begin(), granted.end(), call) == granted.end())
+      check(::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(EPERM), call, 0));
   }
-  // Namespaces of its own would give back what was taken. The flags of clone3 cannot be looked at: the C library falls back to clone.
-  for (const std::uint64_t flag : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP})
-    check(::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag)));
+  // Namespaces of its own would give back what was taken. The flags of clone3 cannot be looked at: the C library falls back
+  // to clone.
+  for (const std::uint64_t flag :
+       {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP})
+    check(
+        ::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag)));
   check(::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0));
   UniqueFd file(::memfd_create("kvcts-filter", MFD_CLOEXEC));
   if (!file) throw std::runtime_error("the system call filter cannot be made (no memory file)");

@@ -70,7 +70,8 @@ int run(const std::vector<std::string>& argv, int filter, std::string& said) {
     return -1;
   }
   std::array<char, 512> buffer;
-  for (ssize_t n = 0; (n = ::read(in.get(), buffer.data(), buffer.size())) > 0;) said.append(buffer.data(), static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = ::read(in.get(), buffer.data(), buffer.size())) > 0;)
+    said.append(buffer.data(), static_cast<std::size_t>(n));
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -131,7 +132,8 @@ std::vector<std::string> shown_paths(const std::vector<std::string>& also) {
     const std::string real = fs::weakly_canonical(path, none).string();
     for (const std::string& one : {path, real}) {
       if (one.empty() || one[0] != '/' || !fs::exists(one, none)) continue;
-      const bool inside = std::any_of(replaced.begin(), replaced.end(), [&](std::string_view folder) { return lies_in(one, folder) && one != folder; });
+      const bool inside = std::any_of(replaced.begin(), replaced.end(),
+                                      [&](std::string_view folder) { return lies_in(one, folder) && one != folder; });
       if (inside && std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
     }
   }
@@ -140,8 +142,20 @@ std::vector<std::string> shown_paths(const std::vector<std::string>& also) {
 }
 
 std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv, bool first) {
-  std::vector<std::string> out{bubblewrap(), "--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "ALL",
-                               "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"};
+  std::vector<std::string> out{bubblewrap(),
+                               "--unshare-user-try",
+                               "--unshare-pid",
+                               "--unshare-ipc",
+                               "--die-with-parent",
+                               "--cap-drop",
+                               "ALL",
+                               "--ro-bind",
+                               "/",
+                               "/",
+                               "--proc",
+                               "/proc",
+                               "--dev",
+                               "/dev"};
   const auto add = [&](std::initializer_list<std::string> words) { out.insert(out.end(), words); };
   if (first) add({"--as-pid-1"});
   bool sys = false;
@@ -165,8 +179,10 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
   for (const std::string& path : sandbox.hidden) {
     const std::string real = fs::weakly_canonical(path, none).string();
     // A folder that is not there inside need not be hidden, and could not be made on a read-only file system.
-    const bool gone = std::any_of(replaced.begin(), replaced.end(), [&](std::string_view folder) { return lies_in(real, folder); }) &&
-                      std::none_of(sandbox.shown.begin(), sandbox.shown.end(), [&](const std::string& shown) { return lies_in(real, shown); });
+    const bool gone =
+        std::any_of(replaced.begin(), replaced.end(), [&](std::string_view folder) { return lies_in(real, folder); }) &&
+        std::none_of(sandbox.shown.begin(), sandbox.shown.end(),
+                     [&](const std::string& shown) { return lies_in(real, shown); });
     if (!gone && fs::is_directory(real, none)) add({"--tmpfs", real});
   }
   add({"--setenv", "TMPDIR", "/tmp", "--seccomp", std::to_string(filter), "--"});

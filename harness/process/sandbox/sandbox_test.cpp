@@ -46,7 +46,8 @@ Told inside(const std::string& script, const Sandbox& sandbox = {}) {
   ::close(ends[1]);
   Told told;
   std::array<char, 4096> buffer;
-  for (ssize_t n = 0; error == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;) told.text.append(buffer.data(), static_cast<std::size_t>(n));
+  for (ssize_t n = 0; error == 0 && (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
+    told.text.append(buffer.data(), static_cast<std::size_t>(n));
   ::close(ends[0]);
   int status = 0;
   if (error == 0) ::waitpid(pid, &status, 0);
@@ -76,7 +77,8 @@ TEST_F(InSandbox, NothingThatItWritesIsLeft) {
     EXPECT_EQ(told.text, "x\n1\n") << folder;
     EXPECT_FALSE(fs::exists(folder + name)) << folder;
   }
-  for (const std::string folder : {"/", "/etc/", "/usr/lib/"}) EXPECT_NE(inside("echo x > " + folder + name).status, 0) << folder;
+  for (const std::string folder : {"/", "/etc/", "/usr/lib/"})
+    EXPECT_NE(inside("echo x > " + folder + name).status, 0) << folder;
 }
 
 TEST_F(InSandbox, HasNoCapabilityAndCannotGetOne) {
@@ -88,15 +90,19 @@ TEST_F(InSandbox, HasNoCapabilityAndCannotGetOne) {
 
 TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
   // By number: of the C library's functions only some exist in every version.
-  const std::string call = "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.syscall(%d, %s); print(r, ctypes.get_errno())";
+  const std::string call =
+      "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.syscall(%d, %s); print(r, ctypes.get_errno())";
   struct Row {
     const char* name;
     long number;
     const char* arguments;
   };
-  for (const Row& row : {Row{"ptrace", SYS_ptrace, "16, 1, 0, 0"}, Row{"process_vm_readv", SYS_process_vm_readv, "1, 0, 0, 0, 0, 0"}, Row{"pidfd_getfd", SYS_pidfd_getfd, "-1, 0, 0"}, Row{"bpf", SYS_bpf, "0, 0, 0"},
-                         Row{"keyctl", SYS_keyctl, "0, 0, 0, 0, 0"}, Row{"userfaultfd", SYS_userfaultfd, "1"}, Row{"unshare", SYS_unshare, "0x10000000"}, Row{"setns", SYS_setns, "0, 0"},
-                         Row{"clone", SYS_clone, "0x10000011, 0, 0, 0, 0"}}) {
+  for (const Row& row :
+       {Row{"ptrace", SYS_ptrace, "16, 1, 0, 0"}, Row{"process_vm_readv", SYS_process_vm_readv, "1, 0, 0, 0, 0, 0"},
+        Row{"pidfd_getfd", SYS_pidfd_getfd, "-1, 0, 0"}, Row{"bpf", SYS_bpf, "0, 0, 0"},
+        Row{"keyctl", SYS_keyctl, "0, 0, 0, 0, 0"}, Row{"userfaultfd", SYS_userfaultfd, "1"},
+        Row{"unshare", SYS_unshare, "0x10000000"}, Row{"setns", SYS_setns, "0, 0"},
+        Row{"clone", SYS_clone, "0x10000011, 0, 0, 0, 0"}}) {
     std::string code = call;
     code.replace(code.find("%d"), 2, std::to_string(row.number));
     code.replace(code.find("%s"), 2, row.arguments);
@@ -108,13 +114,17 @@ TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
   std::string newer = call;  // its flags cannot be looked at, so it is not there
   newer.replace(newer.find("%d"), 2, std::to_string(SYS_clone3)).replace(newer.find("%s"), 2, "0, 0");
   EXPECT_EQ(inside(python(newer)).text, "-1 " + std::to_string(ENOSYS) + "\n") << "clone3";
-  const std::string copies = "import ctypes, os; print(ctypes.CDLL(None).syscall(" + std::to_string(SYS_process_vm_readv) + ", os.getpid(), 0, 0, 0, 0, 0))";
+  const std::string copies = "import ctypes, os; print(ctypes.CDLL(None).syscall(" + std::to_string(SYS_process_vm_readv) +
+                             ", os.getpid(), 0, 0, 0, 0, 0))";
   EXPECT_EQ(inside(python(copies), {{"process-vm"}, {}, {}}).text, "0\n") << "granted";
 }
 
 TEST_F(InSandbox, ThreadsAndProcessesWorkAllTheSame) {
-  EXPECT_EQ(inside(python("import threading, subprocess; t = threading.Thread(target=lambda: print(1, flush=True)); t.start(); t.join(); print(subprocess.run([\"echo\", \"2\"], capture_output=True, text=True).stdout)")).text,
-            "1\n2\n\n");
+  EXPECT_EQ(
+      inside(python("import threading, subprocess; t = threading.Thread(target=lambda: print(1, flush=True)); t.start(); "
+                    "t.join(); print(subprocess.run([\"echo\", \"2\"], capture_output=True, text=True).stdout)"))
+          .text,
+      "1\n2\n\n");
 }
 
 TEST_F(InSandbox, WhatIsShownIsSeenAndWhatIsHiddenIsEmpty) {
@@ -132,8 +142,10 @@ TEST_F(InSandbox, WhatIsShownIsSeenAndWhatIsHiddenIsEmpty) {
 
 TEST_F(InSandbox, GoesWithItsParent) {
   const std::string time = "1000." + std::to_string(::getpid());
-  EXPECT_EQ(inside("(setsid sleep " + time + " &) ; sleep 0.1; ps -e -o comm | grep -c \"^sleep$\"").text, "1\n") << "it was there";
-  EXPECT_NE(std::system(("pgrep -f '[s]leep " + time + "' > /dev/null").c_str()), 0) << "a daemon of the sandbox is gone with it";
+  EXPECT_EQ(inside("(setsid sleep " + time + " &) ; sleep 0.1; ps -e -o comm | grep -c \"^sleep$\"").text, "1\n")
+      << "it was there";
+  EXPECT_NE(std::system(("pgrep -f '[s]leep " + time + "' > /dev/null").c_str()), 0)
+      << "a daemon of the sandbox is gone with it";
 }
 
 TEST(Sandbox, EveryGrantIsDescribed) {

@@ -19,7 +19,8 @@ bool named(const layout::Reading& reading, char letter) { return reading.letters
 
 // Axes that are named and have no number.
 bool is_open(const layout::Reading& reading) {
-  return std::any_of(layout::all_axes.begin(), layout::all_axes.end(), [&](Axis axis) { return named(reading, layout::letter(axis)) && extent(reading, axis) == 0; });
+  return std::any_of(layout::all_axes.begin(), layout::all_axes.end(),
+                     [&](Axis axis) { return named(reading, layout::letter(axis)) && extent(reading, axis) == 0; });
 }
 
 layout::Geometry geometry_of(const layout::Reading& reading, std::int64_t kv) {
@@ -58,15 +59,19 @@ std::vector<layout::Scheme> schemes_of(const Tensor& tensor, const catalogue::Ca
     if (layout::name(scheme.data) == tensor.dtype || raw) out.push_back(scheme);
   }
   std::stable_sort(out.begin(), out.end(), [&](const layout::Scheme& a, const layout::Scheme& b) {
-    const auto rank = [&](const layout::Scheme& s) { return 2 * (s.scale.has_value() || s.global_scale.has_value()) + (layout::name(s.data) != tensor.dtype); };
+    const auto rank = [&](const layout::Scheme& s) {
+      return 2 * (s.scale.has_value() || s.global_scale.has_value()) + (layout::name(s.data) != tensor.dtype);
+    };
     return rank(a) < rank(b);
   });
   return out;
 }
 
 bool demands_met(const catalogue::LayoutEntry& entry, const layout::Geometry& g) {
-  const std::pair<const char*, std::int64_t> values[] = {{"layers", g.layers},     {"blocks", g.blocks},         {"block_size", g.block_size}, {"heads", g.heads},
-                                                         {"head_dim", g.head_dim}, {"v_head_dim", g.v_head_dim}, {"kv", g.kv}};
+  const std::pair<const char*, std::int64_t> values[] = {
+      {"layers", g.layers}, {"blocks", g.blocks},     {"block_size", g.block_size},
+      {"heads", g.heads},   {"head_dim", g.head_dim}, {"v_head_dim", g.v_head_dim},
+      {"kv", g.kv}};
   for (const auto& [key, value] : values) {
     if (const auto fixed = entry.fixed.find(key); fixed != entry.fixed.end() && fixed->second != value) return false;
   }
@@ -79,7 +84,8 @@ struct Candidate {
   std::vector<std::size_t> readings;
 };
 
-std::vector<Candidate> candidates_of(const std::vector<layout::Reading>& readings, const layout::Facts& facts, std::size_t offset) {
+std::vector<Candidate> candidates_of(const std::vector<layout::Reading>& readings, const layout::Facts& facts,
+                                     std::size_t offset) {
   std::vector<Candidate> out;
   const auto add = [&](const layout::Geometry& geometry, const std::vector<std::size_t>& from) {
     auto same = std::find_if(out.begin(), out.end(), [&](const Candidate& c) { return c.geometry == geometry; });
@@ -99,7 +105,11 @@ std::vector<Candidate> candidates_of(const std::vector<layout::Reading>& reading
   }
   if (facts.blocks && facts.block_size && facts.heads && facts.head_dim) {
     for (const std::int64_t kv : {std::int64_t{2}, std::int64_t{1}}) {
-      layout::Geometry geometry{.layers = facts.layers.value_or(1), .blocks = *facts.blocks, .block_size = *facts.block_size, .heads = *facts.heads, .head_dim = *facts.head_dim};
+      layout::Geometry geometry{.layers = facts.layers.value_or(1),
+                                .blocks = *facts.blocks,
+                                .block_size = *facts.block_size,
+                                .heads = *facts.heads,
+                                .head_dim = *facts.head_dim};
       geometry.kv = kv;
       add(geometry, {});
     }
@@ -110,9 +120,12 @@ std::vector<Candidate> candidates_of(const std::vector<layout::Reading>& reading
 }  // namespace
 
 Description describe(const Tensor& tensor, const layout::Facts& facts, const catalogue::Catalogue& catalogue) {
-  if (tensor.shape.size() > 8) throw layout::Error(fmt::format("expected at most 8 dimensions, found {}", tensor.shape.size()));
+  if (tensor.shape.size() > 8)
+    throw layout::Error(fmt::format("expected at most 8 dimensions, found {}", tensor.shape.size()));
   const auto schemes = schemes_of(tensor, catalogue);
-  if (schemes.empty()) throw layout::Error(fmt::format("no cache dtype has elements of {}; hand over a view as bf16, fp16, fp8 or uint8", tensor.dtype));
+  if (schemes.empty())
+    throw layout::Error(
+        fmt::format("no cache dtype has elements of {}; hand over a view as bf16, fp16, fp8 or uint8", tensor.dtype));
   Description out;
   std::vector<std::int64_t> strides;
   for (const std::int64_t bytes : tensor.strides) strides.push_back(bytes / tensor.itemsize);
@@ -131,7 +144,8 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
   }
   std::vector<layout::Cache> caches;  // of the fits
   std::set<std::size_t> fitting;
-  const auto attempt = [&](const std::string& id, const catalogue::LayoutEntry& entry, const layout::Scheme& scheme, const Candidate& candidate) {
+  const auto attempt = [&](const std::string& id, const catalogue::LayoutEntry& entry, const layout::Scheme& scheme,
+                           const Candidate& candidate) {
     if (!demands_met(entry, candidate.geometry)) return false;
     layout::Cache cache;
     try {
@@ -145,7 +159,9 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
     for (const layout::Dim& dim : cache.tensors.front().dims) axes += (axes.empty() ? "" : " ") + dim.axes;
     for (std::size_t f = 0; f < out.fits.size(); ++f) {
       Fit& fit = out.fits[f];
-      if (fit.geometry != candidate.geometry || fit.dtype != scheme.name || fit.axes != axes || !layout::same_map(caches[f], cache)) continue;
+      if (fit.geometry != candidate.geometry || fit.dtype != scheme.name || fit.axes != axes ||
+          !layout::same_map(caches[f], cache))
+        continue;
       if (std::find(fit.layouts.begin(), fit.layouts.end(), id) == fit.layouts.end()) fit.layouts.push_back(id);
       return true;
     }
@@ -155,9 +171,11 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
   };
   for (const auto& [id, entry] : catalogue.layouts()) {
     for (const layout::Scheme& scheme : schemes) {
-      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), scheme.name) == entry.dtypes.end()) continue;
+      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), scheme.name) == entry.dtypes.end())
+        continue;
       bool any = false;
-      for (const Candidate& candidate : layout::bits(scheme.data) == 4 ? packed : whole) any = attempt(id, entry, scheme, candidate) || any;
+      for (const Candidate& candidate : layout::bits(scheme.data) == 4 ? packed : whole)
+        any = attempt(id, entry, scheme, candidate) || any;
       if (any) break;
     }
   }
@@ -183,7 +201,9 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   must_agree("layers", p.layers, c.layers), must_agree("first_layer", p.first_layer, c.first_layer);
   must_agree("heads", p.heads, c.heads), must_agree("first_head", p.first_head, c.first_head);
   must_agree("head_dim", p.head_dim, c.head_dim), must_agree("v_head_dim", wide(p), wide(c)), must_agree("kv", p.kv, c.kv);
-  if (producer.scheme != consumer.scheme) differ.push_back(fmt::format("dtype is {} in the producer and {} in the consumer", producer.scheme.name, consumer.scheme.name));
+  if (producer.scheme != consumer.scheme)
+    differ.push_back(
+        fmt::format("dtype is {} in the producer and {} in the consumer", producer.scheme.name, consumer.scheme.name));
   if (!differ.empty()) {
     out.code = 11;
     out.text = fmt::format("refused: {}", fmt::join(differ, "; "));
@@ -194,7 +214,8 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   common.blocks = std::min(p.blocks, c.blocks);
   layout::Geometry theirs = c;
   theirs.blocks = common.blocks;
-  const layout::Cache a = layout::instantiate(producer.text, common, producer.scheme), b = layout::instantiate(consumer.text, theirs, consumer.scheme);
+  const layout::Cache a = layout::instantiate(producer.text, common, producer.scheme),
+                      b = layout::instantiate(consumer.text, theirs, consumer.scheme);
   const auto shapes = [](const layout::Cache& cache) {
     std::vector<std::pair<std::int64_t, std::int64_t>> dims;
     for (const auto& view : cache.tensors) {
@@ -210,8 +231,11 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
     return out;
   }
   const std::string from = order_of(a), to = order_of(b);
-  std::string how = from == to ? fmt::format("the order {} is the same, and strides or planes are not", from) : fmt::format("the producer has {} in memory, the consumer {}", from, to);
-  if (p.block_size != c.block_size) how = fmt::format("blocks of {} tokens against blocks of {}{}{}", p.block_size, c.block_size, from == to ? "" : "; ", from == to ? "" : how);
+  std::string how = from == to ? fmt::format("the order {} is the same, and strides or planes are not", from)
+                               : fmt::format("the producer has {} in memory, the consumer {}", from, to);
+  if (p.block_size != c.block_size)
+    how = fmt::format("blocks of {} tokens against blocks of {}{}{}", p.block_size, c.block_size, from == to ? "" : "; ",
+                      from == to ? "" : how);
   if (!out.told_apart) how += "; shapes and strides are the same, so that a connector that looks at them cannot tell";
   if (moves == Moves::coordinates) {
     out.code = 10;
@@ -231,8 +255,10 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   std::erase(x, 'K'), std::erase(y, 'K'), std::erase(x, ' '), std::erase(y, ' ');
   out.fault_class = from == to ? "wrong-stride" : x == y ? "kv-split-vs-interleaved" : "axis-permuted";
   std::string renamed;
-  if (!a.planes.empty() && !b.planes.empty()) renamed = layout::same_bytes_other_names(a.planes.front(), b.planes.front()).value_or("");
-  out.text = "silently wrong: blocks moved as they are fit and mean something else: " + how + (renamed.empty() ? "" : " (" + renamed + ")");
+  if (!a.planes.empty() && !b.planes.empty())
+    renamed = layout::same_bytes_other_names(a.planes.front(), b.planes.front()).value_or("");
+  out.text = "silently wrong: blocks moved as they are fit and mean something else: " + how +
+             (renamed.empty() ? "" : " (" + renamed + ")");
   return out;
 }
 

@@ -36,10 +36,10 @@ std::string to_text(const Tensor& tensor, const Description& description);
 enum class Moves { coordinates, blocks };
 
 struct Compatibility {
-  int code{0};               ///< as `kvcts check` is to end: 0 compatible, 10 with conversion, 11 refused, 12 silently wrong
-  std::string fault_class;   ///< of 12
-  std::string text;          ///< one sentence
-  bool told_apart{true};     ///< shapes and strides differ, so that a connector that looks at them can tell the two
+  int code{0};              ///< as `kvcts check` is to end: 0 compatible, 10 with conversion, 11 refused, 12 silently wrong
+  std::string fault_class;  ///< of 12
+  std::string text;         ///< one sentence
+  bool told_apart{true};    ///< shapes and strides differ, so that a connector that looks at them can tell the two
 };
 Compatibility compare(const Subject& producer, const Subject& consumer, Moves moves);
 

@@ -24,9 +24,13 @@ device::Gpu& gpu(int ordinal) {
   std::string reason;
   const device::Driver* const driver = device::driver(reason);
   if (!has_device_code() && !(driver && driver->modelled)) {
-    throw layout::Error(fmt::format("found a tensor on cuda:{}, and this kvcts was built without CUDA: build it where nvcc is found, or hand over tensor.cpu()", ordinal));
+    throw layout::Error(
+        fmt::format("found a tensor on cuda:{}, and this kvcts was built without CUDA: build it where nvcc is found, or "
+                    "hand over tensor.cpu()",
+                    ordinal));
   }
-  if (!driver) throw layout::Error(fmt::format("found a tensor on cuda:{}, and no driver that could reach it: {}", ordinal, reason));
+  if (!driver)
+    throw layout::Error(fmt::format("found a tensor on cuda:{}, and no driver that could reach it: {}", ordinal, reason));
   auto& one = all[ordinal];
   if (!one) one = std::make_unique<device::Gpu>(*driver, ordinal);
   one->make_current();
@@ -46,15 +50,23 @@ Copy on_host(device::Gpu& of, const Bound& bound) {
   const device::OwnStream stream(of);
   for (std::size_t a = 0; a < bound.stretches.size(); ++a) {
     auto& bytes = out.memory.emplace_back(bound.stretches[a].bytes.size());
-    check(of.driver(), of.driver().copy_out(bytes.data(), address(bound.stretches[a]), bytes.size(), stream), "copying a tensor to the host");
+    check(of.driver(), of.driver().copy_out(bytes.data(), address(bound.stretches[a]), bytes.size(), stream),
+          "copying a tensor to the host");
   }
   of.synchronize(stream);
   for (std::size_t a = 0; a < out.memory.size(); ++a) out.bound.stretches[a].bytes = out.memory[a];
   return out;
 }
 
-device::Image image(const Bound& bound, std::size_t allocation, const std::vector<kernels::BlockContent>& blocks, const Content& content) {
-  device::Image out{bound.stretches[allocation].bytes.size(), 0, poison_of(content, static_cast<int>(allocation)), {}, blocks, content.key, unblocked_generation(content)};
+device::Image image(const Bound& bound, std::size_t allocation, const std::vector<kernels::BlockContent>& blocks,
+                    const Content& content) {
+  device::Image out{bound.stretches[allocation].bytes.size(),
+                    0,
+                    poison_of(content, static_cast<int>(allocation)),
+                    {},
+                    blocks,
+                    content.key,
+                    unblocked_generation(content)};
   for (const layout::Plane& plane : bound.cache.planes) {
     if (plane.allocation == static_cast<int>(allocation) && !blocks.empty()) out.planes.push_back(plane);
   }
@@ -83,7 +95,9 @@ void fill_on_device(const Subject& subject, const Bound& bound, const Content& c
   Copy copy = on_host(of, bound);
   fill(subject, copy.bound, content, threads);
   for (std::size_t a = 0; a < copy.memory.size(); ++a) {
-    check(of.driver(), of.driver().copy_in(address(bound.stretches[a]), copy.memory[a].data(), copy.memory[a].size(), stream), "copying a tensor to the device");
+    check(of.driver(),
+          of.driver().copy_in(address(bound.stretches[a]), copy.memory[a].data(), copy.memory[a].size(), stream),
+          "copying a tensor to the device");
   }
   of.synchronize(stream);
 }
@@ -101,7 +115,8 @@ Report verify_on_device(const Question& question, int ordinal, int source_ordina
   device::Gpu& of = gpu(ordinal);
   settle(of);
   const auto blocks = blocks_of(question.content.requests, question.subject.geometry);
-  if (question.content.poison && std::all_of(question.bound.stretches.begin(), question.bound.stretches.end(), whole_vectors)) {
+  if (question.content.poison &&
+      std::all_of(question.bound.stretches.begin(), question.bound.stretches.end(), whole_vectors)) {
     const device::OwnStream stream(of);
     bool right = true;
     Report report;

@@ -8,7 +8,8 @@
 
 namespace kvcts::probe {
 
-/// The plane at one coordinate of an axis; nullopt where it has no such coordinate. An axis with several places for one coordinate: the first.
+/// The plane at one coordinate of an axis; nullopt where it has no such coordinate. An axis with several places for one
+/// coordinate: the first.
 std::optional<layout::Plane> fixed(const layout::Plane& plane, layout::Axis axis, std::int64_t at);
 
 /// The plane as one plane a coordinate of the axis.

@@ -16,8 +16,11 @@ const catalogue::Catalogue& cases() {
 }
 
 struct Memory {
-  explicit Memory(const std::string& name, std::map<std::string, std::int64_t> numbers = {}, const std::string& dtype = "bf16") {
-    for (const auto& [key, value] : std::map<std::string, std::int64_t>{{"layers", 2}, {"blocks", 6}, {"block_size", 4}, {"heads", 3}, {"head_dim", 16}}) numbers.emplace(key, value);
+  explicit Memory(const std::string& name, std::map<std::string, std::int64_t> numbers = {},
+                  const std::string& dtype = "bf16") {
+    for (const auto& [key, value] : std::map<std::string, std::int64_t>{
+             {"layers", 2}, {"blocks", 6}, {"block_size", 4}, {"heads", 3}, {"head_dim", 16}})
+      numbers.emplace(key, value);
     subject = make_subject({name, dtype, numbers, {}}, cases());
     for (const auto& a : subject.cache.allocations) bytes.emplace_back(static_cast<std::size_t>(a.bytes));
   }
@@ -26,8 +29,12 @@ struct Memory {
     for (auto& b : bytes) tensors.push_back({b.data(), "uint8", 1, {static_cast<std::int64_t>(b.size())}, {1}});
     return attach(subject, tensors);
   }
-  void hold(const std::vector<Request>& requests, std::optional<Side> side = Side::consumer) { fill(subject, bound(), {requests, {}, side}, 1); }
-  Report ask(const std::vector<Request>& requests) { return verify({subject, bound(), {requests, {}, Side::consumer}, true, std::nullopt, 1}); }
+  void hold(const std::vector<Request>& requests, std::optional<Side> side = Side::consumer) {
+    fill(subject, bound(), {requests, {}, side}, 1);
+  }
+  Report ask(const std::vector<Request>& requests) {
+    return verify({subject, bound(), {requests, {}, Side::consumer}, true, std::nullopt, 1});
+  }
 
   Subject subject;
   std::vector<std::vector<std::uint8_t>> bytes;

@@ -11,10 +11,12 @@ namespace kvcts::probe {
 using layout::Axis;
 
 std::string words(const RowName& row) {
-  return fmt::format("{} layer {} token {} head {}, generation {}", row.kv == 0 ? "K" : "V", row.layer, row.token, row.head, row.generation);
+  return fmt::format("{} layer {} token {} head {}, generation {}", row.kv == 0 ? "K" : "V", row.layer, row.token, row.head,
+                     row.generation);
 }
 
-Rows::Rows(const Question& question) : question_(question), blocks_(blocks_of(question.content.requests, question.subject.geometry)) {
+Rows::Rows(const Question& question)
+    : question_(question), blocks_(blocks_of(question.content.requests, question.subject.geometry)) {
   bool any = false;
   for (const layout::Plane& plane : question.bound.cache.planes) {
     if (plane.component != layout::Component::data) continue;
@@ -32,7 +34,8 @@ Rows::Rows(const Question& question) : question_(question), blocks_(blocks_of(qu
   channels_ -= channels_ * layout::bits(dtype_) % 8 != 0;
   const auto note = [&](const std::vector<Request>& requests, std::int64_t block_size) {
     for (const Request& request : requests) {
-      for (std::uint32_t g = request.generation > 64 ? request.generation - 64 : 0; g <= request.generation; ++g) generations_.insert(g);
+      for (std::uint32_t g = request.generation > 64 ? request.generation - 64 : 0; g <= request.generation; ++g)
+        generations_.insert(g);
       most_tokens_ = std::max(most_tokens_, static_cast<std::int64_t>(request.blocks.size()) * block_size);
     }
   };
@@ -73,8 +76,10 @@ std::optional<std::uint64_t> Rows::fingerprint(const layout::Coord& row) const {
     for (int b = 0; b < width; b += 8) {
       const std::uint8_t byte = bytes[static_cast<std::size_t>((place->bit + b) / 8)];
       const auto to = static_cast<std::size_t>((c * width + b) / 8);
-      if (width < 8) codes[to] = static_cast<std::uint8_t>(codes[to] | ((byte >> (place->bit % 8)) & 0xF) << (c % 2 * 4));
-      else codes[to] = byte;
+      if (width < 8)
+        codes[to] = static_cast<std::uint8_t>(codes[to] | ((byte >> (place->bit % 8)) & 0xF) << (c % 2 * 4));
+      else
+        codes[to] = byte;
     }
   }
   return kernels::digest(codes);

@@ -36,7 +36,9 @@ std::vector<layout::ByteRange> tails(const Question& q, const Cache& cache, int 
       for (const Plane& plane : cache.planes) {
         if (plane.allocation != allocation) continue;
         layout::Box box = layout::domain(plane);
-        if (box.lo[Axis::block] > request.blocks[i] || box.hi[Axis::block] <= request.blocks[i] || box.hi[Axis::slot] <= used) continue;
+        if (box.lo[Axis::block] > request.blocks[i] || box.hi[Axis::block] <= request.blocks[i] ||
+            box.hi[Axis::slot] <= used)
+          continue;
         box.lo[Axis::block] = request.blocks[i], box.hi[Axis::block] = request.blocks[i] + 1;
         box.lo[Axis::slot] = std::max(box.lo[Axis::slot], used);
         for (const layout::Run& run : layout::runs(plane, box)) {
@@ -90,7 +92,8 @@ std::string class_of(std::string a, std::string b) {
 
 bool same_sizes(const Bound& a, const Bound& b) {
   return a.stretches.size() == b.stretches.size() &&
-         std::equal(a.stretches.begin(), a.stretches.end(), b.stretches.begin(), [](const Stretch& x, const Stretch& y) { return x.bytes.size() == y.bytes.size(); });
+         std::equal(a.stretches.begin(), a.stretches.end(), b.stretches.begin(),
+                    [](const Stretch& x, const Stretch& y) { return x.bytes.size() == y.bytes.size(); });
 }
 
 // Every single change of a map that the suite knows, simplest first.
@@ -98,7 +101,8 @@ std::vector<script::Variant> changes(const Cache& cache) {
   std::vector<script::Variant> out;
   const auto add = [&](std::vector<script::Variant> more) { std::move(more.begin(), more.end(), std::back_inserter(out)); };
   add(script::permuted(cache, false));
-  if (auto swapped = kv_exchanged(cache)) out.push_back({"kv-split-vs-interleaved", "K and V exchanged", std::move(*swapped)});
+  if (auto swapped = kv_exchanged(cache))
+    out.push_back({"kv-split-vs-interleaved", "K and V exchanged", std::move(*swapped)});
   add(script::renamed(cache));
   add(script::restrided(cache, {}));
   add(script::reblocked(cache));
@@ -111,22 +115,33 @@ std::vector<script::Variant> changes(const Cache& cache) {
 }  // namespace
 
 Search::Search(const Question& question, std::vector<int> wrong, std::int64_t bytes)
-    : question_(question), wrong_(std::move(wrong)), bytes_(bytes), blocks_(blocks_of(question.content.requests, question.subject.geometry)) {}
+    : question_(question),
+      wrong_(std::move(wrong)),
+      bytes_(bytes),
+      blocks_(blocks_of(question.content.requests, question.subject.geometry)) {}
 
-std::int64_t Search::wrong_bytes(const Question& q, const Cache& cache, const std::vector<BlockContent>& blocks, const std::vector<int>& allocations) {
+std::int64_t Search::wrong_bytes(const Question& q, const Cache& cache, const std::vector<BlockContent>& blocks,
+                                 const std::vector<int>& allocations) {
   std::int64_t out = 0;
   for (const int a : allocations) {
     const std::span<const std::uint8_t> bytes = q.bound.stretches[static_cast<std::size_t>(a)].bytes;
     if (!q.content.poison) {
       for (const Plane& plane : cache.planes) {
-        if (plane.allocation == a && !blocks.empty()) out += kernels::check(bytes, plane, blocks, q.content.key, unblocked_generation(q.content), 0, q.threads).wrong_bytes;
+        if (plane.allocation == a && !blocks.empty())
+          out +=
+              kernels::check(bytes, plane, blocks, q.content.key, unblocked_generation(q.content), 0, q.threads).wrong_bytes;
       }
       continue;
     }
-    std::int64_t here = kernels::check(image_of(cache, a, static_cast<std::int64_t>(bytes.size()), blocks, q.content), bytes, 0, q.threads).wrong_bytes;
+    std::int64_t here =
+        kernels::check(image_of(cache, a, static_cast<std::int64_t>(bytes.size()), blocks, q.content), bytes, 0, q.threads)
+            .wrong_bytes;
     if (here > 0 && q.open_tails) {
       for (const auto& tail : tails(q, cache, a)) {
-        here -= kernels::check_poison(poison_of(q.content, a), tail.begin, bytes.subspan(static_cast<std::size_t>(tail.begin), static_cast<std::size_t>(tail.end - tail.begin)), 0).wrong_bytes;
+        here -= kernels::check_poison(
+                    poison_of(q.content, a), tail.begin,
+                    bytes.subspan(static_cast<std::size_t>(tail.begin), static_cast<std::size_t>(tail.end - tail.begin)), 0)
+                    .wrong_bytes;
       }
     }
     out += here;
@@ -141,7 +156,9 @@ bool Search::plausible(const Cache& cache, const std::vector<BlockContent>& bloc
     for (const Plane& plane : cache.planes) {
       if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
       const auto bytes = question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
-      if (kernels::check(bytes, plane, {block, 1}, question_.content.key, unblocked_generation(question_.content), 0).wrong_bytes != 0) return false;
+      if (kernels::check(bytes, plane, {block, 1}, question_.content.key, unblocked_generation(question_.content), 0)
+              .wrong_bytes != 0)
+        return false;
     }
   }
   return true;
@@ -155,7 +172,8 @@ void Search::found(const std::string& fault_class, std::string words) {
   }
   if (out_.exact) {
     const std::string said = fault_class + ": " + words;
-    if (out_.others.size() < 8 && std::find(out_.others.begin(), out_.others.end(), said) == out_.others.end()) out_.others.push_back(said);
+    if (out_.others.size() < 8 && std::find(out_.others.begin(), out_.others.end(), said) == out_.others.end())
+      out_.others.push_back(said);
     return;
   }
   out_.fault_class = fault_class;
@@ -166,7 +184,8 @@ void Search::found(const std::string& fault_class, std::string words) {
   }
 }
 
-bool Search::attempt(const std::string& fault_class, const std::string& words, const Cache& cache, const std::vector<BlockContent>& blocks) {
+bool Search::attempt(const std::string& fault_class, const std::string& words, const Cache& cache,
+                     const std::vector<BlockContent>& blocks) {
   try {
     if (!plausible(cache, blocks) || wrong_bytes(question_, cache, blocks, wrong_) != 0) return false;
   } catch (const std::exception&) {
@@ -216,7 +235,9 @@ void Search::other_content() {
   if (question_.open_tails) {
     for (const Request& r : question_.content.requests) {
       for (std::size_t i = 0; i < r.blocks.size() && r.tokens >= 0; ++i) {
-        for (std::int64_t s = std::max<std::int64_t>(0, r.tokens - static_cast<std::int64_t>(i) * g.block_size); s < g.block_size; ++s) tail.insert({r.blocks[i], s});
+        for (std::int64_t s = std::max<std::int64_t>(0, r.tokens - static_cast<std::int64_t>(i) * g.block_size);
+             s < g.block_size; ++s)
+          tail.insert({r.blocks[i], s});
       }
     }
   }
@@ -231,8 +252,8 @@ void Search::other_content() {
   std::vector<BlockContent> blocks;
   for (const auto& [place, token] : held) {
     BlockContent* last = blocks.empty() ? nullptr : &blocks.back();
-    if (last && last->block == place.first && last->first_slot + last->tokens == place.second && last->generation == token.first &&
-        last->first_token + last->tokens == token.second) {
+    if (last && last->block == place.first && last->first_slot + last->tokens == place.second &&
+        last->generation == token.first && last->first_token + last->tokens == token.second) {
       ++last->tokens;
     } else {
       blocks.push_back({place.first, token.first, token.second, place.second, 1});
@@ -261,10 +282,13 @@ void Search::other_content() {
   for (const auto& [place, token] : held) {
     if (!meant.contains(place)) extra.insert(place.first);
   }
-  const auto list = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? std::to_string(*ids.begin()) : join({ids.begin(), ids.end()}); };
+  const auto list = [](const std::set<std::int64_t>& ids) {
+    return ids.size() == 1 ? std::to_string(*ids.begin()) : join({ids.begin(), ids.end()});
+  };
   const auto block_word = [](const std::set<std::int64_t>& ids) { return ids.size() == 1 ? "block" : "blocks"; };
   if (!stale.empty()) {
-    return found("stale-block", fmt::format("{} {} hold{} generation {} instead of {}", block_word(stale), list(stale), stale.size() == 1 ? "s" : "", fmt::join(generations, ", "),
+    return found("stale-block", fmt::format("{} {} hold{} generation {} instead of {}", block_word(stale), list(stale),
+                                            stale.size() == 1 ? "s" : "", fmt::join(generations, ", "),
                                             question_.content.requests.front().generation));
   }
   if (moved.empty() && extra.empty()) {
@@ -279,10 +303,12 @@ void Search::other_content() {
     }
     const auto all = static_cast<std::int64_t>(meant.size());
     if (prefix == arrived) return found("truncated", fmt::format("only the first {} of {} tokens arrived", arrived, all));
-    return found("truncated", fmt::format("{} of {} tokens never arrived, in {} {}", all - arrived, all, block_word(missing), list(missing)));
+    return found("truncated", fmt::format("{} of {} tokens never arrived, in {} {}", all - arrived, all, block_word(missing),
+                                          list(missing)));
   }
   if (moved.empty() && missing.empty()) {
-    return found("over-read", fmt::format("{} {} hold{} content that nobody asked for there", block_word(extra), list(extra), extra.size() == 1 ? "s" : ""));
+    return found("over-read", fmt::format("{} {} hold{} content that nobody asked for there", block_word(extra), list(extra),
+                                          extra.size() == 1 ? "s" : ""));
   }
   if (!by_block) return found("wrong-block-size", "tokens are in other slots than theirs");
   // The list of blocks that was really used.
@@ -290,7 +316,8 @@ void Search::other_content() {
     std::vector<std::int64_t> used;
     const std::int64_t tokens = r.tokens < 0 ? static_cast<std::int64_t>(r.blocks.size()) * g.block_size : r.tokens;
     for (std::int64_t first = 0; first < tokens; first += g.block_size) {
-      const auto is = std::find_if(held.begin(), held.end(), [&](const auto& h) { return h.second == Token{r.generation, first}; });
+      const auto is =
+          std::find_if(held.begin(), held.end(), [&](const auto& h) { return h.second == Token{r.generation, first}; });
       used.push_back(is == held.end() ? -1 : is->first.first);
     }
     std::vector<std::int64_t> right(r.blocks.begin(), r.blocks.begin() + static_cast<std::ptrdiff_t>(used.size()));
@@ -314,7 +341,9 @@ void Search::other_content() {
     }
     if (question_.source) {
       for (const Request& theirs : question_.source->content.requests) {
-        if (theirs.blocks.size() >= used.size()) is({theirs.blocks.begin(), theirs.blocks.begin() + static_cast<std::ptrdiff_t>(used.size())}, " (those of the producer)");
+        if (theirs.blocks.size() >= used.size())
+          is({theirs.blocks.begin(), theirs.blocks.begin() + static_cast<std::ptrdiff_t>(used.size())},
+             " (those of the producer)");
       }
     }
     return found("wrong-block-id", fmt::format("blocks {} instead of {}{}", join(used), join(right), how));
@@ -371,24 +400,32 @@ void Search::other_axes() {
     std::vector<std::string> words;
     for (std::int64_t v = box.lo[axis]; v < box.hi[axis] && words.size() < 6; ++v) {
       const auto is = there.find(v);
-      const auto call = [&](std::int64_t x) { return axis == Axis::kv ? std::string(x == 0 ? "K" : "V") : fmt::format("{} {}", layout::name(axis), x); };
-      if (is == there.end()) words.push_back(call(v) + " never arrived");
-      else if (is->second != v) words.push_back(call(is->second) + " is at the place of " + call(v));
+      const auto call = [&](std::int64_t x) {
+        return axis == Axis::kv ? std::string(x == 0 ? "K" : "V") : fmt::format("{} {}", layout::name(axis), x);
+      };
+      if (is == there.end())
+        words.push_back(call(v) + " never arrived");
+      else if (is->second != v)
+        words.push_back(call(is->second) + " is at the place of " + call(v));
     }
-    const std::string fault_class = axis == Axis::kv ? (moved ? "kv-split-vs-interleaved" : "layer-missing") : axis == Axis::layer ? (moved ? "layer-misrouted" : "layer-missing") : "head-shard-mapping";
+    const std::string fault_class = axis == Axis::kv      ? (moved ? "kv-split-vs-interleaved" : "layer-missing")
+                                    : axis == Axis::layer ? (moved ? "layer-misrouted" : "layer-missing")
+                                                          : "head-shard-mapping";
     const bool exchanged = axis == Axis::kv && there.size() == 2 && moved && there.at(0) == 1 && there.at(1) == 0;
-    attempt(fault_class, exchanged ? "K and V are exchanged" : fmt::format("{}", fmt::join(words, "; ")), rebuilt(axis, there));
+    attempt(fault_class, exchanged ? "K and V are exchanged" : fmt::format("{}", fmt::join(words, "; ")),
+            rebuilt(axis, there));
   }
 }
 
 void Search::written_otherwise() {
   const Cache& cache = question_.bound.cache;
   // Whole blocks as they lie in the producer.
-  if (question_.source && question_.source->subject.geometry == question_.subject.geometry && same_sizes(question_.source->bound, question_.bound) &&
-      !layout::same_map(question_.source->bound.cache, cache)) {
+  if (question_.source && question_.source->subject.geometry == question_.subject.geometry &&
+      same_sizes(question_.source->bound, question_.bound) && !layout::same_map(question_.source->bound.cache, cache)) {
     const Cache& from = question_.source->bound.cache;
     const std::string is = order_of(from), told = order_of(cache);
-    if (attempt(class_of(is, told), fmt::format("blocks were moved as they are: written {}, read as {}", is, told), from)) return;
+    if (attempt(class_of(is, told), fmt::format("blocks were moved as they are: written {}, read as {}", is, told), from))
+      return;
   }
   std::vector<script::Variant> variants = changes(cache);
   for (const auto& variant : variants) {
@@ -398,7 +435,8 @@ void Search::written_otherwise() {
 }
 
 // What the requests' tokens are when they are read through `from` out of the producer's real bytes, and written right.
-bool Search::attempt_read(const std::string& fault_class, const std::string& words, const Cache& from, const std::vector<Request>& requests) {
+bool Search::attempt_read(const std::string& fault_class, const std::string& words, const Cache& from,
+                          const std::vector<Request>& requests) {
   const Source& source = *question_.source;
   const std::int64_t size = question_.subject.geometry.block_size, theirs = source.subject.geometry.block_size;
   const auto rows_agree = [&](const Request& mine, const Request& other, std::int64_t tokens) {
@@ -410,9 +448,14 @@ bool Search::attempt_read(const std::string& fault_class, const std::string& wor
           const Plane* origin = nullptr;
           for (const Plane& candidate : from.planes) {
             const layout::Box theirs_box = layout::domain(candidate);
-            const auto holds = [&](Axis axis, std::int64_t value) { return theirs_box.lo[axis] <= value && value < theirs_box.hi[axis]; };
-            const auto same = [&](Axis axis) { return theirs_box.lo[axis] == box.lo[axis] && theirs_box.hi[axis] == box.hi[axis]; };
-            if (candidate.component == plane.component && candidate.dtype == plane.dtype && holds(Axis::layer, layer) && holds(Axis::kv, kv) && same(Axis::head) && same(Axis::channel)) {
+            const auto holds = [&](Axis axis, std::int64_t value) {
+              return theirs_box.lo[axis] <= value && value < theirs_box.hi[axis];
+            };
+            const auto same = [&](Axis axis) {
+              return theirs_box.lo[axis] == box.lo[axis] && theirs_box.hi[axis] == box.hi[axis];
+            };
+            if (candidate.component == plane.component && candidate.dtype == plane.dtype && holds(Axis::layer, layer) &&
+                holds(Axis::kv, kv) && same(Axis::head) && same(Axis::channel)) {
               origin = &candidate;
               break;
             }
@@ -420,8 +463,10 @@ bool Search::attempt_read(const std::string& fault_class, const std::string& wor
           if (!origin) throw layout::Error("the producer has no such rows");
           const auto bytes = static_cast<std::size_t>(kernels::relayout::row_bytes(plane, tokens));
           std::vector<std::uint8_t> is(bytes), would(bytes);
-          kernels::relayout::gather(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, {layer, kv}, mine.blocks, tokens, is, question_.threads);
-          kernels::relayout::gather(source.bound.stretches[static_cast<std::size_t>(origin->allocation)].bytes, *origin, {layer, kv}, other.blocks, tokens, would, question_.threads);
+          kernels::relayout::gather(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane,
+                                    {layer, kv}, mine.blocks, tokens, is, question_.threads);
+          kernels::relayout::gather(source.bound.stretches[static_cast<std::size_t>(origin->allocation)].bytes, *origin,
+                                    {layer, kv}, other.blocks, tokens, would, question_.threads);
           if (is != would) return false;
         }
     }
@@ -443,7 +488,9 @@ bool Search::attempt_read(const std::string& fault_class, const std::string& wor
     std::int64_t inside = 0;
     for (const Plane& plane : question_.bound.cache.planes) {
       if (std::find(wrong_.begin(), wrong_.end(), plane.allocation) == wrong_.end()) continue;
-      inside += kernels::check(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, blocks_, question_.content.key, unblocked_generation(question_.content), 0, question_.threads).wrong_bytes;
+      inside += kernels::check(question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes, plane, blocks_,
+                               question_.content.key, unblocked_generation(question_.content), 0, question_.threads)
+                    .wrong_bytes;
     }
     if (wrong_bytes(question_, question_.bound.cache, blocks_, wrong_) != inside) return false;
   }
@@ -457,7 +504,8 @@ void Search::read_otherwise() {
   // Which of the producer's requests: by generation.
   std::vector<Request> requests;
   for (const Request& mine : question_.content.requests) {
-    const auto theirs = std::find_if(source.content.requests.begin(), source.content.requests.end(), [&](const Request& r) { return r.generation == mine.generation; });
+    const auto theirs = std::find_if(source.content.requests.begin(), source.content.requests.end(),
+                                     [&](const Request& r) { return r.generation == mine.generation; });
     if (theirs == source.content.requests.end()) return;
     requests.push_back(*theirs);
   }
@@ -469,32 +517,47 @@ void Search::read_otherwise() {
   const auto with_ids = [&](const std::string& how, auto&& change) {
     std::vector<Request> other = requests;
     for (Request& r : other) change(r.blocks);
-    if (other != requests) attempt_read("wrong-block-id", fmt::format("blocks {} instead of {} of the producer ({})", join(other.front().blocks), join(requests.front().blocks), how), from, other);
+    if (other != requests)
+      attempt_read("wrong-block-id",
+                   fmt::format("blocks {} instead of {} of the producer ({})", join(other.front().blocks),
+                               join(requests.front().blocks), how),
+                   from, other);
   };
   with_ids("reversed", [](auto& ids) { std::reverse(ids.begin(), ids.end()); });
   with_ids("sorted", [](auto& ids) { std::sort(ids.begin(), ids.end()); });
-  with_ids("shifted by one position", [](auto& ids) { if (!ids.empty()) std::rotate(ids.begin(), ids.begin() + 1, ids.end()); });
-  with_ids("positions taken for ids", [](auto& ids) { for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i); });
-  with_ids("ids shifted by 1", [](auto& ids) { for (auto& id : ids) ++id; });
-  with_ids("ids shifted by -1", [](auto& ids) { for (auto& id : ids) --id; });
+  with_ids("shifted by one position", [](auto& ids) {
+    if (!ids.empty()) std::rotate(ids.begin(), ids.begin() + 1, ids.end());
+  });
+  with_ids("positions taken for ids", [](auto& ids) {
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
+  });
+  with_ids("ids shifted by 1", [](auto& ids) {
+    for (auto& id : ids) ++id;
+  });
+  with_ids("ids shifted by -1", [](auto& ids) {
+    for (auto& id : ids) --id;
+  });
   std::size_t i = 0;
   with_ids("those of the consumer", [&](auto& ids) { ids = question_.content.requests[i++].blocks; });
 }
 
 Diagnosis Search::run() {
   using Family = void (Search::*)();
-  for (const Family family : {&Search::nothing_arrived, &Search::other_content, &Search::other_axes, &Search::written_otherwise, &Search::read_otherwise}) {
+  for (const Family family : {&Search::nothing_arrived, &Search::other_content, &Search::other_axes,
+                              &Search::written_otherwise, &Search::read_otherwise}) {
     (this->*family)();
     if (out_.exact) return out_;
   }
   const auto right = std::count_if(blocks_.begin(), blocks_.end(), [&](const BlockContent& b) {
     return std::all_of(question_.bound.cache.planes.begin(), question_.bound.cache.planes.end(), [&](const Plane& plane) {
       const auto bytes = question_.bound.stretches[static_cast<std::size_t>(plane.allocation)].bytes;
-      return kernels::check(bytes, plane, {&b, 1}, question_.content.key, unblocked_generation(question_.content), 0).wrong_bytes == 0;
+      return kernels::check(bytes, plane, {&b, 1}, question_.content.key, unblocked_generation(question_.content), 0)
+                 .wrong_bytes == 0;
     });
   });
-  out_.text = fmt::format("unexplained: no known transformation of the map predicts these bytes; {} of {} blocks are right{}", right, blocks_.size(),
-                          question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
+  out_.text =
+      fmt::format("unexplained: no known transformation of the map predicts these bytes; {} of {} blocks are right{}", right,
+                  blocks_.size(), question_.source ? "" : "; give source=, so that readings of the producer are tried, too");
   return out_;
 }
 

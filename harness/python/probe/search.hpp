@@ -1,5 +1,5 @@
-// The search for a cause: the simplest transformation of the right map, or of what was meant to be in it, that predicts every byte.
-// Internal to verify().
+// The search for a cause: the simplest transformation of the right map, or of what was meant to be in it, that predicts
+// every byte. Internal to verify().
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ class Search {
 
   Diagnosis run();
   /// Bytes of the allocations that differ from this content in this cache; those of open tails do not count.
-  static std::int64_t wrong_bytes(const Question& question, const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks,
-                                  const std::vector<int>& allocations);
+  static std::int64_t wrong_bytes(const Question& question, const layout::Cache& cache,
+                                  const std::vector<kernels::BlockContent>& blocks, const std::vector<int>& allocations);
 
  private:
   void nothing_arrived();
@@ -28,9 +28,13 @@ class Search {
   void written_otherwise();
   void read_otherwise();
 
-  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks);
-  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache) { return attempt(fault_class, words, cache, blocks_); }
-  bool attempt_read(const std::string& fault_class, const std::string& words, const layout::Cache& from, const std::vector<Request>& requests);
+  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache,
+               const std::vector<kernels::BlockContent>& blocks);
+  bool attempt(const std::string& fault_class, const std::string& words, const layout::Cache& cache) {
+    return attempt(fault_class, words, cache, blocks_);
+  }
+  bool attempt_read(const std::string& fault_class, const std::string& words, const layout::Cache& from,
+                    const std::vector<Request>& requests);
   void found(const std::string& fault_class, std::string words);
   bool plausible(const layout::Cache& cache, const std::vector<kernels::BlockContent>& blocks) const;
 

@@ -24,7 +24,9 @@ constexpr std::pair<const char*, std::int64_t layout::Geometry::*> numbers[] = {
     {"first_head", &layout::Geometry::first_head},
 };
 
-bool needed(std::string_view number) { return number == "blocks" || number == "block_size" || number == "heads" || number == "head_dim"; }
+bool needed(std::string_view number) {
+  return number == "blocks" || number == "block_size" || number == "heads" || number == "head_dim";
+}
 
 layout::Geometry geometry_of(const Wanted& wanted, const catalogue::LayoutEntry* entry) {
   layout::Geometry out;
@@ -41,15 +43,19 @@ layout::Geometry geometry_of(const Wanted& wanted, const catalogue::LayoutEntry*
       if (const auto it = entry->fixed.find(name); it != entry->fixed.end()) fixed = &it->second;
     }
     if (given == wanted.numbers.end()) {
-      if (fixed) out.*member = *fixed;
-      else if (needed(name)) missing.push_back(name);
+      if (fixed)
+        out.*member = *fixed;
+      else if (needed(name))
+        missing.push_back(name);
       continue;
     }
     if (fixed && *fixed != given->second) {
-      throw Error(fmt::format("layout {} has {} = {}, found {}; leave it out or take another layout", wanted.name, name, *fixed, given->second));
+      throw Error(fmt::format("layout {} has {} = {}, found {}; leave it out or take another layout", wanted.name, name,
+                              *fixed, given->second));
     }
     const bool may_be_zero = std::string_view(name).starts_with("first_") || std::string_view(name) == "v_head_dim";
-    if (given->second < (may_be_zero ? 0 : 1)) throw Error(fmt::format("expected {} of at least {}, found {}", name, may_be_zero ? 0 : 1, given->second));
+    if (given->second < (may_be_zero ? 0 : 1))
+      throw Error(fmt::format("expected {} of at least {}, found {}", name, may_be_zero ? 0 : 1, given->second));
     out.*member = given->second;
   }
   if (!missing.empty()) throw Error(fmt::format("layout {} needs {}", wanted.name, fmt::join(missing, ", ")));
@@ -73,11 +79,13 @@ std::vector<std::int64_t> strides_of(const layout::TensorView& view) {
 bool dtypes_agree(const Tensor& tensor, layout::Dtype dtype) {
   const int bits = std::max(8, layout::bits(dtype));
   if (tensor.itemsize * 8 != bits) return false;
-  return tensor.dtype == layout::name(dtype) || tensor.dtype == fmt::format("uint{}", bits) || tensor.dtype == fmt::format("int{}", bits);
+  return tensor.dtype == layout::name(dtype) || tensor.dtype == fmt::format("uint{}", bits) ||
+         tensor.dtype == fmt::format("int{}", bits);
 }
 
 bool whole_allocation(const Tensor& tensor, std::int64_t bytes) {
-  return tensor.shape.size() == 1 && tensor.itemsize == 1 && (tensor.strides[0] == 1 || tensor.shape[0] < 2) && tensor.shape[0] == bytes;
+  return tensor.shape.size() == 1 && tensor.itemsize == 1 && (tensor.strides[0] == 1 || tensor.shape[0] < 2) &&
+         tensor.shape[0] == bytes;
 }
 
 // Throws unless the tensor has the view's shape and strides.
@@ -88,19 +96,23 @@ void hold_against(const Tensor& tensor, const layout::TensorView& view) {
     return out;
   };
   if (!dtypes_agree(tensor, view.dtype)) {
-    throw Error(fmt::format("tensor {}: expected elements of {}, found {} of {} bytes; declare the layout with another dtype, or hand over a view as integers of the same width",
-                            view.name, layout::name(view.dtype), tensor.dtype, tensor.itemsize));
+    throw Error(
+        fmt::format("tensor {}: expected elements of {}, found {} of {} bytes; declare the layout with another dtype, or "
+                    "hand over a view as integers of the same width",
+                    view.name, layout::name(view.dtype), tensor.dtype, tensor.itemsize));
   }
   const auto shape = shape_of(view), strides = strides_of(view);
   if (tensor.shape != shape) {
-    throw Error(fmt::format("tensor {}: expected shape {} (axes {}), found {}; kvcts.describe(tensor) lists the layouts that have it", view.name, list(shape),
-                            axes(), list(tensor.shape)));
+    throw Error(fmt::format(
+        "tensor {}: expected shape {} (axes {}), found {}; kvcts.describe(tensor) lists the layouts that have it", view.name,
+        list(shape), axes(), list(tensor.shape)));
   }
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] > 1 && tensor.strides[d] != strides[d]) {
-      throw Error(fmt::format("tensor {}: expected strides of {} bytes (axes {}), found {}; the shape is right and the order in memory is not: "
-                              "kvcts.describe(tensor) lists the layouts that have it",
-                              view.name, list(strides), axes(), list(tensor.strides)));
+      throw Error(fmt::format(
+          "tensor {}: expected strides of {} bytes (axes {}), found {}; the shape is right and the order in memory is not: "
+          "kvcts.describe(tensor) lists the layouts that have it",
+          view.name, list(strides), axes(), list(tensor.strides)));
     }
   }
 }
@@ -122,12 +134,18 @@ Subject make_subject(const Wanted& wanted, const catalogue::Catalogue& catalogue
     }
   }
   out.geometry = geometry_of(wanted, entry);
-  const std::string dtype = !wanted.dtype.empty() ? wanted.dtype : entry && !entry->dtypes.empty() ? entry->dtypes.front() : "bf16";
-  if (entry && !entry->dtypes.empty() && std::find(entry->dtypes.begin(), entry->dtypes.end(), dtype) == entry->dtypes.end()) {
+  const std::string dtype = !wanted.dtype.empty()             ? wanted.dtype
+                            : entry && !entry->dtypes.empty() ? entry->dtypes.front()
+                                                              : "bf16";
+  if (entry && !entry->dtypes.empty() &&
+      std::find(entry->dtypes.begin(), entry->dtypes.end(), dtype) == entry->dtypes.end()) {
     throw Error(fmt::format("layout {} holds {}, found dtype {}", entry->id, fmt::join(entry->dtypes, ", "), dtype));
   }
   out.scheme = catalogue::scheme_of(catalogue.dtypes().at(dtype));
-  out.cache = layout::instantiate(out.text, out.geometry, out.scheme, wanted.tensors ? *wanted.tensors : entry ? entry->tensors : layout::TensorSpec{});
+  out.cache = layout::instantiate(out.text, out.geometry, out.scheme,
+                                  wanted.tensors ? *wanted.tensors
+                                  : entry        ? entry->tensors
+                                                 : layout::TensorSpec{});
   layout::validate(out.cache);
   return out;
 }
@@ -145,17 +163,19 @@ layout::ByteRange reach(const Tensor& tensor) {
 Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
   const layout::Cache& cache = subject.cache;
   Bound out{cache, std::vector<Stretch>(cache.allocations.size())};
-  if (tensors.size() == cache.allocations.size() && std::equal(tensors.begin(), tensors.end(), cache.allocations.begin(), [](const Tensor& t, const layout::Allocation& a) {
-        return whole_allocation(t, a.bytes);
-      })) {
-    for (std::size_t a = 0; a < tensors.size(); ++a) out.stretches[a].bytes = {tensors[a].data, static_cast<std::size_t>(tensors[a].shape[0])};
+  if (tensors.size() == cache.allocations.size() &&
+      std::equal(tensors.begin(), tensors.end(), cache.allocations.begin(),
+                 [](const Tensor& t, const layout::Allocation& a) { return whole_allocation(t, a.bytes); })) {
+    for (std::size_t a = 0; a < tensors.size(); ++a)
+      out.stretches[a].bytes = {tensors[a].data, static_cast<std::size_t>(tensors[a].shape[0])};
     return out;
   }
   if (tensors.size() != cache.tensors.size()) {
     std::vector<std::string> names;
     for (const auto& view : cache.tensors) names.push_back(view.name);
-    throw Error(fmt::format("expected {} tensor{} ({}), found {}; a list of them, or one, or each allocation as a vector of bytes", cache.tensors.size(),
-                            cache.tensors.size() == 1 ? "" : "s", fmt::join(names, ", "), tensors.size()));
+    throw Error(
+        fmt::format("expected {} tensor{} ({}), found {}; a list of them, or one, or each allocation as a vector of bytes",
+                    cache.tensors.size(), cache.tensors.size() == 1 ? "" : "s", fmt::join(names, ", "), tensors.size()));
   }
   struct Hull {
     std::uint8_t* base{nullptr};  ///< of byte 0 of the allocation
@@ -169,7 +189,9 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
     Hull& hull = hulls[static_cast<std::size_t>(view.allocation)];
     std::uint8_t* const base = tensors[i].data - view.offset;
     if (hull.base && hull.base != base) {
-      throw Error(fmt::format("tensors {} and {} are parts of one allocation in this layout, and are not where it has them ({} bytes off)", hull.first, view.name, base - hull.base));
+      throw Error(fmt::format(
+          "tensors {} and {} are parts of one allocation in this layout, and are not where it has them ({} bytes off)",
+          hull.first, view.name, base - hull.base));
     }
     if (!hull.base) hull.base = base, hull.first = view.name;
     const layout::ByteRange range = reach(tensors[i]);
@@ -177,11 +199,16 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
     hull.end = std::max(hull.end, view.offset + range.end);
   }
   for (std::size_t a = 0; a < hulls.size(); ++a) {
-    if (!hulls[a].base) throw Error(fmt::format("no tensor shows allocation {}: hand over each allocation as a vector of bytes", cache.allocations[a].name));
-    out.stretches[a] = {{hulls[a].base + hulls[a].begin, static_cast<std::size_t>(hulls[a].end - hulls[a].begin)}, hulls[a].begin};
+    if (!hulls[a].base)
+      throw Error(fmt::format("no tensor shows allocation {}: hand over each allocation as a vector of bytes",
+                              cache.allocations[a].name));
+    out.stretches[a] = {{hulls[a].base + hulls[a].begin, static_cast<std::size_t>(hulls[a].end - hulls[a].begin)},
+                        hulls[a].begin};
   }
-  for (layout::Plane& plane : out.cache.planes) plane.offset -= out.stretches[static_cast<std::size_t>(plane.allocation)].begin * 8;
-  for (std::size_t a = 0; a < hulls.size(); ++a) out.cache.allocations[a].bytes = static_cast<std::int64_t>(out.stretches[a].bytes.size());
+  for (layout::Plane& plane : out.cache.planes)
+    plane.offset -= out.stretches[static_cast<std::size_t>(plane.allocation)].begin * 8;
+  for (std::size_t a = 0; a < hulls.size(); ++a)
+    out.cache.allocations[a].bytes = static_cast<std::int64_t>(out.stretches[a].bytes.size());
   return out;
 }
 

@@ -15,13 +15,14 @@
 
 namespace kvcts::probe {
 
-/// What a caller says of a layout. Absent numbers are those that the layout fixes, else the defaults of Geometry; blocks, block_size, heads
-/// and head_dim have none.
+/// What a caller says of a layout. Absent numbers are those that the layout fixes, else the defaults of Geometry; blocks,
+/// block_size, heads and head_dim have none.
 struct Wanted {
   std::string name;   ///< catalogue id, published name (LBNHC, flashinfer:HND, NL_X_...) or template text
   std::string dtype;  ///< scheme of the catalogue; "" = the first that the layout names, else bf16
-  std::map<std::string, std::int64_t> numbers;  ///< layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer, first_head
-  std::optional<layout::TensorSpec> tensors;    ///< how tensors are shown, when other than the layout says
+  std::map<std::string, std::int64_t>
+      numbers;  ///< layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer, first_head
+  std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, when other than the layout says
 };
 
 struct Subject {
@@ -53,8 +54,9 @@ struct Bound {
   std::vector<Stretch> stretches;  ///< one an allocation
 };
 
-/// Holds the tensors against those of the layout, in its order: shape, strides (of extents above 1), width and dtype of elements, and that
-/// tensors of one allocation lie where it has them. An allocation may also be given whole, as a vector of bytes. Throws layout::Error.
+/// Holds the tensors against those of the layout, in its order: shape, strides (of extents above 1), width and dtype of
+/// elements, and that tensors of one allocation lie where it has them. An allocation may also be given whole, as a vector of
+/// bytes. Throws layout::Error.
 Bound attach(const Subject& subject, const std::vector<Tensor>& tensors);
 
 /// Lowest and one past the highest byte of a tensor, from its first element.

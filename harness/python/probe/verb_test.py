@@ -36,7 +36,13 @@ def same_words() -> None:
     """--json says what the lines say; kvcts_json takes a status of 0 or 1 only."""
     told = kvcts_json("describe", "2,9,16,8,64", "--heads", "8")
     (fit,) = told["fits"]
-    assert not told["ambiguous"] and fit["axes"] == "K B N H C" and fit["order"] == "K B N H C" and "vllm-fa-nhd" in fit["layouts"] and fit["heads"] == 8, told
+    assert (
+        not told["ambiguous"]
+        and fit["axes"] == "K B N H C"
+        and fit["order"] == "K B N H C"
+        and "vllm-fa-nhd" in fit["layouts"]
+        and fit["heads"] == 8
+    ), told
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 // Does a tensor hold what it should, and if not, what is it that it holds instead?
 //
-// One look at the bytes after one transfer, where the suite's own cases have many passes: what is named is named because a transformation of
-// the right map predicts every byte; anything less has no class. Elements are told apart by rows of 64 bits and more of their tags.
+// One look at the bytes after one transfer, where the suite's own cases have many passes: what is named is named because a
+// transformation of the right map predicts every byte; anything less has no class. Elements are told apart by rows of 64
+// bits and more of their tags.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,10 @@ struct Question {
   Subject subject;
   Bound bound;
   Content content;
-  bool open_tails{true};  ///< slots of a request's last block beyond its tokens may hold anything: transfers move whole blocks
+  bool open_tails{
+      true};  ///< slots of a request's last block beyond its tokens may hold anything: transfers move whole blocks
   std::optional<Source> source;
-  int threads{0};         ///< 0: one a processor
+  int threads{0};  ///< 0: one a processor
 };
 
 /// A wrong byte, with a few that follow it.

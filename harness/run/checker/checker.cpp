@@ -44,7 +44,8 @@ json Checker::handle(const json& request, std::vector<int>& fds) {
       } else if (op == "recheck") {
         reply = found->second->recheck();
       } else if (op == "look") {
-        reply = found->second->look(request.value("region", ""), request.value("offset", std::int64_t{0}), request.value("bytes", std::int64_t{0}));
+        reply = found->second->look(request.value("region", ""), request.value("offset", std::int64_t{0}),
+                                    request.value("bytes", std::int64_t{0}));
       } else if (op == "close") {
         cases_.erase(found);
       } else {

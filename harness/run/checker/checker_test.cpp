@@ -53,7 +53,8 @@ ResolvedCase make(const Pair& s) {
   g.producer = side(s, s.producer, s.producer_tp, s.geometry.block_size);
   g.consumer = side(s, s.consumer, s.consumer_tp, s.consumer_block_size);
   std::vector<std::int64_t> consumer_blocks;
-  for (std::int64_t i = 0; i * s.consumer_block_size < s.tokens; ++i) consumer_blocks.push_back((5 + 3 * i) % (g.consumer.ranks[0].geometry.blocks));
+  for (std::int64_t i = 0; i * s.consumer_block_size < s.tokens; ++i)
+    consumer_blocks.push_back((5 + 3 * i) % (g.consumer.ranks[0].geometry.blocks));
   g.requests.push_back({1, s.tokens, true, {3, 0, 5}, consumer_blocks});
   g.requests.push_back({2, 4, false, {6}, {}});
   c.groups.push_back(g);
@@ -88,7 +89,8 @@ class Bench {
     return c->plan(view, process::Progress());
   }
   void execute(const connector::Plan& plan) {
-    for (const auto& c : plan.copies) std::memcpy(at(false, c.dst, c.dst_offset), at(true, c.src, c.src_offset), static_cast<std::size_t>(c.bytes));
+    for (const auto& c : plan.copies)
+      std::memcpy(at(false, c.dst, c.dst_offset), at(true, c.src, c.src_offset), static_cast<std::size_t>(c.bytes));
   }
   json compare(json extra = json::object()) {
     std::vector<int> fds;
@@ -118,7 +120,8 @@ std::int64_t bytes_of(const connector::Plan& plan) {
 }
 
 json as_json(const Digests& d) {
-  return {{"producer", {{"before", d.producer.before}, {"after", d.producer.after}}}, {"consumer", {{"before", d.consumer.before}, {"after", d.consumer.after}}}};
+  return {{"producer", {{"before", d.producer.before}, {"after", d.producer.after}}},
+          {"consumer", {{"before", d.consumer.before}, {"after", d.consumer.after}}}};
 }
 
 void expect_pass(const Pair& setup) {
@@ -127,12 +130,14 @@ void expect_pass(const Pair& setup) {
   bench.execute(plan);
   const auto reply = bench.compare({{"planned", bytes_of(plan)}, {"moved", bytes_of(plan)}});
   EXPECT_EQ(reply["outcome"], "PASS") << setup.producer << " -> " << setup.consumer << ": " << reply.dump(1);
-  EXPECT_EQ(reply["digests"], as_json(checker::expected_digests(bench.resolved(), true))) << setup.producer << " -> " << setup.consumer;
+  EXPECT_EQ(reply["digests"], as_json(checker::expected_digests(bench.resolved(), true)))
+      << setup.producer << " -> " << setup.consumer;
 }
 
 const std::vector<std::string> texts{
-    "L x K B N H C", "L x K B H N C", "L x B K N H C", "B L K N H C", "L x B H N K C", "L x B N H K C",
-    "K x L x B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "B L H N K C",
+    "L x K B N H C", "L x K B H N C", "L x B K N H C",   "B L K N H C",
+    "L x B H N K C", "L x B N H K C", "K x L x B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
+    "B L H N K C",
 };
 
 TEST(Checker, EveryPairOfOrdersArrives) {
@@ -219,7 +224,7 @@ struct Fault {
   const char* name;
   std::function<void(Bench&, connector::Plan&)> put;  // before execute
   std::function<void(Bench&)> after;
-  std::string fault_class;                            // "" = any
+  std::string fault_class;  // "" = any
 };
 
 TEST(Checker, FaultsAreCaught) {
@@ -229,7 +234,8 @@ TEST(Checker, FaultsAreCaught) {
       {"a tail short by one byte", [](Bench&, connector::Plan& p) { p.copies.back().bytes -= 1; }, {}, ""},
       {"one byte too many", [](Bench&, connector::Plan& p) { p.copies.back().bytes += 1; }, {}, ""},
       {"source offset off by one element", [](Bench&, connector::Plan& p) { p.copies.front().src_offset += 2; }, {}, ""},
-      {"guard above touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, b.bytes(false, 0)) ^= 2; }, ""},
+      {"guard above touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, b.bytes(false, 0)) ^= 2; },
+       ""},
       {"guard below touched", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, -1) ^= 2; }, ""},
       {"source changed", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(true, 0, 100) ^= 4; }, ""},
       {"one bit of the destination", [](Bench&, connector::Plan&) {}, [](Bench& b) { *b.at(false, 0, 700) ^= 0x80; }, ""},
@@ -277,7 +283,8 @@ TEST(Checker, NamesWrongIds) {
   // Rotate the destination blocks of the request: 5, 1, 4 -> what a shifted list does.
   Pair s;
   auto shifted = make(s);
-  std::rotate(shifted.groups[0].requests[0].consumer_blocks.begin(), shifted.groups[0].requests[0].consumer_blocks.begin() + 1,
+  std::rotate(shifted.groups[0].requests[0].consumer_blocks.begin(),
+              shifted.groups[0].requests[0].consumer_blocks.begin() + 1,
               shifted.groups[0].requests[0].consumer_blocks.end());
   auto view = case_from_json(worker_view(shifted));
   bench.execute(connector::make_connector(view.connector)->plan(view, process::Progress()));
@@ -311,8 +318,8 @@ TEST(Checker, LateWritesAreSeen) {
 TEST(Checker, BadRequestsAreErrorsNotCrashes) {
   checker::Checker checker;
   std::vector<int> fds;
-  for (const json& bad : {json::object(), json{{"op", "open"}}, json{{"op", "open"}, {"key", 1}, {"case", {{"x", 1}}}}, json{{"op", 7}},
-                          json{{"op", "fill"}, {"key", 99}}, json{{"op", "dance"}, {"key", 1}}}) {
+  for (const json& bad : {json::object(), json{{"op", "open"}}, json{{"op", "open"}, {"key", 1}, {"case", {{"x", 1}}}},
+                          json{{"op", 7}}, json{{"op", "fill"}, {"key", 99}}, json{{"op", "dance"}, {"key", 1}}}) {
     EXPECT_TRUE(checker.handle(bad, fds).contains("error")) << bad.dump();
   }
 }
@@ -357,7 +364,9 @@ TEST(Checker, CountsMustAgreeWithThePlanAndWithWhatIsExpected) {
   const auto plan = bench.plan();
   bench.execute(plan);
   const std::int64_t bytes = bytes_of(plan);
-  const auto outcome = [&](std::int64_t planned, std::int64_t moved) { return bench.compare({{"planned", planned}, {"moved", moved}})["outcome"]; };
+  const auto outcome = [&](std::int64_t planned, std::int64_t moved) {
+    return bench.compare({{"planned", planned}, {"moved", moved}})["outcome"];
+  };
   EXPECT_EQ(outcome(bytes, bytes), "PASS");
   EXPECT_EQ(outcome(-1, bytes), "PASS") << "nothing was planned";
   EXPECT_EQ(outcome(0, bytes), "FAIL");

@@ -31,7 +31,8 @@ class Tags final : public Content {
 };
 
 // Tensors are read once a lane (and a thread): a suite asks for the same few again and again, engine by engine.
-std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, const std::string& layout, const std::string& dtype) {
+std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, const std::string& layout,
+                                                   const std::string& dtype) {
   thread_local std::deque<std::shared_ptr<const golden::GoldenTensor>> recent;
   for (const auto& t : recent) {
     if (t->layout == layout && t->dtype == dtype) return t;
@@ -53,7 +54,8 @@ class Golden final : public Content {
   void write_initial(const RegionRef& region, int, std::span<std::uint8_t> file) const override {
     if (region.side == Side::producer) return write(region, file, *producer_);
     kernels::fill_poison(oracle::region_key(case_, region), 0, file);
-    const auto key = kernels::poison_key(consumer_->seed, consumer_->side, consumer_->rank, static_cast<std::uint32_t>(region.allocation));
+    const auto key = kernels::poison_key(consumer_->seed, consumer_->side, consumer_->rank,
+                                         static_cast<std::uint32_t>(region.allocation));
     const auto shape = oracle::file_shape(case_, region.bytes);
     kernels::fill_poison(key, 0, file.subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes)));
   }
@@ -67,8 +69,9 @@ class Golden final : public Content {
     kernels::fill_poison(oracle::region_key(case_, region), 0, file);
     const auto& bytes = from.allocations.at(static_cast<std::size_t>(region.allocation)).bytes;
     if (static_cast<std::int64_t>(bytes.size()) != region.bytes) {
-      throw std::runtime_error("golden tensor of " + from.layout + ": allocation " + std::to_string(region.allocation) + " has " +
-                               std::to_string(bytes.size()) + " bytes, the layout here has " + std::to_string(region.bytes));
+      throw std::runtime_error("golden tensor of " + from.layout + ": allocation " + std::to_string(region.allocation) +
+                               " has " + std::to_string(bytes.size()) + " bytes, the layout here has " +
+                               std::to_string(region.bytes));
     }
     std::copy(bytes.begin(), bytes.end(), file.begin() + oracle::file_shape(case_, region.bytes).base);
   }

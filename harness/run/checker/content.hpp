@@ -27,7 +27,7 @@ class Content {
 
 /// `resolved` must outlive the content. Throws golden::Error when a golden tensor cannot be read.
 std::unique_ptr<Content> make_content(const ResolvedCase& resolved);
-std::unique_ptr<Content> make_specials(const ResolvedCase& resolved);   ///< specials.cpp
-std::unique_ptr<Content> make_emulated(const ResolvedCase& resolved);   ///< emulated.cpp
+std::unique_ptr<Content> make_specials(const ResolvedCase& resolved);  ///< specials.cpp
+std::unique_ptr<Content> make_emulated(const ResolvedCase& resolved);  ///< emulated.cpp
 
 }  // namespace kvcts::checker

@@ -42,10 +42,13 @@ Codes codes(const ResolvedCase& c, const Content& content, Side side) {
   Codes out;
   for (const auto& region : regions(c, side)) {
     auto file = file_of(c, region);
-    if (side == Side::producer) content.write_initial(region, 0, file);
-    else content.write_expected(region, 0, file);
+    if (side == Side::producer)
+      content.write_initial(region, 0, file);
+    else
+      content.write_expected(region, 0, file);
     each_element(c, region, true, [&](const Element& e) {
-      out[{e.at[Axis::layer], e.at[Axis::kv], e.token, e.at[Axis::head], e.at[Axis::channel]}] = read_code(file, e.bit, e.width);
+      out[{e.at[Axis::layer], e.at[Axis::kv], e.token, e.at[Axis::head], e.at[Axis::channel]}] =
+          read_code(file, e.bit, e.width);
     });
   }
   return out;
@@ -66,7 +69,8 @@ TEST(Specials, EveryKindOfNumberIsThereAndIsExpectedWhereItCameFrom) {
     if (code == 0x8000) ++kinds["-0"];
     if (code == 0) ++kinds["+0"];
   }
-  for (const auto* kind : {"NaN", "infinity", "subnormal", "-0", "+0"}) EXPECT_GT(kinds[kind] * 40, from.size()) << kind << " " << kinds[kind] << " of " << from.size();
+  for (const auto* kind : {"NaN", "infinity", "subnormal", "-0", "+0"})
+    EXPECT_GT(kinds[kind] * 40, from.size()) << kind << " " << kinds[kind] << " of " << from.size();
   EXPECT_GT(payloads.size(), 50u);
   EXPECT_EQ(from, codes(resolved("specials"), *make_content(c), Side::producer));
 }
@@ -98,15 +102,19 @@ TEST_P(EmulatedHarness, LooksAtTheBytesThatHadToArriveAndAtNothingElse) {
     for (const auto& region : regions(c, side)) {
       auto expected = file_of(c, region), found = expected;
       content->write_expected(region, 0, expected);
-      for (std::size_t i = 0; i < found.size(); ++i) found[i] = static_cast<std::uint8_t>(expected[i] ^ 0xff);  // all is wrong
+      for (std::size_t i = 0; i < found.size(); ++i)
+        found[i] = static_cast<std::uint8_t>(expected[i] ^ 0xff);  // all is wrong
       content->forgive(region, found, expected);
       std::vector<std::uint8_t> inside(found.size());
-      if (side == Side::consumer) each_element(c, region, true, [&](const Element& e) { write_code(inside, e.bit, e.width, ~0u); });
-      for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i] != expected[i], inside[i] != 0) << region.name << " " << i;
+      if (side == Side::consumer)
+        each_element(c, region, true, [&](const Element& e) { write_code(inside, e.bit, e.width, ~0u); });
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_EQ(found[i] != expected[i], inside[i] != 0) << region.name << " " << i;
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Content, EmulatedHarness, testing::Values("benchdnn", "ucx-pattern", "ucx-random", "nvbandwidth", "nccl-tests"),
+INSTANTIATE_TEST_SUITE_P(Content, EmulatedHarness,
+                         testing::Values("benchdnn", "ucx-pattern", "ucx-random", "nvbandwidth", "nccl-tests"),
                          [](const auto& harness) {
                            std::string name = harness.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -9,7 +9,8 @@ namespace kvcts::checker {
 
 using layout::Axis;
 
-void each_element(const ResolvedCase& c, const RegionRef& region, bool transferred, const std::function<void(const Element&)>& visit) {
+void each_element(const ResolvedCase& c, const RegionRef& region, bool transferred,
+                  const std::function<void(const Element&)>& visit) {
   const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
   const auto& side = region.side == Side::producer ? group.producer : group.consumer;
   const auto& truth = side.ranks.at(static_cast<std::size_t>(region.rank)).truth;
@@ -24,7 +25,8 @@ void each_element(const ResolvedCase& c, const RegionRef& region, bool transferr
       for (e.at[Axis::layer] = box.lo[Axis::layer]; e.at[Axis::layer] < box.hi[Axis::layer]; ++e.at[Axis::layer])
         for (e.at[Axis::kv] = box.lo[Axis::kv]; e.at[Axis::kv] < box.hi[Axis::kv]; ++e.at[Axis::kv])
           for (e.at[Axis::head] = box.lo[Axis::head]; e.at[Axis::head] < box.hi[Axis::head]; ++e.at[Axis::head])
-            for (e.at[Axis::channel] = box.lo[Axis::channel]; e.at[Axis::channel] < box.hi[Axis::channel]; ++e.at[Axis::channel]) {
+            for (e.at[Axis::channel] = box.lo[Axis::channel]; e.at[Axis::channel] < box.hi[Axis::channel];
+                 ++e.at[Axis::channel]) {
               const auto where = layout::locate(plane, e.at);
               if (!where) continue;
               e.bit = base + where->bit;
@@ -61,8 +63,10 @@ std::uint32_t read_code(std::span<const std::uint8_t> file, std::int64_t bit, in
 
 void write_code(std::span<std::uint8_t> file, std::int64_t bit, int width, std::uint32_t code) {
   const auto at = static_cast<std::size_t>(bit / 8);
-  if (width < 8) file[at] = static_cast<std::uint8_t>((file[at] & ~(0xF << (bit % 8))) | ((code & 0xF) << (bit % 8)));
-  else std::memcpy(file.data() + at, &code, static_cast<std::size_t>(width / 8));
+  if (width < 8)
+    file[at] = static_cast<std::uint8_t>((file[at] & ~(0xF << (bit % 8))) | ((code & 0xF) << (bit % 8)));
+  else
+    std::memcpy(file.data() + at, &code, static_cast<std::size_t>(width / 8));
 }
 
 }  // namespace kvcts::checker

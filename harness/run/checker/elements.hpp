@@ -1,4 +1,5 @@
-// Every element that a request has in a region, one by one: for contents that are not tags. Plain and slow: such cases are few.
+// Every element that a request has in a region, one by one: for contents that are not tags. Plain and slow: such cases are
+// few.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,16 @@ namespace kvcts::checker {
 /// One element of a token: where it is in the region's memory file, and who it is.
 struct Element {
   const layout::Plane* plane{};
-  layout::Coord at;                ///< block and slot are those of the region's side
-  std::int64_t token{0};           ///< position in its request
+  layout::Coord at;       ///< block and slot are those of the region's side
+  std::int64_t token{0};  ///< position in its request
   const Request* request{};
-  std::int64_t bit{0};             ///< from the start of the memory file
-  int width{0};                    ///< bits
+  std::int64_t bit{0};  ///< from the start of the memory file
+  int width{0};         ///< bits
 };
 
 /// Planes without blocks are visited once, with token 0 of the first request. `transferred`: only requests that are moved.
-void each_element(const ResolvedCase& resolved, const RegionRef& region, bool transferred, const std::function<void(const Element&)>& visit);
+void each_element(const ResolvedCase& resolved, const RegionRef& region, bool transferred,
+                  const std::function<void(const Element&)>& visit);
 
 std::uint32_t read_code(std::span<const std::uint8_t> file, std::int64_t bit, int width);
 void write_code(std::span<std::uint8_t> file, std::int64_t bit, int width, std::uint32_t code);

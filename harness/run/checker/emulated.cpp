@@ -1,15 +1,17 @@
-// Content "emulated": what other harnesses write and look at, so that their blind spots can be measured with the same faults in the same
-// cases. What is taken from them is the fill's structure (period, what it depends on, what the destination holds before) and what the check
-// covers, not their code. Versions and places: benchdnn of oneDNN 515bfba6 (tests/benchdnn/reorder/reorder.cpp:54-73), UCX 9466d104
-// (test/gtest/common/mem_buffer.cc, test_helpers.cc:374), nvbandwidth 66746a3 (kernels.cu:339), nccl-tests a0b82b2 (verifiable/).
+// Content "emulated": what other harnesses write and look at, so that their blind spots can be measured with the same faults
+// in the same cases. What is taken from them is the fill's structure (period, what it depends on, what the destination holds
+// before) and what the check covers, not their code. Versions and places: benchdnn of oneDNN 515bfba6
+// (tests/benchdnn/reorder/reorder.cpp:54-73), UCX 9466d104 (test/gtest/common/mem_buffer.cc, test_helpers.cc:374),
+// nvbandwidth 66746a3 (kernels.cu:339), nccl-tests a0b82b2 (verifiable/).
 //
 //   benchdnn        one of ten values by the logical index modulo 10; the destination is 0xFF
-//   ucx-pattern     pseudo-random 64-bit words with a period of 1953 words, by place in the buffer, one seed for every source
-//   ucx-random      63 words that depend on the buffer, then one constant word
-//   nvbandwidth     a pseudo-random block of 2 MiB repeated, one seed for every source; the destination is cleared before the warm-up only
-//   nccl-tests      hash of place in the buffer and rank; the destination is zero
+//   ucx-pattern     pseudo-random 64-bit words with a period of 1953 words, by place in the buffer, one seed for every
+//   source ucx-random      63 words that depend on the buffer, then one constant word nvbandwidth     a pseudo-random block
+//   of 2 MiB repeated, one seed for every source; the destination is cleared before the warm-up only nccl-tests      hash of
+//   place in the buffer and rank; the destination is zero
 //
-// All of them look at the bytes that had to arrive, once, and at nothing else: no guards, no free memory, no source, no counts, not again.
+// All of them look at the bytes that had to arrive, once, and at nothing else: no guards, no free memory, no source, no
+// counts, not again.
 #include <algorithm>
 #include <stdexcept>
 
@@ -35,16 +37,21 @@ using Fill = std::uint64_t (*)(std::uint64_t i, std::uint64_t buffer, std::uint6
 
 struct Harness {
   std::string_view name;
-  Fill fill;                     ///< nullptr: by logical index (benchdnn)
-  std::uint8_t before;           ///< every byte of the destination before
-  bool cleared_once{false};      ///< not again before the transfer that is looked at
+  Fill fill;                 ///< nullptr: by logical index (benchdnn)
+  std::uint8_t before;       ///< every byte of the destination before
+  bool cleared_once{false};  ///< not again before the transfer that is looked at
 };
 
 const Harness harnesses[] = {
     {"benchdnn", nullptr, 0xff},
     {"ucx-pattern", [](std::uint64_t i, std::uint64_t, std::uint64_t) { return mix(i % 1953); }, 0x00},
-    {"ucx-random", [](std::uint64_t i, std::uint64_t buffer, std::uint64_t) { return i < 63 ? mix(i + 64 * buffer) : std::uint64_t{0x8e38e38e38e38e37}; }, 0x00},
-    {"nvbandwidth", [](std::uint64_t i, std::uint64_t, std::uint64_t) { return mix(i % (std::uint64_t{2} << 17)); }, 0x00, true},
+    {"ucx-random",
+     [](std::uint64_t i, std::uint64_t buffer, std::uint64_t) {
+       return i < 63 ? mix(i + 64 * buffer) : std::uint64_t{0x8e38e38e38e38e37};
+     },
+     0x00},
+    {"nvbandwidth", [](std::uint64_t i, std::uint64_t, std::uint64_t) { return mix(i % (std::uint64_t{2} << 17)); }, 0x00,
+     true},
     {"nccl-tests", [](std::uint64_t i, std::uint64_t, std::uint64_t rank) { return mix(mix(i) + rank); }, 0x00},
 };
 
@@ -54,7 +61,8 @@ class Emulated final : public Content {
     for (const auto& h : harnesses) {
       if (h.name == resolved.content.producer) harness_ = &h;
     }
-    if (harness_ == nullptr) throw std::runtime_error("content: there is no emulated harness '" + resolved.content.producer + "'");
+    if (harness_ == nullptr)
+      throw std::runtime_error("content: there is no emulated harness '" + resolved.content.producer + "'");
     const auto sources = regions(case_, Side::producer);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       sources_.emplace_back(static_cast<std::size_t>(oracle::file_shape(case_, sources[i].bytes).size));
@@ -79,7 +87,8 @@ class Emulated final : public Content {
       if (const auto code = code_of(region, e)) write_code(file, e.bit, e.width, *code);
     });
   }
-  void forgive(const RegionRef& region, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const override {
+  void forgive(const RegionRef& region, std::span<const std::uint8_t> found,
+               std::span<std::uint8_t> expected) const override {
     std::vector<std::uint8_t> looked_at(found.size());
     if (region.side == Side::consumer) {
       each_element(case_, region, true, [&](const Element& e) { write_code(looked_at, e.bit, e.width, ~0u); });
@@ -96,13 +105,15 @@ class Emulated final : public Content {
     const auto shape = oracle::file_shape(case_, region.bytes);
     if (harness_->fill) {
       for (std::int64_t o = 0; o < shape.bytes; ++o) {
-        const std::uint64_t word = harness_->fill(static_cast<std::uint64_t>(o / 8), buffer, static_cast<std::uint64_t>(region.rank));
+        const std::uint64_t word =
+            harness_->fill(static_cast<std::uint64_t>(o / 8), buffer, static_cast<std::uint64_t>(region.rank));
         file[static_cast<std::size_t>(shape.base + o)] = static_cast<std::uint8_t>(word >> (8 * (o % 8)));
       }
       return;
     }
     // By logical index of each tensor, [block][head][slot][channel], whatever the order in memory.
-    const auto& rank = case_.groups.at(static_cast<std::size_t>(region.group)).producer.ranks.at(static_cast<std::size_t>(region.rank));
+    const auto& rank =
+        case_.groups.at(static_cast<std::size_t>(region.group)).producer.ranks.at(static_cast<std::size_t>(region.rank));
     for (const auto& plane : rank.truth.planes) {
       if (plane.allocation != region.allocation) continue;
       const auto box = layout::domain(plane);
@@ -113,13 +124,17 @@ class Emulated final : public Content {
           for (c[Axis::block] = box.lo[Axis::block]; c[Axis::block] < box.hi[Axis::block]; ++c[Axis::block])
             for (c[Axis::head] = box.lo[Axis::head]; c[Axis::head] < box.hi[Axis::head]; ++c[Axis::head])
               for (c[Axis::slot] = box.lo[Axis::slot]; c[Axis::slot] < box.hi[Axis::slot]; ++c[Axis::slot])
-                for (c[Axis::channel] = box.lo[Axis::channel]; c[Axis::channel] < box.hi[Axis::channel]; ++c[Axis::channel]) {
+                for (c[Axis::channel] = box.lo[Axis::channel]; c[Axis::channel] < box.hi[Axis::channel];
+                     ++c[Axis::channel]) {
                   const auto where = layout::locate(plane, c);
                   if (!where) continue;
                   const std::int64_t index =
-                      ((c[Axis::block] * extent(Axis::head) + c[Axis::head] - box.lo[Axis::head]) * extent(Axis::slot) + c[Axis::slot]) * extent(Axis::channel) +
+                      ((c[Axis::block] * extent(Axis::head) + c[Axis::head] - box.lo[Axis::head]) * extent(Axis::slot) +
+                       c[Axis::slot]) *
+                          extent(Axis::channel) +
                       c[Axis::channel];
-                  write_code(file, shape.base * 8 + where->bit, layout::bits(plane.dtype), static_cast<std::uint32_t>(mix(static_cast<std::uint64_t>(index % 10))));
+                  write_code(file, shape.base * 8 + where->bit, layout::bits(plane.dtype),
+                             static_cast<std::uint32_t>(mix(static_cast<std::uint64_t>(index % 10))));
                 }
     }
   }
@@ -147,7 +162,8 @@ class Emulated final : public Content {
     for (const auto& rank : group.producer.ranks) {
       if (const auto where = layout::locate(rank.truth, e.plane->component, at)) {
         const auto file = first + static_cast<std::size_t>(where->allocation);
-        const auto base = oracle::file_shape(case_, rank.truth.allocations[static_cast<std::size_t>(where->allocation)].bytes).base * 8;
+        const auto base =
+            oracle::file_shape(case_, rank.truth.allocations[static_cast<std::size_t>(where->allocation)].bytes).base * 8;
         return read_code(sources_[file], base + where->bit, e.width);
       }
       first += rank.truth.allocations.size();

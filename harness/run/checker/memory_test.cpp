@@ -1,4 +1,5 @@
-// How much memory the checker takes for a case: a small multiple of the case's own, also when it fails and the cause is searched for.
+// How much memory the checker takes for a case: a small multiple of the case's own, also when it fails and the cause is
+// searched for.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,37 +24,44 @@ const catalogue::Catalogue& catalogue() {
 
 // One pool a side, of 8 MiB; content at its far end, so that there are many widths in which an offset would not fit.
 ResolvedCase pool() {
-  return resolve(catalogue::parse_cases("case: t/pool\ndtype: bf16\ngeometry: {layers: 1, blocks: 512, block_size: 8, heads: 4, head_dim: 128}\n"
-                                        "producer: {template: \"B K N H C\"}\nconsumer: {template: \"B K N H C\"}\n"
-                                        "requests: [{tokens: 20, producer_blocks: [510, 1, 300], consumer_blocks: [511, 0, 250]}]\n",
-                                        "f.yaml", &catalogue())[0],
-                 catalogue());
+  return resolve(
+      catalogue::parse_cases(
+          "case: t/pool\ndtype: bf16\ngeometry: {layers: 1, blocks: 512, block_size: 8, heads: 4, head_dim: 128}\n"
+          "producer: {template: \"B K N H C\"}\nconsumer: {template: \"B K N H C\"}\n"
+          "requests: [{tokens: 20, producer_blocks: [510, 1, 300], consumer_blocks: [511, 0, 250]}]\n",
+          "f.yaml", &catalogue())[0],
+      catalogue());
 }
 
 double files(const ResolvedCase& c) {
   double out = 0;
   for (const auto side : {Side::producer, Side::consumer}) {
-    for (const auto& region : regions(c, side)) out += static_cast<double>(region.bytes) + 2.0 * static_cast<double>(c.guard_bytes);
+    for (const auto& region : regions(c, side))
+      out += static_cast<double>(region.bytes) + 2.0 * static_cast<double>(c.guard_bytes);
   }
   return out;
 }
 
-/// `wrong`: a pattern in a block that nobody named, which no transformation of the map explains, so that all of them are tried.
+/// `wrong`: a pattern in a block that nobody named, which no transformation of the map explains, so that all of them are
+/// tried.
 bool played(const ResolvedCase& resolved, bool wrong) {
   OpenCase open(resolved);
   open.fill(0);
   const auto descriptors = open.descriptors();
-  process::Mapping source(descriptors[0], 0, true, process::Pages::as_touched), target(descriptors[1], 0, true, process::Pages::as_touched);
+  process::Mapping source(descriptors[0], 0, true, process::Pages::as_touched),
+      target(descriptors[1], 0, true, process::Pages::as_touched);
   const std::int64_t block = 2 * 8 * 4 * 128 * 2, base = open.describe().at("files")[0].at("base").get<std::int64_t>();
   const auto& request = resolved.groups[0].requests[0];
   for (std::size_t i = 0; i < request.producer_blocks.size(); ++i) {
-    std::memcpy(target.data() + base + request.consumer_blocks[i] * block, source.data() + base + request.producer_blocks[i] * block, static_cast<std::size_t>(block));
+    std::memcpy(target.data() + base + request.consumer_blocks[i] * block,
+                source.data() + base + request.producer_blocks[i] * block, static_cast<std::size_t>(block));
   }
   if (wrong) {
     for (std::int64_t i = 0; i < block; ++i) target.data()[base + 400 * block + i] = static_cast<std::uint8_t>(i * 7 + 1);
   }
   const json reply = open.compare({{"pass", 0}, {"transferred", true}, {"events", json::array()}});
-  return reply.at("outcome") == (wrong ? "FAIL" : "PASS") && (!wrong || reply.at("message").get<std::string>().find("unexplained") != std::string::npos);
+  return reply.at("outcome") == (wrong ? "FAIL" : "PASS") &&
+         (!wrong || reply.at("message").get<std::string>().find("unexplained") != std::string::npos);
 }
 
 TEST(Memory, OfAPassIsTheFilesAndThreeImages) {

@@ -12,8 +12,8 @@
 
 namespace kvcts::checker {
 
-using nlohmann::json;
 using layout::Axis;
+using nlohmann::json;
 using Kind = Provenance::Kind;
 
 namespace {
@@ -37,12 +37,14 @@ std::optional<Spot> spot_at(const layout::Cache& cache, int allocation, std::int
   Spot out;
   out.who.kind = Kind::element;
   if (plane.component != layout::Component::data) out.who.component = std::string(layout::name(plane.component));
-  out.who.kv = at[Axis::kv], out.who.layer = at[Axis::layer], out.who.block = at[Axis::block], out.who.slot = at[Axis::slot], out.who.head = at[Axis::head];
+  out.who.kv = at[Axis::kv], out.who.layer = at[Axis::layer], out.who.block = at[Axis::block], out.who.slot = at[Axis::slot],
+  out.who.head = at[Axis::head];
   out.who.channel = out.who.last_channel = at[Axis::channel];
   const std::int64_t bits = layout::bits(plane.dtype);
   std::int64_t run = bits;
   for (const auto& m : plane.modes) {
-    if (m.axis == Axis::channel && m.stride == bits) run = (m.extent - (at[Axis::channel] - plane.origin[Axis::channel]) / m.step % m.extent) * bits;
+    if (m.axis == Axis::channel && m.stride == bits)
+      run = (m.extent - (at[Axis::channel] - plane.origin[Axis::channel]) / m.step % m.extent) * bits;
   }
   out.run = std::max<std::int64_t>(1, run / 8);
   return out;
@@ -50,7 +52,8 @@ std::optional<Spot> spot_at(const layout::Cache& cache, int allocation, std::int
 
 class Lookup {
  public:
-  Lookup(const ResolvedCase& c, const std::vector<std::span<const std::uint8_t>>& producer) : case_(c), producer_(producer), regions_(regions(c, Side::producer)) {}
+  Lookup(const ResolvedCase& c, const std::vector<std::span<const std::uint8_t>>& producer)
+      : case_(c), producer_(producer), regions_(regions(c, Side::producer)) {}
 
   /// Bytes of a run that somebody wants to know the home of.
   void want(std::span<const std::uint8_t> run) { wanted_[key(run)][std::min(run.size(), key_bytes)] = {}; }
@@ -95,7 +98,8 @@ class Lookup {
     const RegionRef& region = regions_[r];
     const Group& group = case_.groups.at(static_cast<std::size_t>(region.group));
     const std::int64_t offset = static_cast<std::int64_t>(i) - oracle::file_shape(case_, region.bytes).base;
-    const auto spot = spot_at(group.producer.ranks.at(static_cast<std::size_t>(region.rank)).truth, region.allocation, offset, region.bytes);
+    const auto spot = spot_at(group.producer.ranks.at(static_cast<std::size_t>(region.rank)).truth, region.allocation,
+                              offset, region.bytes);
     Provenance out;
     if (!spot) {
       out.kind = Kind::poison, out.region = region.name, out.offset = out.last_offset = offset;
@@ -104,7 +108,8 @@ class Lookup {
     out = spot->who;
     out.rank = region.rank;
     for (const auto& b : oracle::content(group, Side::producer, false)) {
-      if (b.block == out.block && out.slot >= b.first_slot && out.slot < b.first_slot + b.tokens) out.generation = b.generation;
+      if (b.block == out.block && out.slot >= b.first_slot && out.slot < b.first_slot + b.tokens)
+        out.generation = b.generation;
     }
     return out;
   }
@@ -119,7 +124,8 @@ class Lookup {
   const std::vector<std::span<const std::uint8_t>>& producer_;
   std::vector<RegionRef> regions_;
   /// first four bytes -> size of the run -> homes that begin with these
-  std::unordered_map<std::uint32_t, std::unordered_map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>>> wanted_;
+  std::unordered_map<std::uint32_t, std::unordered_map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>>>
+      wanted_;
 };
 
 Provenance said(const std::string& text) {
@@ -134,11 +140,14 @@ Provenance source_of(const Group& group, const Provenance& at) {
     if (b.block != at.block || at.slot < b.first_slot || at.slot >= b.first_slot + b.tokens) continue;
     const std::int64_t token = b.first_token + at.slot - b.first_slot;
     for (const Request& r : group.requests) {
-      if (!r.transfer || r.generation != b.generation || std::find(r.consumer_blocks.begin(), r.consumer_blocks.end(), at.block) == r.consumer_blocks.end()) continue;
+      if (!r.transfer || r.generation != b.generation ||
+          std::find(r.consumer_blocks.begin(), r.consumer_blocks.end(), at.block) == r.consumer_blocks.end())
+        continue;
       const std::int64_t size = group.producer.ranks.front().geometry.block_size;
       if (static_cast<std::size_t>(token / size) >= r.producer_blocks.size()) continue;
       Provenance from = at;
-      from.block = r.producer_blocks[static_cast<std::size_t>(token / size)], from.slot = token % size, from.generation = r.generation;
+      from.block = r.producer_blocks[static_cast<std::size_t>(token / size)], from.slot = token % size,
+      from.generation = r.generation;
       for (std::size_t rank = 0; rank < group.producer.ranks.size(); ++rank) {
         const auto& g = group.producer.ranks[rank].geometry;
         if (at.head >= g.first_head && at.head < g.first_head + g.heads) {
@@ -159,16 +168,19 @@ bool drawable(const std::vector<std::span<const std::uint8_t>>& producer) {
   return searched <= most_searched;
 }
 
-json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const std::uint8_t>>& producer, const Arrived& region) {
-  const auto first_wrong = std::mismatch(region.expected.begin(), region.expected.end(), region.found.begin()).first - region.expected.begin();
+json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const std::uint8_t>>& producer,
+              const Arrived& region) {
+  const auto first_wrong =
+      std::mismatch(region.expected.begin(), region.expected.end(), region.found.begin()).first - region.expected.begin();
   if (static_cast<std::size_t>(first_wrong) == region.expected.size() || !drawable(producer)) return nullptr;
   const Group& group = resolved.groups.at(static_cast<std::size_t>(region.region.group));
   const auto& cache = group.consumer.ranks.at(static_cast<std::size_t>(region.region.rank)).truth;
-  const std::int64_t base = oracle::file_shape(resolved, region.region.bytes).base, end = static_cast<std::int64_t>(region.found.size());
+  const std::int64_t base = oracle::file_shape(resolved, region.region.bytes).base,
+                     end = static_cast<std::int64_t>(region.found.size());
 
   // Runs that hold content or are wrong.
   struct Run {
-    std::int64_t at{0}, bytes{0};      ///< in the file
+    std::int64_t at{0}, bytes{0};  ///< in the file
     Provenance should;
     bool wrong{false};
   };
@@ -180,10 +192,13 @@ json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const st
     // Outside of the data: as far as bytes are wrong; a byte in between may be equal by chance.
     std::int64_t bytes = 1;
     if (spot) bytes = std::min(spot->run, end - at);
-    const auto slice = [&](std::span<const std::uint8_t> of) { return of.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes)); };
+    const auto slice = [&](std::span<const std::uint8_t> of) {
+      return of.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(bytes));
+    };
     bool differs = !std::ranges::equal(slice(region.expected), slice(region.found));
     if (!spot && !differs && !runs.empty() && runs.back().wrong && runs.back().at + runs.back().bytes == at) {
-      for (std::int64_t next = at + 1; next < std::min(end, at + chance) && !differs; ++next) differs = region.expected[static_cast<std::size_t>(next)] != region.found[static_cast<std::size_t>(next)];
+      for (std::int64_t next = at + 1; next < std::min(end, at + chance) && !differs; ++next)
+        differs = region.expected[static_cast<std::size_t>(next)] != region.found[static_cast<std::size_t>(next)];
     }
     if (!spot && !differs) {
       ++at;
@@ -191,7 +206,8 @@ json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const st
     }
     Provenance should = spot ? source_of(group, spot->who) : said("nothing: no data belongs here");
     if (should.kind == Kind::element || differs) {
-      if (!spot && !runs.empty() && runs.back().at + runs.back().bytes == at && runs.back().should == should && runs.back().wrong) {
+      if (!spot && !runs.empty() && runs.back().at + runs.back().bytes == at && runs.back().should == should &&
+          runs.back().wrong) {
         runs.back().bytes += bytes;
       } else {
         runs.push_back({at, bytes, std::move(should), differs});
@@ -202,7 +218,9 @@ json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const st
     at += bytes;
   }
   const std::size_t begin = first > in_front ? first - in_front : 0, stop = std::min(runs.size(), begin + most);
-  const auto bytes_of = [&](const Run& run) { return region.found.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.bytes)); };
+  const auto bytes_of = [&](const Run& run) {
+    return region.found.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.bytes));
+  };
   Lookup lookup(resolved, producer);
   for (std::size_t i = begin; i < stop; ++i) {
     if (runs[i].wrong && runs[i].bytes >= shortest) lookup.want(bytes_of(runs[i]));
@@ -215,12 +233,19 @@ json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const st
     Provenance did = run.should;
     if (run.wrong) {
       const auto before = region.before.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.bytes));
-      if (std::ranges::equal(before, bytes_of(run))) did = said("what was there before");
-      else if (run.bytes < shortest) did = said("too short to tell");
-      else did = lookup.home(bytes_of(run), run.should);
+      if (std::ranges::equal(before, bytes_of(run)))
+        did = said("what was there before");
+      else if (run.bytes < shortest)
+        did = said("too short to tell");
+      else
+        did = lookup.home(bytes_of(run), run.should);
     }
     left -= run.bytes;
-    moves.push_back({{"region", region.region.name}, {"offset", run.at - base}, {"bytes", run.bytes}, {"should", place_json(run.should)}, {"did", place_json(did)}});
+    moves.push_back({{"region", region.region.name},
+                     {"offset", run.at - base},
+                     {"bytes", run.bytes},
+                     {"should", place_json(run.should)},
+                     {"did", place_json(did)}});
   }
   return {{"moves", moves}, {"moves_from", "bytes"}, {"bytes_left_out", std::max<std::int64_t>(0, left)}};
 }

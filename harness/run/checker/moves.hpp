@@ -1,5 +1,5 @@
-// Where the bytes that arrived came from, for a drawing: runs of the destination around the first wrong byte, each looked up in what the
-// producer holds.
+// Where the bytes that arrived came from, for a drawing: runs of the destination around the first wrong byte, each looked up
+// in what the producer holds.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,10 @@ struct Arrived {
 
 /// Whether the producer is small enough to be searched for a drawing.
 bool drawable(const std::vector<std::span<const std::uint8_t>>& producer);
-/// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`; null where no byte is wrong, or the producer is too large to be searched. A run
-/// is what lies together along channels. It is known by its own first 16 bytes in one pass, so a wrong run of less than 4 bytes has no name.
-/// `producer`: whole files in the order of regions(producer).
-nlohmann::json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const std::uint8_t>>& producer, const Arrived& arrived);
+/// `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`; null where no byte is wrong, or the producer is too large to
+/// be searched. A run is what lies together along channels. It is known by its own first 16 bytes in one pass, so a wrong
+/// run of less than 4 bytes has no name. `producer`: whole files in the order of regions(producer).
+nlohmann::json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const std::uint8_t>>& producer,
+                        const Arrived& arrived);
 
 }  // namespace kvcts::checker

@@ -58,7 +58,9 @@ TEST(Moves, ARunIsToldByItsHome) {
   const json picture = s.moves();
   EXPECT_EQ(picture.at("moves_from"), "bytes");
   const json& moves = picture.at("moves");
-  const auto run = [&](std::int64_t offset) { return *std::find_if(moves.begin(), moves.end(), [&](const json& m) { return m["offset"] == offset; }); };
+  const auto run = [&](std::int64_t offset) {
+    return *std::find_if(moves.begin(), moves.end(), [&](const json& m) { return m["offset"] == offset; });
+  };
   EXPECT_EQ(run(512).at("should"), json({0, 0, 0, 2, 0, 0, 0, 1}));
   EXPECT_EQ(run(512).at("did"), run(512).at("should"));
   EXPECT_EQ(run(576).at("should"), json({0, 0, 0, 2, 1, 0, 0, 1}));
@@ -70,9 +72,9 @@ TEST(Moves, ARunIsToldByItsHome) {
 
 TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
   Scene s;
-  std::copy(s.before.begin() + s.base + 512, s.before.begin() + s.base + 544, s.at(512));      // never written
-  std::fill(s.at(544), s.at(576), std::uint8_t{7});                                            // nobody's
-  std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 544, s.at(0));    // into a free block
+  std::copy(s.before.begin() + s.base + 512, s.before.begin() + s.base + 544, s.at(512));    // never written
+  std::fill(s.at(544), s.at(576), std::uint8_t{7});                                          // nobody's
+  std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 544, s.at(0));  // into a free block
   const json moves = s.moves().at("moves");
   EXPECT_EQ(moves[0].at("offset"), 0);
   EXPECT_EQ(moves[0].at("should"), "nothing: nobody's slot");

@@ -33,7 +33,8 @@ std::string hex(std::span<const std::uint8_t> bytes, std::int64_t at) {
 }
 
 json as_json(const WrongByte& w) {
-  return {{"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}};
+  return {
+      {"region", w.region}, {"offset", w.offset}, {"expected", w.expected}, {"observed", w.observed}, {"where", w.where}};
 }
 
 json as_json(const Digests& d) {
@@ -74,9 +75,11 @@ OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_
   if (const auto bytes = reader::output_bytes(case_); bytes > 0) {
     add({Side::consumer, -1, 0, 0, "reader/output", bytes});
   }
-  // Both sides of a connector program report completion; of an engine, the side that posts. Memory of a provider cannot be looked at.
+  // Both sides of a connector program report completion; of an engine, the side that posts. Memory of a provider cannot be
+  // looked at.
   const int watchers = case_.connector.kind == "program" ? 2 : case_.engine.options.contains("memory_provider") ? 0 : 1;
-  for (int i = 0; i < watchers; ++i) snapshots_.push_back(process::create_memory_file("kvcts:snapshot", process::snapshot_file_bytes));
+  for (int i = 0; i < watchers; ++i)
+    snapshots_.push_back(process::create_memory_file("kvcts:snapshot", process::snapshot_file_bytes));
 }
 
 json OpenCase::describe() const {
@@ -128,7 +131,8 @@ std::vector<std::span<const std::uint8_t>> OpenCase::producer_views() const {
   return out;
 }
 
-void OpenCase::note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const {
+void OpenCase::note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected,
+                          Wrong& wrong) const {
   if (wrong.first.size() >= shown) return;
   WrongByte w;
   w.region = file.region.name;
@@ -152,7 +156,8 @@ void OpenCase::compare_producer(std::size_t index, Wrong& wrong) {
   for (auto offset : d.first) note_wrong(f, offset, scratch_, wrong);
 }
 
-void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong) {
+void OpenCase::compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files,
+                                Wrong& wrong) {
   const auto& f = files_[index];
   if (content_->holds_expected(f.region, pass_, f.bytes())) return;
   scratch_.resize(f.bytes().size());
@@ -248,14 +253,19 @@ std::string OpenCase::state_of_data() const {
   return std::to_string(arrived) + " of " + std::to_string(to_change) + " bytes had arrived";
 }
 
-Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events, bool transferred) {
+Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events,
+                                   bool transferred) {
   scratch_ = {};
   // The state before and after of the consumer, and of a source that changed, lies beside what the search itself holds.
   double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
-  for (std::size_t i = 0; i < files_.size(); ++i) needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
   if (const double there = free_memory() / 2; needed > there) {
     Diagnosis none;
-    none.text = fmt::format("the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; try fewer blocks, layers or heads", needed / (1 << 30), there / (1 << 30));
+    none.text = fmt::format(
+        "the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; try fewer blocks, "
+        "layers or heads",
+        needed / (1 << 30), there / (1 << 30));
     return none;
   }
   // The diagnoser is not told what the case is called or how it is expected to end.
@@ -327,10 +337,12 @@ OpenCase::Differences OpenCase::differences(bool transferred) {
 std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std::int64_t planned, std::int64_t moved) const {
   if (moved < 0 || !content_->looks_at_everything()) return std::nullopt;
   const bool explicit_plan = case_.connector.kind == "explicit";
-  if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most))) return std::nullopt;
+  if ((planned < 0 || planned == moved) && (explicit_plan || (moved >= amount.least && moved <= amount.most)))
+    return std::nullopt;
   const std::string said = planned >= 0 ? fmt::format("planned {} bytes, moved ", planned) : "moved, by its own words, ";
   const std::string most = amount.most != amount.least ? fmt::format(" to {}", amount.most) : "";
-  return certain("false-success", fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said, moved, amount.least, most));
+  return certain("false-success", fmt::format("{}{}, expected {}{}: the bytes are right but the counts do not agree", said,
+                                              moved, amount.least, most));
 }
 
 json OpenCase::compare(const json& request) {
@@ -345,7 +357,7 @@ json OpenCase::compare(const json& request) {
   for (std::size_t i = 0; i < producers_ + consumers_; ++i) digests_.after(files_[i].region.side, found_[i]);
   const std::int64_t wrong = found.source.bytes + found.target.bytes + found.output.bytes;
   const oracle::Amount amount = oracle::transfer_bytes(case_);
-  json reply{{"checked_bytes", found.checked}, {"wrong_bytes", wrong}, {"source_changed", found.source.bytes != 0},
+  json reply{{"checked_bytes", found.checked}, {"wrong_bytes", wrong},         {"source_changed", found.source.bytes != 0},
              {"expected_bytes", amount.least}, {"first_wrong", json::array()}, {"digests", as_json(digests_.whole())}};
   for (const auto* list : {&found.target.first, &found.output.first, &found.source.first}) {
     for (const auto& w : *list) {
@@ -357,20 +369,25 @@ json OpenCase::compare(const json& request) {
   bool failed = wrong != 0;
   std::string message;
   Diagnosis cause;
-  if ((failed || !events.empty()) && content_->looks_at_everything()) cause = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
+  if ((failed || !events.empty()) && content_->looks_at_everything())
+    cause = name_the_cause(found.target.bytes + found.output.bytes, found.source.bytes, events, transferred);
   if (failed) {
     message = std::to_string(wrong) + " wrong bytes";
-    if (found.source.bytes) message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
+    if (found.source.bytes)
+      message += ", " + std::to_string(found.source.bytes) + " of them in the source, which must not change";
     if (!transferred) message += " although nothing may be written before the error";
     if (!cause.text.empty()) message += "; " + cause.text;
   } else if (transferred) {
     // A connector program has no plan to count.
-    std::optional<Diagnosis> other = miscounted(amount, request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
+    std::optional<Diagnosis> other =
+        miscounted(amount, request.value("planned", std::int64_t{-1}), request.value("moved", std::int64_t{-1}));
     if (!other) {
       if (const Wrong early = compare_snapshot(); early.bytes > 0) {
         const WrongByte& w = early.first[0];
-        other = certain("read-before-ready", fmt::format("completion was reported before the data had arrived: at that very moment {} of the bytes looked at were others than now, "
-                                                         "first at {} offset {} ({})", early.bytes, w.region, w.offset, w.where));
+        other = certain("read-before-ready", fmt::format("completion was reported before the data had arrived: at that very "
+                                                         "moment {} of the bytes looked at were others than now, "
+                                                         "first at {} offset {} ({})",
+                                                         early.bytes, w.region, w.offset, w.where));
         reply["phase"] = name(Phase::complete);
         reply["first_wrong"].push_back(as_json(w));
       }
@@ -389,7 +406,11 @@ json OpenCase::compare(const json& request) {
   reply["outcome"] = failed ? "FAIL" : "PASS";
   reply["class"] = cause.exact ? cause.fault_class : "";
   reply["message"] = message;
-  reply["diagnosis"] = {{"class", cause.fault_class}, {"exact", cause.exact}, {"text", cause.text}, {"what_to_do", cause.what_to_do}, {"others", cause.others}};
+  reply["diagnosis"] = {{"class", cause.fault_class},
+                        {"exact", cause.exact},
+                        {"text", cause.text},
+                        {"what_to_do", cause.what_to_do},
+                        {"others", cause.others}};
   reply["ns"] = {{"compare", compared_at - start}, {"diagnose", now_ns() - compared_at}};
   return reply;
 }
@@ -398,7 +419,9 @@ json OpenCase::look(const std::string& region, std::int64_t offset, std::int64_t
   for (const auto& f : files_) {
     if (f.region.name != region) continue;
     const std::int64_t begin = offset + f.shape.base;
-    if (bytes < 0 || begin < 0 || begin + bytes > f.shape.size) throw std::runtime_error("look: " + region + " has no bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes));
+    if (bytes < 0 || begin < 0 || begin + bytes > f.shape.size)
+      throw std::runtime_error("look: " + region + " has no bytes " + std::to_string(offset) + " to " +
+                               std::to_string(offset + bytes));
     return {{"hex", text::hex(f.bytes().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes)))}};
   }
   throw std::runtime_error("look: no region is called " + region);
@@ -422,13 +445,16 @@ json OpenCase::recheck() {
     Wrong late;
     const auto producer_files = producer_views();
     for (std::size_t i = 0; i < producers_ + consumers_; ++i) {
-      if (i < producers_) compare_producer(i, late);
-      else compare_consumer(i, producer_files, late);
+      if (i < producers_)
+        compare_producer(i, late);
+      else
+        compare_consumer(i, producer_files, late);
     }
     reply["late_bytes"] = late.bytes;
     reply["message"] = "bytes changed after completion was reported" +
-                       (late.first.empty() ? std::string() : ", first at " + late.first[0].region + " offset " +
-                                                                 std::to_string(late.first[0].offset) + " (" + late.first[0].where + ")");
+                       (late.first.empty() ? std::string()
+                                           : ", first at " + late.first[0].region + " offset " +
+                                                 std::to_string(late.first[0].offset) + " (" + late.first[0].where + ")");
     compared_ = now;
   }
   return reply;

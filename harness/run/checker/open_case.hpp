@@ -22,8 +22,8 @@ class OpenCase {
   /// Allocates a sealed memory file for every allocation of both sides, and one for the reader's output.
   explicit OpenCase(ResolvedCase resolved);
 
-  nlohmann::json describe() const;          ///< the `files` of the reply to open
-  std::vector<int> descriptors() const;     ///< in the same order
+  nlohmann::json describe() const;       ///< the `files` of the reply to open
+  std::vector<int> descriptors() const;  ///< in the same order
 
   /// Poison and tags of the state before the transfer.
   nlohmann::json fill(int pass);
@@ -36,7 +36,7 @@ class OpenCase {
 
  private:
   struct File {
-    RegionRef region;                       ///< output: side consumer, group -1
+    RegionRef region;  ///< output: side consumer, group -1
     oracle::FileShape shape;
     process::MemoryFile memory;
     std::span<std::uint8_t> bytes() const { return memory.map.bytes(); }
@@ -48,7 +48,7 @@ class OpenCase {
 
   struct Differences {
     Wrong source, target, output;
-    std::int64_t checked{0};                ///< bytes
+    std::int64_t checked{0};  ///< bytes
   };
 
   /// Every byte of every file; a case that did not transfer must have left its destination as it was.
@@ -65,20 +65,21 @@ class OpenCase {
   /// The drawing of where bytes came from, of the region with the first wrong byte.
   nlohmann::json draw(const std::string& region);
   std::string state_of_data() const;
-  Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events, bool transferred);
+  Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
+                           bool transferred);
   /// Looks at every file; the digests are then in found_.
   std::uint64_t digest_all();
 
   const ResolvedCase case_;
   std::unique_ptr<Content> content_;
   int pass_{0};
-  std::vector<File> files_;                 ///< producer, consumer, output
+  std::vector<File> files_;                   ///< producer, consumer, output
   std::vector<process::UniqueFd> snapshots_;  ///< one for each worker that sees completion (process/snapshot.hpp)
   std::size_t producers_{0}, consumers_{0};
   std::vector<std::uint8_t> scratch_;
   std::uint64_t compared_{0};
-  std::vector<std::uint64_t> found_;        ///< digests of files_; where the oracle leaves a choice, of what it would have written
-  DigestFold digests_;                      ///< over all passes
+  std::vector<std::uint64_t> found_;  ///< digests of files_; where the oracle leaves a choice, of what it would have written
+  DigestFold digests_;                ///< over all passes
 };
 
 }  // namespace kvcts::checker

@@ -1,6 +1,6 @@
-// Content "specials": tag/1 is never NaN, infinite, zero or subnormal in all its bits, so that other things can be told from it. Code that
-// changes just those numbers on the way passes every tag. Here one code in three of the data is one of them, chosen by the tag itself: the
-// same element has the same code on both sides, in any layout.
+// Content "specials": tag/1 is never NaN, infinite, zero or subnormal in all its bits, so that other things can be told from
+// it. Code that changes just those numbers on the way passes every tag. Here one code in three of the data is one of them,
+// chosen by the tag itself: the same element has the same code on both sides, in any layout.
 #include "run/checker/content.hpp"
 #include "run/checker/elements.hpp"
 #include "scene/oracle/oracle.hpp"
@@ -13,14 +13,19 @@ namespace {
 int exponent_bits(layout::Dtype dtype) {
   using layout::Dtype;
   switch (dtype) {
-    case Dtype::fp16: return 5;
+    case Dtype::fp16:
+      return 5;
     case Dtype::fp32:
-    case Dtype::bf16: return 8;
+    case Dtype::bf16:
+      return 8;
     case Dtype::e4m3fn:
-    case Dtype::e4m3fnuz: return 4;
+    case Dtype::e4m3fnuz:
+      return 4;
     case Dtype::e5m2:
-    case Dtype::e5m2fnuz: return 5;
-    default: return layout::bits(dtype) / 2;
+    case Dtype::e5m2fnuz:
+      return 5;
+    default:
+      return layout::bits(dtype) / 2;
   }
 }
 
@@ -28,13 +33,20 @@ std::uint32_t special(std::uint32_t code, layout::Dtype dtype) {
   const int width = layout::bits(dtype), mantissa = width - 1 - exponent_bits(dtype);
   const std::uint32_t sign = 1u << (width - 1), top = sign - 1 - ((1u << mantissa) - 1), all = sign | (sign - 1);
   switch ((code * 0x9e3779b1u >> 20) % 16) {
-    case 0: return sign;                             // -0
-    case 1: return 0;                                // +0
-    case 2: return (code | top) & all;               // NaN, sign and payload of the tag
-    case 3: return (code & sign) | top;              // infinity, or NaN where the format has none
-    case 4: return code & ~top & all;                // subnormal
-    case 5: return all;                              // NaN with every bit
-    default: return code;
+    case 0:
+      return sign;  // -0
+    case 1:
+      return 0;  // +0
+    case 2:
+      return (code | top) & all;  // NaN, sign and payload of the tag
+    case 3:
+      return (code & sign) | top;  // infinity, or NaN where the format has none
+    case 4:
+      return code & ~top & all;  // subnormal
+    case 5:
+      return all;  // NaN with every bit
+    default:
+      return code;
   }
 }
 

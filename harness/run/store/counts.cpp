@@ -2,7 +2,9 @@
 
 namespace kvcts::store {
 
-bool was_executed(Outcome outcome) { return outcome != Outcome::unsupported && outcome != Outcome::skipped && outcome != Outcome::not_run; }
+bool was_executed(Outcome outcome) {
+  return outcome != Outcome::unsupported && outcome != Outcome::skipped && outcome != Outcome::not_run;
+}
 
 bool is_failure(Verdict verdict) { return verdict == Verdict::unexpected || verdict == Verdict::expired_waiver; }
 

@@ -31,8 +31,8 @@ struct Counts {
   bool allow_incomplete{false};                           ///< the last sitting was told so
   std::string stopped;                                    ///< why it ended early, if it did: "budget of 60 s used up"
   std::vector<Lack> lacks;                                ///< of skipped ids, most first
-  std::string not_isolated;                               ///< why code under test ran without a sandbox; "": it had one, or nobody said
-  std::int64_t left_out{0};                               ///< ids that --budget left out of the plan
+  std::string not_isolated;  ///< why code under test ran without a sandbox; "": it had one, or nobody said
+  std::int64_t left_out{0};  ///< ids that --budget left out of the plan
   std::int64_t of(Outcome o) const { return outcome[static_cast<std::size_t>(o)]; }
   std::int64_t of(Verdict v) const { return verdict[static_cast<std::size_t>(v)]; }
 };
@@ -48,12 +48,12 @@ std::int64_t failures(const Counts& counts);
 
 /// Ids that ran, whatever came of it.
 std::int64_t ran(const Counts& counts);
-/// Was something planned not run? Lacks that a suite accepts and declared constraints are part of the plan; but a run in which nothing ran
-/// is never complete.
+/// Was something planned not run? Lacks that a suite accepts and declared constraints are part of the plan; but a run in
+/// which nothing ran is never complete.
 bool incomplete(const Counts& counts);
 
-/// 130 interrupted; 4 nothing was selected; 3 the suite's own error; 1 some verdict not as expected; 5 incomplete, unless the sitting was
-/// allowed to be; 0 otherwise. The first that holds.
+/// 130 interrupted; 4 nothing was selected; 3 the suite's own error; 1 some verdict not as expected; 5 incomplete, unless
+/// the sitting was allowed to be; 0 otherwise. The first that holds.
 int exit_status(const Counts& counts);
 
 }  // namespace kvcts::store

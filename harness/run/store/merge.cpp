@@ -25,8 +25,11 @@ struct Part {
 
 /// What has to be the same in all parts of a plan, as people call it.
 std::map<std::string, std::string> plan_of(const RunInfo& info) {
-  std::map<std::string, std::string> out{{"suite", info.suite}, {"selection", info.part.value("selection", "")}, {"seed", fmt::to_string(info.seed)},
-                                         {"kvcts", info.version}, {"number of shards", fmt::to_string(info.part.value("shards", 0))},
+  std::map<std::string, std::string> out{{"suite", info.suite},
+                                         {"selection", info.part.value("selection", "")},
+                                         {"seed", fmt::to_string(info.seed)},
+                                         {"kvcts", info.version},
+                                         {"number of shards", fmt::to_string(info.part.value("shards", 0))},
                                          {"tries", fmt::format("{}, of failed cases {} more", info.repeat, info.retries)},
                                          {"number of cases", fmt::to_string(info.part.value("whole", std::int64_t{0}))}};
   for (const char* key : {"commit", "cases", "golden"}) out[key] = info.provenance.value(key, "");
@@ -38,16 +41,19 @@ std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
   for (const fs::path& folder : folders) {
     RunReader reader = RunReader::open(folder);
     RunInfo info = reader.info();
-    if (!reader.planned()) throw Error(fmt::format("run {}: it has no plan; it was killed before it had one, start it again", folder.string()));
-    if (info.part.empty()) throw Error(fmt::format("run {}: expected a shard (kvcts run --shard i/n), found a whole run", folder.string()));
+    if (!reader.planned())
+      throw Error(fmt::format("run {}: it has no plan; it was killed before it had one, start it again", folder.string()));
+    if (info.part.empty())
+      throw Error(fmt::format("run {}: expected a shard (kvcts run --shard i/n), found a whole run", folder.string()));
     parts.push_back({folder, std::move(reader), std::move(info)});
   }
   const auto first = plan_of(parts.front().info);
   for (const Part& part : parts) {
     for (const auto& [what, value] : plan_of(part.info)) {
       if (value != first.at(what)) {
-        throw Error(fmt::format("run {}: expected the plan of {}, found another {} ('{}', there '{}'); merge shards of one plan", part.folder.string(),
-                                parts.front().folder.string(), what, value, first.at(what)));
+        throw Error(
+            fmt::format("run {}: expected the plan of {}, found another {} ('{}', there '{}'); merge shards of one plan",
+                        part.folder.string(), parts.front().folder.string(), what, value, first.at(what)));
       }
     }
   }
@@ -69,8 +75,10 @@ void expect_all_shards(const std::vector<Part>& parts) {
     }
     const auto whole = parts.front().info.part.value("whole", std::int64_t{0});
     const bool one = missing.size() == 1;
-    throw Error(fmt::format("shard{} {} of {} {} missing, and with {} {} of {} planned cases; give {}, too", one ? "" : "s", fmt::join(missing, ", "), shards,
-                            one ? "is" : "are", one ? "it" : "them", text::thousands(whole - std::ssize(places)), text::thousands(whole), one ? "its run" : "their runs"));
+    throw Error(fmt::format("shard{} {} of {} {} missing, and with {} {} of {} planned cases; give {}, too", one ? "" : "s",
+                            fmt::join(missing, ", "), shards, one ? "is" : "are", one ? "it" : "them",
+                            text::thousands(whole - std::ssize(places)), text::thousands(whole),
+                            one ? "its run" : "their runs"));
   }
 }
 
@@ -104,8 +112,10 @@ std::vector<Chosen> collect(const std::vector<Part>& parts) {
     });
   }
   if (!twice.empty()) {
-    throw Error(fmt::format("'{}'{} decided in {} and in {}; give each shard once", twice.front(),
-                            twice.size() == 1 ? " is" : fmt::format(" and {} more cases are", text::thousands(std::ssize(twice) - 1)), one->folder.string(), other->folder.string()));
+    throw Error(fmt::format(
+        "'{}'{} decided in {} and in {}; give each shard once", twice.front(),
+        twice.size() == 1 ? " is" : fmt::format(" and {} more cases are", text::thousands(std::ssize(twice) - 1)),
+        one->folder.string(), other->folder.string()));
   }
   std::sort(all.begin(), all.end(), [](const Chosen& x, const Chosen& y) { return x.place < y.place; });
   return all;
@@ -130,7 +140,8 @@ RunInfo info_of(const std::vector<Part>& parts) {
 }
 
 /// The parts as one store in `made`.
-void write(const fs::path& made, const std::vector<Part>& parts, const std::vector<Chosen>& all, const std::vector<std::string>& argv) {
+void write(const fs::path& made, const std::vector<Part>& parts, const std::vector<Chosen>& all,
+           const std::vector<std::string>& argv) {
   RunStore store = RunStore::create(made, info_of(parts), argv);
   std::vector<PlannedCase> planned;
   planned.reserve(all.size());
@@ -146,7 +157,8 @@ void write(const fs::path& made, const std::vector<Part>& parts, const std::vect
     store.adopt(sessions);
     if (sessions.empty() || sessions.back().ending == Ending::complete) continue;
     ending = sessions.back().ending.value_or(Ending::interrupted);
-    reason = fmt::format("{} was not run to its end{}", part->folder.filename().string(), sessions.back().reason.empty() ? "" : " (" + sessions.back().reason + ")");
+    reason = fmt::format("{} was not run to its end{}", part->folder.filename().string(),
+                         sessions.back().reason.empty() ? "" : " (" + sessions.back().reason + ")");
   }
   store.finish(ending, reason);
 }
@@ -154,7 +166,9 @@ void write(const fs::path& made, const std::vector<Part>& parts, const std::vect
 }  // namespace
 
 void merge(const fs::path& out, const std::vector<fs::path>& folders, const std::vector<std::string>& argv) {
-  if (fs::exists(out) && !fs::is_empty(out)) throw Error(fmt::format("{}: expected a new or an empty folder, found one with files in it; choose another", out.string()));
+  if (fs::exists(out) && !fs::is_empty(out))
+    throw Error(
+        fmt::format("{}: expected a new or an empty folder, found one with files in it; choose another", out.string()));
   const std::vector<Part> parts = open_parts(folders);
   expect_all_shards(parts);
   const std::vector<Chosen> all = collect(parts);
@@ -165,7 +179,10 @@ void merge(const fs::path& out, const std::vector<fs::path>& folders, const std:
     write(made, parts, all, argv);
   } catch (const DiskFull&) {
     fs::remove_all(made);
-    throw DiskFull(fmt::format("{}: no room left, or the disk refuses writes; nothing was written, the parts are as they were: free space and merge again", out.string()));
+    throw DiskFull(
+        fmt::format("{}: no room left, or the disk refuses writes; nothing was written, the parts are as they were: free "
+                    "space and merge again",
+                    out.string()));
   }
   if (fs::exists(out)) fs::remove(out);
   fs::rename(made, out);

@@ -23,7 +23,11 @@ struct Shards {
     const fs::path folder = dir.path() / ("s" + std::to_string(made++));
     RunInfo info = sample::info();
     info.selection = "--suite sample --shard " + std::to_string(shard) + "/" + std::to_string(n);
-    info.part = {{"shard", shard}, {"shards", n}, {"whole", 12}, {"selection", "--suite sample"}, {"places", nlohmann::json::array()}};
+    info.part = {{"shard", shard},
+                 {"shards", n},
+                 {"whole", 12},
+                 {"selection", "--suite sample"},
+                 {"places", nlohmann::json::array()}};
     std::vector<PlannedCase> planned;
     for (int i = shard - 1; i < 12; i += n) {
       info.part["places"].push_back(i);
@@ -84,14 +88,26 @@ TEST(Merge, ShardsAreTheWholeInItsOrder) {
 
 TEST(Merge, WhatDoesNotBelongTogetherIsOneSentence) {
   Shards shards(3);
-  const auto with = [&](const std::function<void(RunInfo&)>& change) { return shards.error_of({shards.folders[0], shards.folders[1], shards.make(3, 3, change)}); };
+  const auto with = [&](const std::function<void(RunInfo&)>& change) {
+    return shards.error_of({shards.folders[0], shards.folders[1], shards.make(3, 3, change)});
+  };
   EXPECT_NE(with([](RunInfo& info) { info.seed = 7; }).find("found another seed ('7', there '"), std::string::npos);
-  EXPECT_NE(with([](RunInfo& info) { info.provenance["commit"] = "abc"; }).find("found another commit ('abc', there 'ef559fb+')"), std::string::npos);
-  EXPECT_NE(with([](RunInfo& info) { info.part["selection"] = "--suite other"; }).find("found another selection"), std::string::npos);
-  EXPECT_NE(with([](RunInfo& info) { info.part = nlohmann::json::object(); }).find("expected a shard (kvcts run --shard i/n), found a whole run"), std::string::npos);
-  EXPECT_EQ(shards.error_of({shards.folders[0], shards.folders[2]}), "shard 2 of 3 is missing, and with it 4 of 12 planned cases; give its run, too");
-  EXPECT_EQ(shards.error_of({shards.folders[0]}), "shards 2, 3 of 3 are missing, and with them 8 of 12 planned cases; give their runs, too");
-  EXPECT_NE(shards.error_of({shards.folders[0], shards.folders[1], shards.folders[2], shards.make(2, 3, [](RunInfo&) {})}).find("and 3 more cases are decided in"), std::string::npos);
+  EXPECT_NE(
+      with([](RunInfo& info) { info.provenance["commit"] = "abc"; }).find("found another commit ('abc', there 'ef559fb+')"),
+      std::string::npos);
+  EXPECT_NE(with([](RunInfo& info) { info.part["selection"] = "--suite other"; }).find("found another selection"),
+            std::string::npos);
+  EXPECT_NE(with([](RunInfo& info) {
+              info.part = nlohmann::json::object();
+            }).find("expected a shard (kvcts run --shard i/n), found a whole run"),
+            std::string::npos);
+  EXPECT_EQ(shards.error_of({shards.folders[0], shards.folders[2]}),
+            "shard 2 of 3 is missing, and with it 4 of 12 planned cases; give its run, too");
+  EXPECT_EQ(shards.error_of({shards.folders[0]}),
+            "shards 2, 3 of 3 are missing, and with them 8 of 12 planned cases; give their runs, too");
+  EXPECT_NE(shards.error_of({shards.folders[0], shards.folders[1], shards.folders[2], shards.make(2, 3, [](RunInfo&) {})})
+                .find("and 3 more cases are decided in"),
+            std::string::npos);
   EXPECT_NE(shards.error_of({shards.folders[0], shards.dir.path() / "nowhere"}).find("nowhere"), std::string::npos);
   fs::create_directories(shards.out());
   std::ofstream(shards.out() / "mine") << "x";

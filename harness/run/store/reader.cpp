@@ -218,14 +218,17 @@ Counts RunReader::counts() const {
   const auto sittings = sessions();
   const Session* last = sittings.empty() ? nullptr : &sittings.back();
   out.interrupted = last != nullptr && last->ending == Ending::interrupted;
-  out.allow_incomplete = last != nullptr && std::find(last->argv.begin(), last->argv.end(), allow_incomplete_flag) != last->argv.end();
+  out.allow_incomplete =
+      last != nullptr && std::find(last->argv.begin(), last->argv.end(), allow_incomplete_flag) != last->argv.end();
   if (last != nullptr && last->ending == Ending::budget) out.stopped = last->reason;
   const RunInfo about = info();
   out.left_out = about.left_out;
   out.not_isolated = why_not_isolated(about);
   Statement lacks(*db_,
-                  "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, '$.lack.optional'), 0) AS accepted,"
-                  " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND r.verdict = 'skipped'"
+                  "SELECT COALESCE(json_extract(r.facts, '$.lack.name'), '') AS name, COALESCE(json_extract(r.facts, "
+                  "'$.lack.optional'), 0) AS accepted,"
+                  " COUNT(*) AS n FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome = 'SKIPPED' AND "
+                  "r.verdict = 'skipped'"
                   " GROUP BY 1, 2 ORDER BY n DESC, name");
   while (lacks.step()) out.lacks.push_back({std::string(lacks.text(0)), lacks.number(1) != 0, lacks.number(2)});
   const auto undecided = out.planned - out.decided;

@@ -19,13 +19,14 @@ struct RunInfo {
   std::uint64_t seed{0};
   std::string version;                                ///< of kvcts
   nlohmann::json machine = nlohmann::json::object();  ///< facts as `kvcts doctor` finds them
-  nlohmann::json provenance = nlohmann::json::object();  ///< commit, digests of cases and golden tensors, host, CI job (cli/provenance.hpp)
-  nlohmann::json part = nlohmann::json::object();     ///< of a shard: {shard, shards, whole, selection, places}, see merge.hpp
-  std::int64_t started_ms{0};                         ///< Unix time; 0 = now
-  nlohmann::json repro = nlohmann::json::object();    ///< what a case needs to be run again (report/repro.hpp)
-  std::int64_t repeat{1}, retries{0};                 ///< tries of every case; further ones of every case that failed
-  std::string rotate;                                 ///< the file of --rotate; "" = none
-  std::int64_t left_out{0};                           ///< cases of the selection that --budget left out of the plan
+  nlohmann::json provenance =
+      nlohmann::json::object();  ///< commit, digests of cases and golden tensors, host, CI job (cli/provenance.hpp)
+  nlohmann::json part = nlohmann::json::object();   ///< of a shard: {shard, shards, whole, selection, places}, see merge.hpp
+  std::int64_t started_ms{0};                       ///< Unix time; 0 = now
+  nlohmann::json repro = nlohmann::json::object();  ///< what a case needs to be run again (report/repro.hpp)
+  std::int64_t repeat{1}, retries{0};               ///< tries of every case; further ones of every case that failed
+  std::string rotate;                               ///< the file of --rotate; "" = none
+  std::int64_t left_out{0};                         ///< cases of the selection that --budget left out of the plan
 };
 
 /// Of a sitting that may end with status 0 although something planned was not run.

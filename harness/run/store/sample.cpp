@@ -29,7 +29,11 @@ RunInfo info() {
   out.seed = 0xFFFFFFFFFFFFFFF0ULL;
   out.version = "0.1.0";
   out.machine = {{"cpu", "a CPU of 4 cores"}, {"memory_bytes", 34359738368}, {"gpus", nlohmann::json::array()}};
-  out.provenance = {{"commit", "ef559fb+"}, {"cases", "00ff"}, {"golden", "ff00"}, {"host", "builder"}, {"ci", {{"system", "GitLab CI"}, {"job", "nightly"}}}};
+  out.provenance = {{"commit", "ef559fb+"},
+                    {"cases", "00ff"},
+                    {"golden", "ff00"},
+                    {"host", "builder"},
+                    {"ci", {{"system", "GitLab CI"}, {"job", "nightly"}}}};
   return out;
 }
 
@@ -146,9 +150,18 @@ std::vector<CaseResult> every_kind() {
   auto& flaky = add("flaky", Outcome::flaky, Verdict::unexpected, "failed 2 of 10 tries; in try 4: CRASH: the worker died");
   flaky.phase = Phase::transfer;
   flaky.signal = "SIGBUS";
-  flaky.tries = {10, 2, 0, {{4, Outcome::crash, Phase::transfer, "", "the worker died <4>", 1500000}, {8, Outcome::fail, Phase::compare, "stale-block", "7 bytes are wrong", 900000}}};
+  flaky.tries = {10,
+                 2,
+                 0,
+                 {{4, Outcome::crash, Phase::transfer, "", "the worker died <4>", 1500000},
+                  {8, Outcome::fail, Phase::compare, "stale-block", "7 bytes are wrong", 900000}}};
   auto& always = add("always", Outcome::fail, Verdict::unexpected, "3 bytes are wrong");
-  always.tries = {3, 3, 2, {{1, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1}, {2, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1}, {3, Outcome::hang, Phase::complete, "", "no progress", 1}}};
+  always.tries = {3,
+                  3,
+                  2,
+                  {{1, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1},
+                   {2, Outcome::fail, std::nullopt, "", "3 bytes are wrong", 1},
+                   {3, Outcome::hang, Phase::complete, "", "no progress", 1}}};
   return out;
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 // f_type of file systems that are shared over a network (linux/magic.h; CIFS and SMB2 from fs/smb).
 bool is_network(const fs::path& directory) {
-  struct statfs found {};
+  struct statfs found{};
   if (::statfs(directory.c_str(), &found) != 0) return false;
   switch (static_cast<std::uint32_t>(found.f_type)) {
     case 0x6969:      // NFS
@@ -83,7 +83,9 @@ struct RunStore::State {
         : planned(db,
                   "SELECT ordinal, digest, execution, EXISTS (SELECT 1 FROM results r JOIN executions e ON e.n = r.execution"
                   " WHERE r.ordinal = p.ordinal AND e.outcome <> 'NOT_RUN') FROM planned p WHERE id = ?"),
-          decided(db, "SELECT 1 FROM results r JOIN executions e ON e.n = r.execution WHERE r.ordinal = ? AND e.outcome <> 'NOT_RUN'"),
+          decided(db,
+                  "SELECT 1 FROM results r JOIN executions e ON e.n = r.execution WHERE r.ordinal = ? AND e.outcome <> "
+                  "'NOT_RUN'"),
           same(db, "SELECT n FROM executions WHERE digest = ? AND hash = ?"),
           execution(db,
                     "INSERT INTO executions(digest, hash, ran, first, outcome, phase, fault_class, wall_ns, body, seal)"
@@ -115,7 +117,8 @@ struct RunStore::State {
   }
 
   [[noreturn]] void damaged(std::int64_t ordinal) const {
-    throw Damaged(fmt::format("run store {}: damaged (planned case {}); restore the file or start a new run", db->path().string(), ordinal));
+    throw Damaged(fmt::format("run store {}: damaged (planned case {}); restore the file or start a new run",
+                              db->path().string(), ordinal));
   }
   Statements& writing() {
     if (!statements) throw Error(fmt::format("run {}: finished; open it again to go on with it", directory.string()));
@@ -172,12 +175,14 @@ struct RunStore::State {
   std::pair<Pending, bool> take(const CaseResult& result) {
     auto& planned = writing().planned;
     planned.bind(1, result.id);
-    if (!planned.step()) throw Error(fmt::format("result of '{}': not a planned case of run {}", result.id, directory.string()));
+    if (!planned.step())
+      throw Error(fmt::format("result of '{}': not a planned case of run {}", result.id, directory.string()));
     const std::string digest(planned.text(1)), execution(planned.text(2));
     std::pair<Pending, bool> out{{planned.number(0), split(result)}, planned.number(3) != 0};
     planned.reset();
     if (!result.case_digest.empty() && result.case_digest != digest) {
-      throw Error(fmt::format("result of '{}': it was run with other data (digest {}) than planned ({})", result.id, short_digest(result.case_digest), short_digest(digest)));
+      throw Error(fmt::format("result of '{}': it was run with other data (digest {}) than planned ({})", result.id,
+                              short_digest(result.case_digest), short_digest(digest)));
     }
     if (out.first.result.execution.digest.empty()) out.first.result.execution.digest = execution;
     return out;
@@ -272,7 +277,8 @@ Drift RunStore::plan(const std::vector<PlannedCase>& cases) {
     };
     Statement stored(db, "SELECT id, digest, ordinal, execution, expected, seal FROM planned ORDER BY ordinal");
     while (stored.step()) {
-      if (seal_planned(stored.number(2), stored.text(0), stored.text(1), stored.text(3), stored.text(4)) != stored.number(5)) state_->damaged(stored.number(2));
+      if (seal_planned(stored.number(2), stored.text(0), stored.text(1), stored.text(3), stored.text(4)) != stored.number(5))
+        state_->damaged(stored.number(2));
       const auto found = wanted.find(stored.text(0));
       if (found == wanted.end()) {
         ++drift.removed;
@@ -314,10 +320,12 @@ std::vector<PlannedCase> RunStore::missing() {
   std::vector<PlannedCase> out;
   Statement get(*state_->db,
                 "SELECT ordinal, id, digest, execution, expected, seal FROM planned"
-                " WHERE ordinal NOT IN (SELECT r.ordinal FROM results r JOIN executions e ON e.n = r.execution WHERE e.outcome <> 'NOT_RUN')"
+                " WHERE ordinal NOT IN (SELECT r.ordinal FROM results r JOIN executions e ON e.n = r.execution WHERE "
+                "e.outcome <> 'NOT_RUN')"
                 " ORDER BY ordinal");
   while (get.step()) {
-    if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5)) state_->damaged(get.number(0));
+    if (seal_planned(get.number(0), get.text(1), get.text(2), get.text(3), get.text(4)) != get.number(5))
+      state_->damaged(get.number(0));
     out.push_back(
         {std::string(get.text(1)), std::string(get.text(2)), std::string(get.text(3)), expected_from_text(get.text(4))});
   }
@@ -352,7 +360,8 @@ void RunStore::replace(const CaseResult& result) {
   state_->write(item);
   Statement used(*state_->db, "SELECT 1 FROM results WHERE execution = ?");
   if (!used.bind(1, old).step()) {  // no other case shares it
-    for (const char* sql : {"DELETE FROM executions WHERE n = ?", "DELETE FROM phases WHERE execution = ?", "DELETE FROM evidence WHERE execution = ?"})
+    for (const char* sql : {"DELETE FROM executions WHERE n = ?", "DELETE FROM phases WHERE execution = ?",
+                            "DELETE FROM evidence WHERE execution = ?"})
       Statement(*state_->db, sql).bind(1, old).run();
   }
   state_->save_sitting();
@@ -403,8 +412,15 @@ void RunStore::adopt(const std::vector<Session>& sessions) {
   for (auto session = sessions.rbegin(); session != sessions.rend(); ++session) {
     const auto n = state_->db->number("SELECT MIN(n) - 1 FROM sessions");
     Statement insert(*state_->db, "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-    insert.bind(1, n).bind(2, argv_text(session->argv)).bind(3, session->pid).bind(4, session->started_ms).bind(5, session->ended_ms);
-    insert.bind(6, session->ending ? name(*session->ending) : "").bind(7, session->reason).bind(8, seal_session(n, *session)).run();
+    insert.bind(1, n)
+        .bind(2, argv_text(session->argv))
+        .bind(3, session->pid)
+        .bind(4, session->started_ms)
+        .bind(5, session->ended_ms);
+    insert.bind(6, session->ending ? name(*session->ending) : "")
+        .bind(7, session->reason)
+        .bind(8, seal_session(n, *session))
+        .run();
   }
   transaction.commit();
 }

@@ -53,7 +53,8 @@ class RunStore {
   /// with other data than planned (case_digest; an empty one is filled in from the plan, as is an empty execution digest).
   /// May commit; then DiskFull leaves every waiting result, this one included, in memory for a later flush().
   void record(const CaseResult& result);
-  /// Takes the result of a case that was run again, in place of the one that it has. Throws Error, and changes nothing, when it has none.
+  /// Takes the result of a case that was run again, in place of the one that it has. Throws Error, and changes nothing, when
+  /// it has none.
   void replace(const CaseResult& result);
   /// Commits if the oldest waiting result is 200 ms old. due_in(): when that will be; nullopt when nothing waits.
   void tick();

@@ -214,7 +214,9 @@ TEST(Store, RefusesWhatIsNotARun) {
       << "this is some text that is no database, and long enough to have a header of a hundred bytes or more....";
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not a run store"));
   std::filesystem::remove(file);
-  { Db(file, Mode::create).run("CREATE TABLE t(x)"); }
+  {
+    Db(file, Mode::create).run("CREATE TABLE t(x)");
+  }
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not a KV-CTS run store"));
   EXPECT_TRUE(has(error_of([&] { RunStore::create(dir.path(), sample::info(), {}); }), "already exists"));
   std::filesystem::remove(file);
@@ -234,7 +236,9 @@ TEST(Store, ReadsTheVersionBefore) {
     }
     store.finish(Ending::interrupted);
     Db db(dir.path() / "store.db", Mode::write);
-    const std::string info = R"({"suite":"smoke","selection":"--suite smoke","seed":7,"version":"0.9","machine":{"cpu":"x"},"started_ms":5,"left_out":2,"repro":{}})";
+    const std::string info =
+        R"({"suite":"smoke","selection":"--suite smoke","seed":7,"version":"0.9","machine":{"cpu":"x"},)"
+        R"("started_ms":5,"left_out":2,"repro":{}})";
     Statement(db, "UPDATE run SET info = ?, seal = ?").bind(1, info).bind(2, seal_run(info, std::ssize(results))).run();
     db.run("PRAGMA user_version=2");
   }
@@ -249,7 +253,9 @@ TEST(Store, ReadsTheVersionBefore) {
 TEST(Store, RefusesANewerVersion) {
   TemporaryDirectory dir;
   RunStore::create(dir.path(), sample::info(), {}).finish(Ending::complete);
-  { Db(dir.path() / "store.db", Mode::write).run(("PRAGMA user_version=" + std::to_string(schema_version + 1)).c_str()); }
+  {
+    Db(dir.path() / "store.db", Mode::write).run(("PRAGMA user_version=" + std::to_string(schema_version + 1)).c_str());
+  }
   for (const auto& error :
        {error_of([&] { RunReader::open(dir.path()); }), error_of([&] { RunStore::open(dir.path(), {}); })}) {
     EXPECT_TRUE(has(error, "newer KV-CTS (store version ")) << error;
@@ -320,7 +326,8 @@ TEST(Store, ACaseThatWasRunAgainHasItsNewResultOnly) {
   EXPECT_EQ(to_json(reader.results().at(0)), to_json(sample::as_stored(flaky)));
   EXPECT_EQ(reader.results().size(), 2u);
   EXPECT_EQ(reader.counts().of(Outcome::flaky), 1);
-  EXPECT_EQ(reader.counts().executions[0] + reader.counts().executions[1] + reader.counts().executions[2], 2) << "the execution that was replaced is gone";
+  EXPECT_EQ(reader.counts().executions[0] + reader.counts().executions[1] + reader.counts().executions[2], 2)
+      << "the execution that was replaced is gone";
   EXPECT_EQ(failures(reader.counts()), 1);
 }
 

@@ -37,7 +37,8 @@ Task<void> Lane::ask_canary(Attempt& a) {
   const std::string took = std::to_string((now_ns() - begin) / 1'000'000) + " ms";
   std::string words = passes ? "passes after " + took : told.text;
   while (!words.empty() && words.back() == '\n') words.pop_back();
-  if (!passes && told.ended && !WIFEXITED(*told.ended)) words += (words.empty() ? "" : "; ") + std::string("its process died of a signal");
+  if (!passes && told.ended && !WIFEXITED(*told.ended))
+    words += (words.empty() ? "" : "; ") + std::string("its process died of a signal");
   add_evidence(a.result, "canary", words + "\n");
   if (passes) co_return;
   run_.set_aside.emplace(engine.plugin, "after " + a.result.id + " the canary of " + engine.plugin + " failed: " + words);

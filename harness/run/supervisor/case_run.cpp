@@ -1,4 +1,5 @@
-// One execution of one case: its phases in their order. Each call that ends something is a step between two looks at the memory.
+// One execution of one case: its phases in their order. Each call that ends something is a step between two looks at the
+// memory.
 #include <algorithm>
 
 #include "case/evidence.hpp"
@@ -28,9 +29,12 @@ const char* call_words(std::string_view call) {
 }
 }  // namespace
 
-Child& Lane::initiator(const ResolvedCase& c) const { return c.op == "read" ? *workers_->children.back() : *workers_->children.front(); }
+Child& Lane::initiator(const ResolvedCase& c) const {
+  return c.op == "read" ? *workers_->children.back() : *workers_->children.front();
+}
 
-/// Which memory files a worker is handed: its own side's, and what it needs to see the destination when completion is reported.
+/// Which memory files a worker is handed: its own side's, and what it needs to see the destination when completion is
+/// reported.
 nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const {
   const bool pair = workers_->children.size() == 2;
   const bool is_producer = &child == workers_->children.front().get();
@@ -69,7 +73,8 @@ Task<Ended> Lane::register_case(Attempt& a) {
   for (const auto& child : workers_->children) {
     Request request{child.get(), {{"op", "prepare"}, {"key", a.key}, {"case", view}}, {}};
     request.body["files"] = files_for(a, *child, request.fds);
-    if (is_program(a.resolved)) request.body["ports"] = run_.ports.take(a.resolved.connector.options.value("ports", std::int64_t{0}));
+    if (is_program(a.resolved))
+      request.body["ports"] = run_.ports.take(a.resolved.connector.options.value("ports", std::int64_t{0}));
     if (!workers_->to_forget.empty()) request.body["forget"] = workers_->to_forget;
     requests.push_back(std::move(request));
   }
@@ -131,13 +136,16 @@ Task<Ended> Lane::transfer(Attempt& a) {
   std::vector<json> replies;
   requests.push_back({&first, {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
   for (const auto& child : workers_->children)
-    if (is_program(c) && child.get() != &first) requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
+    if (is_program(c) && child.get() != &first)
+      requests.push_back({child.get(), {{"op", "transfer"}, {"key", a.key}, {"pass", a.pass}}, {}});
   ended = co_await ask_workers(a, Phase::transfer, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
   a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
   if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
     a.result.facts["engine_claims"] = *path;
-    a.result.evidence = evidence_of(*path, c.arch, [&] { return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{}; });
+    a.result.evidence = evidence_of(*path, c.arch, [&] {
+      return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{};
+    });
   }
   const std::int64_t total = now_ns() - a.since_ns;
   const json times = replies[0].value("ns", json::object());
@@ -163,7 +171,8 @@ Task<Ended> Lane::read_back(Attempt& a) {
 Task<Ended> Lane::execute(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   Ended ended = co_await register_case(a);
-  if (ended.kind == Kind::completed && !is_program(c)) ended = co_await plan(a);  // a program tells nobody how it goes about it
+  if (ended.kind == Kind::completed && !is_program(c))
+    ended = co_await plan(a);  // a program tells nobody how it goes about it
   if (ended.kind != Kind::completed) co_return ended;
   for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {
     if (a.pass > 0) ended = co_await fill(a);
@@ -171,7 +180,8 @@ Task<Ended> Lane::execute(Attempt& a) {
     if (ended.kind == Kind::completed && !c.reader.name.empty()) ended = co_await read_back(a);
     if (ended.kind != Kind::completed) co_return ended;
     co_await compare(a, ended);
-    if (a.compared.value("outcome", "") == "FAIL") {  // does the rest come by itself? Then it is no work of the call that comes next
+    if (a.compared.value("outcome", "") ==
+        "FAIL") {  // does the rest come by itself? Then it is no work of the call that comes next
       co_await sleep_ms(patience_ms);
       co_await look(a, "");
     }
@@ -206,7 +216,8 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
   std::vector<json> replies;
   const bool posted_by_one = std::string_view(call) == "release";
   for (const auto& child : workers_->children)
-    if (!posted_by_one || child.get() == &initiator(a.resolved)) requests.push_back({child.get(), {{"op", "end"}, {"key", a.key}, {"call", call}}, {}});
+    if (!posted_by_one || child.get() == &initiator(a.resolved))
+      requests.push_back({child.get(), {{"op", "end"}, {"key", a.key}, {"call", call}}, {}});
   Ended ended = co_await ask_workers(a, Phase::complete, requests, replies);
   if (ended.kind != Kind::completed) ended.call = call_words(call);
   std::int64_t peak = 0;

@@ -172,8 +172,10 @@ void Child::on_event(const json& event) {
   if (kind == "spawned") {
     pid_ = event.at("pid").get<pid_t>();
     // When memory runs out the kernel should choose code under test, not what watches it.
-    const process::UniqueFd score(::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
-    if (score) [[maybe_unused]] const auto written = ::write(score.get(), "500", 3);
+    const process::UniqueFd score(
+        ::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
+    if (score) [[maybe_unused]]
+      const auto written = ::write(score.get(), "500", 3);
   } else if (kind == "spawn-failed") {
     failed_ = event.value("text", "");
   } else if (kind == "exit") {
@@ -260,7 +262,8 @@ void Link::on_socket() {
       json event = std::move(message->body);
       if (sandbox_ && event.value("event", "") == "spawned") {
         if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
-        // Bubblewrap was killed before it had seen to it that its inside ends with it: what cannot be named cannot be watched or ended.
+        // Bubblewrap was killed before it had seen to it that its inside ends with it: what cannot be named cannot be
+        // watched or ended.
         if (first_ == 0) return lose();
         event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has ended already
       }

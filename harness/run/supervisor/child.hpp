@@ -63,8 +63,8 @@ class Child {
     bool status_page{false};  ///< a status page on descriptor 4
     bool accept_fds{false};   ///< descriptors may come back (the checker's)
     std::uint32_t max_frame_bytes{process::max_frame};
-    std::vector<int> more;    ///< further descriptors, behind those
-    std::string name;  ///< for people: "lane0/worker7"
+    std::vector<int> more;  ///< further descriptors, behind those
+    std::string name;       ///< for people: "lane0/worker7"
   };
   Child(Loop& loop, Link& link, Signal& wake, const Spec& spec);
   ~Child();
@@ -128,7 +128,8 @@ class Child {
   std::optional<Killed> killed_;
 };
 
-/// The supervisor's end of a warden's socket: of the one of the run, or of one in a sandbox, which is that sandbox' first process.
+/// The supervisor's end of a warden's socket: of the one of the run, or of one in a sandbox, which is that sandbox' first
+/// process.
 class Link {
  public:
   Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox = std::nullopt);

@@ -44,7 +44,9 @@ Diagnosis plain(const std::string& fault_class, std::string text) {
 void take_digests(const json& compared, CaseResult& result) {
   const auto digests = compared.find("digests");
   if (digests == compared.end()) return;
-  const auto side = [&](const char* name) { return SideDigests{digests->at(name).value("before", ""), digests->at(name).value("after", "")}; };
+  const auto side = [&](const char* name) {
+    return SideDigests{digests->at(name).value("before", ""), digests->at(name).value("after", "")};
+  };
   result.digests = {side("producer"), side("consumer")};
 }
 
@@ -69,7 +71,8 @@ std::string data_words(const json& compared) {
 
 std::string where_words(const Ended& ended) {
   return "in " + std::string(name(ended.phase)) +
-         (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")") + (ended.call.empty() ? "" : ", in " + ended.call);
+         (ended.role.empty() || ended.role == "both" ? "" : " (" + ended.role + ")") +
+         (ended.call.empty() ? "" : ", in " + ended.call);
 }
 
 }  // namespace
@@ -119,7 +122,8 @@ void decide_completed(const Account& it, CaseResult& result) {
   if (result.outcome == Outcome::pass) return;
   result.phase = phase_from_name(it.compared.value("phase", "")).value_or(Phase::compare);
   result.diagnosis = it.found;
-  if (const auto picture = it.compared.find("picture"); picture != it.compared.end() && picture->is_object()) result.picture = *picture;
+  if (const auto picture = it.compared.find("picture"); picture != it.compared.end() && picture->is_object())
+    result.picture = *picture;
   if (result.outcome == Outcome::error && result.message.empty()) result.message = "the checker gave no outcome";
 }
 
@@ -139,7 +143,8 @@ void decide_refused(const Account& it, CaseResult& result) {
   }
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
-  if (!it.changed) result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
+  if (!it.changed)
+    result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
   result.message = "refused " + it.where + " (" + ended.text + ") after bytes had moved";
   if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
   result.message = sentence_join(result.message, it.changed ? it.compared.value("message", "") : result.diagnosis.text);
@@ -178,7 +183,8 @@ void decide_hung(const Account& it, CaseResult& result) {
   // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
   const bool reading = ended.phase == Phase::read_back;
   result.diagnosis = reading && it.found.exact ? it.found : plain(reading ? "hang-kernel" : "hang-transfer", "");
-  std::string words = "no end " + it.where + " after " + std::to_string(ended.after_ms) + " ms (deadline " + std::to_string(ended.deadline_ms) + " ms): ";
+  std::string words = "no end " + it.where + " after " + std::to_string(ended.after_ms) + " ms (deadline " +
+                      std::to_string(ended.deadline_ms) + " ms): ";
   words += ended.hang ? std::string(name(*ended.hang)) : "unknown";
   if (!ended.progress.empty()) words += ", " + ended.progress;
   if (!ended.text.empty()) words += ", " + ended.text;
@@ -211,11 +217,21 @@ void decide(const Ended& ended, const json& compared, CaseResult& result) {
   const Account it{ended, compared};
   if (ended.kind != Kind::completed) result.phase = ended.phase;
   switch (ended.kind) {
-    case Kind::completed: decide_completed(it, result); break;
-    case Kind::refused: decide_refused(it, result); break;
-    case Kind::raised: decide_raised(it, result); break;
-    case Kind::hung: decide_hung(it, result); break;
-    case Kind::crashed: decide_crashed(it, result); break;
+    case Kind::completed:
+      decide_completed(it, result);
+      break;
+    case Kind::refused:
+      decide_refused(it, result);
+      break;
+    case Kind::raised:
+      decide_raised(it, result);
+      break;
+    case Kind::hung:
+      decide_hung(it, result);
+      break;
+    case Kind::crashed:
+      decide_crashed(it, result);
+      break;
     case Kind::skipped:
     case Kind::error:
       result.outcome = ended.kind == Kind::skipped ? Outcome::skipped : Outcome::error;
@@ -253,13 +269,15 @@ void decide_script(const json& reply, CaseResult& result) {
   if (const auto picture = reply.find("picture"); picture != reply.end() && picture->is_object()) result.picture = *picture;
   if (result.outcome == Outcome::hang) {
     result.hang = hang_from_name(reply.value("hang", "")).value_or(HangKind::stalled);
-    if (result.diagnosis.fault_class.empty()) result.diagnosis = plain(result.phase == Phase::read_back ? "hang-kernel" : "hang-transfer", result.message);
+    if (result.diagnosis.fault_class.empty())
+      result.diagnosis = plain(result.phase == Phase::read_back ? "hang-kernel" : "hang-transfer", result.message);
   }
   if (result.outcome == Outcome::crash) {
     result.signal = reply.value("signal", "");
     if (result.diagnosis.fault_class.empty()) result.diagnosis = plain("crash", result.message);
   }
-  if (const std::string state = reply.value("state", ""); !state.empty()) result.message = sentence_join(result.message, state);
+  if (const std::string state = reply.value("state", ""); !state.empty())
+    result.message = sentence_join(result.message, state);
   if (result.outcome == Outcome::refused) result.diagnosis = {};
 }
 
@@ -270,8 +288,9 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
     if (told == wanted) continue;
     result.outcome = Outcome::fail;
     result.phase = Phase::transfer;
-    result.diagnosis = plain("false-success", "the bytes are right, but went another way than that of this engine: " + key + " was to be " + wanted.dump() +
-                                                  ", and it claims " + (told.is_null() ? "nothing of it" : told.dump()));
+    result.diagnosis =
+        plain("false-success", "the bytes are right, but went another way than that of this engine: " + key + " was to be " +
+                                   wanted.dump() + ", and it claims " + (told.is_null() ? "nothing of it" : told.dump()));
     result.message = result.diagnosis.text;
     return;
   }
@@ -280,10 +299,11 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
 void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call) {
   const std::int64_t late = rechecked.value("late_bytes", std::int64_t{0});
   const bool all_arrived = rechecked.contains("late_bytes") && late == 0;
-  std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) + (call.empty() ? "" : " in " + call + ",") +
-                      (ended == Kind::completed                            ? " after completion"
+  std::string words = (late > 0 ? std::to_string(late) + " bytes changed" : std::string("bytes changed")) +
+                      (call.empty() ? "" : " in " + call + ",") +
+                      (ended == Kind::completed                          ? " after completion"
                        : ended == Kind::refused || ended == Kind::raised ? " after the failure was reported"
-                                                                           : " afterwards");
+                                                                         : " afterwards");
   const std::string detail = rechecked.value("message", "");
   if (ended == Kind::refused) {
     if (late == 0) words += ": by now all of the transfer has arrived";  // counted is what is not as it was meant
@@ -299,9 +319,10 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
     result.message = sentence_join(result.message, words);
     if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && all_arrived) {
       // What was wrong then is right now: that is the cause.
-      result.diagnosis = plain("read-before-ready", "completion was reported before the data had arrived: " + std::to_string(result.wrong_bytes) +
-                                                        " bytes were wrong then, " +
-                                                        (call.empty() ? "all are right a while later" : "which arrived only in " + call));
+      result.diagnosis = plain("read-before-ready",
+                               "completion was reported before the data had arrived: " + std::to_string(result.wrong_bytes) +
+                                   " bytes were wrong then, " +
+                                   (call.empty() ? "all are right a while later" : "which arrived only in " + call));
       result.message = result.diagnosis.text;
       result.phase = Phase::complete;
     }
@@ -310,8 +331,11 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
   result.outcome = Outcome::fail;
   result.wrong_bytes = late;
   result.phase = Phase::complete;
-  result.diagnosis = all_arrived ? plain("read-before-ready", "completion was reported before the data had arrived: bytes changed afterwards, and now all are right")
-                                 : plain("false-success", sentence_join(words, detail));
+  result.diagnosis =
+      all_arrived
+          ? plain("read-before-ready",
+                  "completion was reported before the data had arrived: bytes changed afterwards, and now all are right")
+          : plain("false-success", sentence_join(words, detail));
   result.message = result.diagnosis.text;
 }
 

@@ -41,8 +41,8 @@ void decide_script(const nlohmann::json& reply, CaseResult& result);
 /// What the engine's entry demands of its facts (`path`), where the case passed. `seen`: the facts; null = it told none.
 void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseResult& result);
 
-/// The case's memory changed after its result was known. `ended`: what had been told of the transfer by then. `call`: in which call that
-/// ends something; "" = by itself, a while later.
+/// The case's memory changed after its result was known. `ended`: what had been told of the transfer by then. `call`: in
+/// which call that ends something; "" = by itself, a while later.
 void decide_late_write(const nlohmann::json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call = "");
 
 /// Processes outlived the case. `stray`: which, in words.

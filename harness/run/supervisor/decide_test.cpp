@@ -184,7 +184,8 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   CaseResult arrived_late = result_of({}, compared("FAIL", 5, "silently-skipped"));
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived_late);
   EXPECT_EQ(arrived_late.diagnosis.fault_class, "read-before-ready");
-  EXPECT_EQ(arrived_late.message, "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
+  EXPECT_EQ(arrived_late.message,
+            "completion was reported before the data had arrived: 5 bytes were wrong then, all are right a while later");
   CaseResult refused;
   refused.outcome = Outcome::refused;
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
@@ -203,8 +204,10 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never said that it was complete
   EXPECT_EQ(half.diagnosis.fault_class, "stale-block");
   EXPECT_EQ(half.wrong_bytes, 5);
-  EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved")) << half.message;
-  EXPECT_TRUE(half.message.ends_with("after the failure was reported: by now all of the transfer has arrived")) << half.message;
+  EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved"))
+      << half.message;
+  EXPECT_TRUE(half.message.ends_with("after the failure was reported: by now all of the transfer has arrived"))
+      << half.message;
 }
 
 TEST(Decide, ACallThatEndsSomethingIsNamed) {
@@ -212,7 +215,8 @@ TEST(Decide, ACallThatEndsSomethingIsNamed) {
   decide_late_write({{"changed", true}, {"late_bytes", 0}}, Ended::Kind::completed, arrived, "release()");
   EXPECT_EQ(arrived.diagnosis.fault_class, "read-before-ready");
   EXPECT_EQ(arrived.phase, Phase::complete);
-  EXPECT_EQ(arrived.message, "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
+  EXPECT_EQ(arrived.message,
+            "completion was reported before the data had arrived: 5 bytes were wrong then, which arrived only in release()");
   CaseResult changed = result_of({}, compared("PASS", 0));
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::completed, changed, "close()");
   EXPECT_EQ(changed.diagnosis.fault_class, "false-success");

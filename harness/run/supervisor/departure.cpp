@@ -16,12 +16,13 @@ constexpr const char* in_exit = "the exit of its process (destructors, exit hand
 
 /// An engine's entry names the signal by which its released code is known to end each process: a fact then, and no news.
 bool is_known(const Ended& ended, const EngineSpec& engine) {
-  return ended.kind == Kind::crashed && ended.call == in_exit && ended.signal == engine.environment.value("KVCTS_KNOWN_END", "");
+  return ended.kind == Kind::crashed && ended.call == in_exit &&
+         ended.signal == engine.environment.value("KVCTS_KNOWN_END", "");
 }
 }  // namespace
 
-/// Their cases become final first; then their agents are closed, then their processes exit. The memory of their last case is looked at behind
-/// each, and a crash, a hang or a change there is told of that case.
+/// Their cases become final first; then their agents are closed, then their processes exit. The memory of their last case is
+/// looked at behind each, and a crash, a hang or a change there is told of that case.
 Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
   if (!workers) co_return;
   // What asks and ends workers is about workers_.
@@ -47,7 +48,8 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     a.opened = last->open;
   } else {
     a.number = attempts_allowed;  // whatever happens, nothing is run again for it
-    a.result.id = workers_->ran_before.empty() ? workers_->signature.substr(0, workers_->signature.find('|')) : workers_->ran_before;
+    a.result.id =
+        workers_->ran_before.empty() ? workers_->signature.substr(0, workers_->signature.find('|')) : workers_->ran_before;
   }
   const auto before = running_;
   running_ = Running{number_, a.result.id, Phase::complete, now_ns()};
@@ -84,7 +86,8 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     again_.push_back({a.job, a.number + 1, a.lost});
   } else if (last) {
     a.result.outcome = Outcome::error;
-    a.result.message = *lost + " when the workers of the case ended; given up after " + std::to_string(a.number) + " attempts";
+    a.result.message =
+        *lost + " when the workers of the case ended; given up after " + std::to_string(a.number) + " attempts";
     run_.emit(a.job, std::move(a.result));
   }
   if (!run_.link.lost()) co_await kill_workers();  // without agents they are of no use
@@ -94,7 +97,8 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
 
 Task<void> Lane::part_from_workers(Attempt& a) {
   Ended ended;
-  const bool gone = std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& child) { return child->ended(); });
+  const bool gone =
+      std::any_of(workers_->children.begin(), workers_->children.end(), [](const auto& child) { return child->ended(); });
   std::vector<EvidenceFile> evidence = a.result.evidence_files;
   const char* call = gone ? between_cases : in_close;
   ended = co_await ask_all(a, Phase::complete, "close");

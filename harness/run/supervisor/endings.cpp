@@ -253,7 +253,8 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
     bool ours = false;
     for (const auto& child : workers_->children)
       ours = ours || mark == child->mark() ||
-             (child->pid() != 0 && (stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid()));
+             (child->pid() != 0 &&
+              (stat->parent == child->pid() || stat->session == child->pid() || stat->group == child->pid()));
     ours = ours || (mark.empty() && stat->parent == link().warden_pid());
     if (!ours || process::thread_group_of(id) != id || is_hosted(id)) continue;
     found.push_back("process " + std::to_string(id) + " (" + stat->command + ")");

@@ -192,11 +192,13 @@ TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
   EXPECT_EQ(broken.of("first").outcome, Outcome::crash);
   EXPECT_NE(evidence(broken.of("first"), "canary").find("the canary fails on purpose"), std::string::npos);
   EXPECT_EQ(broken.of("same").outcome, Outcome::skipped);
-  EXPECT_NE(broken.of("same").message.find("after first the canary of kvcts_engine_fixture failed"), std::string::npos) << broken.of("same").message;
+  EXPECT_NE(broken.of("same").message.find("after first the canary of kvcts_engine_fixture failed"), std::string::npos)
+      << broken.of("same").message;
   EXPECT_EQ(broken.of("other").outcome, Outcome::pass) << "another engine has nothing to do with it";
 
   const Outcomes stuck = run_with(hang("first", "spin", "hangs"));
-  EXPECT_NE(evidence(stuck.of("first"), "canary").find("no end within 1000 ms"), std::string::npos) << evidence(stuck.of("first"), "canary");
+  EXPECT_NE(evidence(stuck.of("first"), "canary").find("no end within 1000 ms"), std::string::npos)
+      << evidence(stuck.of("first"), "canary");
   EXPECT_EQ(stuck.of("same").outcome, Outcome::skipped);
 }
 

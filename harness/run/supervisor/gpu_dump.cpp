@@ -21,7 +21,9 @@ namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // light dumps have a few MiB
 
-process::UniqueFd folder_of(pid_t pid, const char* which) { return process::UniqueFd(::open(("/proc/" + std::to_string(pid) + "/" + which).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)); }
+process::UniqueFd folder_of(pid_t pid, const char* which) {
+  return process::UniqueFd(::open(("/proc/" + std::to_string(pid) + "/" + which).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
 
 /// Size of a regular file; -1 for anything else.
 std::int64_t size_of(int fd) {
@@ -36,7 +38,8 @@ std::runtime_error failed(const std::string& what) { return std::runtime_error(w
 GpuDump::GpuDump(pid_t pid) : root_(folder_of(pid, "root")), cwd_(folder_of(pid, "cwd")), pid_(pid) {
   const auto named = [&](const char* variable) {
     std::string name = process::environment_of(pid, variable);
-    if (const auto at = name.find("%p"); at != std::string::npos) name.replace(at, 2, std::to_string(process::pid_inside(pid)));
+    if (const auto at = name.find("%p"); at != std::string::npos)
+      name.replace(at, 2, std::to_string(process::pid_inside(pid)));
     return name;
   };
   const std::string pipe = named("CUDA_COREDUMP_PIPE");
@@ -53,10 +56,12 @@ GpuDump::GpuDump(pid_t pid) : root_(folder_of(pid, "root")), cwd_(folder_of(pid,
 process::UniqueFd GpuDump::open(const std::string& path, int flags) const {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOCTTY);
-  // An absolute name begins at the root of the process; links in it would begin there, too, and a relative name has none to follow.
+  // An absolute name begins at the root of the process; links in it would begin there, too, and a relative name has none to
+  // follow.
   const bool absolute = path.starts_with('/');
   how.resolve = absolute ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
-  return process::UniqueFd(static_cast<int>(::syscall(SYS_openat2, absolute ? root_.get() : cwd_.get(), path.c_str(), &how, sizeof how)));
+  return process::UniqueFd(
+      static_cast<int>(::syscall(SYS_openat2, absolute ? root_.get() : cwd_.get(), path.c_str(), &how, sizeof how)));
 }
 
 void GpuDump::remove(const std::filesystem::path& path) const {
@@ -70,13 +75,17 @@ std::string GpuDump::keep() const {
   const process::UniqueFd from = open(file_, O_RDONLY | O_NONBLOCK);
   const std::int64_t bytes = size_of(from.get());
   if (bytes < 0) throw failed("the GPU core dump cannot be read");
-  if (bytes > most_bytes) throw std::runtime_error("the GPU core dump has " + std::to_string(bytes) + " bytes: more than " + std::to_string(most_bytes));
-  std::string name = (std::filesystem::temp_directory_path() / ("kvcts-gpu-core." + std::to_string(pid_) + ".XXXXXX")).string();
+  if (bytes > most_bytes)
+    throw std::runtime_error("the GPU core dump has " + std::to_string(bytes) + " bytes: more than " +
+                             std::to_string(most_bytes));
+  std::string name =
+      (std::filesystem::temp_directory_path() / ("kvcts-gpu-core." + std::to_string(pid_) + ".XXXXXX")).string();
   const process::UniqueFd to(::mkostemp(name.data(), O_CLOEXEC));
   if (!to) throw failed("the GPU core dump cannot be kept");
   std::array<char, 65536> buffer;
   for (std::int64_t left = bytes; left > 0;) {
-    const ssize_t n = ::read(from.get(), buffer.data(), std::min<std::size_t>(buffer.size(), static_cast<std::size_t>(left)));
+    const ssize_t n =
+        ::read(from.get(), buffer.data(), std::min<std::size_t>(buffer.size(), static_cast<std::size_t>(left)));
     if (n <= 0 || ::write(to.get(), buffer.data(), static_cast<std::size_t>(n)) != n) {
       const auto reason = failed("the GPU core dump cannot be copied");
       ::unlink(name.c_str());

@@ -11,8 +11,9 @@
 
 namespace kvcts::supervisor {
 
-/// Asks the CUDA driver in a process for a dump (CUDA_COREDUMP_PIPE and _FILE of its environment, %p = its process number there; CUDA-GDB manual,
-/// "GPU core dump support"). Both names are looked up below the process' own root folder, and no link leads out of it.
+/// Asks the CUDA driver in a process for a dump (CUDA_COREDUMP_PIPE and _FILE of its environment, %p = its process number
+/// there; CUDA-GDB manual, "GPU core dump support"). Both names are looked up below the process' own root folder, and no
+/// link leads out of it.
 class GpuDump {
  public:
   /// Asks, and does not wait.
@@ -21,7 +22,8 @@ class GpuDump {
   bool asked() const { return asked_; }
   /// Size so far; 0 = there is none yet.
   std::int64_t bytes() const;
-  /// Moves it out of what goes with the process: a path of this machine, below the folder for temporary files. Throws std::runtime_error with the reason.
+  /// Moves it out of what goes with the process: a path of this machine, below the folder for temporary files. Throws
+  /// std::runtime_error with the reason.
   std::string keep() const;
 
  private:

@@ -9,7 +9,8 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-Lane::Lane(Run& run, int number) : run_(run), number_(number), wake_(run.loop), checker_(run, number, wake_, [this] { check_running(); }) {}
+Lane::Lane(Run& run, int number)
+    : run_(run), number_(number), wake_(run.loop), checker_(run, number, wake_, [this] { check_running(); }) {}
 Lane::~Lane() = default;
 
 std::optional<Running> Lane::running() const { return running_; }
@@ -218,7 +219,8 @@ Task<Ended> Lane::open_case(Attempt& a) {
   co_return ended;
 }
 
-/// How the case ended. A failure is looked at as it was told; what comes after that, from workers that live on, is late (settle()).
+/// How the case ended. A failure is looked at as it was told; what comes after that, from workers that live on, is late
+/// (settle()).
 Task<Ended> Lane::host(Attempt& a) {
   Ended ended = co_await open_case(a);
   if (ended.kind == Kind::completed) ended = co_await execute(a);
@@ -257,7 +259,8 @@ Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
     checker_.request(std::move(request));
     add_evidence(result, "bytes", (co_await checker_reply(nullptr)).value("hex", ""));
   }
-  if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass)) add_evidence(result, "plan", process::dump(a.plan));
+  if (!a.plan.is_null() && (run_.options.keep_plans || result.outcome != Outcome::pass))
+    add_evidence(result, "plan", process::dump(a.plan));
   if (!a.stray.empty()) decide_stray(a.stray, result);
   if (a.planned > 0) result.planned_bytes = a.planned;
   if (a.moved > 0) result.moved_bytes = a.moved;

@@ -25,8 +25,9 @@ namespace kvcts::supervisor {
 /// The connector is a program of its own (connector/program/): it moves the bytes itself, and both of its sides take part.
 inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
 
-/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp (workers that end by
-/// themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle). Beside it: its checker (checker_link.hpp) and the cases that are watched (watch_list.hpp).
+/// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp
+/// (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle). Beside it:
+/// its checker (checker_link.hpp) and the cases that are watched (watch_list.hpp).
 class Lane {
  public:
   Lane(Run& run, int number);
@@ -50,7 +51,7 @@ class Lane {
   struct Workers {
     std::uint64_t id{0};
     std::string signature;
-    std::unique_ptr<Link> sandbox;  ///< in which they run; null where this machine has none
+    std::unique_ptr<Link> sandbox;                 ///< in which they run; null where this machine has none
     std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
     std::vector<nlohmann::json> engines;           ///< their hello replies
     std::int64_t ran{0};
@@ -86,7 +87,7 @@ class Lane {
     nlohmann::json compared;
     bool transferred{false};
     bool opened{false};
-    bool registered{false};  ///< workers hold the case: finish() is due
+    bool registered{false};   ///< workers hold the case: finish() is due
     nlohmann::json ending;    ///< the reply to recheck where the memory changed in a call that ends something
     std::string ending_call;  ///< that call, "release()"
     std::int64_t last_pid{-1};
@@ -156,7 +157,7 @@ class Lane {
   Task<void> take_stack(Attempt& a, pid_t process, std::string kind);
   std::vector<pid_t> programs_of(const Child& child) const;
   Task<void> hold(Attempt& a, Child& child);
-  struct Told {  ///< by a program that ended, or had to be ended
+  struct Told {                ///< by a program that ended, or had to be ended
     std::optional<int> ended;  ///< as wait() gives it; none: it did not end in time
     std::string text;
   };

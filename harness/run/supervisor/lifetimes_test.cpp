@@ -1,5 +1,5 @@
-// Completion was reported, and then: nothing may move in a call that ends something, nothing may have been missing, nothing may change,
-// and the engine has to come to its own end.
+// Completion was reported, and then: nothing may move in a call that ends something, nothing may have been missing, nothing
+// may change, and the engine has to come to its own end.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -24,7 +24,8 @@ struct Row {
 Options lifetime_options() {
   Options options = test_options(checkout::build());
   options.jobs = 4;
-  for (const Phase phase : {Phase::registration, Phase::plan, Phase::transfer, Phase::complete}) options.deadline_ms[static_cast<std::size_t>(phase)] = 3000;
+  for (const Phase phase : {Phase::registration, Phase::plan, Phase::transfer, Phase::complete})
+    options.deadline_ms[static_cast<std::size_t>(phase)] = 3000;
   return options;
 }
 
@@ -55,25 +56,32 @@ void expect_all(const std::vector<Row>& rows) {
     const Row& row = *of[i];
     EXPECT_EQ(name(result.outcome), name(row.outcome));
     EXPECT_EQ(result.outcome == Outcome::pass ? Phase::complete : result.phase, Phase::complete);
-    const std::string what = result.outcome == Outcome::crash ? result.signal : result.hang ? std::string(name(*result.hang)) : result.diagnosis.fault_class;
+    const std::string what = result.outcome == Outcome::crash ? result.signal
+                             : result.hang                    ? std::string(name(*result.hang))
+                                                              : result.diagnosis.fault_class;
     EXPECT_EQ(what, row.what);
     EXPECT_NE(result.message.find(row.contains), std::string::npos);
   }
 }
 
-json fault(const std::string& name, const std::string& phase) { return {{"fault", name}, {"phase", phase}, {"side", "any"}}; }
+json fault(const std::string& name, const std::string& phase) {
+  return {{"fault", name}, {"phase", phase}, {"side", "any"}};
+}
 
 TEST(Lifetimes, BytesThatArriveInACallThatEndsSomething) {
   const auto arrived = [](const std::string& phase, const std::string& call) {
     return Row{"deferred-" + phase, fault("deferred", phase), Outcome::fail, "read-before-ready", "arrived only in " + call};
   };
-  expect_all({arrived("release", "release()"), arrived("remove_peer", "remove_peer()"), arrived("deregister", "deregister_region()"),
-              arrived("close", "close()"), arrived("exit", "the exit of its process"),
+  expect_all({arrived("release", "release()"),
+              arrived("remove_peer", "remove_peer()"),
+              arrived("deregister", "deregister_region()"),
+              arrived("close", "close()"),
+              arrived("exit", "the exit of its process"),
               {"honest", json::object(), Outcome::pass, "", ""}});
 }
 
-// The worker looks within microseconds, unless the system takes its processor away at that very moment: so most of all have to be caught, and
-// of each way one.
+// The worker looks within microseconds, unless the system takes its processor away at that very moment: so most of all have
+// to be caught, and of each way one.
 TEST(Lifetimes, CompletionThatComesTooEarly) {
   constexpr int times = 5;
   std::vector<ResolvedCase> cases;
@@ -81,8 +89,8 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
     for (const int processes : {1, 2})
       for (const char* op : {"write", "read"})
         for (int i = 0; i < times; ++i) {
-          cases.push_back(small_case(std::string(us) + "/" + op + "/" + std::to_string(processes) + "/" + std::to_string(i), "fixture", processes,
-                                     {{"fault", "early"}, {"delay_us", us}}));
+          cases.push_back(small_case(std::string(us) + "/" + op + "/" + std::to_string(processes) + "/" + std::to_string(i),
+                                     "fixture", processes, {{"fault", "early"}, {"delay_us", us}}));
           cases.back().op = op;
         }
   const Outcomes outcomes = run(cases, lifetime_options());
@@ -135,18 +143,24 @@ TEST(Lifetimes, BytesThatChangeAWhileLater) {
 }
 
 TEST(Lifetimes, DeathInACallThatEndsSomething) {
-  const std::vector<std::pair<std::string, std::string>> calls = {{"release", "release()"}, {"remove_peer", "remove_peer()"}, {"deregister", "deregister_region()"},
-                                                                  {"close", "close()"}, {"exit", "the exit of its process"}};
+  const std::vector<std::pair<std::string, std::string>> calls = {{"release", "release()"},
+                                                                  {"remove_peer", "remove_peer()"},
+                                                                  {"deregister", "deregister_region()"},
+                                                                  {"close", "close()"},
+                                                                  {"exit", "the exit of its process"}};
   std::vector<Row> rows;
-  for (const auto& [phase, words] : calls) rows.push_back({"segv-" + phase, fault("segv", phase), Outcome::crash, "SIGSEGV", "in " + words});
+  for (const auto& [phase, words] : calls)
+    rows.push_back({"segv-" + phase, fault("segv", phase), Outcome::crash, "SIGSEGV", "in " + words});
   rows.push_back({"status-3", fault("exit3", "exit"), Outcome::crash, "exit 3", "in the exit of its process"});
   expect_all(rows);
 }
 
 TEST(Lifetimes, NoEndOfACallThatEndsSomething) {
   std::vector<Row> rows;
-  for (const auto& [phase, words] : {std::pair{"remove_peer", "remove_peer()"}, {"close", "close()"}, {"exit", "the exit of its process"}})
-    rows.push_back({std::string("sleep-") + phase, fault("sleep_in_read", phase), Outcome::hang, "stalled", std::string("in ") + words});
+  for (const auto& [phase, words] :
+       {std::pair{"remove_peer", "remove_peer()"}, {"close", "close()"}, {"exit", "the exit of its process"}})
+    rows.push_back({std::string("sleep-") + phase, fault("sleep_in_read", phase), Outcome::hang, "stalled",
+                    std::string("in ") + words});
   expect_all(rows);
 }
 
@@ -172,9 +186,12 @@ TEST(Lifetimes, AnEndThatTheEntryKnowsIsAFact) {
     c.engine.environment["KVCTS_KNOWN_END"] = "SIGSEGV";
     return c;
   };
-  const Outcomes outcomes = run({known("known", "segv", "exit"), known("other-signal", "abrt", "exit"), known("other-call", "segv", "close")}, lifetime_options());
+  const Outcomes outcomes =
+      run({known("known", "segv", "exit"), known("other-signal", "abrt", "exit"), known("other-call", "segv", "close")},
+          lifetime_options());
   EXPECT_EQ(outcomes.of("known").outcome, Outcome::pass) << outcomes.of("known").message;
-  EXPECT_TRUE(outcomes.of("known").facts.value("known_end", "").starts_with("SIGSEGV in the exit of its process")) << outcomes.of("known").facts.dump();
+  EXPECT_TRUE(outcomes.of("known").facts.value("known_end", "").starts_with("SIGSEGV in the exit of its process"))
+      << outcomes.of("known").facts.dump();
   EXPECT_EQ(outcomes.of("other-signal").outcome, Outcome::crash);
   EXPECT_EQ(outcomes.of("other-call").outcome, Outcome::crash);
 }

@@ -40,8 +40,8 @@ struct Run {
   std::int64_t worker_count{0};
   std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and what was said
   std::set<std::string> without_canary{};          ///< plug-ins that have none
-  std::set<std::string> watched_ways{};            ///< "ucx-shm read": ways to move bytes, of which a case was watched for long
-  bool stopping{false};  ///< interrupted: everything ends now
+  std::set<std::string> watched_ways{};  ///< "ucx-shm read": ways to move bytes, of which a case was watched for long
+  bool stopping{false};                  ///< interrupted: everything ends now
   std::size_t holding{0};
   std::vector<bool> finished;
   Summary summary;

@@ -16,7 +16,8 @@ std::string events_text(const json& events) {
   for (const json& event : events) {
     std::string line = event.value("step", "") + " " + event.value("op", "");
     for (const auto& [key, value] : event.items()) {
-      if (key == "step" || key == "op" || key == "backing" || value.is_null() || (value.is_structured() && value.empty())) continue;
+      if (key == "step" || key == "op" || key == "backing" || value.is_null() || (value.is_structured() && value.empty()))
+        continue;
       line += " " + key + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
     }
     out += line + "\n";
@@ -41,7 +42,8 @@ Task<void> Lane::run_script(Attempt& a) {
   for (const json& event : reply.value("events", json::array())) {
     a.result.moved_bytes += event.value("bytes_moved", std::int64_t{0});
   }
-  if (run_.options.keep_plans || a.result.outcome != Outcome::pass) add_evidence(a.result, "events", events_text(reply.value("events", json::array())));
+  if (run_.options.keep_plans || a.result.outcome != Outcome::pass)
+    add_evidence(a.result, "events", events_text(reply.value("events", json::array())));
 }
 
 }  // namespace kvcts::supervisor

@@ -40,7 +40,7 @@ class Interrupts {
     in_.reset(ends[0]);
     out_.reset(ends[1]);
     signal_pipe = out_.get();
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     for (std::size_t i = 0; i < numbers.size(); ++i) {

@@ -2,7 +2,8 @@
 // on.
 //
 //   Jobs jobs{ids.size(), [&](std::size_t i) { return ids[i]; }, [&](std::size_t i) { return resolve(i); }};
-//   Summary summary = run_cases(jobs, options, {.on_result = [&](std::size_t, CaseResult&& result) { store.record(result); }});
+//   Summary summary = run_cases(jobs, options, {.on_result = [&](std::size_t, CaseResult&& result) { store.record(result);
+//   }});
 //
 // What is promised: on_result is called exactly once for each job, from the thread that called run_cases, as soon as the
 // result is final (after the case's memory was watched for late writes). Whatever code under test does, run_cases comes
@@ -29,9 +30,10 @@ struct Jobs {
   std::function<ResolvedCase(std::size_t)> resolve;  ///< may throw: the case's outcome is ERROR with the exception's text
 };
 
-/// Bytes of a region that somebody wants to see: hex as evidence "bytes" of the result. Guards are below 0 and behind the end.
+/// Bytes of a region that somebody wants to see: hex as evidence "bytes" of the result. Guards are below 0 and behind the
+/// end.
 struct Look {
-  std::string region;    ///< "consumer/g0/r0/kv.L0"
+  std::string region;  ///< "consumer/g0/r0/kv.L0"
   std::int64_t offset{0}, bytes{0};
 };
 
@@ -48,15 +50,18 @@ struct Options {
   std::uint64_t memory_limit{std::uint64_t{4} << 30};  ///< bytes of private memory a worker may have; 0 = any
   std::size_t watched_cases{64};  ///< a lane: memory watched for late writes before the oldest is closed
   std::int64_t watched_bytes{std::int64_t{256} << 20};
-  std::int64_t watch_ms{1000};    ///< how long the memory of a sample of the cases is watched, at least; the others': their settle
-  bool watch_asked{false};        ///< watch_ms is what the user asked for: also for cases that say another time, or need none
-  std::size_t watch_all{8};       ///< a run of at most so many cases is watched so as a whole
-  std::uint64_t watch_every{64};  ///< of a larger one the first case of each engine and direction, and one in so many by its id
+  std::int64_t watch_ms{
+      1000};                ///< how long the memory of a sample of the cases is watched, at least; the others': their settle
+  bool watch_asked{false};  ///< watch_ms is what the user asked for: also for cases that say another time, or need none
+  std::size_t watch_all{8};  ///< a run of at most so many cases is watched so as a whole
+  std::uint64_t watch_every{
+      64};  ///< of a larger one the first case of each engine and direction, and one in so many by its id
   std::vector<std::string> hidden;  ///< folders that code under test does not see: the run's own
-  bool hold{false};           ///< on a hang: keep everything alive until the worker ends or Ctrl-C
-  bool stacks{true};          ///< take stacks on a hang
-  bool keep_plans{false};     ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass
-  /// Architectures of the devices that the suite itself found and this plug-in may use; {}: none, so that nothing is executed.
+  bool hold{false};                 ///< on a hang: keep everything alive until the worker ends or Ctrl-C
+  bool stacks{true};                ///< take stacks on a hang
+  bool keep_plans{false};           ///< keep the plan (first copies, digest) as evidence "plan" also of cases that pass
+  /// Architectures of the devices that the suite itself found and this plug-in may use; {}: none, so that nothing is
+  /// executed.
   std::function<std::vector<std::string>(const std::string& plugin)> devices;
   std::optional<Look> look;   ///< at the end of each case that was opened
   bool handle_signals{true};  ///< SIGINT, SIGTERM and SIGHUP (unless ignored) end the run; restored afterwards
@@ -85,12 +90,12 @@ struct Summary {
   std::vector<std::string> left_behind;  ///< processes that SIGKILL did not end (state D), with their wait channel
 };
 
-/// What a caller throws that has nothing to say about half of its cases: the program then exits 130. Not an exception of std, so that nobody
-/// takes it for an error on the way.
+/// What a caller throws that has nothing to say about half of its cases: the program then exits 130. Not an exception of
+/// std, so that nobody takes it for an error on the way.
 struct Interrupted {};
 
-/// How long the memory of a case is watched behind its end in a run of few cases. 0 where nobody is left to write: the suite's own engine
-/// memcpy copies in the thread that calls it.
+/// How long the memory of a case is watched behind its end in a run of few cases. 0 where nobody is left to write: the
+/// suite's own engine memcpy copies in the thread that calls it.
 std::int64_t watch_ms(const ResolvedCase& resolved, const Options& options);
 
 /// Throws std::system_error if the machine cannot run anything at all (no warden program, no descriptors), and whatever a

@@ -139,9 +139,11 @@ TEST(Supervisor, ErrorsOfTheSuiteAreErrorsAndTheRunGoesOn) {
                     return cases[i];
                   }};
   std::map<std::string, CaseResult> results;
-  const Summary summary = run_cases(
-      jobs, quick(),
-      {.on_result = [&](std::size_t, CaseResult&& r) { results[r.id] = std::move(r); }, .on_tick = {}, .on_message = {}, .stop = {}});
+  const Summary summary = run_cases(jobs, quick(),
+                                    {.on_result = [&](std::size_t, CaseResult&& r) { results[r.id] = std::move(r); },
+                                     .on_tick = {},
+                                     .on_message = {},
+                                     .stop = {}});
   EXPECT_EQ(summary.finished, 5u);
   EXPECT_EQ(results["good1"].outcome, Outcome::pass);
   EXPECT_EQ(results["good2"].outcome, Outcome::pass);

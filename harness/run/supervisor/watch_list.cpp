@@ -44,7 +44,9 @@ std::vector<std::uint64_t> WatchList::ripe(const Options& options) const {
   }
   const bool full = open > options.watched_cases || bytes > options.watched_bytes;
   // Those that wait for their workers come last.
-  std::sort(all.begin(), all.end(), [](const Watched* x, const Watched* y) { return std::pair(x->last != nullptr, x->due_ns) < std::pair(y->last != nullptr, y->due_ns); });
+  std::sort(all.begin(), all.end(), [](const Watched* x, const Watched* y) {
+    return std::pair(x->last != nullptr, x->due_ns) < std::pair(y->last != nullptr, y->due_ns);
+  });
   const std::int64_t now = now_ns();
   std::vector<std::uint64_t> keys;
   for (const Watched* w : all)
@@ -70,8 +72,10 @@ std::vector<Watched> WatchList::take_open() {
   std::deque<Watched> rest;
   for (Watched& w : all_) {
     w.last.reset();
-    if (w.open) open.push_back(std::move(w));
-    else rest.push_back(std::move(w));
+    if (w.open)
+      open.push_back(std::move(w));
+    else
+      rest.push_back(std::move(w));
   }
   all_ = std::move(rest);
   return open;

@@ -39,9 +39,10 @@ void Lane::lose_checker(const std::string& why) {
 void Lane::watch(Attempt& a, Ended::Kind ended) {
   watched_.no_longer_last(workers_->id);
   const bool few = run_.jobs.count <= run_.options.watch_all;
-  const std::int64_t duration = few ? watch_ms(a.resolved, run_.options) : std::max(a.resolved.settle_ms, watched_longer(a) ? run_.options.watch_ms : 0);
-  watched_.add({a.job, a.key, std::move(a.result), ended, a.memory_bytes, now_ns() + duration * ns_per_ms, a.number, a.lost, workers_->id,
-                      std::make_unique<ResolvedCase>(std::move(a.resolved))});
+  const std::int64_t duration = few ? watch_ms(a.resolved, run_.options)
+                                    : std::max(a.resolved.settle_ms, watched_longer(a) ? run_.options.watch_ms : 0);
+  watched_.add({a.job, a.key, std::move(a.result), ended, a.memory_bytes, now_ns() + duration * ns_per_ms, a.number, a.lost,
+                workers_->id, std::make_unique<ResolvedCase>(std::move(a.resolved))});
 }
 
 /// Another library may bear the name of the suite's own (KVCTS_ENGINE_PATH), and a program moves bytes itself.
@@ -56,8 +57,8 @@ std::int64_t watch_ms(const ResolvedCase& c, const Options& options) {
   return std::max(c.settle_ms, options.watch_ms);
 }
 
-/// In a long run a sample is watched for longer than its settle: the first case of each engine and direction, and of the others one in
-/// `watch_every` by its id. A case that is not watched at all (settle 0) stays so. In a short one: watch_ms().
+/// In a long run a sample is watched for longer than its settle: the first case of each engine and direction, and of the
+/// others one in `watch_every` by its id. A case that is not watched at all (settle 0) stays so. In a short one: watch_ms().
 bool Lane::watched_longer(const Attempt& a) {
   const ResolvedCase& c = a.resolved;
   if (c.settle_ms == 0) return false;
@@ -67,8 +68,8 @@ bool Lane::watched_longer(const Attempt& a) {
   return first || hash % run_.options.watch_every == 0;
 }
 
-/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each that waits for
-/// nothing but time (only: of those workers).
+/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each
+/// that waits for nothing but time (only: of those workers).
 Task<void> Lane::settle(bool all, std::uint64_t only) {
   for (;;) {
     const std::vector<std::uint64_t> keys = watched_.ripe(run_.options);

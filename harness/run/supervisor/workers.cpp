@@ -12,11 +12,14 @@ using Kind = Ended::Kind;
 
 namespace {
 
-constexpr std::int64_t told_start_ms = 5'000;  // a program that takes longer imports half of the world: say so
+constexpr std::int64_t told_start_ms = 5'000;           // a program that takes longer imports half of the world: say so
 constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
 
-/// Whether the case's engine_options come with register, to processes that serve other cases, too (connector/program/command.hpp).
-bool options_with_register(const ResolvedCase& c) { return is_program(c) && c.connector.options.value("options_with", "") == "register"; }
+/// Whether the case's engine_options come with register, to processes that serve other cases, too
+/// (connector/program/command.hpp).
+bool options_with_register(const ResolvedCase& c) {
+  return is_program(c) && c.connector.options.value("options_with", "") == "register";
+}
 
 /// Absolute paths among the texts of some values.
 void add_paths(const json& value, std::vector<std::string>& out) {
@@ -30,7 +33,8 @@ std::vector<std::string> paths_in(const std::vector<json>& values) {
   return out;
 }
 
-/// Which program it is, and what it is told with hello: connectors that differ only in what comes with each job share processes.
+/// Which program it is, and what it is told with hello: connectors that differ only in what comes with each job share
+/// processes.
 std::string program_of(const ResolvedCase& c) {
   if (!c.connector.options.contains("job_options")) return c.connector.name + "|" + c.connector.options.dump();
   json options = c.connector.options;
@@ -41,11 +45,13 @@ std::string program_of(const ResolvedCase& c) {
 /// What a worker is for: cases that differ in it cannot share one.
 std::string signature_of(const ResolvedCase& c) {
   const EngineSpec& engine = c.engine;
-  return engine.plugin + "|" + std::to_string(engine.processes) + "|" + (options_with_register(c) ? "" : engine.options.dump()) + "|" +
-         engine.environment.dump() + "|" + json(c.grants).dump() + (is_program(c) ? "|" + program_of(c) : "");
+  return engine.plugin + "|" + std::to_string(engine.processes) + "|" +
+         (options_with_register(c) ? "" : engine.options.dump()) + "|" + engine.environment.dump() + "|" +
+         json(c.grants).dump() + (is_program(c) ? "|" + program_of(c) : "");
 }
 
-/// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with register.
+/// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with
+/// register.
 json program_options(const ResolvedCase& c) {
   json options = c.connector.options;
   if (options_with_register(c)) return options;
@@ -57,7 +63,8 @@ json program_options(const ResolvedCase& c) {
 }  // namespace
 
 process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
-  return {c.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options})), options.hidden};
+  return {c.grants, process::shown_paths(paths_in({c.engine.options, c.engine.environment, c.connector.options})),
+          options.hidden};
 }
 
 /// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
@@ -96,7 +103,9 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     enter(a, Phase::registration);
     std::vector<Request> requests;
     std::vector<json> replies;
-    if (run_.sandboxes) workers_->sandbox = std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-warden", run_.link.run(), sandbox_of(a.resolved, run_.options));
+    if (run_.sandboxes)
+      workers_->sandbox = std::make_unique<Link>(run_.loop, run_.programs + "/kvcts-warden", run_.link.run(),
+                                                 sandbox_of(a.resolved, run_.options));
     const std::vector<std::string> roles =
         engine.processes == 1 ? std::vector<std::string>{"both"} : std::vector<std::string>{"producer", "consumer"};
     for (const std::string& role : roles) {
@@ -122,8 +131,10 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     const std::int64_t begun = now_ns();
     ended = co_await ask_workers(a, Phase::registration, requests, replies);
     if (!workers_) co_return ended;
-    if (const std::int64_t took = (now_ns() - begun) / ns_per_ms; ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
-      run_.say("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." + std::to_string(took % 1000 / 100) + " s, once for all of its cases");
+    if (const std::int64_t took = (now_ns() - begun) / ns_per_ms;
+        ended.kind == Kind::completed && is_program(a.resolved) && took >= told_start_ms)
+      run_.say("start-up of " + a.resolved.connector.name + ": " + std::to_string(took / 1000) + "." +
+               std::to_string(took % 1000 / 100) + " s, once for all of its cases");
     for (json& reply : replies) workers_->engines.push_back(reply.value("engine", json::object()));
     if (ended.kind != Kind::completed) {  // a worker without an engine is of no use to the next case
       co_await retire(std::move(workers_));
@@ -159,7 +170,8 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
   const bool hello = requests[0].body["op"] == "hello";
   std::int64_t limit = hello ? run_.options.start_deadline_ms : 0;
   if (hello && is_program(a.resolved))  // a program that imports half of the world is given its time
-    if (const auto start = a.resolved.connector.options.find("start_ms"); start != a.resolved.connector.options.end() && start->is_number_integer())
+    if (const auto start = a.resolved.connector.options.find("start_ms");
+        start != a.resolved.connector.options.end() && start->is_number_integer())
       limit = std::max(limit, start->get<std::int64_t>());
   for (Request& request : requests) request.child->request(std::move(request.body), request.fds);
   std::vector<Child*> awaited;
@@ -220,7 +232,8 @@ Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
       return value != found->end() && value->is_string() ? value->get<std::string>() : std::string();
     };
     ended.type = text("type"), ended.text = text("text"), ended.at = text("at"), ended.signal = text("signal");
-    if (const auto moved = found->find("moved"); moved != found->end() && moved->is_number_integer()) ended.moved = moved->get<std::int64_t>();
+    if (const auto moved = found->find("moved"); moved != found->end() && moved->is_number_integer())
+      ended.moved = moved->get<std::int64_t>();
     return true;
   };
   if (take("refused", Kind::refused) || take("raised", Kind::raised) || take("skipped", Kind::skipped)) return ended;
@@ -241,7 +254,8 @@ Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
 }
 
 /// The first of these workers that replies, ends or is late.
-Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent, std::int64_t limit) {
+Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent,
+                                     std::int64_t limit) {
   std::int64_t longest = 0;  // a worker that keeps entering phases does not live for ever
   for (int i = 0; i < phase_count; ++i) longest += limit_ms(a.resolved, static_cast<Phase>(i));
   if (limit > 0) longest = limit;
@@ -253,7 +267,8 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
     const bool possible = phase == Phase::transfer && number == static_cast<std::uint32_t>(Phase::complete);
     return told && possible ? Phase::complete : phase;
   };
-  std::map<const Child*, std::int64_t> entered;  // the second phase, as it was first told: who tells it anew gets no time for it
+  std::map<const Child*, std::int64_t>
+      entered;  // the second phase, as it was first told: who tells it anew gets no time for it
   Reply reply;
   for (;;) {
     check_running();
@@ -274,8 +289,12 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
     std::int64_t next = std::numeric_limits<std::int64_t>::max();
     for (Child* child : awaited) {
       const Phase in = phase_of(*child);
-      const std::int64_t since = in == phase ? sent : entered.try_emplace(child, std::clamp(child->page()->phase_since_ns.load(), sent, now_ns())).first->second;
-      const std::int64_t deadline = std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ns_per_ms, sent + longest * ns_per_ms);
+      const std::int64_t since =
+          in == phase
+              ? sent
+              : entered.try_emplace(child, std::clamp(child->page()->phase_since_ns.load(), sent, now_ns())).first->second;
+      const std::int64_t deadline =
+          std::min(since + (limit > 0 ? limit : limit_ms(a.resolved, in)) * ns_per_ms, sent + longest * ns_per_ms);
       next = std::min(next, deadline);
       running_->phase = in;
       if (now_ns() < deadline) continue;

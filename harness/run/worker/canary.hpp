@@ -1,4 +1,5 @@
-// kvcts-worker canary ENGINE: does what an engine shares with other processes still work? Asked by the supervisor after a hang or a death.
+// kvcts-worker canary ENGINE: does what an engine shares with other processes still work? Asked by the supervisor after a
+// hang or a death.
 #pragma once
 
 #include <string>

@@ -9,14 +9,16 @@ constexpr std::int64_t line = 64;              // bytes of a copy's end
 constexpr std::size_t looked_copies = 64;      // each may cost a page fault: half a microsecond
 constexpr std::int64_t whole_bytes = 8 << 10;  // of the last copies
 constexpr std::int64_t chunk = 4096;
-constexpr std::int64_t everything = 1 << 20;   // a program's case takes hundreds of milliseconds
+constexpr std::int64_t everything = 1 << 20;  // a program's case takes hundreds of milliseconds
 
 /// The last `most` bytes before `end` of an allocation, in chunks, the end first. False: the snapshot is full.
 bool take(process::SnapshotWriter& snapshot, const Destination& from, std::int64_t end, std::int64_t most) {
   for (const std::int64_t begin = std::max<std::int64_t>(0, end - most); end > begin;) {
     const std::int64_t count = std::min(chunk, end - begin);
     end -= count;
-    if (!snapshot.add(from.file, static_cast<std::uint64_t>(from.base + end), from.map + from.base + end, static_cast<std::uint32_t>(count))) return false;
+    if (!snapshot.add(from.file, static_cast<std::uint64_t>(from.base + end), from.map + from.base + end,
+                      static_cast<std::uint32_t>(count)))
+      return false;
   }
   return true;
 }
@@ -33,7 +35,9 @@ void look(process::SnapshotWriter& snapshot, std::span<const Destination> destin
   const std::size_t step = std::max<std::size_t>(1, (copies.size() + looked_copies - 1) / looked_copies);
   for (std::size_t at = copies.size(); at > 0; at -= std::min(step, at)) {
     const Copy& copy = copies[at - 1];
-    if (inside(destination, copy)) take(snapshot, destination[static_cast<std::size_t>(copy.dst)], copy.dst_offset + copy.bytes, std::min(line, copy.bytes));
+    if (inside(destination, copy))
+      take(snapshot, destination[static_cast<std::size_t>(copy.dst)], copy.dst_offset + copy.bytes,
+           std::min(line, copy.bytes));
   }
   std::int64_t room = whole_bytes;
   for (std::size_t at = copies.size(); at > 0 && copies.size() - at < looked_copies && room > 0; --at) {

@@ -239,10 +239,13 @@ json Worker::hello(const json& request) {
     options.role = side == Side::producer ? transport::Role::producer : transport::Role::consumer;
     agents_.push_back(std::unique_ptr<Agent>(new Agent{side, {plugin, options}, nullptr}));
     if (!memory.empty())
-      agents_.back()->pool = std::make_unique<transport::MemoryPool>(transport::MemoryProvider::load(transport::find_plugin(memory)), transport::OpenOptions{options.name, options.role, {}});
+      agents_.back()->pool =
+          std::make_unique<transport::MemoryPool>(transport::MemoryProvider::load(transport::find_plugin(memory)),
+                                                  transport::OpenOptions{options.name, options.role, {}});
   }
   if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
-  json said = {{"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}};
+  json said = {
+      {"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}};
   if (const auto& pool = agents_[0]->pool) said["memory"] = pool->provider().name() + " " + pool->provider().version();
   return {{"pid", ::getpid()}, {"engine", std::move(said)}, {"load_ns", now_ns() - begin}};
 }
@@ -252,8 +255,9 @@ json Worker::hello_program(const json& request) {
   if (role_ == "both") throw Misuse("a connector program has one side; expected the role producer or consumer");
   const json& wanted = request.at("connector");
   const std::string base = request.value("name", "worker" + std::to_string(::getpid()));
-  program_ = std::make_unique<connector::program::Host>(wanted.at("name").get<std::string>(), wanted.at("options"),
-                                                        role_ == "producer" ? Side::producer : Side::consumer, base, interrupted_);
+  program_ =
+      std::make_unique<connector::program::Host>(wanted.at("name").get<std::string>(), wanted.at("options"),
+                                                 role_ == "producer" ? Side::producer : Side::consumer, base, interrupted_);
   const json said = program_->start();
   json engine = {{"name", said["name"]}, {"version", said["version"]}};
   for (const char* key : {"capabilities", "facts"})
@@ -330,7 +334,8 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
       if (one->pool) {
         file.block.emplace(one->pool->allocate(file.whole().size()));
         file.block->write(0, file.whole());
-        regions.push_back(one->session.register_region(file.block->region(static_cast<std::uint64_t>(file.base), static_cast<std::uint64_t>(file.bytes))));
+        regions.push_back(one->session.register_region(
+            file.block->region(static_cast<std::uint64_t>(file.base), static_cast<std::uint64_t>(file.bytes))));
         continue;
       }
       transport::Region region;
@@ -408,7 +413,8 @@ json Worker::transfer(const json& request) {
   const std::int64_t begin = now_ns();
   if (program_) {
     hosted.snapshot.clear();
-    const json said = program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
+    const json said =
+        program_->transfer(request.at("key").get<std::uint64_t>(), hosted.view, request.value("pass", 0), progress_);
     if (!hosted.destination.empty()) look(hosted.snapshot, hosted.destination), hosted.snapshot.close();
     json reply = {{"ns", {{"transfer", now_ns() - begin}, {"complete", 0}}}};
     for (const char* key : {"moved", "path"})
@@ -452,7 +458,8 @@ json Worker::transfer(const json& request) {
                                               all.begin() + static_cast<std::ptrdiff_t>(first + count));
       std::uint64_t bytes = 0;
       for (const auto& descriptor : part) bytes += descriptor.bytes;
-      hosted.requests.push_back(here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
+      hosted.requests.push_back(
+          here->session.post(*hosted.peer, write ? transport::Op::write : transport::Op::read, std::move(part)));
       posted.push_back(bytes);
       first += count;
     }
@@ -461,7 +468,9 @@ json Worker::transfer(const json& request) {
     progress_.set(0, total);
     // For whoever is called when this never ends.
     if (target == nullptr && here->session.claims().needs_target_progress)
-      progress_.note("this engine completes only while the target's process makes progress calls: look at the state and the stack of the other worker");
+      progress_.note(
+          "this engine completes only while the target's process makes progress calls: look at the state and the stack of "
+          "the other worker");
     for (; ended < posted.size(); ++ended) {
       const transport::Status status = here->session.wait(hosted.requests[ended], [&](const transport::Status& now) {
         progress_.set(moved + now.bytes.value_or(0), total);
@@ -477,8 +486,8 @@ json Worker::transfer(const json& request) {
     progress_.set(moved, total);
   } catch (...) {
     hosted.failed = true;
-    // What is still under way would go on writing: it is given back now, as its caller would. What has ended stays until the memory was
-    // looked at.
+    // What is still under way would go on writing: it is given back now, as its caller would. What has ended stays until the
+    // memory was looked at.
     while (hosted.requests.size() > ended + 1 || (hosted.requests.size() > ended && posted_ns == 0)) {
       const transport::RequestId request_id = hosted.requests.back();
       hosted.requests.pop_back();
@@ -520,8 +529,8 @@ json Worker::read(const json& request) {
   return {{"tokens", result.tokens}, {"events", result.events}};
 }
 
-/// One of the calls that end something: what an engine does in it is looked at before the next one. Calls that have nothing to do, of a case
-/// that was refused in the middle of prepare() say, are well.
+/// One of the calls that end something: what an engine does in it is looked at before the next one. Calls that have nothing
+/// to do, of a case that was refused in the middle of prepare() say, are well.
 json Worker::end(const json& request) {
   const auto call = request.at("call").get<std::string>();
   const auto found = cases_.find(request.at("key").get<std::uint64_t>());

@@ -20,7 +20,8 @@
 
 namespace kvcts::worker {
 
-/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts. Without `memory_provider`, which is for the worker.
+/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts. Without `memory_provider`, which is for the
+/// worker.
 transport::OpenOptions open_options(const nlohmann::json& engine);
 
 /// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
@@ -32,8 +33,8 @@ transport::OpenOptions open_options(const nlohmann::json& engine);
 ///   a request that makes no sense                   -> {"error": {text}}
 class Worker {
  public:
-  /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has come while one is being
-  /// answered, which ends the waiting for a connector program.
+  /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has come while one
+  /// is being answered, which ends the waiting for a connector program.
   Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted = {});
   ~Worker();
 

@@ -1,4 +1,5 @@
-// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the warden. Channel: descriptor 3. Status page: descriptor 4.
+// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the warden. Channel: descriptor 3. Status page:
+// descriptor 4.
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +45,7 @@ void watch_crashes() {
   ::sigaltstack(&other, nullptr);
   void* warm[1];
   ::backtrace(warm, 1);  // loads what it needs now, not in a handler
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_crash;
   action.sa_flags = static_cast<int>(SA_ONSTACK | SA_RESETHAND | SA_NODEFER);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
@@ -71,7 +72,8 @@ process::Message next_request(process::Channel& channel, worker::Worker& worker)
 
 }  // namespace
 
-/// For code that launches device kernels (device/gpu.hpp): the last launch is on the status page, where it is found when a kernel never ends.
+/// For code that launches device kernels (device/gpu.hpp): the last launch is on the status page, where it is found when a
+/// kernel never ends.
 extern "C" __attribute__((visibility("default"))) void kvcts_worker_note(const char* line);
 extern "C" void kvcts_worker_note(const char* line) { process::Progress(status_page).note(line); }
 

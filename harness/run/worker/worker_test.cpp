@@ -99,12 +99,14 @@ TEST_F(WorkerTest, ACaseFromBeginToEnd) {
   EXPECT_EQ(moved["moved"], plan["bytes"]);
   EXPECT_EQ(process::view(*page).phase, Phase::complete);
   EXPECT_EQ(process::view(*page).done, plan["bytes"].get<std::uint64_t>());
-  EXPECT_TRUE(ask(worker, "transfer", 77).contains("error")) << "the requests are not given back before the memory was looked at";
+  EXPECT_TRUE(ask(worker, "transfer", 77).contains("error"))
+      << "the requests are not given back before the memory was looked at";
   EXPECT_TRUE(end(worker, "release", 77).value("ok", false));
   EXPECT_TRUE(ask(worker, "transfer", 77).value("ok", false));  // a second pass, same registration
   EXPECT_TRUE(end(worker, "dance", 77).contains("error"));
   EXPECT_TRUE(end(worker, "end", 77).contains("error")) << "that is for programs";
-  for (const char* call : {"release", "remove_peer", "deregister"}) EXPECT_GT(end(worker, call, 77)["peak_bytes"].get<std::int64_t>(), 0) << call;
+  for (const char* call : {"release", "remove_peer", "deregister"})
+    EXPECT_GT(end(worker, call, 77)["peak_bytes"].get<std::int64_t>(), 0) << call;
   EXPECT_TRUE(ask(worker, "transfer", 77).contains("error"));
   EXPECT_TRUE(end(worker, "deregister", 77).value("ok", false));  // twice is harmless
   EXPECT_TRUE(worker.handle({{"op", "forget"}, {"keys", {77, 78}}}, {}).value("ok", false));
@@ -138,7 +140,11 @@ TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {
   EXPECT_NE(skipped["skipped"]["text"].get<std::string>().find("kvcts_engine_of_somebody_else"), std::string::npos);
   const auto text = std::filesystem::path(::testing::TempDir()) / "kvcts_engine_of_text.so";
   std::ofstream(text) << "not a library";
-  const json broken = worker.handle({{"op", "hello"}, {"role", "both"}, {"name", "test"}, {"engine", {{"name", "text"}, {"plugin", text.string()}, {"options", json::object()}}}}, {});
+  const json broken = worker.handle({{"op", "hello"},
+                                     {"role", "both"},
+                                     {"name", "test"},
+                                     {"engine", {{"name", "text"}, {"plugin", text.string()}, {"options", json::object()}}}},
+                                    {});
   ASSERT_TRUE(broken.contains("raised")) << broken.dump();
   EXPECT_EQ(broken["raised"]["type"], "CannotLoad");
   const json lacking = hello(worker, {{"fault", "refuse"}, {"phase", "open"}}, "fixture");
@@ -167,7 +173,8 @@ TEST_F(WorkerTest, CopiesOutsideTheRegionsAreRefusedByTheEngine) {
     const json moved = ask(worker, "transfer");
     EXPECT_TRUE(moved.contains("refused")) << moved.dump();
     EXPECT_EQ(moved.value("phase", ""), "transfer");
-    for (const char* call : {"release", "remove_peer", "deregister"}) EXPECT_TRUE(end(worker, call).value("ok", false)) << call;
+    for (const char* call : {"release", "remove_peer", "deregister"})
+      EXPECT_TRUE(end(worker, call).value("ok", false)) << call;
     ASSERT_TRUE(prepare(worker, small_case("b"), 2).value("ok", false));  // the next case is served
     EXPECT_TRUE(ask(worker, "plan", 2).value("ok", false));
     EXPECT_TRUE(ask(worker, "transfer", 2).value("ok", false));

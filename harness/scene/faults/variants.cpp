@@ -19,12 +19,13 @@ bool is_data(const Plane& plane) { return plane.component == Component::data; }
 
 std::vector<Mode> by_stride(const Plane& plane) {
   std::vector<Mode> modes = plane.modes;
-  std::stable_sort(modes.begin(), modes.end(), [](const Mode& a, const Mode& b) { return std::abs(a.stride) > std::abs(b.stride); });
+  std::stable_sort(modes.begin(), modes.end(),
+                   [](const Mode& a, const Mode& b) { return std::abs(a.stride) > std::abs(b.stride); });
   return modes;
 }
 
-// Modes in a new order, outermost first, with strides as packed as they were: a level whose inside is the same set of modes keeps its
-// stride, and so its padding.
+// Modes in a new order, outermost first, with strides as packed as they were: a level whose inside is the same set of modes
+// keeps its stride, and so its padding.
 Plane repacked(const Plane& plane, const std::vector<Mode>& was, const std::vector<std::size_t>& order) {
   Plane out = plane;
   out.modes.clear();
@@ -167,12 +168,14 @@ std::vector<Variant> permuted_like(const Cache& cache, std::vector<Plane>::const
       const Plane& old = cache.planes[static_cast<std::size_t>(first - cache.planes.begin())];
       const Plane& data = variant.planes[static_cast<std::size_t>(first - cache.planes.begin())];
       const auto stride_in = [](const Plane& of, const Mode& like) {
-        const auto found = std::find_if(of.modes.begin(), of.modes.end(), [&](const Mode& m) { return m.axis == like.axis && m.step == like.step; });
+        const auto found = std::find_if(of.modes.begin(), of.modes.end(),
+                                        [&](const Mode& m) { return m.axis == like.axis && m.step == like.step; });
         return found == of.modes.end() ? 0 : found->stride;
       };
-      const bool inline_rows = plane.allocation == old.allocation && std::all_of(plane.modes.begin(), plane.modes.end(), [&](const Mode& m) {
-                                 return m.extent == 1 || m.axis == Axis::channel || stride_in(old, m) == m.stride;
-                               });
+      const bool inline_rows =
+          plane.allocation == old.allocation && std::all_of(plane.modes.begin(), plane.modes.end(), [&](const Mode& m) {
+            return m.extent == 1 || m.axis == Axis::channel || stride_in(old, m) == m.stride;
+          });
       if (inline_rows) {
         for (Mode& mode : plane.modes) {
           if (mode.axis != Axis::channel && mode.extent > 1) mode.stride = stride_in(data, mode);
@@ -182,12 +185,16 @@ std::vector<Variant> permuted_like(const Cache& cache, std::vector<Plane>::const
       std::vector<Mode> own = by_stride(plane);
       std::vector<std::size_t> as_data(own.size());
       std::iota(as_data.begin(), as_data.end(), std::size_t{0});
-      std::stable_sort(as_data.begin(), as_data.end(), [&](std::size_t a, std::size_t b) { return std::abs(stride_in(data, own[a])) > std::abs(stride_in(data, own[b])); });
+      std::stable_sort(as_data.begin(), as_data.end(), [&](std::size_t a, std::size_t b) {
+        return std::abs(stride_in(data, own[a])) > std::abs(stride_in(data, own[b]));
+      });
       plane = repacked(plane, own, as_data);
     }
     const bool with_scales = scales && !(scaled == variant) && fits(scaled);
     out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now, std::move(variant)});
-    if (with_scales) out.push_back({class_of(modes, order), "memory order " + was + " taken for " + now + ", scales too", std::move(scaled)});
+    if (with_scales)
+      out.push_back(
+          {class_of(modes, order), "memory order " + was + " taken for " + now + ", scales too", std::move(scaled)});
   }
   return out;
 }
@@ -217,8 +224,10 @@ std::vector<Variant> renamed(const Cache& given) {
       bool changed = false;
       Cache variant = with(cache, Component::data, [&](Plane& plane) {
         for (Mode& mode : plane.modes) {
-          if (mode.axis == x) mode.axis = y, changed = true;
-          else if (mode.axis == y) mode.axis = x, changed = true;
+          if (mode.axis == x)
+            mode.axis = y, changed = true;
+          else if (mode.axis == y)
+            mode.axis = x, changed = true;
         }
         std::swap(plane.origin[x], plane.origin[y]);
       });
@@ -232,15 +241,21 @@ std::vector<Variant> renamed(const Cache& given) {
           if (mode.axis == x && (!p || std::abs(mode.stride) > std::abs(p->stride))) p = &mode;
           if (mode.axis == y && (!q || std::abs(mode.stride) > std::abs(q->stride))) q = &mode;
         }
-        if (p && q) std::swap(p->stride, q->stride);
-        else both = false;
+        if (p && q)
+          std::swap(p->stride, q->stride);
+        else
+          both = false;
       });
       if (both && fits(strides)) {
         out.push_back({kv ? "kv-split-vs-interleaved" : "axis-permuted",
-                       std::string("strides of ") + std::string(layout::name(x)) + " and " + std::string(layout::name(y)) + " exchanged", std::move(strides)});
+                       std::string("strides of ") + std::string(layout::name(x)) + " and " + std::string(layout::name(y)) +
+                           " exchanged",
+                       std::move(strides)});
       }
       out.push_back({kv ? "kv-split-vs-interleaved" : "axis-permuted",
-                     std::string("the ") + std::string(layout::name(x)) + " axis taken for the " + std::string(layout::name(y)) + " axis and the reverse", std::move(variant)});
+                     std::string("the ") + std::string(layout::name(x)) + " axis taken for the " +
+                         std::string(layout::name(y)) + " axis and the reverse",
+                     std::move(variant)});
     }
   }
   return out;
@@ -261,7 +276,8 @@ std::vector<Variant> reblocked(const Cache& cache) {
         if (slot == modes.end() && finer) continue;
         if (slot == modes.end()) {
           modes.push_back({Axis::slot, 1, std::abs(block->stride), 1});
-          std::stable_sort(modes.begin(), modes.end(), [](const Mode& p, const Mode& q) { return std::abs(p.stride) > std::abs(q.stride); });
+          std::stable_sort(modes.begin(), modes.end(),
+                           [](const Mode& p, const Mode& q) { return std::abs(p.stride) > std::abs(q.stride); });
           block = std::find_if(modes.begin(), modes.end(), [](const Mode& m) { return m.axis == Axis::block; });
           slot = std::find_if(modes.begin(), modes.end(), [](const Mode& m) { return m.axis == Axis::slot; });
         }
@@ -300,7 +316,10 @@ std::vector<Variant> reblocked(const Cache& cache) {
         }
       }
       if (!(packed == variant) && fits(packed)) {
-        out.push_back({"wrong-block-size", "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k) + ", packed anew", packed});
+        out.push_back({"wrong-block-size",
+                       "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
+                           std::to_string(finer ? n / k : n * k) + ", packed anew",
+                       packed});
         // K and V, each a plane: the second begins where the first ends.
         std::int64_t end = 0;
         for (Plane& plane : packed.planes) {
@@ -308,9 +327,16 @@ std::vector<Variant> reblocked(const Cache& cache) {
           end = plane.offset + layout::bits(plane.dtype);
           for (const Mode& mode : plane.modes) end += mode.stride * (mode.extent - 1);
         }
-        if (fits(packed)) out.push_back({"wrong-block-size", "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k) + ", packed anew, V behind K", packed});
+        if (fits(packed))
+          out.push_back({"wrong-block-size",
+                         "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
+                             std::to_string(finer ? n / k : n * k) + ", packed anew, V behind K",
+                         packed});
       }
-      out.push_back({"wrong-block-size", "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k), std::move(variant)});
+      out.push_back(
+          {"wrong-block-size",
+           "blocks of " + std::to_string(n) + " tokens taken for blocks of " + std::to_string(finer ? n / k : n * k),
+           std::move(variant)});
     }
   }
   return out;
@@ -342,7 +368,9 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
           if (modes[a].axis == Axis::channel) continue;
           candidates.insert(row * modes[a].extent);
           for (std::size_t b = a + 1; b < modes.size(); ++b) {
-            if (modes[b].axis != Axis::channel) candidates.insert(row * modes[a].extent * modes[b].extent), candidates.insert(row * 2 * modes[a].extent * modes[b].extent);
+            if (modes[b].axis != Axis::channel)
+              candidates.insert(row * modes[a].extent * modes[b].extent),
+                  candidates.insert(row * 2 * modes[a].extent * modes[b].extent);
           }
         }
         for (const std::int64_t f : {2, 3, 4, 8}) {
@@ -371,8 +399,9 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
       if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
       // Codes of 4 bits, of which a byte has two, counted as one a byte.
       const bool packed = four_bits && (stride == was * 2 || stride * 2 == was);
-      out.push_back({packed ? "packed-dim-misread" : "wrong-stride", "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) + " to " +
-                                         std::string(layout::name(axis)) + " instead of " + std::to_string(was / 8),
+      out.push_back({packed ? "packed-dim-misread" : "wrong-stride",
+                     "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) +
+                         " to " + std::string(layout::name(axis)) + " instead of " + std::to_string(was / 8),
                      std::move(variant)});
     }
   }
@@ -382,7 +411,8 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
 std::vector<Variant> rescaled(const Cache& cache) {
   std::vector<Variant> out;
   const auto data = std::find_if(cache.planes.begin(), cache.planes.end(), is_data);
-  const auto scale = std::find_if(cache.planes.begin(), cache.planes.end(), [](const Plane& p) { return p.component == Component::scale; });
+  const auto scale =
+      std::find_if(cache.planes.begin(), cache.planes.end(), [](const Plane& p) { return p.component == Component::scale; });
   if (scale == cache.planes.end()) {
     return out;
   }
@@ -398,8 +428,9 @@ std::vector<Variant> rescaled(const Cache& cache) {
         if (own.size() == order.size()) plane = repacked(plane, own, order);
       });
       const bool groups = modes[a].axis == Axis::channel || modes[b].axis == Axis::channel;
-      out.push_back({groups ? "scale-swizzle" : "scale-misplaced", std::string("scales with ") + std::string(layout::name(modes[a].axis)) + " and " +
-                                                                       std::string(layout::name(modes[b].axis)) + " exchanged",
+      out.push_back({groups ? "scale-swizzle" : "scale-misplaced",
+                     std::string("scales with ") + std::string(layout::name(modes[a].axis)) + " and " +
+                         std::string(layout::name(modes[b].axis)) + " exchanged",
                      std::move(variant)});
     }
   }
@@ -411,7 +442,9 @@ std::vector<Variant> rescaled(const Cache& cache) {
         if (m == mode) m.stride = 0;
       }
     });
-    if (fits(variant)) out.push_back({"scale-misplaced", "the scales of the first " + std::string(layout::name(mode.axis)) + " for all", std::move(variant)});
+    if (fits(variant))
+      out.push_back({"scale-misplaced", "the scales of the first " + std::string(layout::name(mode.axis)) + " for all",
+                     std::move(variant)});
   }
   // Inline behind each row of data, or behind all rows of a kv, or of a block.
   {
@@ -441,7 +474,8 @@ std::vector<Variant> rescaled(const Cache& cache) {
             if (own[k].axis == Axis::channel) continue;
             const auto same = std::find_if(rows.begin(), rows.end(), [&](const Mode& m) { return m.axis == own[k].axis; });
             if (same == rows.end()) continue;
-            const bool inner = static_cast<std::size_t>(same - rows.begin()) >= level && !(without_kv && own[k].axis == Axis::kv);
+            const bool inner =
+                static_cast<std::size_t>(same - rows.begin()) >= level && !(without_kv && own[k].axis == Axis::kv);
             own[k].stride = packed && inner ? pitch : same->stride;
             if (packed && inner) pitch *= own[k].extent;
           }
@@ -449,7 +483,12 @@ std::vector<Variant> rescaled(const Cache& cache) {
           plane.offset = data->offset + span;
           changed = true;
         });
-        if (changed && fits(variant)) out.push_back({"scale-misplaced", "scales taken to lie behind the data of each " + (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")) + (without_kv ? ", K and V apart" : "") + (packed ? ", packed" : ""), std::move(variant)});
+        if (changed && fits(variant))
+          out.push_back({"scale-misplaced",
+                         "scales taken to lie behind the data of each " +
+                             (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")) +
+                             (without_kv ? ", K and V apart" : "") + (packed ? ", packed" : ""),
+                         std::move(variant)});
       }
     }
   }
@@ -476,8 +515,9 @@ std::vector<Variant> rescaled(const Cache& cache) {
         }
       });
       if (!changed || stride == 0 || !fits(variant)) continue;
-      out.push_back({"wrong-stride", "scales with a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) + " to " +
-                                            std::string(layout::name(axis)),
+      out.push_back({"wrong-stride",
+                     "scales with a stride of " + std::to_string(stride / 8) + " bytes from " +
+                         std::string(layout::name(axis)) + " to " + std::string(layout::name(axis)),
                      std::move(variant)});
     }
   }
@@ -527,12 +567,16 @@ std::vector<Variant> resized(const Cache& cache) {
           changed = packed_again(plane, axis, now) || changed;
         });
         if (!changed || !fits(variant)) continue;
-        const std::string name = axis == Axis::head ? "head-shard-mapping" : axis == Axis::channel ? (four_bits ? "packed-dim-misread" : "wrong-stride") : "wrong-stride";
-        const std::string words = std::to_string(was) + " " + std::string(layout::name(axis)) + "s taken for " + std::to_string(now);
+        const std::string name = axis == Axis::head      ? "head-shard-mapping"
+                                 : axis == Axis::channel ? (four_bits ? "packed-dim-misread" : "wrong-stride")
+                                                         : "wrong-stride";
+        const std::string words =
+            std::to_string(was) + " " + std::string(layout::name(axis)) + "s taken for " + std::to_string(now);
         bool scales = false;
         Cache both = with(variant, Component::scale, [&](Plane& plane) {
           const layout::Box box = layout::domain(plane);
-          const std::int64_t own = box.hi[axis] - box.lo[axis], other = own * now / was;  // groups of channels, as many heads or layers
+          const std::int64_t own = box.hi[axis] - box.lo[axis],
+                             other = own * now / was;  // groups of channels, as many heads or layers
           if (other > 0 && own * now % was == 0) scales = packed_again(plane, axis, other) || scales;
         });
         out.push_back({name, words, std::move(variant)});
@@ -552,10 +596,13 @@ std::vector<Variant> recoded(const Cache& cache) {
     Cache variant = with(cache, Component::data, [&](Plane& plane) {
       if (layout::bits(plane.dtype) == layout::bits(dtype)) plane.dtype = dtype;
     });
-    out.push_back({"dtype-reinterpreted", std::string(layout::name(data->dtype)) + " taken for " + std::string(layout::name(dtype)), std::move(variant)});
+    out.push_back({"dtype-reinterpreted",
+                   std::string(layout::name(data->dtype)) + " taken for " + std::string(layout::name(dtype)),
+                   std::move(variant)});
   }
   if (layout::bits(data->dtype) == 4) {
-    out.push_back({"dtype-reinterpreted", "the two codes of a byte taken in the other order", with(cache, Component::data, [](Plane& plane) { plane.high_nibble_first = !plane.high_nibble_first; })});
+    out.push_back({"dtype-reinterpreted", "the two codes of a byte taken in the other order",
+                   with(cache, Component::data, [](Plane& plane) { plane.high_nibble_first = !plane.high_nibble_first; })});
   }
   return out;
 }

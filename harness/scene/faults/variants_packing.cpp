@@ -37,7 +37,8 @@ std::int64_t pitch_of(const Plane& plane) {
 
 std::vector<Variant> repitched(const Cache& cache) {
   std::vector<Variant> out;
-  const auto data = std::find_if(cache.planes.begin(), cache.planes.end(), [](const Plane& p) { return p.component == Component::data; });
+  const auto data =
+      std::find_if(cache.planes.begin(), cache.planes.end(), [](const Plane& p) { return p.component == Component::data; });
   if (data == cache.planes.end()) return out;
   const std::int64_t was = pitch_of(*data), row = row_bits(*data);
   if (was < row) return out;  // rows are not the innermost
@@ -47,7 +48,8 @@ std::vector<Variant> repitched(const Cache& cache) {
     if (other.component == Component::scale) pitches.insert(row + row_bits(other)), pitches.insert(was + row_bits(other));
   }
   for (const std::int64_t tile : {16, 32, 64, 128, 256}) {
-    for (const std::int64_t unit : {std::int64_t{8}, static_cast<std::int64_t>(layout::bits(data->dtype))}) pitches.insert((row + tile * unit - 1) / (tile * unit) * (tile * unit));
+    for (const std::int64_t unit : {std::int64_t{8}, static_cast<std::int64_t>(layout::bits(data->dtype))})
+      pitches.insert((row + tile * unit - 1) / (tile * unit) * (tile * unit));
   }
   const bool four_bits = layout::bits(data->dtype) == 4;
   for (const std::int64_t pitch : pitches) {
@@ -56,7 +58,8 @@ std::vector<Variant> repitched(const Cache& cache) {
       Cache variant = cache;
       bool scales = false, exact = true;
       for (Plane& plane : variant.planes) {
-        const bool inline_scales = plane.component != Component::data && plane.allocation == data->allocation && pitch_of(plane) == was;
+        const bool inline_scales =
+            plane.component != Component::data && plane.allocation == data->allocation && pitch_of(plane) == was;
         if (plane.component != Component::data && !(all && inline_scales)) continue;
         scales = scales || inline_scales;
         for (Mode& m : plane.modes) {
@@ -64,11 +67,15 @@ std::vector<Variant> repitched(const Cache& cache) {
           exact = exact && m.stride * pitch % was == 0;
           m.stride = m.stride * pitch / was;
         }
-        if (plane.modes.size() > 0 && plane.offset >= was) plane.offset = plane.offset / was * pitch + plane.offset % was;  // V behind K
+        if (plane.modes.size() > 0 && plane.offset >= was)
+          plane.offset = plane.offset / was * pitch + plane.offset % was;  // V behind K
       }
       if (!exact || !fits(variant) || (all && !scales)) continue;
       const bool packed = four_bits && (pitch == was * 2 || pitch * 2 == was);
-      out.push_back({packed ? "packed-dim-misread" : "wrong-stride", "rows of " + std::to_string(pitch / 8) + " bytes instead of " + std::to_string(was / 8) + (all ? ", scales too" : ""), std::move(variant)});
+      out.push_back({packed ? "packed-dim-misread" : "wrong-stride",
+                     "rows of " + std::to_string(pitch / 8) + " bytes instead of " + std::to_string(was / 8) +
+                         (all ? ", scales too" : ""),
+                     std::move(variant)});
     }
   }
   return out;
@@ -76,9 +83,13 @@ std::vector<Variant> repitched(const Cache& cache) {
 
 std::vector<Variant> relaid(const Cache& cache) {
   std::vector<Variant> out;
-  const auto of = [&](Component component) { return std::find_if(cache.planes.begin(), cache.planes.end(), [&](const Plane& p) { return p.component == component; }); };
+  const auto of = [&](Component component) {
+    return std::find_if(cache.planes.begin(), cache.planes.end(), [&](const Plane& p) { return p.component == component; });
+  };
   const auto data = of(Component::data), scale = of(Component::scale);
-  if (data == cache.planes.end() || scale == cache.planes.end() || data->allocation != scale->allocation || cache.planes.size() != 2) return out;
+  if (data == cache.planes.end() || scale == cache.planes.end() || data->allocation != scale->allocation ||
+      cache.planes.size() != 2)
+    return out;
   // What lies inside of a block, innermost first; what lies outside of it stays where it is.
   std::vector<Mode> rows;
   std::int64_t block = 0;
@@ -116,7 +127,12 @@ std::vector<Variant> relaid(const Cache& cache) {
       if (block != 0 && m.stride >= block && m.axis != Axis::channel) stride(s, m.axis, m.stride);
     }
     if (variant == cache || !fits(variant)) continue;
-    out.push_back({"scale-misplaced", std::string("scales taken to lie behind ") + (apart == 0 ? "each row" : apart == rows.size() ? "all rows of a block" : "the rows of a " + std::string(layout::name(rows[apart].axis))), std::move(variant)});
+    out.push_back({"scale-misplaced",
+                   std::string("scales taken to lie behind ") +
+                       (apart == 0             ? "each row"
+                        : apart == rows.size() ? "all rows of a block"
+                                               : "the rows of a " + std::string(layout::name(rows[apart].axis))),
+                   std::move(variant)});
   }
   return out;
 }
@@ -131,11 +147,13 @@ std::vector<Variant> exchanged_parts(const Cache& cache) {
       const auto span = [](const Plane& plane, const Plane& other) {
         std::int64_t bits = layout::bits(plane.dtype);
         for (const Mode& m : plane.modes) {
-          if (m.axis == Axis::channel || std::find(other.modes.begin(), other.modes.end(), m) == other.modes.end()) bits += (m.extent - 1) * m.stride;
+          if (m.axis == Axis::channel || std::find(other.modes.begin(), other.modes.end(), m) == other.modes.end())
+            bits += (m.extent - 1) * m.stride;
         }
         return bits;
       };
-      if (first.origin[Axis::layer] != second.origin[Axis::layer] || first.offset + span(first, second) != second.offset) continue;
+      if (first.origin[Axis::layer] != second.origin[Axis::layer] || first.offset + span(first, second) != second.offset)
+        continue;
       Cache variant = cache;
       variant.planes[j].offset = first.offset;
       variant.planes[i].offset = first.offset + span(second, first);
@@ -144,9 +162,13 @@ std::vector<Variant> exchanged_parts(const Cache& cache) {
       const bool kv = first.origin[Axis::kv] != second.origin[Axis::kv];
       const auto part = [](const Plane& plane) {
         const layout::Box box = layout::domain(plane);
-        return (plane.component == Component::data ? "channels " : "scales ") + std::to_string(box.lo[Axis::channel]) + ".." + std::to_string(box.hi[Axis::channel] - 1);
+        return (plane.component == Component::data ? "channels " : "scales ") + std::to_string(box.lo[Axis::channel]) +
+               ".." + std::to_string(box.hi[Axis::channel] - 1);
       };
-      out.push_back({scales ? "scale-misplaced" : kv ? "kv-split-vs-interleaved" : "wrong-stride", part(second) + " taken to lie in front of " + part(first), std::move(variant)});
+      out.push_back({scales ? "scale-misplaced"
+                     : kv   ? "kv-split-vs-interleaved"
+                            : "wrong-stride",
+                     part(second) + " taken to lie in front of " + part(first), std::move(variant)});
     }
   }
   return out;
@@ -196,7 +218,13 @@ std::vector<Variant> swizzled(const Cache& cache) {
         good = good && now.has_value();
         if (now && !(*now == plane)) plane = *now, changed = true;
       }
-      if (changed && good && fits(variant)) out.push_back({"scale-swizzle", std::string("scales taken for ") + how + (which == 0 ? "" : which == 1 ? ", those of K" : ", those of V"), std::move(variant)});
+      if (changed && good && fits(variant))
+        out.push_back({"scale-swizzle",
+                       std::string("scales taken for ") + how +
+                           (which == 0   ? ""
+                            : which == 1 ? ", those of K"
+                                         : ", those of V"),
+                       std::move(variant)});
     }
   }
   return out;

@@ -19,7 +19,6 @@ std::int64_t cut(std::int64_t value, const Arithmetic& how) {
   return static_cast<std::int64_t>(kept);
 }
 
-
 }  // namespace
 
 PlaneLocator::PlaneLocator(const layout::Plane& plane, Place start, const View& view)
@@ -32,11 +31,13 @@ PlaneLocator::PlaneLocator(const layout::Plane& plane, Place start, const View& 
   constexpr std::int64_t few = 1024;
   for (const Axis axis : layout::all_axes) {
     const std::int64_t lo = domain_.lo[axis], hi = domain_.hi[axis];
-    for (std::int64_t i = lo; i < hi && hi - lo <= few; ++i) known_[static_cast<std::size_t>(axis)].push_back(reckon(axis, i));
+    for (std::int64_t i = lo; i < hi && hi - lo <= few; ++i)
+      known_[static_cast<std::size_t>(axis)].push_back(reckon(axis, i));
   }
   const auto& channels = modes_[static_cast<std::size_t>(Axis::channel)];
   const int width = layout::bits(plane.dtype);
-  contiguous_ = channels.size() == 1 && channels[0].step == 1 && channels[0].stride == width && arithmetic_.bits >= 64 && !(width == 4 && plane.high_nibble_first);
+  contiguous_ = channels.size() == 1 && channels[0].step == 1 && channels[0].stride == width && arithmetic_.bits >= 64 &&
+                !(width == 4 && plane.high_nibble_first);
 }
 
 std::int64_t PlaneLocator::narrow(std::int64_t bits) const {
@@ -87,8 +88,9 @@ ViewLocator::ViewLocator(const View& view, const Arena& arena) : memory_(Arena::
 }
 
 const ViewLocator& Locators::of(const View& view) {
-  const std::string key = view.of + "\n" + view.cache + "\n" + std::to_string(view.offset) + " " + std::to_string(view.scale_offset) + " " +
-                          std::to_string(view.align) + " " + std::to_string(view.arithmetic.bits) + (view.arithmetic.is_signed ? "s" : "u") +
+  const std::string key = view.of + "\n" + view.cache + "\n" + std::to_string(view.offset) + " " +
+                          std::to_string(view.scale_offset) + " " + std::to_string(view.align) + " " +
+                          std::to_string(view.arithmetic.bits) + (view.arithmetic.is_signed ? "s" : "u") +
                           view.arithmetic.unit + view.arithmetic.of;
   auto& slot = known_[key];
   if (!slot) slot = std::make_unique<ViewLocator>(view, arena_);

@@ -1,4 +1,5 @@
-// Coordinate -> address, as code under test computes it: through a view that may be wrong, in arithmetic that may be too narrow.
+// Coordinate -> address, as code under test computes it: through a view that may be wrong, in arithmetic that may be too
+// narrow.
 #pragma once
 
 #include <array>
@@ -46,7 +47,8 @@ class PlaneLocator {
   Arithmetic arithmetic_;
   std::array<std::vector<layout::Mode>, layout::axis_count> modes_;  ///< largest step first
   std::optional<std::int64_t> reckon(layout::Axis axis, std::int64_t coordinate) const;
-  /// Parts of the coordinates of the domain, worked out once; absent where there are too many of them (pools of millions of blocks).
+  /// Parts of the coordinates of the domain, worked out once; absent where there are too many of them (pools of millions of
+  /// blocks).
   std::array<std::vector<std::optional<std::int64_t>>, layout::axis_count> known_;
   bool contiguous_{false};
 };
@@ -56,9 +58,9 @@ class ViewLocator {
  public:
   ViewLocator(const View& view, const Arena& arena);
   const std::vector<PlaneLocator>& planes() const { return planes_; }
-  std::int64_t align() const { return align_; }             ///< bytes; whoever forms runs rounds their begin down
+  std::int64_t align() const { return align_; }  ///< bytes; whoever forms runs rounds their begin down
   const std::string& memory() const { return memory_; }
-  std::int64_t block_size() const { return block_size_; }   ///< slots of a block
+  std::int64_t block_size() const { return block_size_; }  ///< slots of a block
   std::int64_t blocks() const { return blocks_; }
 
  private:

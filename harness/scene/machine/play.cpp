@@ -57,7 +57,8 @@ void write_row(const RowOp& op, Bytes& bytes, std::uint64_t seed, int pass, std:
   const std::uint64_t key = kernels::row_key({pass_seed(seed, pass), 0, 0}, row);
   const int width = layout::bits(op.dtype);
   const std::int64_t n = op.count * width / 8;
-  if (op.content == "tags" && op.stride == width && op.bit % 8 == 0 && op.first * width % 8 == 0 && op.count * width % 8 == 0 && !op.high_nibble_first) {
+  if (op.content == "tags" && op.stride == width && op.bit % 8 == 0 && op.first * width % 8 == 0 &&
+      op.count * width % 8 == 0 && !op.high_nibble_first) {
     scratch.resize(static_cast<std::size_t>(n));
     kernels::tag_row(key, row, op.dtype, op.first, op.count, scratch);
     bytes.write(op.backing, op.bit / 8, n, scratch.data());
@@ -146,13 +147,15 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
         put_code(bytes, op.dst_backing, op.dst, 4, code);
         break;
       }
-      case Op::Kind::row: write_row(tape.rows[op.extra], bytes, seed, pass, scratch); break;
+      case Op::Kind::row:
+        write_row(tape.rows[op.extra], bytes, seed, pass, scratch);
+        break;
       case Op::Kind::pattern: {
         const auto& pattern = tape.patterns[op.extra];
         scratch.resize(static_cast<std::size_t>(op.n));
         for (std::int64_t i = 0; i < op.n; ++i) {
-          scratch[static_cast<std::size_t>(i)] =
-              pattern.empty() ? bytes.poison(op.dst_backing, op.dst + i) : pattern[static_cast<std::size_t>(i) % pattern.size()];
+          scratch[static_cast<std::size_t>(i)] = pattern.empty() ? bytes.poison(op.dst_backing, op.dst + i)
+                                                                 : pattern[static_cast<std::size_t>(i) % pattern.size()];
         }
         if (op.src != 0) {
           const std::uint8_t mask = op.src == 1 ? 0x0f : 0xf0;
@@ -174,7 +177,9 @@ void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, st
         bytes.write(op.dst_backing, op.dst, 4, out);
         break;
       }
-      case Op::Kind::check: on_check(op.extra); break;
+      case Op::Kind::check:
+        on_check(op.extra);
+        break;
     }
   }
 }

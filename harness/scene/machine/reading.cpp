@@ -17,7 +17,8 @@ std::int64_t size(const std::vector<std::int64_t>& list) { return static_cast<st
 // By coordinate in an output of more; by order where it has as many: one coordinate may be there twice.
 std::vector<std::int64_t> places(const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& all) {
   std::vector<std::int64_t> at;
-  for (const std::int64_t value : own) at.push_back(own == all ? size(at) : std::find(all.begin(), all.end(), value) - all.begin());
+  for (const std::int64_t value : own)
+    at.push_back(own == all ? size(at) : std::find(all.begin(), all.end(), value) - all.begin());
   return at;
 }
 
@@ -26,12 +27,21 @@ bool is_narrow(const Row& row) { return layout::bits(row.plane->plane().dtype) <
 // A section of what is read, and where it lies in the output.
 struct Placed {
   Placed(const OutputSection& own, const OutputSection& in)
-      : part(own), whole(in), kv(places(own.kv, in.kv)), layers(places(own.layers, in.layers)), tokens(places(own.tokens, in.tokens)), heads(places(own.heads, in.heads)),
+      : part(own),
+        whole(in),
+        kv(places(own.kv, in.kv)),
+        layers(places(own.layers, in.layers)),
+        tokens(places(own.tokens, in.tokens)),
+        heads(places(own.heads, in.heads)),
         channels(places(own.channels, in.channels)),
-        in_order(!own.channels.empty() && std::adjacent_find(own.channels.begin(), own.channels.end(), [](auto c, auto next) { return next != c + 1; }) == own.channels.end()) {}
+        in_order(!own.channels.empty() &&
+                 std::adjacent_find(own.channels.begin(), own.channels.end(),
+                                    [](auto c, auto next) { return next != c + 1; }) == own.channels.end()) {}
   /// Bit in the output at which a row begins, by the positions of its coordinates in the part's lists.
   std::int64_t row(std::size_t k, std::size_t l, std::size_t t, std::size_t h) const {
-    return whole.begin * 8 + (((kv[k] * size(whole.layers) + layers[l]) * size(whole.tokens) + tokens[t]) * size(whole.heads) + heads[h]) * whole.row_bits();
+    return whole.begin * 8 +
+           (((kv[k] * size(whole.layers) + layers[l]) * size(whole.tokens) + tokens[t]) * size(whole.heads) + heads[h]) *
+               whole.row_bits();
   }
 
   const OutputSection& part;
@@ -43,7 +53,8 @@ struct Placed {
 }  // namespace
 
 struct Recorder::Reading {
-  Reading(Recorder& recorder, const Action& action) : on(recorder), a(action), now(recorder.request(action.request)), out(recorder.arena_.output(action.output)) {
+  Reading(Recorder& recorder, const Action& action)
+      : on(recorder), a(action), now(recorder.request(action.request)), out(recorder.arena_.output(action.output)) {
     for (const View& view : a.from) {
       const ViewLocator& at = on.locator(view);
       sources.emplace_back(&at, on.table_of(now, at, a.from_blocks));
@@ -52,7 +63,8 @@ struct Recorder::Reading {
 
   void row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head, std::int64_t begin);
   bool as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin);
-  void decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales, const std::vector<Row>& globals, std::int64_t begin);
+  void decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales,
+              const std::vector<Row>& globals, std::int64_t begin);
   DecodeOp::Code code(const std::vector<Row>& rows, std::int64_t channel);
 
   Recorder& on;
@@ -69,8 +81,10 @@ DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_
   for (const Row& row : rows) {
     if (const auto at = on.spot(row, channel)) {
       const std::int64_t offset = floor_div(at->bit, 8);
-      if (!on.inside(at->backing, offset, (at->width + 7) / 8)) against.push_back({"outside", at->backing, offset, (at->width + 7) / 8, false});
-      else return DecodeOp::Code{at->backing, at->bit, row.plane->plane().dtype};
+      if (!on.inside(at->backing, offset, (at->width + 7) / 8))
+        against.push_back({"outside", at->backing, offset, (at->width + 7) / 8, false});
+      else
+        return DecodeOp::Code{at->backing, at->bit, row.plane->plane().dtype};
     }
   }
   return DecodeOp::Code{};
@@ -87,7 +101,8 @@ bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, 
   return true;
 }
 
-void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales, const std::vector<Row>& globals, std::int64_t begin) {
+void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales,
+                               const std::vector<Row>& globals, std::int64_t begin) {
   // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
   const bool any_narrow = std::any_of(found.begin(), found.end(), is_narrow);
   std::int64_t groups = 0, width = 0;
@@ -108,7 +123,8 @@ void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, 
   }
 }
 
-void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head, std::int64_t begin) {
+void Recorder::Reading::row(const Placed& at, std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head,
+                            std::int64_t begin) {
   std::vector<Row> found, scales, globals;
   for (const auto& [source, table] : sources) {
     found = on.find_rows(*source, now, table, at.part.component, kv, layer, token, head);
@@ -141,14 +157,16 @@ void Recorder::read(const Play& play) {
     for (std::size_t k = 0; k < part.kv.size(); ++k) {
       for (std::size_t l = 0; l < part.layers.size(); ++l) {
         for (std::size_t t = 0; t < part.tokens.size(); ++t) {
-          for (std::size_t h = 0; h < part.heads.size(); ++h) reading.row(at, part.kv[k], part.layers[l], part.tokens[t], part.heads[h], at.row(k, l, t, h));
+          for (std::size_t h = 0; h < part.heads.size(); ++h)
+            reading.row(at, part.kv[k], part.layers[l], part.tokens[t], part.heads[h], at.row(k, l, t, h));
         }
       }
     }
   }
   for (const Run& run : reading.runs) {
     const std::int64_t offset = floor_div(run.src, 8), bytes = (run.n + 7) / 8;
-    if (!inside(run.src_backing, offset, bytes)) reading.against.push_back({"outside", run.src_backing, offset, bytes, false});
+    if (!inside(run.src_backing, offset, bytes))
+      reading.against.push_back({"outside", run.src_backing, offset, bytes, false});
   }
   event(play, {{"output", a.output}});
   if (stopped_by(play, reading.against, false)) return;

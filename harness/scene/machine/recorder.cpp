@@ -11,8 +11,8 @@ namespace kvcts::script {
 
 using layout::Axis;
 using layout::Component;
-using nlohmann::json;
 using layout::checked::floor_div;
+using nlohmann::json;
 
 namespace {
 
@@ -33,13 +33,15 @@ std::vector<std::uint8_t> pattern_of(const std::string& value) {
   if (digits.empty() || digits.size() % 2 != 0 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
     throw std::runtime_error("fill: expected poison, zero or bytes in hexadecimal, found '" + value + "'");
   }
-  for (std::size_t i = 0; i < digits.size(); i += 2) out.push_back(static_cast<std::uint8_t>(std::stoul(digits.substr(i, 2), nullptr, 16)));
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    out.push_back(static_cast<std::uint8_t>(std::stoul(digits.substr(i, 2), nullptr, 16)));
   return out;
 }
 
 }  // namespace
 
-Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators) : Recorder(script, arena, tape, locators, Progress{}) {
+Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators)
+    : Recorder(script, arena, tape, locators, Progress{}) {
   tape_.backings = arena.backings();
   tape_.own = tape_.backings.size();
   for (const auto& [name, request] : script.requests) {
@@ -58,7 +60,8 @@ Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locator
   for (const Step& step : script.steps) {
     if (step.intended.op != "register") continue;
     for (const Backing& backing : arena.backings()) {
-      if (backing.memory == step.intended.memory.substr(0, step.intended.memory.find('/'))) needs_registration_.insert(backing.ordinal);
+      if (backing.memory == step.intended.memory.substr(0, step.intended.memory.find('/')))
+        needs_registration_.insert(backing.ordinal);
     }
   }
 }
@@ -106,10 +109,15 @@ bool Recorder::stopped_by(const Play& play, const std::vector<Violation>& violat
   const Violation& first = violations.front();
   std::int64_t offset = 0;
   const std::string where = arena_.name_of({first.backing, first.offset}, offset);
-  const std::string text = std::string(first.write ? "write" : "read") + " of " + std::to_string(first.bytes) + " bytes at " + where + " + " +
-                           std::to_string(offset) + ": " + first.what;
-  event(play, {{"violation", first.what}, {"backing", first.backing}, {"offset", first.offset}, {"bytes", first.bytes}, {"write", first.write},
-               {"count", violations.size()}, {"text", text}});
+  const std::string text = std::string(first.write ? "write" : "read") + " of " + std::to_string(first.bytes) +
+                           " bytes at " + where + " + " + std::to_string(offset) + ": " + first.what;
+  event(play, {{"violation", first.what},
+               {"backing", first.backing},
+               {"offset", first.offset},
+               {"bytes", first.bytes},
+               {"write", first.write},
+               {"count", violations.size()},
+               {"text", text}});
   if (play.action.otherwise == "go on") return false;
   if (first.what == "outside") end(transfer ? "raised" : "crashed", play, text);
   return true;
@@ -154,8 +162,8 @@ bool Recorder::act(const Play& play) {
     const Place from = arena_.place(a.from.at(0).of), to = arena_.place(a.to.at(0).of);
     std::vector<Run> runs;
     for (std::int64_t i = 0; i < a.count; ++i) {
-      runs.push_back({from.backing, to.backing, (from.offset + a.from_offset + i * a.from_step) * 8, (to.offset + a.to_offset + i * a.to_step) * 8,
-                      a.bytes * 8});
+      runs.push_back({from.backing, to.backing, (from.offset + a.from_offset + i * a.from_step) * 8,
+                      (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
     }
     const auto against = post(runs, a.splits);
     const bool stopped = stopped_by(play, against, true);
@@ -181,9 +189,12 @@ bool Recorder::act(const Play& play) {
     now_.signals.emplace_back(a.event, a.fields);
     event(play, {{"event", a.event}, {"fields", a.fields}});
   } else if (a.op == "wait") {
-    const bool there = std::any_of(now_.signals.begin(), now_.signals.end(), [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
+    const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
+                                   [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
     event(play, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
-    if (!there) end("hung", play, "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") + "which never comes");
+    if (!there)
+      end("hung", play,
+          "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") + "which never comes");
   } else if (a.op == "complete") {
     event(play, {{"fields", a.fields}});
   } else if (a.op == "fail") {
@@ -226,13 +237,14 @@ bool Recorder::picks_beyond(const Play& play) {
       for (const std::int64_t i : *picks) {
         if (lo && i >= *lo && i < *hi) continue;
         about = axis == Axis::layer ? "layers" : axis == Axis::head ? "heads" : axis == Axis::kv ? "kv" : "";
-        return std::string(write ? "writes " : "reads ") + name + " " + std::to_string(i) + ", which '" + views.front().of + "' does not have" +
-               (lo ? " (" + std::to_string(*lo) + ".." + std::to_string(*hi - 1) + ")" : "");
+        return std::string(write ? "writes " : "reads ") + name + " " + std::to_string(i) + ", which '" + views.front().of +
+               "' does not have" + (lo ? " (" + std::to_string(*lo) + ".." + std::to_string(*hi - 1) + ")" : "");
       }
       return std::nullopt;
     };
     if (views.empty()) return std::nullopt;
-    for (const auto& found : {beyond(Axis::layer, "layer", pick.layers), beyond(Axis::kv, "kv", pick.kv), beyond(Axis::head, "head", pick.heads), beyond(Axis::channel, "channel", pick.channels)}) {
+    for (const auto& found : {beyond(Axis::layer, "layer", pick.layers), beyond(Axis::kv, "kv", pick.kv),
+                              beyond(Axis::head, "head", pick.heads), beyond(Axis::channel, "channel", pick.channels)}) {
       if (found) return found;
     }
     return std::nullopt;
@@ -259,16 +271,24 @@ bool Recorder::require(const Play& play) {
     }
   } else {
     good = a.expects == a.found;
-    if (!good && text.empty()) text = (a.about.empty() ? "" : a.about + ": ") + "expected " + a.expects.dump() + ", found " + a.found.dump();
+    if (!good && text.empty())
+      text = (a.about.empty() ? "" : a.about + ": ") + "expected " + a.expects.dump() + ", found " + a.found.dump();
     for (const auto& [fact, least] : a.needs.items()) {
       const auto has = a.has.find(fact);
-      const bool enough = has != a.has.end() && (least.is_number() && has->is_number() ? has->get<double>() >= least.get<double>() : *has == least);
+      const bool enough =
+          has != a.has.end() &&
+          (least.is_number() && has->is_number() ? has->get<double>() >= least.get<double>() : *has == least);
       if (enough) continue;
       good = false;
-      if (a.text.empty()) text = "needs " + fact + " " + least.dump() + ", has " + (has == a.has.end() ? "none" : has->dump());
+      if (a.text.empty())
+        text = "needs " + fact + " " + least.dump() + ", has " + (has == a.has.end() ? "none" : has->dump());
     }
   }
-  event(play, {{"about", a.op == "unpack" ? "dims" : a.about}, {"expects", a.expects}, {"found", a.found}, {"needs", a.needs}, {"has", a.has},
+  event(play, {{"about", a.op == "unpack" ? "dims" : a.about},
+               {"expects", a.expects},
+               {"found", a.found},
+               {"needs", a.needs},
+               {"has", a.has},
                {"good", good}});
   if (good || a.otherwise == "go on") return true;
   end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", play, text);
@@ -285,14 +305,18 @@ void Recorder::write(const Play& play) {
     const ViewLocator& to = locator(view);
     for (const Row& row : rows(to, now, table_of(now, to, a.to_blocks), a.pick, a.parts)) {
       const layout::Box& box = row.plane->domain();
-      if (const auto whole = stretch(row); whole && !a.pick.channels && inside(whole->backing, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
-        tape_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content, a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
-                              box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->backing, whole->bit, layout::bits(row.plane->plane().dtype)});
+      if (const auto whole = stretch(row);
+          whole && !a.pick.channels && inside(whole->backing, floor_div(whole->bit, 8), (whole->width + 7) / 8)) {
+        tape_.rows.push_back({row.component, row.plane->plane().dtype, false, a.content,
+                              a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
+                              box.lo[Axis::channel], box.hi[Axis::channel] - box.lo[Axis::channel], whole->backing,
+                              whole->bit, layout::bits(row.plane->plane().dtype)});
         continue;
       }
       RowOp op;
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
-        if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end()) continue;
+        if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end())
+          continue;
         auto at = spot(row, c);
         if (!at) continue;
         const std::int64_t offset = floor_div(at->bit, 8);
@@ -308,8 +332,20 @@ void Recorder::write(const Play& play) {
           continue;
         }
         if (op.count > 0) tape_.rows.push_back(op);
-        op = {row.component, row.plane->plane().dtype, high, a.content, a.generation.value_or(now.generation), row.kv, row.layer, row.token, row.head,
-              c, 1, at->backing, at->bit, 0};
+        op = {row.component,
+              row.plane->plane().dtype,
+              high,
+              a.content,
+              a.generation.value_or(now.generation),
+              row.kv,
+              row.layer,
+              row.token,
+              row.head,
+              c,
+              1,
+              at->backing,
+              at->bit,
+              0};
       }
       if (op.count > 0) tape_.rows.push_back(op);
     }
@@ -357,7 +393,8 @@ void Recorder::fill(const Play& play) {
       for (const Row& row : rows(to, blocks, table, pick, a.parts)) {
         const layout::Box& box = row.plane->domain();
         for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
-          if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end()) continue;
+          if (a.pick.channels && std::find(a.pick.channels->begin(), a.pick.channels->end(), c) == a.pick.channels->end())
+            continue;
           if (const auto at = spot(row, c)) add_bits(runs, *at, *at, false);
         }
       }

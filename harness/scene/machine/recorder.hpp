@@ -1,5 +1,5 @@
-// The machine's state while it records a tape; one object a sequence. Parts: recorder.cpp (sequence, tables, ends), reading.cpp, stores.cpp
-// (put, get), rows.cpp (rows of views), transfer.cpp (runs, registrations, bounds).
+// The machine's state while it records a tape; one object a sequence. Parts: recorder.cpp (sequence, tables, ends),
+// reading.cpp, stores.cpp (put, get), rows.cpp (rows of views), transfer.cpp (runs, registrations, bounds).
 #pragma once
 
 #include <array>
@@ -33,10 +33,10 @@ struct Row {
   const PlaneLocator* plane{nullptr};
   layout::Component component{};
   std::int64_t kv{0}, layer{0}, token{0}, head{0};
-  std::int64_t block{0};               ///< index in the table; a run never goes beyond its block
-  std::int64_t sum{0};                 ///< parts of all axes but the channel
-  std::int64_t shift{0};               ///< bits by which alignment moves the row
-  bool whole{true};                    ///< of an unblocked plane
+  std::int64_t block{0};  ///< index in the table; a run never goes beyond its block
+  std::int64_t sum{0};    ///< parts of all axes but the channel
+  std::int64_t shift{0};  ///< bits by which alignment moves the row
+  bool whole{true};       ///< of an unblocked plane
 };
 
 /// Bits [src, src + n) to [dst, dst + n); both ends inside one block.
@@ -55,27 +55,28 @@ struct Progress {
   struct Blob {
     int backing{-1};
     std::int64_t bytes{0};
-    std::string step;                  ///< that put it
-    std::vector<std::pair<std::int64_t, std::int64_t>> parts;  ///< bits that are there, where a part of the object was put; empty = all
+    std::string step;  ///< that put it
+    std::vector<std::pair<std::int64_t, std::int64_t>>
+        parts;  ///< bits that are there, where a part of the object was put; empty = all
     bool operator==(const Blob&) const = default;
   };
   struct Captured {
     std::map<std::string, RequestNow> tables;
-    int backing{-1};                   ///< holds the source bytes, run after run
-    std::vector<Run> runs;             ///< source: in `backing`
+    int backing{-1};        ///< holds the source bytes, run after run
+    std::vector<Run> runs;  ///< source: in `backing`
     bool operator==(const Captured&) const = default;
   };
   std::map<std::string, RequestNow> requests;
-  std::map<int, std::vector<Range>> registered;    ///< backing -> ranges; only backings that are under registration
+  std::map<int, std::vector<Range>> registered;  ///< backing -> ranges; only backings that are under registration
   std::map<std::string, std::map<std::string, Blob>> stores;
   std::vector<std::pair<std::string, nlohmann::json>> signals;
-  std::map<std::string, Captured> captured;        ///< step -> what its issue took
+  std::map<std::string, Captured> captured;  ///< step -> what its issue took
   bool operator==(const Progress&) const = default;
 };
 
 /// An access that cannot be.
 struct Violation {
-  std::string what;                    ///< outside | not registered | straddles a registration | straddles a mapping
+  std::string what;  ///< outside | not registered | straddles a registration | straddles a mapping
   int backing{-1};
   std::int64_t offset{0}, bytes{0};
   bool write{false};
@@ -83,10 +84,10 @@ struct Violation {
 
 /// Codes of one row that lie side by side, and where they are in a stored object.
 struct Stored {
-  std::array<std::int64_t, 5> row;     ///< component, kv, layer, token, head, as the object has them
-  std::int64_t channel{0}, count{1};   ///< the first one, as the object has it
-  Spot spot;                           ///< of all of them
-  std::int64_t at{0};                  ///< bit in the object
+  std::array<std::int64_t, 5> row;    ///< component, kv, layer, token, head, as the object has them
+  std::int64_t channel{0}, count{1};  ///< the first one, as the object has it
+  Spot spot;                          ///< of all of them
+  std::int64_t at{0};                 ///< bit in the object
 };
 
 /// Where the pick of a destination coordinate comes from: a move and a get send pick i to place i of the other list.
@@ -100,8 +101,8 @@ class Recorder {
   /// Goes on from there; `tape` has the backings of that moment.
   Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
-  bool act(const Play& play);          ///< false: the sequence has ended
-  void finish();                       ///< behind the last action, where none has ended it: the last check
+  bool act(const Play& play);  ///< false: the sequence has ended
+  void finish();               ///< behind the last action, where none has ended it: the last check
   const Progress& progress() const { return now_; }
 
  private:
@@ -114,7 +115,8 @@ class Recorder {
   void end(const std::string& kind, const Play& play, const std::string& text);
   void event(const Play& play, nlohmann::json fields);
   bool stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer);
-  /// Picks that no view of the step holds: an index beyond its list, which the code would trip over. Returns whether the step is off.
+  /// Picks that no view of the step holds: an index beyond its list, which the code would trip over. Returns whether the
+  /// step is off.
   bool picks_beyond(const Play& play);
   bool require(const Play& play);
   void write(const Play& play);
@@ -137,16 +139,20 @@ class Recorder {
   // rows.cpp
   const ViewLocator& locator(const View& view);
   RequestNow& request(const std::string& name);
-  Table table_of(const RequestNow& request, const ViewLocator& view, const std::optional<std::vector<std::int64_t>>& instead) const;
+  Table table_of(const RequestNow& request, const ViewLocator& view,
+                 const std::optional<std::vector<std::int64_t>>& instead) const;
   /// Rows of a view that belong to a request, in dense order within each plane.
-  std::vector<Row> rows(const ViewLocator& view, const RequestNow& request, const Table& table, const Selection& pick, const std::string& parts) const;
+  std::vector<Row> rows(const ViewLocator& view, const RequestNow& request, const Table& table, const Selection& pick,
+                        const std::string& parts) const;
   /// The row of `view` for a coordinate; planes that hold it, best first.
-  std::vector<Row> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table, layout::Component component,
-                             std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const;
-  /// Rows of the scales that apply to an element. An axis along which the view has one scale is that one's; one for several tokens of a
-  /// block stands at the first of them.
-  std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table, layout::Component component,
-                               std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const;
+  std::vector<Row> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                             layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                             std::int64_t head) const;
+  /// Rows of the scales that apply to an element. An axis along which the view has one scale is that one's; one for several
+  /// tokens of a block stands at the first of them.
+  std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
+                               layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                               std::int64_t head) const;
   std::optional<Spot> spot(const Row& row, std::int64_t channel) const;
   /// All codes of a row as one wide one, where they lie side by side.
   std::optional<Spot> stretch(const Row& row) const;

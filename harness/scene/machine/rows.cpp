@@ -17,8 +17,9 @@ bool wanted(Component component, const std::string& parts) {
   return true;
 }
 
-bool picked(const Picks& picks, std::int64_t value) { return !picks || std::find(picks->begin(), picks->end(), value) != picks->end(); }
-
+bool picked(const Picks& picks, std::int64_t value) {
+  return !picks || std::find(picks->begin(), picks->end(), value) != picks->end();
+}
 
 }  // namespace
 
@@ -26,7 +27,8 @@ const ViewLocator& Recorder::locator(const View& view) { return locators_.of(vie
 
 RequestNow& Recorder::request(const std::string& name) { return now_.requests.at(name); }
 
-Table Recorder::table_of(const RequestNow& request, const ViewLocator& view, const std::optional<std::vector<std::int64_t>>& instead) const {
+Table Recorder::table_of(const RequestNow& request, const ViewLocator& view,
+                         const std::optional<std::vector<std::int64_t>>& instead) const {
   Table out;
   if (const auto found = request.tables.find(view.memory()); found != request.tables.end()) out = found->second;
   if (instead) out.ids = *instead;
@@ -36,8 +38,8 @@ Table Recorder::table_of(const RequestNow& request, const ViewLocator& view, con
   return out;
 }
 
-std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& request, const Table& table, const Selection& pick,
-                                const std::string& parts) const {
+std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                const Selection& pick, const std::string& parts) const {
   std::vector<Row> out;
   const std::int64_t n = view.block_size();
   for (const PlaneLocator& plane : view.planes()) {
@@ -79,8 +81,9 @@ std::vector<Row> Recorder::rows(const ViewLocator& view, const RequestNow& reque
   return out;
 }
 
-std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& request, const Table& table, Component component,
-                                     std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const {
+std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                     Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                                     std::int64_t head) const {
   std::vector<Row> out;
   const std::int64_t n = view.block_size();
   const std::int64_t position = floor_div(token - request.first_token, n);
@@ -107,10 +110,12 @@ std::vector<Row> Recorder::find_rows(const ViewLocator& view, const RequestNow& 
   return out;
 }
 
-std::vector<Row> Recorder::find_scales(const ViewLocator& view, const RequestNow& request, const Table& table, Component component,
-                                       std::int64_t kv, std::int64_t layer, std::int64_t token, std::int64_t head) const {
+std::vector<Row> Recorder::find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
+                                       Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
+                                       std::int64_t head) const {
   const auto& planes = view.planes();
-  if (std::none_of(planes.begin(), planes.end(), [&](const PlaneLocator& p) { return p.plane().component == component; })) return {};
+  if (std::none_of(planes.begin(), planes.end(), [&](const PlaneLocator& p) { return p.plane().component == component; }))
+    return {};
   const auto only = [&](Axis axis, std::int64_t coordinate) {
     std::optional<std::int64_t> lo, hi;
     for (const PlaneLocator& plane : view.planes()) {

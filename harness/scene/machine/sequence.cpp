@@ -12,11 +12,13 @@ void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play 
   const auto of_anchor = [&](const Play& p) { return p.step == anchor && p.part != Play::Part::capture; };
   if (behind) {
     const auto last = std::find_if(sequence.rbegin(), sequence.rend(), of_anchor);
-    if (last == sequence.rend()) throw std::runtime_error("step '" + play.step + "': 'after' names no step: '" + anchor + "'");
+    if (last == sequence.rend())
+      throw std::runtime_error("step '" + play.step + "': 'after' names no step: '" + anchor + "'");
     sequence.insert(last.base(), std::move(play));
   } else {
     const auto first = std::find_if(sequence.begin(), sequence.end(), of_anchor);
-    if (first == sequence.end()) throw std::runtime_error("step '" + play.step + "': 'before' names no step: '" + anchor + "'");
+    if (first == sequence.end())
+      throw std::runtime_error("step '" + play.step + "': 'before' names no step: '" + anchor + "'");
     sequence.insert(first, std::move(play));
   }
 }

@@ -11,10 +11,10 @@ namespace kvcts::script {
 struct Play {
   enum class Part : std::uint8_t {
     whole,
-    capture,                           ///< a late action takes its source bytes (reads: issue) or its block table (table: issue) here
-    deliver,                           ///< and acts here
+    capture,  ///< a late action takes its source bytes (reads: issue) or its block table (table: issue) here
+    deliver,  ///< and acts here
   };
-  std::string step;                    ///< name of the step that it belongs to
+  std::string step;  ///< name of the step that it belongs to
   Action action;
   Part part{Part::whole};
   bool takes_bytes{false}, takes_table{false};  ///< what capture took
@@ -23,8 +23,8 @@ struct Play {
 using Sequence = std::vector<Play>;
 
 Sequence intended_sequence(const Script& script);
-/// With what `actually` says: other bodies, skipped, replaced, and moved behind or before other steps. Throws std::runtime_error when
-/// `after` or `before` names no step.
+/// With what `actually` says: other bodies, skipped, replaced, and moved behind or before other steps. Throws
+/// std::runtime_error when `after` or `before` names no step.
 Sequence actual_sequence(const Script& script);
 /// A sequence from bodies and places: `steps[i]` replaces step i of the script (empty = skipped).
 Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>>& steps);

@@ -35,23 +35,32 @@ std::vector<Stored> Recorder::stored(const Action& a) {
   for (std::size_t v = 0; v < views.size(); ++v) {
     const ViewLocator& view = locator(views[v]);
     for (const Row& row : rows(view, now, table_of(now, view, put ? a.from_blocks : a.to_blocks), pick, a.parts)) {
-      const auto source = [&](const Picks& from, const Picks& to, std::int64_t coordinate) { return put ? coordinate : source_of(from, to, coordinate); };
-      rows_held.push_back({row, v,
-                           {static_cast<std::int64_t>(row.component), source(a.pick.kv, a.pick_to.kv, row.kv), source(a.pick.layers, a.pick_to.layers, row.layer),
-                            row.whole ? row.token : source(a.pick.tokens, a.pick_to.tokens, row.token), source(a.pick.heads, a.pick_to.heads, row.head)},
+      const auto source = [&](const Picks& from, const Picks& to, std::int64_t coordinate) {
+        return put ? coordinate : source_of(from, to, coordinate);
+      };
+      rows_held.push_back({row,
+                           v,
+                           {static_cast<std::int64_t>(row.component), source(a.pick.kv, a.pick_to.kv, row.kv),
+                            source(a.pick.layers, a.pick_to.layers, row.layer),
+                            row.whole ? row.token : source(a.pick.tokens, a.pick_to.tokens, row.token),
+                            source(a.pick.heads, a.pick_to.heads, row.head)},
                            row.plane->domain().lo[Axis::channel]});
     }
   }
-  std::stable_sort(rows_held.begin(), rows_held.end(), [](const Held& x, const Held& y) { return std::tie(x.key, x.channel) < std::tie(y.key, y.channel); });
+  std::stable_sort(rows_held.begin(), rows_held.end(),
+                   [](const Held& x, const Held& y) { return std::tie(x.key, x.channel) < std::tie(y.key, y.channel); });
 
   std::vector<Stored> out;
   std::int64_t at = 0, before = 0;
   for (std::size_t i = 0; i < rows_held.size(); ++i) {
     const Held& held = rows_held[i];
-    const bool again = i > 0 && rows_held[i - 1].view != held.view && rows_held[i - 1].key == held.key && rows_held[i - 1].channel == held.channel;
+    const bool again = i > 0 && rows_held[i - 1].view != held.view && rows_held[i - 1].key == held.key &&
+                       rows_held[i - 1].channel == held.channel;
     if (again && put) continue;
-    if (again) at = before;
-    else before = at;
+    if (again)
+      at = before;
+    else
+      before = at;
     const layout::Box& box = held.row.plane->domain();
     if (const auto whole = stretch(held.row); whole && !pick.channels) {
       out.push_back({held.key, held.channel, box.hi[Axis::channel] - box.lo[Axis::channel], *whole, at});
@@ -70,7 +79,9 @@ std::vector<Stored> Recorder::stored(const Action& a) {
 }
 
 std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& action, std::int64_t& bits, bool& part) {
-  const auto end_of = [](const std::vector<Stored>& codes) { return codes.empty() ? 0 : codes.back().at + codes.back().spot.width; };
+  const auto end_of = [](const std::vector<Stored>& codes) {
+    return codes.empty() ? 0 : codes.back().at + codes.back().spot.width;
+  };
   std::vector<Stored> own = stored(action);
   bits = end_of(own), part = false;
   const auto meant = std::find_if(script_.steps.begin(), script_.steps.end(), [&](const Step& s) { return s.name == step; });
@@ -84,7 +95,8 @@ std::vector<Stored> Recorder::stored_in(const std::string& step, const Action& a
     const auto found = places.find(codes.row);
     if (found == places.end()) return own;
     const auto in = std::find_if(found->second.begin(), found->second.end(), [&](const Stored* w) {
-      return codes.channel >= w->channel && codes.channel + codes.count <= w->channel + w->count && codes.spot.width * w->count == w->spot.width * codes.count;
+      return codes.channel >= w->channel && codes.channel + codes.count <= w->channel + w->count &&
+             codes.spot.width * w->count == w->spot.width * codes.count;
     });
     if (in == found->second.end()) return own;
     codes.at = (*in)->at + (codes.channel - (*in)->channel) * (codes.spot.width / codes.count);
@@ -102,7 +114,8 @@ void Recorder::put(const Play& play) {
   const std::vector<Stored> codes = stored_in(play.step, a, bits, part);
   // Parts of one object that one step puts one after another fill it.
   const auto known = shelf.find(key);
-  const bool more = part && known != shelf.end() && known->second.step == play.step && !known->second.parts.empty() && known->second.bytes == (bits + 7) / 8;
+  const bool more = part && known != shelf.end() && known->second.step == play.step && !known->second.parts.empty() &&
+                    known->second.bytes == (bits + 7) / 8;
   const bool there = known != shelf.end() && !more;
   event(play, {{"store", a.store}, {"key", a.key}, {"there", there}});
   if (there && a.on_exists == "keep") return;

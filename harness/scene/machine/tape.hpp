@@ -1,5 +1,5 @@
-// What a sequence does to bytes, worked out once: every run, refusal and missing key depends on addresses and tables alone, so the
-// content of a pass is played over the same tape.
+// What a sequence does to bytes, worked out once: every run, refusal and missing key depends on addresses and tables alone,
+// so the content of a pass is played over the same tape.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct Op {
   enum class Kind : std::uint8_t { copy, nibble, row, pattern, decode, check };
   Kind kind{Kind::copy};
   int src_backing{-1}, dst_backing{-1};
-  std::int64_t src{0}, dst{0};         ///< bytes; nibble: bits; pattern: src 1, 2 = of one byte the low, the high half only
-  std::int64_t n{0};                   ///< bytes
-  std::size_t extra{0};                ///< index into rows, patterns, decodes, checks
+  std::int64_t src{0}, dst{0};  ///< bytes; nibble: bits; pattern: src 1, 2 = of one byte the low, the high half only
+  std::int64_t n{0};            ///< bytes
+  std::size_t extra{0};         ///< index into rows, patterns, decodes, checks
 };
 
 /// Codes of channels first, first + 1, ... of one row, `stride` bits apart.
@@ -32,33 +32,33 @@ struct RowOp {
   layout::Component component{};
   layout::Dtype dtype{};
   bool high_nibble_first{false};
-  std::string content;                 ///< tags | codes | values
+  std::string content;  ///< tags | codes | values
   std::uint32_t generation{1};
   std::int64_t kv{0}, layer{0}, token{0}, head{0};
   std::int64_t first{0}, count{0};
   int backing{-1};
-  std::int64_t bit{0}, stride{0};      ///< of the first code; 4-bit: before the nibble order is applied
+  std::int64_t bit{0}, stride{0};  ///< of the first code; 4-bit: before the nibble order is applied
 };
 
 /// One code to an fp32 number.
 struct DecodeOp {
   struct Code {
-    int backing{-1};                   ///< -1: none
+    int backing{-1};  ///< -1: none
     std::int64_t bit{0};
     layout::Dtype dtype{};
   };
   Code code, scale, global_scale;
-  int power{1};                        ///< how often the scales apply: 0, 1, 2
+  int power{1};  ///< how often the scales apply: 0, 1, 2
 };
 
 struct Tape {
-  std::vector<Backing> backings;       ///< the arena's, then what the sequence needs besides: captures and stored objects
-  std::size_t own{0};                  ///< how many of them are the arena's
+  std::vector<Backing> backings;  ///< the arena's, then what the sequence needs besides: captures and stored objects
+  std::size_t own{0};             ///< how many of them are the arena's
   std::vector<Op> ops;
   std::vector<RowOp> rows;
-  std::vector<std::vector<std::uint8_t>> patterns;   ///< empty = poison
+  std::vector<std::vector<std::uint8_t>> patterns;  ///< empty = poison
   std::vector<DecodeOp> decodes;
-  std::vector<std::string> checks;     ///< names of steps; "" = the end
+  std::vector<std::string> checks;  ///< names of steps; "" = the end
   Ending ending;
   std::vector<nlohmann::json> events;
 };
@@ -69,13 +69,15 @@ class Locators;
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence);
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators);
 
-/// Carries copies out in the place of play(), in any order or all at once: none of them writes what another one reads or writes.
+/// Carries copies out in the place of play(), in any order or all at once: none of them writes what another one reads or
+/// writes.
 using Mover = std::function<void(const Tape&, Bytes&, std::span<const Op>)>;
 
 /// Plays a tape in one pass; `on_check` is called with the index of each check.
-void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check, const Mover& mover = {});
-/// Its ops [begin, end) alone.
-void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
+void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
           const Mover& mover = {});
+/// Its ops [begin, end) alone.
+void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
+          const std::function<void(std::size_t)>& on_check, const Mover& mover = {});
 
 }  // namespace kvcts::script

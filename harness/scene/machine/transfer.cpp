@@ -33,13 +33,18 @@ namespace {
 // What lies side by side at both ends of a block is one copy, in whatever order its rows came.
 void join(std::vector<Run>& runs, std::size_t begin) {
   const auto first = runs.begin() + static_cast<std::ptrdiff_t>(begin);
-  std::stable_sort(first, runs.end(), [](const Run& a, const Run& b) { return std::tuple(a.src_backing, a.dst_backing, a.dst) < std::tuple(b.src_backing, b.dst_backing, b.dst); });
+  std::stable_sort(first, runs.end(), [](const Run& a, const Run& b) {
+    return std::tuple(a.src_backing, a.dst_backing, a.dst) < std::tuple(b.src_backing, b.dst_backing, b.dst);
+  });
   std::vector<Run> joined;
   for (auto run = first; run != runs.end(); ++run) {
-    const bool follows = !joined.empty() && joined.back().src_backing == run->src_backing && joined.back().dst_backing == run->dst_backing &&
-                         joined.back().src + joined.back().n == run->src && joined.back().dst + joined.back().n == run->dst;
-    if (follows) joined.back().n += run->n;
-    else joined.push_back(*run);
+    const bool follows = !joined.empty() && joined.back().src_backing == run->src_backing &&
+                         joined.back().dst_backing == run->dst_backing && joined.back().src + joined.back().n == run->src &&
+                         joined.back().dst + joined.back().n == run->dst;
+    if (follows)
+      joined.back().n += run->n;
+    else
+      joined.push_back(*run);
   }
   runs.erase(first, runs.end());
   runs.insert(runs.end(), joined.begin(), joined.end());
@@ -51,7 +56,8 @@ void Recorder::add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to
   const std::int64_t n = std::min(from.width, to.width);
   if (!new_block && !runs.empty()) {
     Run& last = runs.back();
-    if (last.src_backing == from.backing && last.dst_backing == to.backing && last.src + last.n == from.bit && last.dst + last.n == to.bit) {
+    if (last.src_backing == from.backing && last.dst_backing == to.backing && last.src + last.n == from.bit &&
+        last.dst + last.n == to.bit) {
       last.n += n;
       return;
     }
@@ -90,7 +96,8 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
       block = row.block;
       const layout::Box& box = row.plane->domain();
       const layout::Box& source_box = found.front().plane->domain();
-      if (!wanted.channels && !action.pick.channels && box.lo[Axis::channel] == source_box.lo[Axis::channel] && box.hi[Axis::channel] == source_box.hi[Axis::channel]) {
+      if (!wanted.channels && !action.pick.channels && box.lo[Axis::channel] == source_box.lo[Axis::channel] &&
+          box.hi[Axis::channel] == source_box.hi[Axis::channel]) {
         const auto to_row = stretch(row), from_row = stretch(found.front());
         if (to_row && from_row && to_row->width == from_row->width) {
           add_bits(runs, *from_row, *to_row, new_block);
@@ -98,7 +105,8 @@ std::vector<Run> Recorder::runs_of_move(const Action& action) {
         }
       }
       for (std::int64_t c = box.lo[Axis::channel]; c < box.hi[Axis::channel]; ++c) {
-        if (wanted.channels && std::find(wanted.channels->begin(), wanted.channels->end(), c) == wanted.channels->end()) continue;
+        if (wanted.channels && std::find(wanted.channels->begin(), wanted.channels->end(), c) == wanted.channels->end())
+          continue;
         const auto to_spot = spot(row, c);
         if (!to_spot) continue;
         const std::int64_t from_channel = source_of(action.pick.channels, action.pick_to.channels, c);
@@ -147,14 +155,16 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
           static const std::vector<Range> none;
           const auto known = now_.registered.find(backing);
           const auto& ranges = known == now_.registered.end() ? none : known->second;
-          const auto holds = std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) { return offset >= r.begin && offset < r.end; });
+          const auto holds = std::find_if(ranges.begin(), ranges.end(),
+                                          [&](const Range& r) { return offset >= r.begin && offset < r.end; });
           if (holds == ranges.end()) {
             against.push_back({"not registered", backing, offset, bytes, write});
             good = false;
             return;
           }
           if (offset + bytes > holds->end) {
-            const bool next = std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return r.begin <= holds->end && r.end > holds->end; });
+            const bool next = std::any_of(ranges.begin(), ranges.end(),
+                                          [&](const Range& r) { return r.begin <= holds->end && r.end > holds->end; });
             if (!next || !splits) {
               against.push_back({next ? "straddles a registration" : "not registered", backing, next ? offset : holds->end,
                                  next ? bytes : offset + bytes - holds->end, write});

@@ -19,7 +19,8 @@ std::uint32_t unblocked_generation(const Group& group) {
   return group.requests.empty() ? 1 : group.requests.front().generation;
 }
 
-void write_tags(const ResolvedCase& c, const RegionRef& region, int pass, bool transferred_only, std::span<std::uint8_t> file) {
+void write_tags(const ResolvedCase& c, const RegionRef& region, int pass, bool transferred_only,
+                std::span<std::uint8_t> file) {
   const auto shape = file_shape(c, region.bytes);
   const auto allocation = file.subspan(static_cast<std::size_t>(shape.base), static_cast<std::size_t>(shape.bytes));
   const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
@@ -102,8 +103,9 @@ Amount transfer_bytes(const ResolvedCase& c) {
         std::int64_t row = layout::bits(plane.dtype);  // bits of everything but block and slot
         for (Axis a : {Axis::layer, Axis::kv, Axis::head, Axis::channel}) {
           // Aliased coordinates (stride 0) are one value in memory.
-          const bool alias = std::any_of(plane.modes.begin(), plane.modes.end(),
-                                         [&](const layout::Mode& m) { return m.axis == a && m.stride == 0 && m.extent > 1; });
+          const bool alias = std::any_of(plane.modes.begin(), plane.modes.end(), [&](const layout::Mode& m) {
+            return m.axis == a && m.stride == 0 && m.extent > 1;
+          });
           if (!alias) row *= box.hi[a] - box.lo[a];
         }
         if (!has_axis(plane, Axis::block)) {
@@ -143,7 +145,8 @@ Bytes expected_output(const ResolvedCase& c, int pass) {
     for (std::int64_t kv = 0; kv < g.kv; ++kv) {
       for (std::int64_t token = 0; token < request.tokens; ++token) {
         for (std::int64_t head = 0; head < g.heads; ++head) {
-          const kernels::RowId id{layout::Component::data, kv, g.first_layer, g.first_head + head, token, request.generation};
+          const kernels::RowId id{layout::Component::data, kv,    g.first_layer,
+                                  g.first_head + head,     token, request.generation};
           out.resize(out.size() + static_cast<std::size_t>(row));
           kernels::tag_row(kernels::row_key(tag_key(c, pass), id), id, dtype, 0, g.head_dim,
                            std::span(out).last(static_cast<std::size_t>(row)));
@@ -164,14 +167,16 @@ std::string where(const ResolvedCase& c, const RegionRef& region, std::int64_t o
   std::string text;
   if (plane.component != layout::Component::data) text += std::string(layout::name(plane.component)) + " ";
   text += std::string(at[Axis::kv] == 0 ? "K" : "V") + " layer " + std::to_string(at[Axis::layer]);
-  if (has_axis(plane, Axis::block)) text += " block " + std::to_string(at[Axis::block]) + " slot " + std::to_string(at[Axis::slot]);
+  if (has_axis(plane, Axis::block))
+    text += " block " + std::to_string(at[Axis::block]) + " slot " + std::to_string(at[Axis::slot]);
   text += " head " + std::to_string(at[Axis::head]) + " channel " + std::to_string(at[Axis::channel]);
   // Say whose slot it is: a byte in a free block or beyond a request's tokens is damage, not content.
   if (has_axis(plane, Axis::block)) {
     bool used = false;
     const auto& group = c.groups.at(static_cast<std::size_t>(region.group));
     for (const auto& b : content(group, region.side, region.side == Side::consumer)) {
-      used = used || (b.block == at[Axis::block] && at[Axis::slot] >= b.first_slot && at[Axis::slot] < b.first_slot + b.tokens);
+      used =
+          used || (b.block == at[Axis::block] && at[Axis::slot] >= b.first_slot && at[Axis::slot] < b.first_slot + b.tokens);
     }
     if (!used) text += " (free slot)";
   }

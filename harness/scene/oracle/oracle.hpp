@@ -1,5 +1,5 @@
-// What each byte of every region must be, before and after. Works on logical coordinates and the declared truth only: it never
-// sees a plan, a connector or the other side's layout.
+// What each byte of every region must be, before and after. Works on logical coordinates and the declared truth only: it
+// never sees a plan, a connector or the other side's layout.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ std::uint64_t region_key(const ResolvedCase& resolved, const RegionRef& region);
 /// Blocks and the tokens they hold on one side. `transferred_only`: what a consumer must hold after the transfer.
 std::vector<kernels::BlockContent> content(const Group& group, Side side, bool transferred_only);
 
-/// Writes the state before the transfer into a whole memory file: poison everywhere, on the producer also every request's tags.
+/// Writes the state before the transfer into a whole memory file: poison everywhere, on the producer also every request's
+/// tags.
 void write_initial(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<std::uint8_t> file);
 
 /// Writes the state that must be there after a right transfer.

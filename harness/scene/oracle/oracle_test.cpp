@@ -1,4 +1,5 @@
-// The oracle against a plain loop over logical coordinates that writes every tag where locate() says, and against its own claims.
+// The oracle against a plain loop over logical coordinates that writes every tag where locate() says, and against its own
+// claims.
 #include "scene/oracle/oracle.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +44,8 @@ std::vector<Bytes> producer_files(const ResolvedCase& c) {
 Bytes brute_force(const ResolvedCase& c, const RegionRef& region, bool transferred_only) {
   const auto shape = file_shape(c, region.bytes);
   Bytes file(static_cast<std::size_t>(shape.size));
-  for (std::size_t i = 0; i < file.size(); ++i) file[i] = kernels::poison_byte(region_key(c, region), static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < file.size(); ++i)
+    file[i] = kernels::poison_byte(region_key(c, region), static_cast<std::int64_t>(i));
   const auto& side = region.side == Side::producer ? c.groups[0].producer : c.groups[0].consumer;
   for (const auto& request : c.groups[0].requests) {
     if (transferred_only && !request.transfer) continue;
@@ -62,7 +64,8 @@ Bytes brute_force(const ResolvedCase& c, const RegionRef& region, bool transferr
                 const kernels::RowId row{plane.component, kv, layer, head, token, request.generation};
                 const auto code = kernels::tag_code(kernels::row_key({c.seed, 0, 0}, row), row, plane.dtype, channel);
                 const auto byte = static_cast<std::size_t>(shape.base + where->bit / 8);
-                for (int b = 0; b < where->width / 8; ++b) file[byte + static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(code >> (8 * b));
+                for (int b = 0; b < where->width / 8; ++b)
+                  file[byte + static_cast<std::size_t>(b)] = static_cast<std::uint8_t>(code >> (8 * b));
                 if (where->width == 4) {
                   const int shift = static_cast<int>(where->bit % 8);
                   file[byte] = static_cast<std::uint8_t>((file[byte] & ~(0xF << shift)) | (code << shift));
@@ -74,7 +77,8 @@ Bytes brute_force(const ResolvedCase& c, const RegionRef& region, bool transferr
 }
 
 TEST(Oracle, EqualsBruteForceOnEverySideAndDtype) {
-  for (const auto* text : {"L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "B L H N K C", "K x L x B N { H C ; pad 3 }"}) {
+  for (const auto* text :
+       {"L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "B L H N K C", "K x L x B N { H C ; pad 3 }"}) {
     for (auto dtype : {layout::Dtype::fp32, layout::Dtype::bf16, layout::Dtype::e5m2, layout::Dtype::int4}) {
       ResolvedCase c;
       try {
@@ -111,7 +115,8 @@ TEST(Oracle, InitialStates) {
   for (const auto& region : regions(c, Side::consumer)) {
     Bytes a(static_cast<std::size_t>(file_shape(c, region.bytes).size));
     write_initial(c, region, 0, a);
-    for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], kernels::poison_byte(region_key(c, region), static_cast<std::int64_t>(i)));
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_EQ(a[i], kernels::poison_byte(region_key(c, region), static_cast<std::int64_t>(i)));
   }
 }
 
@@ -144,7 +149,8 @@ TEST(Oracle, WholeBlockAlternativeHoldsTheProducersBytes) {
     const int width = layout::bits(dtype);
     const auto code = [&](std::span<const std::uint8_t> file, std::int64_t bit) {
       std::uint32_t out = 0;
-      for (int b = 0; b < width; ++b) out |= static_cast<std::uint32_t>(file[static_cast<std::size_t>((bit + b) / 8)] >> ((bit + b) % 8) & 1) << b;
+      for (int b = 0; b < width; ++b)
+        out |= static_cast<std::uint32_t>(file[static_cast<std::size_t>((bit + b) / 8)] >> ((bit + b) % 8) & 1) << b;
       return out;
     };
     const auto &from = c.groups[0].producer.ranks[0].truth, &to = c.groups[0].consumer.ranks[0].truth;
@@ -155,14 +161,16 @@ TEST(Oracle, WholeBlockAlternativeHoldsTheProducersBytes) {
       ASSERT_TRUE(Tail(c, targets[i]).bring_along(views, alternative));
       for (std::int64_t layer = 0; layer < 2; ++layer)
         for (std::int64_t kv = 0; kv < 2; ++kv)
-          for (std::int64_t slot = 2; slot < 4; ++slot)  // tokens 10 and 11 would lie here: block 4 of the producer, 0 of the consumer
+          for (std::int64_t slot = 2; slot < 4;
+               ++slot)  // tokens 10 and 11 would lie here: block 4 of the producer, 0 of the consumer
             for (std::int64_t head = 0; head < 3; ++head)
               for (std::int64_t channel = 0; channel < 8; ++channel) {
                 const auto source = layout::locate(from, layout::Component::data, {{layer, kv, 4, slot, head, channel}});
                 const auto target = layout::locate(to, layout::Component::data, {{layer, kv, 0, slot, head, channel}});
                 ASSERT_TRUE(source && target);
                 if (target->allocation != targets[i].allocation) continue;
-                ASSERT_EQ(code(alternative, c.guard_bytes * 8 + target->bit), code(sources[static_cast<std::size_t>(source->allocation)], c.guard_bytes * 8 + source->bit));
+                ASSERT_EQ(code(alternative, c.guard_bytes * 8 + target->bit),
+                          code(sources[static_cast<std::size_t>(source->allocation)], c.guard_bytes * 8 + source->bit));
               }
     }
   }
@@ -223,7 +231,8 @@ TEST(Oracle, WhatAReaderGathersIsEveryRowInOrder) {
             for (std::int64_t head = 2; head < 5; ++head)
               for (std::int64_t channel = 0; channel < 8; ++channel) {
                 const kernels::RowId row{layout::Component::data, kv, 0, head, token, request.generation};
-                const auto code = kernels::tag_code(kernels::row_key({c.seed, static_cast<std::uint32_t>(pass), 0}, row), row, dtype, channel);
+                const auto code = kernels::tag_code(kernels::row_key({c.seed, static_cast<std::uint32_t>(pass), 0}, row),
+                                                    row, dtype, channel);
                 for (int b = 0; b < layout::bits(dtype) / 8; ++b) out.push_back(static_cast<std::uint8_t>(code >> (8 * b)));
               }
       }
@@ -249,7 +258,8 @@ TEST(Oracle, ACaseThatMovesNothingHasItsContentFromTheStart) {
 TEST(Oracle, SmallestUnitIsTheShortestRunOfChannels) {
   EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x K B H N C")), 8);
   EXPECT_EQ(smallest_unit(make("L x K B N H C", "L x { K=0 B H C/x N C%x ; K=1 B H C N }")), 1);
-  EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C")), 8) << "x is 16 bytes: 8 of fp16";
+  EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C")), 8)
+      << "x is 16 bytes: 8 of fp16";
   EXPECT_EQ(smallest_unit(make("L x { K=0 B H C/x N C%x ; K=1 B H C/x N C%x }", "L x K B N H C", layout::Dtype::fp32)), 4);
   auto scaled = make("L x K B N H C", "L x K B H N C");
   auto& planes = scaled.groups[0].producer.ranks[0].truth.planes;

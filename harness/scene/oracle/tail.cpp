@@ -13,13 +13,15 @@ namespace {
 constexpr std::array row_axes{Axis::layer, Axis::kv, Axis::head};
 
 // A code of 4 bits is half a byte; others are whole bytes.
-bool same_code(std::span<const std::uint8_t> a, std::int64_t a_bit, std::span<const std::uint8_t> b, std::int64_t b_bit, int width) {
+bool same_code(std::span<const std::uint8_t> a, std::int64_t a_bit, std::span<const std::uint8_t> b, std::int64_t b_bit,
+               int width) {
   const auto *x = &a[static_cast<std::size_t>(a_bit / 8)], *y = &b[static_cast<std::size_t>(b_bit / 8)];
   if (width < 8) return ((*x >> (a_bit % 8)) & 0xF) == ((*y >> (b_bit % 8)) & 0xF);
   return std::equal(x, x + width / 8, y);
 }
 
-void copy_code(std::span<const std::uint8_t> from, std::int64_t from_bit, std::span<std::uint8_t> to, std::int64_t to_bit, int width) {
+void copy_code(std::span<const std::uint8_t> from, std::int64_t from_bit, std::span<std::uint8_t> to, std::int64_t to_bit,
+               int width) {
   const auto* x = &from[static_cast<std::size_t>(from_bit / 8)];
   auto* y = &to[static_cast<std::size_t>(to_bit / 8)];
   if (width >= 8) {
@@ -77,9 +79,11 @@ std::vector<Tail::Row> Tail::rows(const Request& request, const Plane& plane, la
     const auto& ref = sources_[p];
     if (ref.group != region_.group) continue;
     for (const Plane& candidate : rank_of(case_, ref).truth.planes) {
-      if (candidate.allocation != ref.allocation || candidate.component != plane.component || candidate.dtype != plane.dtype) continue;
+      if (candidate.allocation != ref.allocation || candidate.component != plane.component || candidate.dtype != plane.dtype)
+        continue;
       const auto box = layout::domain(candidate);
-      const bool holds = std::all_of(row_axes.begin(), row_axes.end(), [&](Axis a) { return box.lo[a] <= at[a] && at[a] < box.hi[a]; });
+      const bool holds =
+          std::all_of(row_axes.begin(), row_axes.end(), [&](Axis a) { return box.lo[a] <= at[a] && at[a] < box.hi[a]; });
       if (holds) candidates.push_back({p, ref.rank, file_shape(case_, ref.bytes).base * 8, &candidate});
     }
   }
@@ -179,7 +183,8 @@ void Tail::forgive(const Files& producer, std::span<const std::uint8_t> found, s
       for (std::size_t i = 0; i < row.codes.size(); ++i) {
         const Code& code = row.codes[i];
         const Source& from = row.source(i, holder);
-        if (same_code(found, code.bit, producer[from.file], from.bit, code.width)) copy_code(found, code.bit, expected, code.bit, code.width);
+        if (same_code(found, code.bit, producer[from.file], from.bit, code.width))
+          copy_code(found, code.bit, expected, code.bit, code.width);
       }
     });
   });

@@ -1,12 +1,14 @@
 // What may come along behind the last token of a request. CONTRACT: the tail rule.
 //
 //   A *tail code* is an element of a consumer's named block, at a position that no token of the request has and that the
-//   producer's named blocks reach. It belongs to nobody. Two habits of right code write there: moving whole blocks, and moving
-//   whole bytes where a code has four bits. So a tail code may stay as it was, or hold what a producer rank that has the element
-//   holds there. Such a rank is a *holder*; free slots of replicas differ, and any of them may have been sent.
-//   1. Whole bytes. A tail code that shares its byte with a code of a moved token comes along with that code or stays: each for
+//   producer's named blocks reach. It belongs to nobody. Two habits of right code write there: moving whole blocks, and
+//   moving whole bytes where a code has four bits. So a tail code may stay as it was, or hold what a producer rank that has
+//   the element holds there. Such a rank is a *holder*; free slots of replicas differ, and any of them may have been sent.
+//   1. Whole bytes. A tail code that shares its byte with a code of a moved token comes along with that code or stays: each
+//   for
 //      itself, from any holder.
-//   2. Whole blocks. All other tail codes of one request in one plane of one region stay, or all come along. A part of them is an
+//   2. Whole blocks. All other tail codes of one request in one plane of one region stay, or all come along. A part of them
+//   is an
 //      overrun, and wrong. One row (layer, K or V, head) comes from one holder; another row may come from another.
 //   Everything else is as oracle.hpp says: padding, free blocks and other requests' slots stay.
 //
@@ -27,7 +29,8 @@ namespace kvcts::oracle {
 /// The tails of one region. A region of the producer has none.
 class Tail {
  public:
-  using Files = std::span<const std::span<const std::uint8_t>>;   ///< the producer's whole files, in the order of regions(producer)
+  using Files =
+      std::span<const std::span<const std::uint8_t>>;  ///< the producer's whole files, in the order of regions(producer)
 
   /// `resolved` must outlive it.
   Tail(const ResolvedCase& resolved, const RegionRef& region);
@@ -41,7 +44,7 @@ class Tail {
 
  private:
   struct Code {
-    std::int64_t bit{0};                  ///< in the consumer's file
+    std::int64_t bit{0};  ///< in the consumer's file
     int width{0};
   };
   struct Source {
@@ -50,23 +53,23 @@ class Tail {
   };
   /// Codes of one row that the same ranks hold: all of a row, unless ranks have its channels or tokens in parts.
   struct Row {
-    std::vector<int> holders;             ///< ranks of the producer
+    std::vector<int> holders;  ///< ranks of the producer
     std::vector<Code> codes;
-    std::vector<Source> sources;          ///< of each code, for each holder
+    std::vector<Source> sources;  ///< of each code, for each holder
     const Source& source(std::size_t code, std::size_t holder) const { return sources[code * holders.size() + holder]; }
   };
   void each_plane(const std::function<void(const Request&, const layout::Plane&)>& body) const;
   void each_row(const Request& request, const layout::Plane& plane, const std::function<void(const Row&)>& body) const;
   std::vector<Row> rows(const Request& request, const layout::Plane& plane, layout::Coord at) const;
-  bool beside_a_token(const Code& code) const;   ///< in its byte; takes a look at every plane
+  bool beside_a_token(const Code& code) const;  ///< in its byte; takes a look at every plane
 
   const ResolvedCase& case_;
   const RegionRef region_;
   const Group& group_;
-  const layout::Cache* truth_{nullptr};   ///< of the consumer's rank; null: nothing can come along
+  const layout::Cache* truth_{nullptr};  ///< of the consumer's rank; null: nothing can come along
   std::int64_t base_{0}, consumer_size_{0}, producer_size_{0};
-  std::vector<RegionRef> sources_;        ///< regions(producer)
-  std::unordered_map<std::int64_t, std::int64_t> tokens_;   ///< in a block of the consumer
+  std::vector<RegionRef> sources_;                         ///< regions(producer)
+  std::unordered_map<std::int64_t, std::int64_t> tokens_;  ///< in a block of the consumer
 };
 
 }  // namespace kvcts::oracle

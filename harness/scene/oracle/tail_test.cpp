@@ -1,4 +1,5 @@
-// The tail rule over drawn caches: what right code may leave is forgiven, whatever ranks, block sizes and codes; an overrun is not.
+// The tail rule over drawn caches: what right code may leave is forgiven, whatever ranks, block sizes and codes; an overrun
+// is not.
 #include "scene/oracle/tail.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ std::vector<std::int64_t> draw_blocks(std::int64_t tokens, std::int64_t block_si
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < pool; ++i) ids.push_back(i);
   const auto order = *rc::gen::container<std::vector<int>>(ids.size(), rc::gen::inRange(0, 1000));
-  std::stable_sort(ids.begin(), ids.end(), [&](auto a, auto b) { return order[static_cast<std::size_t>(a)] < order[static_cast<std::size_t>(b)]; });
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](auto a, auto b) { return order[static_cast<std::size_t>(a)] < order[static_cast<std::size_t>(b)]; });
   ids.resize(static_cast<std::size_t>((tokens + block_size - 1) / block_size + pick(0, 1)));
   return ids;
 }
@@ -49,16 +51,19 @@ SideCache draw_side(const std::string& text, const layout::Scheme& scheme, layou
 }
 
 ResolvedCase draw_case() {
-  static const std::vector<std::string> templates{"L x K B N H C", "L x K B H N C", "L x K B H C N", "L x { K=0 B H C/x N C%x ; K=1 B H C N }", "B L K N H C",
-                                                  "L x K B H C N"};
+  static const std::vector<std::string> templates{"L x K B N H C", "L x K B H N C",
+                                                  "L x K B H C N", "L x { K=0 B H C/x N C%x ; K=1 B H C N }",
+                                                  "B L K N H C",   "L x K B H C N"};
   ResolvedCase c;
   c.guard_bytes = 64;
   c.misalign = pick(0, 1) * 32;
   c.connector.kind = "reference";
-  const layout::Scheme scheme{"s", *rc::gen::elementOf(std::vector<Dtype>{Dtype::int4, Dtype::int4, Dtype::e5m2, Dtype::fp16}), {}, {}};
+  const layout::Scheme scheme{
+      "s", *rc::gen::elementOf(std::vector<Dtype>{Dtype::int4, Dtype::int4, Dtype::e5m2, Dtype::fp16}), {}, {}};
   layout::Geometry g{.layers = 2, .blocks = 6, .block_size = 4, .heads = 2, .head_dim = 32};
   const std::string producer = *rc::gen::elementOf(templates), drawn = *rc::gen::elementOf(templates);
-  const std::string consumer = pick(0, 1) == 0 ? producer : drawn;  // codes that share a byte do so on both sides, or cannot be moved
+  const std::string consumer =
+      pick(0, 1) == 0 ? producer : drawn;  // codes that share a byte do so on both sides, or cannot be moved
   Group group;
   const std::int64_t least = layout::bits(scheme.data) < 8 ? 1 : 0;  // blocks of whole bytes
   g.block_size = 1 << pick(least, 3);
@@ -69,15 +74,17 @@ ResolvedCase draw_case() {
   const std::int64_t tokens = pick(1, 4 * std::min(producer_size, g.block_size));
   group.requests = {{1, tokens, true, draw_blocks(tokens, producer_size, 6), draw_blocks(tokens, g.block_size, 6)}};
   c.groups = {group};
-  RC_LOG() << producer << " with " << group.producer.ranks.size() << " ranks, blocks of " << producer_size << " -> " << consumer << " with "
-           << group.consumer.ranks.size() << " ranks, blocks of " << g.block_size << "; " << layout::bits(scheme.data) << " bits, " << tokens << " tokens\n";
+  RC_LOG() << producer << " with " << group.producer.ranks.size() << " ranks, blocks of " << producer_size << " -> "
+           << consumer << " with " << group.consumer.ranks.size() << " ranks, blocks of " << g.block_size << "; "
+           << layout::bits(scheme.data) << " bits, " << tokens << " tokens\n";
   return c;
 }
 
-/// One element of a position of the request on the consumer, and where ranks of the producer have it: (file, bit), bits in files.
+/// One element of a position of the request on the consumer, and where ranks of the producer have it: (file, bit), bits in
+/// files.
 struct Element {
   std::int64_t position{0};
-  Coord coord;                     ///< block and slot are the consumer's
+  Coord coord;  ///< block and slot are the consumer's
   std::int64_t bit{0};
   std::vector<std::pair<std::size_t, std::int64_t>> holders;
 };
@@ -98,11 +105,12 @@ struct Stage {
 
   // Every position that both sides' blocks reach, element by element.
   void list() {
-    const auto &group = c.groups[0];
+    const auto& group = c.groups[0];
     const auto& request = group.requests[0];
     const auto from = regions(c, Side::producer);
     const std::int64_t in = group.producer.ranks[0].geometry.block_size, out = group.consumer.ranks[0].geometry.block_size;
-    const auto reach = std::min(in * static_cast<std::int64_t>(request.producer_blocks.size()), out * static_cast<std::int64_t>(request.consumer_blocks.size()));
+    const auto reach = std::min(in * static_cast<std::int64_t>(request.producer_blocks.size()),
+                                out * static_cast<std::int64_t>(request.consumer_blocks.size()));
     for (const Plane& plane : group.consumer.ranks[static_cast<std::size_t>(region.rank)].truth.planes) {
       if (plane.allocation != region.allocation) continue;
       width = layout::bits(plane.dtype);
@@ -113,14 +121,17 @@ struct Stage {
             for (at[Axis::channel] = box.lo[Axis::channel]; at[Axis::channel] < box.hi[Axis::channel]; ++at[Axis::channel])
               for (std::int64_t position = 0; position < reach; ++position) {
                 Element e{position, at, 0, {}};
-                e.coord[Axis::block] = request.consumer_blocks[static_cast<std::size_t>(position / out)], e.coord[Axis::slot] = position % out;
+                e.coord[Axis::block] = request.consumer_blocks[static_cast<std::size_t>(position / out)],
+                e.coord[Axis::slot] = position % out;
                 e.bit = 8 * file_shape(c, region.bytes).base + layout::locate(plane, e.coord)->bit;
                 Coord there = e.coord;
-                there[Axis::block] = request.producer_blocks[static_cast<std::size_t>(position / in)], there[Axis::slot] = position % in;
+                there[Axis::block] = request.producer_blocks[static_cast<std::size_t>(position / in)],
+                there[Axis::slot] = position % in;
                 for (std::size_t p = 0; p < from.size(); ++p) {
                   const auto& truth = group.producer.ranks[static_cast<std::size_t>(from[p].rank)].truth;
                   const auto source = layout::locate(truth, layout::Component::data, there);
-                  if (source && source->allocation == from[p].allocation) e.holders.emplace_back(p, 8 * file_shape(c, from[p].bytes).base + source->bit);
+                  if (source && source->allocation == from[p].allocation)
+                    e.holders.emplace_back(p, 8 * file_shape(c, from[p].bytes).base + source->bit);
                 }
                 by_bit[e.bit] = elements.size();
                 elements.push_back(e);
@@ -166,7 +177,9 @@ struct Stage {
   std::map<std::int64_t, std::size_t> by_bit;
 };
 
-std::tuple<std::int64_t, std::int64_t, std::int64_t> row_of(const Element& e) { return {e.coord[Axis::layer], e.coord[Axis::kv], e.coord[Axis::head]}; }
+std::tuple<std::int64_t, std::int64_t, std::int64_t> row_of(const Element& e) {
+  return {e.coord[Axis::layer], e.coord[Axis::kv], e.coord[Axis::head]};
+}
 
 // Right code of three habits: codes by themselves, whole bytes, whole blocks; each row from any rank that has it.
 enum class Habit : std::uint8_t { codes, bytes, blocks };
@@ -174,8 +187,10 @@ enum class Habit : std::uint8_t { codes, bytes, blocks };
 void move(Stage& stage, Habit habit, std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::size_t> holder) {
   for (const Element& e : stage.elements) {
     if (stage.is_tail(e) && habit != Habit::blocks) continue;
-    if (habit == Habit::bytes) stage.copy_byte(e, holder[row_of(e)]);
-    else stage.copy(e, holder[row_of(e)]);
+    if (habit == Habit::bytes)
+      stage.copy_byte(e, holder[row_of(e)]);
+    else
+      stage.copy(e, holder[row_of(e)]);
   }
 }
 
@@ -210,7 +225,8 @@ RC_GTEST_PROP(Tail, ForgivesNothingElse, ()) {
 RC_GTEST_PROP(Tail, APartOfATailIsAnOverrun, ()) {
   Stage stage(draw_case());
   move(stage, Habit::codes, draw_holders(stage));
-  // Tokens up to some position within the tail: free slots' bytes have poison of their own, so every code of 8 bits and more tells.
+  // Tokens up to some position within the tail: free slots' bytes have poison of their own, so every code of 8 bits and more
+  // tells.
   std::int64_t reach = 0;
   for (const Element& e : stage.elements) reach = std::max(reach, e.position + 1);
   const auto tokens = stage.c.groups[0].requests[0].tokens;

@@ -22,14 +22,16 @@ std::string DecodePlan::text() const {
   if (bad.empty()) return out;
   out += "; runaway thread blocks ";
   for (std::size_t i = 0; i < bad.size(); ++i) out += (i ? ", " : "") + std::to_string(bad[i]);
-  return out + " (of " + std::to_string(tiles.size()) + "), " + std::to_string(tiles[bad[0]].length) + " tokens in the first";
+  return out + " (of " + std::to_string(tiles.size()) + "), " + std::to_string(tiles[bad[0]].length) +
+         " tokens in the first";
 }
 
 PagedView view_under_label(const layout::TensorView& tensor, const std::string& label) {
   if (label != "NHD" && label != "HND") throw std::runtime_error("reader label: expected NHD or HND, found '" + label + "'");
   const auto n = tensor.dims.size();
   if (n < 4) {
-    throw std::runtime_error("reader needs a tensor of at least 4 dims (pages, ..., 3 inner dims), found " + std::to_string(n));
+    throw std::runtime_error("reader needs a tensor of at least 4 dims (pages, ..., 3 inner dims), found " +
+                             std::to_string(n));
   }
   const auto &a = tensor.dims[n - 3], &b = tensor.dims[n - 2], &d = tensor.dims[n - 1];
   const bool nhd = label == "NHD";
@@ -98,7 +100,8 @@ void gather_row(const Source& s, std::int64_t page, std::int64_t entry, std::int
 }
 
 // K and V of layer 0 of the first rank: one combined tensor with a K dim of 2, or two tensors.
-std::vector<Source> sources(const ResolvedCase& view, const std::vector<std::span<std::uint8_t>>& caches, const std::string& label) {
+std::vector<Source> sources(const ResolvedCase& view, const std::vector<std::span<std::uint8_t>>& caches,
+                            const std::string& label) {
   std::vector<Source> out;
   for (const auto& tensor : view.groups.at(0).consumer.ranks.at(0).claim.tensors) {
     if (tensor.component != layout::Component::data || tensor.origin[layout::Axis::layer] != 0) continue;
@@ -144,8 +147,8 @@ ReadResult FlashInferDecode::run(const ResolvedCase& view, const std::vector<std
   for (std::size_t block = 0; block < plan.tiles.size(); ++block) {
     const auto& tile = plan.tiles[block];
     const auto& request = group.requests[tile.request];
-    progress.note((plan.text() + "; in thread block " + std::to_string(block) + " of " + std::to_string(plan.tiles.size()))
-                      .c_str());
+    progress.note(
+        (plan.text() + "; in thread block " + std::to_string(block) + " of " + std::to_string(plan.tiles.size())).c_str());
     progress.set(0, tile.length);
     for (std::uint32_t i = 0; i < tile.length; ++i) {
       const std::uint32_t token = tile.first + i;

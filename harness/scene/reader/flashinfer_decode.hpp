@@ -21,7 +21,7 @@ namespace kvcts::reader {
 
 /// The pool as the kernel sees it under a label. Strides in bytes.
 struct PagedView {
-  std::int64_t page_size{0}, num_heads{0};            ///< under the label
+  std::int64_t page_size{0}, num_heads{0};  ///< under the label
   std::int64_t stride_page{0}, stride_n{0}, stride_h{0}, stride_d{0};
   std::int64_t head_dim{0};
   int itemsize{0};
@@ -30,16 +30,16 @@ struct PagedView {
 /// Tile lengths of one launch, in thread-block order (request-major), as the kernel computes them.
 struct DecodePlan {
   std::uint32_t tile_tokens{128};
-  std::vector<std::uint32_t> kv_len;                  ///< per request
-  std::vector<std::uint32_t> true_len;                ///< per request, what plan() was given
+  std::vector<std::uint32_t> kv_len;    ///< per request
+  std::vector<std::uint32_t> true_len;  ///< per request, what plan() was given
   struct Tile {
     std::size_t request{0};
     std::uint32_t first{0}, length{0};
   };
   std::vector<Tile> tiles;
 
-  std::vector<std::size_t> runaway() const;           ///< thread blocks whose length exceeds a tile
-  std::string text() const;                           ///< one line for people: kv_len, runaway thread blocks
+  std::vector<std::size_t> runaway() const;  ///< thread blocks whose length exceeds a tile
+  std::string text() const;                  ///< one line for people: kv_len, runaway thread blocks
 };
 
 /// Throws std::runtime_error when the label is neither NHD nor HND or the tensor has no such dims.
@@ -50,8 +50,8 @@ DecodePlan plan_decode(const std::vector<Request>& requests, std::int64_t plan_p
 class FlashInferDecode final : public Reader {
  public:
   explicit FlashInferDecode(const nlohmann::json& options);
-  ReadResult run(const ResolvedCase& view, const std::vector<std::span<std::uint8_t>>& caches, std::span<std::uint8_t> output,
-                 process::Progress progress) override;
+  ReadResult run(const ResolvedCase& view, const std::vector<std::span<std::uint8_t>>& caches,
+                 std::span<std::uint8_t> output, process::Progress progress) override;
 
  private:
   std::string label_, variant_;

@@ -1,4 +1,5 @@
-// A reader consumes a cache the way an attention kernel does: block table, page size and declared layout -> gathered K and V.
+// A reader consumes a cache the way an attention kernel does: block table, page size and declared layout -> gathered K and
+// V.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 namespace kvcts::reader {
 
 struct ReadResult {
-  std::uint64_t tokens{0};               ///< gathered
-  std::vector<nlohmann::json> events;    ///< facts for the diagnoser, e.g. {"kv_len":152,"runaway_blocks":[2,3,6,7]}
+  std::uint64_t tokens{0};             ///< gathered
+  std::vector<nlohmann::json> events;  ///< facts for the diagnoser, e.g. {"kv_len":152,"runaway_blocks":[2,3,6,7]}
 };
 
 class Reader {

@@ -1,4 +1,5 @@
-// The arithmetic of FlashInfer #600, held against the numbers of the report (field facts: 152 instead of 512, thread blocks 2, 3, 6, 7).
+// The arithmetic of FlashInfer #600, held against the numbers of the report (field facts: 152 instead of 512, thread blocks
+// 2, 3, 6, 7).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +14,11 @@ layout::TensorView hnd_tensor(std::int64_t heads = 8, std::int64_t page = 32) {
   layout::TensorView t;
   t.dtype = layout::Dtype::bf16;
   const std::int64_t d = 128;
-  t.dims = {{32, 2 * heads * page * d * 2, "B"}, {2, heads * page * d * 2, "K"}, {heads, page * d * 2, "H"}, {page, d * 2, "N"}, {d, 2, "C"}};
+  t.dims = {{32, 2 * heads * page * d * 2, "B"},
+            {2, heads * page * d * 2, "K"},
+            {heads, page * d * 2, "H"},
+            {page, d * 2, "N"},
+            {d, 2, "C"}};
   return t;
 }
 

@@ -13,7 +13,8 @@ namespace kvcts::script::testing {
 
 inline layout::Scheme plain(layout::Dtype dtype) { return {std::string(layout::name(dtype)), dtype, {}, {}}; }
 
-inline Request request(std::int64_t tokens, std::map<std::string, std::vector<std::int64_t>> blocks, std::uint32_t generation = 1) {
+inline Request request(std::int64_t tokens, std::map<std::string, std::vector<std::int64_t>> blocks,
+                       std::uint32_t generation = 1) {
   Request out;
   out.tokens = tokens;
   out.generation = generation;
@@ -37,7 +38,8 @@ inline View whole(const Script& script, const std::string& memory) {
 }
 
 /// As declared, by a template.
-inline Memory memory(const std::string& side, const std::string& text, const layout::Geometry& geometry, const layout::Scheme& scheme) {
+inline Memory memory(const std::string& side, const std::string& text, const layout::Geometry& geometry,
+                     const layout::Scheme& scheme) {
   Memory out;
   out.side = side;
   out.view.cache = layout::to_text(layout::instantiate(text, geometry, scheme));
@@ -93,7 +95,9 @@ struct Painted {
     render(at.images.at(static_cast<std::size_t>(ordinal)), b, rendering, -b.guard_below, out);
     return out;
   }
-  std::vector<std::uint8_t> bytes(const std::string& name, int pass = 0, int check = -1) const { return bytes(backing(name), pass, check); }
+  std::vector<std::uint8_t> bytes(const std::string& name, int pass = 0, int check = -1) const {
+    return bytes(backing(name), pass, check);
+  }
   /// Without guards.
   std::vector<std::uint8_t> inside(const std::string& name, int pass = 0, int check = -1) const {
     const Backing& b = arena.backings().at(static_cast<std::size_t>(backing(name)));

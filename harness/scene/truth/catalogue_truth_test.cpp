@@ -1,5 +1,5 @@
-// Every scripted case of the catalogue: its intended sequence, played by the machine, is what the truth paints, at each check. Where the two
-// disagree, a case would fail that does what it means to.
+// Every scripted case of the catalogue: its intended sequence, played by the machine, is what the truth paints, at each
+// check. Where the two disagree, a case would fail that does what it means to.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -45,8 +45,8 @@ void expect_machine_to_do_what_is_meant(const Script& script) {
           for (std::int64_t i = begin; i < end; ++i) {
             const auto at = static_cast<std::size_t>(i - begin);
             if (must[at] == found[at] || !matters(check, b.ordinal, i)) continue;
-            ADD_FAILURE() << "check '" << check.step << "', " << b.name << " + " << i << " in pass " << pass << ": must be " << int(must[at]) << ", is "
-                          << int(found[at]);
+            ADD_FAILURE() << "check '" << check.step << "', " << b.name << " + " << i << " in pass " << pass << ": must be "
+                          << int(must[at]) << ", is " << int(found[at]);
             return;
           }
         };

@@ -37,7 +37,8 @@ void Painter::registration() {
       ranges.push_back({span.begin, span.begin + span.bytes});
     } else {
       if (std::erase_if(ranges, [&](const Range& r) { return r.begin == span.begin; }) == 0) {
-        throw std::runtime_error("takes back a registration of '" + a.memory + "' from byte " + std::to_string(a.to_offset) + " on: expected one that begins there, found none");
+        throw std::runtime_error("takes back a registration of '" + a.memory + "' from byte " + std::to_string(a.to_offset) +
+                                 " on: expected one that begins there, found none");
       }
     }
     event({{"memory", a.memory}, {"backing", span.backing}, {"begin", span.begin}, {"bytes", span.bytes}});
@@ -47,7 +48,8 @@ void Painter::registration() {
 std::optional<Painter::Access> Painter::against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const {
   const bool splits = action_->splits;
   for (const std::int64_t edge : arena_.backings()[static_cast<std::size_t>(backing)].boundaries) {
-    if (!splits && offset < edge && offset + bytes > edge) return Access{"straddles a mapping", backing, offset, bytes, write};
+    if (!splits && offset < edge && offset + bytes > edge)
+      return Access{"straddles a mapping", backing, offset, bytes, write};
   }
   if (!registered_only_.contains(backing)) return std::nullopt;
   const auto known = ranges_.find(backing);
@@ -71,7 +73,11 @@ std::optional<Painter::Access> Painter::against(int backing, std::int64_t offset
 bool Painter::stopped(const std::vector<Access>& accesses) {
   if (accesses.empty()) return false;
   const Access& first = accesses.front();
-  event({{"violation", first.what}, {"backing", first.backing}, {"offset", first.offset}, {"bytes", first.bytes}, {"write", first.write},
+  event({{"violation", first.what},
+         {"backing", first.backing},
+         {"offset", first.offset},
+         {"bytes", first.bytes},
+         {"write", first.write},
          {"count", accesses.size()}});
   return action_->otherwise != "go on";
 }
@@ -94,7 +100,8 @@ void Painter::check() {
       views.back().of = memory;
       views.back().offset = 0;  // the arena has it
     }
-    for (const Stop& stop : stops(views, a.to_blocks, a.pick)) add_span(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
+    for (const Stop& stop : stops(views, a.to_blocks, a.pick))
+      add_span(named[stop.backing], stop.bit / 8, (stop.bit + stop.width + 7) / 8);
   } else if (a.bytes > 0 || a.to_offset > 0) {
     for (const Span& span : spans(a.memory, a.to_offset, a.bytes, a.count, a.to_step)) {
       add_span(named[span.backing], span.begin, span.begin + span.bytes);
@@ -106,7 +113,8 @@ void Painter::check() {
       if (a.memory.empty() || b.memory == a.memory) add_span(named[b.ordinal], 0, b.bytes);
     }
     if (named.empty()) {
-      for (const Span& span : spans(a.memory, 0, 0, 1, 0)) add_span(named[span.backing], span.begin, span.begin + span.bytes);
+      for (const Span& span : spans(a.memory, 0, 0, 1, 0))
+        add_span(named[span.backing], span.begin, span.begin + span.bytes);
     }
   }
 

@@ -16,10 +16,13 @@ using text::fail;
 
 namespace {
 
-Coordinate coordinate_of(const Stop& stop) { return {stop.component, stop.kv, stop.layer, stop.token, stop.head, stop.channel}; }
+Coordinate coordinate_of(const Stop& stop) {
+  return {stop.component, stop.kv, stop.layer, stop.token, stop.head, stop.channel};
+}
 
 std::string words(const Coordinate& at) {
-  return fmt::format("{} kv {} layer {} token {} head {} channel {}", layout::name(at.component), at.kv, at.layer, at.token, at.head, at.channel);
+  return fmt::format("{} kv {} layer {} token {} head {} channel {}", layout::name(at.component), at.kv, at.layer, at.token,
+                     at.head, at.channel);
 }
 
 /// The picks of a destination, and for each of them the one it comes from.
@@ -35,8 +38,10 @@ struct Mapping {
 Mapping mapping_of(const Picks& pick, const Picks& pick_to, const char* axis) {
   Mapping out{pick_to ? pick_to : pick, {}};
   if (!pick || !pick_to) return out;
-  if (pick->size() != pick_to->size()) fail(fmt::format("takes {} {} to {}; expected as many places as picks", pick->size(), axis, pick_to->size()));
-  for (std::size_t i = 0; i < pick->size(); ++i) out.from.insert_or_assign((*pick_to)[i], (*pick)[i]);  // of two at one place, the last
+  if (pick->size() != pick_to->size())
+    fail(fmt::format("takes {} {} to {}; expected as many places as picks", pick->size(), axis, pick_to->size()));
+  for (std::size_t i = 0; i < pick->size(); ++i)
+    out.from.insert_or_assign((*pick_to)[i], (*pick)[i]);  // of two at one place, the last
   return out;
 }
 
@@ -50,11 +55,12 @@ Elements::Elements(const std::vector<Stop>& stops) {
     const auto c = static_cast<std::size_t>(stop.component);
     Box& box = boxes_[c];
     const Coordinate at = coordinate_of(stop);
-    const auto widen = [&](std::int64_t Coordinate::*axis) {
+    const auto widen = [&](std::int64_t Coordinate::* axis) {
       box.lo.*axis = any[c] ? std::min(box.lo.*axis, at.*axis) : at.*axis;
       box.hi.*axis = any[c] ? std::max(box.hi.*axis, at.*axis + 1) : at.*axis + 1;
     };
-    for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel}) widen(axis);
+    for (auto axis : {&Coordinate::kv, &Coordinate::layer, &Coordinate::token, &Coordinate::head, &Coordinate::channel})
+      widen(axis);
     box.lo.component = box.hi.component = stop.component;
     any[c] = true;
   }
@@ -107,8 +113,9 @@ bool Painter::place(const std::vector<Placed>& codes) {
   std::vector<bool> good(codes.size(), true);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const Placed& p = codes[i];
-    for (const auto& access : {p.code.backing < 0 ? std::nullopt : against(p.code.backing, p.code.offset, bytes(p.code), false),
-                               p.backing < 0 ? std::nullopt : against(p.backing, p.bit / 8, bytes(p.code), true)}) {
+    for (const auto& access :
+         {p.code.backing < 0 ? std::nullopt : against(p.code.backing, p.code.offset, bytes(p.code), false),
+          p.backing < 0 ? std::nullopt : against(p.backing, p.bit / 8, bytes(p.code), true)}) {
       if (!access) continue;
       accesses.push_back(*access);
       good[i] = false;
@@ -123,8 +130,10 @@ bool Painter::place(const std::vector<Placed>& codes) {
 
 void Painter::move() {
   const Action& a = *action_;
-  const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"), layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
-  const Mapping tokens = mapping_of(a.pick.tokens, a.pick_to.tokens, "tokens"), heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
+  const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"),
+                layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
+  const Mapping tokens = mapping_of(a.pick.tokens, a.pick_to.tokens, "tokens"),
+                heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
   const Mapping channels = mapping_of(a.pick.channels, a.pick_to.channels, "channels");
   expect_picks(a.from, a.pick);
   Selection pick = a.pick;
@@ -135,12 +144,17 @@ void Painter::move() {
   std::int64_t bits = 0;
   const Selection there{layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted};
   for (const Stop& to : stops(a.to, a.to_blocks, there)) {
-    const Coordinate at{to.component, kv.source(to.kv), layers.source(to.layer), to.whole ? to.token : tokens.source(to.token),
-                        heads.source(to.head), channels.source(to.channel)};
+    const Coordinate at{to.component,
+                        kv.source(to.kv),
+                        layers.source(to.layer),
+                        to.whole ? to.token : tokens.source(to.token),
+                        heads.source(to.head),
+                        channels.source(to.channel)};
     const Code* code = from.find(at);
     if (!code) continue;
     if (code->width != to.width) {
-      fail(fmt::format("moves codes of {} bits into codes of {} bits ({}); views of both ends need one width", code->width, to.width, words(at)));
+      fail(fmt::format("moves codes of {} bits into codes of {} bits ({}); views of both ends need one width", code->width,
+                       to.width, words(at)));
     }
     codes.push_back({to.backing, to.bit, *code});
     bits += to.width;
@@ -160,7 +174,8 @@ void Painter::copy() {
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes != to[i].bytes) fail(fmt::format("copies {} bytes to {}; say how many", from[i].bytes, to[i].bytes));
     keep_inside(from[i], to[i]);
-    for (const auto& access : {against(from[i].backing, from[i].begin, from[i].bytes, false), against(to[i].backing, to[i].begin, to[i].bytes, true)}) {
+    for (const auto& access : {against(from[i].backing, from[i].begin, from[i].bytes, false),
+                               against(to[i].backing, to[i].begin, to[i].bytes, true)}) {
       if (!access) continue;
       accesses.push_back(*access);
       good[i] = false;
@@ -180,7 +195,8 @@ void Painter::keep_inside(Span& from, Span& to) {
     const Backing& b = arena_.backings()[static_cast<std::size_t>(end->backing)];
     below = std::max(below, -end->begin), above = std::max(above, end->begin + end->bytes - b.bytes);
     if (end->begin >= 0 && end->begin + end->bytes <= b.bytes) continue;
-    event({{"leaves", fmt::format("bytes {} to {} are outside of '{}', which has {}", end->begin, end->begin + end->bytes - 1, b.name, b.bytes)},
+    event({{"leaves", fmt::format("bytes {} to {} are outside of '{}', which has {}", end->begin,
+                                  end->begin + end->bytes - 1, b.name, b.bytes)},
            {"before", end->begin < 0}});
   }
   below = std::min(below, from.bytes), above = std::min(above, from.bytes - below);
@@ -192,7 +208,8 @@ void Painter::copy_span(const Span& from, const Span& to) {
   std::vector<Id> ids;
   ids.reserve(static_cast<std::size_t>(from.bytes));
   for (std::int64_t i = 0; i < from.bytes; ++i) ids.push_back(id_at(from.backing, from.begin + i));
-  for (std::int64_t i = 0; i < from.bytes; ++i) images_[static_cast<std::size_t>(to.backing)].set(to.begin + i, ids[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < from.bytes; ++i)
+    images_[static_cast<std::size_t>(to.backing)].set(to.begin + i, ids[static_cast<std::size_t>(i)]);
 }
 
 // ---- numbers -------------------------------------------------------------------------------------------------------
@@ -213,8 +230,12 @@ bool is_element(const Names& names, const Code& code) {
 
 Id Painter::reference(const Code& code) {
   if (code.width >= 8 && is_element(names_, code)) return code.bytes[0] + 1;
-  Who who{.kind = Who::Kind::code, .dtype = code.dtype, .pieces = {hole, hole, hole, hole}, .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
-  for (int i = 0; i < std::max(code.width / 8, 1); ++i) who.pieces[static_cast<std::size_t>(i)] = code.bytes[static_cast<std::size_t>(i)];
+  Who who{.kind = Who::Kind::code,
+          .dtype = code.dtype,
+          .pieces = {hole, hole, hole, hole},
+          .halves = static_cast<std::uint8_t>(code.high ? 1 : 0)};
+  for (int i = 0; i < std::max(code.width / 8, 1); ++i)
+    who.pieces[static_cast<std::size_t>(i)] = code.bytes[static_cast<std::size_t>(i)];
   return names_.intern(who) + 1;
 }
 
@@ -224,8 +245,14 @@ Who Painter::number_of(const Coordinate& at, const Code& code, const Code* scale
     who = names_.at(code.bytes[0]);
     if (code.width == 4 && code.high) ++who.channel;
   } else {
-    who = {.component = at.component, .dtype = code.dtype, .kv = at.kv, .layer = at.layer, .token = at.token, .head = at.head,
-           .channel = at.channel, .whole = reference(code)};
+    who = {.component = at.component,
+           .dtype = code.dtype,
+           .kv = at.kv,
+           .layer = at.layer,
+           .token = at.token,
+           .head = at.head,
+           .channel = at.channel,
+           .whole = reference(code)};
   }
   who.kind = Who::Kind::number;
   who.high_nibble_first = false;
@@ -242,8 +269,8 @@ struct Groups {
   std::int64_t channels{0}, narrow_channels{0}, groups{0};
 };
 
-/// The scale of a coordinate. Scales that do not depend on an axis have one value there; one scale a block, or a few tokens, stands at
-/// the first of them.
+/// The scale of a coordinate. Scales that do not depend on an axis have one value there; one scale a block, or a few tokens,
+/// stands at the first of them.
 const Code* scale_at(const Elements& from, Coordinate at, std::int64_t first_token, std::int64_t block_size) {
   const Elements::Box& box = from.box(at.component);
   if (box.empty()) return nullptr;
@@ -310,7 +337,8 @@ void Painter::read() {
         for (const std::int64_t token : section.tokens) {
           for (const std::int64_t head : section.heads) {
             for (std::size_t i = 0; i < section.channels.size(); ++i) {
-              element({section.component, kv, layer, token, head, section.channels[i]}, row + static_cast<std::int64_t>(i) * section.width);
+              element({section.component, kv, layer, token, head, section.channels[i]},
+                      row + static_cast<std::int64_t>(i) * section.width);
             }
             row += section.row_bits();
           }
@@ -343,13 +371,17 @@ void Painter::get() {
   const auto found = stored_.find({a.store, a.key});
   event({{"store", a.store}, {"key", a.key}, {"hit", found != stored_.end()}});
   if (found == stored_.end()) return;
-  const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"), layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
-  const Mapping tokens = mapping_of(a.pick.tokens, a.pick_to.tokens, "tokens"), heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
+  const Mapping kv = mapping_of(a.pick.kv, a.pick_to.kv, "kv"),
+                layers = mapping_of(a.pick.layers, a.pick_to.layers, "layers");
+  const Mapping tokens = mapping_of(a.pick.tokens, a.pick_to.tokens, "tokens"),
+                heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
   const Mapping channels = mapping_of(a.pick.channels, a.pick_to.channels, "channels");
   std::vector<Stop> to = stops(a.to, a.to_blocks, {layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted});
   // Which code of the object goes there: objects are in the order of what was put.
   const auto object_of = [&](const Stop& s) {
-    return Coordinate{s.component, kv.source(s.kv), layers.source(s.layer), s.whole ? s.token : tokens.source(s.token), heads.source(s.head), channels.source(s.channel)};
+    return Coordinate{
+        s.component,          kv.source(s.kv),           layers.source(s.layer), s.whole ? s.token : tokens.source(s.token),
+        heads.source(s.head), channels.source(s.channel)};
   };
   std::stable_sort(to.begin(), to.end(), [&](const Stop& x, const Stop& y) { return object_of(x) < object_of(y); });
   const std::vector<Code>& object = found->second;
@@ -360,7 +392,8 @@ void Painter::get() {
     const bool again = i > 0 && object_of(to[i]) == object_of(to[i - 1]);
     if (!again) ++next;
     if (next > object.size() || object[next - 1].width != to[i].width) {
-      fail(fmt::format("the object holds {} codes, which are not those that are asked for ({})", object.size(), words(coordinate_of(to[i]))));
+      fail(fmt::format("the object holds {} codes, which are not those that are asked for ({})", object.size(),
+                       words(coordinate_of(to[i]))));
     }
     Code code = object[next - 1];
     code.backing = -1;

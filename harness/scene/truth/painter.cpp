@@ -114,8 +114,8 @@ bool Painter::act(const Step& step) {
     signals_.emplace_back(a.event, a.fields);
     event({{"event", a.event}, {"fields", a.fields}});
   } else if (a.op == "wait") {
-    const bool there =
-        std::any_of(signals_.begin(), signals_.end(), [&](const auto& s) { return s.first == a.event && has_all(s.second, a.fields); });
+    const bool there = std::any_of(signals_.begin(), signals_.end(),
+                                   [&](const auto& s) { return s.first == a.event && has_all(s.second, a.fields); });
     event({{"event", a.event}, {"fields", a.fields}, {"there", there}});
     if (!there) end("hung", "waits for '" + a.event + "', which never comes");
   } else if (a.op == "complete") {
@@ -167,11 +167,16 @@ void Painter::demand() {
     if (a.expects != a.found) miss(fmt::format("expected {}, found {}", a.expects.dump(), a.found.dump()));
     for (const auto& [fact, least] : a.needs.items()) {
       const json has = a.has.contains(fact) ? a.has.at(fact) : json();
-      const bool enough = least.is_number() && has.is_number() ? has.get<double>() >= least.get<double>() : !has.is_null() && has == least;
+      const bool enough =
+          least.is_number() && has.is_number() ? has.get<double>() >= least.get<double>() : !has.is_null() && has == least;
       if (!enough) miss(fmt::format("needs {} {}, has {}", fact, least.dump(), has.is_null() ? "none" : has.dump()));
     }
   }
-  event({{"about", a.op == "unpack" ? "dims" : a.about}, {"expects", a.expects}, {"found", a.found}, {"needs", a.needs}, {"has", a.has},
+  event({{"about", a.op == "unpack" ? "dims" : a.about},
+         {"expects", a.expects},
+         {"found", a.found},
+         {"needs", a.needs},
+         {"has", a.has},
          {"good", met}});
   if (met || a.otherwise == "go on") return;
   end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", text);
@@ -189,8 +194,9 @@ void Painter::assign() {
 
 const Walk& Painter::walk(const View& view) {
   // Everything that a walk depends on; the other fields of a view went into its cache text.
-  const std::string key = fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
-                                      view.arithmetic.bits, view.arithmetic.is_signed, view.arithmetic.unit, view.arithmetic.of);
+  const std::string key =
+      fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
+                  view.arithmetic.bits, view.arithmetic.is_signed, view.arithmetic.unit, view.arithmetic.of);
   auto& slot = walks_[key];
   if (!slot) slot = std::make_unique<Walk>(view, arena_);
   return *slot;
@@ -208,14 +214,18 @@ Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::in
   if (pick.tokens) {
     for (const std::int64_t token : *pick.tokens) {
       if (token < out.begin || token >= out.end) {
-        fail(fmt::format("picks token {}, but request '{}' has tokens {} to {} (what the code did with a wrong one belongs under 'actually')", token, action_->request, out.begin, out.end - 1));
+        fail(
+            fmt::format("picks token {}, but request '{}' has tokens {} to {} (what the code did with a wrong one belongs "
+                        "under 'actually')",
+                        token, action_->request, out.begin, out.end - 1));
       }
     }
   }
   if (!view.blocked()) return out;
   const auto found = now.tables.find(view.memory());
   if (found == now.tables.end() && !instead) {
-    fail("request '" + action_->request + "' has no blocks in memory '" + view.memory() + "'; name them, or give the step its own list");
+    fail("request '" + action_->request + "' has no blocks in memory '" + view.memory() +
+         "'; name them, or give the step its own list");
   }
   Table table = found == now.tables.end() ? Table{} : found->second;
   if (instead) table.ids = *instead;
@@ -224,21 +234,25 @@ Wanted Painter::wanted(const Walk& view, const std::optional<std::vector<std::in
   for (std::size_t i = 0; i < table.ids.size(); ++i) {
     position = i < table.positions.size() ? table.positions[i] : i == 0 ? 0 : position + 1;
     if (table.ids[i] == -1) continue;
-    if (!view.holds(Axis::block, table.ids[i], "all")) fail(fmt::format("memory '{}' has no block {}", view.memory(), table.ids[i]));
+    if (!view.holds(Axis::block, table.ids[i], "all"))
+      fail(fmt::format("memory '{}' has no block {}", view.memory(), table.ids[i]));
     out.blocks.push_back({table.ids[i], now.first_token + position * n});
   }
   const auto reach = static_cast<std::int64_t>(table.ids.size()) * n;
-  const std::int64_t needed = pick.tokens && !pick.tokens->empty() ? *std::max_element(pick.tokens->begin(), pick.tokens->end()) + 1 - out.begin
-                                                                   : now.tokens;
+  const std::int64_t needed = pick.tokens && !pick.tokens->empty()
+                                  ? *std::max_element(pick.tokens->begin(), pick.tokens->end()) + 1 - out.begin
+                                  : now.tokens;
   if (!instead && !table.windows && needed > reach) {
-    fail(fmt::format("request '{}' has {} blocks of {} in memory '{}', which is too few for {} tokens", action_->request, table.ids.size(), n,
-                     view.memory(), needed));
+    fail(fmt::format("request '{}' has {} blocks of {} in memory '{}', which is too few for {} tokens", action_->request,
+                     table.ids.size(), n, view.memory(), needed));
   }
   return out;
 }
 
 void Painter::expect_picks(const std::vector<View>& views, const Selection& pick) {
-  for (const AxisPicks& p : {AxisPicks{Axis::layer, "layer", &pick.layers}, {Axis::kv, "kv", &pick.kv}, {Axis::head, "head", &pick.heads},
+  for (const AxisPicks& p : {AxisPicks{Axis::layer, "layer", &pick.layers},
+                             {Axis::kv, "kv", &pick.kv},
+                             {Axis::head, "head", &pick.heads},
                              {Axis::channel, "channel", &pick.channels}}) {
     if (!*p.picks) continue;
     for (const std::int64_t coordinate : **p.picks) {
@@ -250,17 +264,20 @@ void Painter::expect_picks(const std::vector<View>& views, const Selection& pick
         for (const layout::Plane& plane : walk(view).cache().planes) {
           if (!in_parts(plane.component, parts_)) continue;
           const layout::Box box = layout::domain(plane);
-          lo = std::min(lo.value_or(box.lo[p.axis]), box.lo[p.axis]), hi = std::max(hi.value_or(box.hi[p.axis]), box.hi[p.axis]);
+          lo = std::min(lo.value_or(box.lo[p.axis]), box.lo[p.axis]),
+          hi = std::max(hi.value_or(box.hi[p.axis]), box.hi[p.axis]);
         }
       }
       const std::string expected = lo ? fmt::format(": expected {}..{}", *lo, *hi - 1) : "";
-      fail(fmt::format("picks {} {}, which '{}' does not hold{} (what the code did with a wrong one belongs under 'actually')", p.name, coordinate, views.empty() ? "" : views.front().of, expected));
+      fail(fmt::format(
+          "picks {} {}, which '{}' does not hold{} (what the code did with a wrong one belongs under 'actually')", p.name,
+          coordinate, views.empty() ? "" : views.front().of, expected));
     }
   }
 }
 
-std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick,
-                                 bool unpicked) {
+std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
+                                 const Selection& pick, bool unpicked) {
   expect_picks(views, pick);
   std::vector<Stop> out;
   for (const View& view : views) {
@@ -268,7 +285,8 @@ std::vector<Stop> Painter::stops(const std::vector<View>& views, const std::opti
     Wanted take = wanted(at, instead, pick);
     if (unpicked) take.pick = {};
     at.each(take, [&](const Stop& stop) {
-      if (stop.width >= 8 && stop.bit % 8 != 0) fail("a code of " + std::to_string(stop.width) + " bits lies across bytes of '" + view.of + "'");
+      if (stop.width >= 8 && stop.bit % 8 != 0)
+        fail("a code of " + std::to_string(stop.width) + " bits lies across bytes of '" + view.of + "'");
       expect_inside(stop.backing, stop.byte(), stop.bytes());
       out.push_back(stop);
     });
@@ -282,8 +300,8 @@ void Painter::expect_inside(int backing, std::int64_t offset, std::int64_t bytes
   fail(fmt::format("bytes {} to {} are outside of '{}', which has {}", offset, offset + bytes - 1, b.name, b.bytes));
 }
 
-std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t offset, std::int64_t bytes, std::int64_t count,
-                                          std::int64_t step) const {
+std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t offset, std::int64_t bytes,
+                                          std::int64_t count, std::int64_t step) const {
   std::vector<Span> out;
   if (bytes == 0 && name.find('/') == std::string::npos) {
     for (const Backing& b : arena_.backings()) {
@@ -296,7 +314,8 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
     // As far as the place goes by name.
     const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
     std::int64_t end = place.offset + offset, inside = 0;
-    while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name) end = arena_.name_end({place.backing, end});
+    while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name)
+      end = arena_.name_end({place.backing, end});
     return {{place.backing, place.offset + offset, end - place.offset - offset}};
   }
   for (std::int64_t i = 0; i < count; ++i) out.push_back({place.backing, place.offset + offset + i * step, bytes});
@@ -323,9 +342,17 @@ Code Painter::code_at(const Stop& stop) {
 }
 
 Code Painter::content_of(const Stop& stop, std::uint32_t generation) {
-  Who who{.kind = Who::Kind::tag, .component = stop.component, .dtype = stop.dtype, .codes = action_->content == "codes",
-          .values = action_->content == "values", .generation = generation, .kv = stop.kv, .layer = stop.layer, .token = stop.token,
-          .head = stop.head, .channel = stop.channel};
+  Who who{.kind = Who::Kind::tag,
+          .component = stop.component,
+          .dtype = stop.dtype,
+          .codes = action_->content == "codes",
+          .values = action_->content == "values",
+          .generation = generation,
+          .kv = stop.kv,
+          .layer = stop.layer,
+          .token = stop.token,
+          .head = stop.head,
+          .channel = stop.channel};
   Code code{.width = stop.width, .dtype = stop.dtype};
   if (stop.width == 4) {
     const Nibble half = names_.nibble(who);
@@ -350,15 +377,17 @@ void Painter::put_code(int backing, std::int64_t bit, const Code& code) {
 
 void Painter::write() {
   const std::uint32_t generation = action_->generation.value_or(request().generation);
-  for (const Stop& stop : stops(action_->to, action_->to_blocks, action_->pick)) put_code(stop.backing, stop.bit, content_of(stop, generation));
+  for (const Stop& stop : stops(action_->to, action_->to_blocks, action_->pick))
+    put_code(stop.backing, stop.bit, content_of(stop, generation));
   event({{"generation", generation}});
 }
 
 // Patterns begin anew with each range, and with each row of channels.
 void Painter::fill() {
   const Action& a = *action_;
-  const std::vector<std::uint8_t> pattern = a.value == "zero" ? std::vector<std::uint8_t>{0}
-                                            : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{} : bytes_of(a.value);
+  const std::vector<std::uint8_t> pattern = a.value == "zero"                        ? std::vector<std::uint8_t>{0}
+                                            : a.value == "poison" || a.value.empty() ? std::vector<std::uint8_t>{}
+                                                                                     : bytes_of(a.value);
   const auto constant = [&](std::uint8_t byte) { return names_.intern({.kind = Who::Kind::constant, .byte = byte}); };
   const auto name_of = [&](int backing, std::int64_t offset, std::size_t index) {
     if (!pattern.empty()) return constant(pattern[index % pattern.size()]);
@@ -369,7 +398,8 @@ void Painter::fill() {
       for (const Span& span : spans(view.of, a.to_offset, a.bytes, a.count, a.to_step)) {
         expect_inside(span.backing, span.begin, span.bytes);
         for (std::int64_t i = 0; i < span.bytes; ++i) {
-          images_[static_cast<std::size_t>(span.backing)].set(span.begin + i, name_of(span.backing, span.begin + i, static_cast<std::size_t>(i)));
+          images_[static_cast<std::size_t>(span.backing)].set(
+              span.begin + i, name_of(span.backing, span.begin + i, static_cast<std::size_t>(i)));
         }
       }
     }
@@ -385,8 +415,8 @@ void Painter::fill() {
       return;
     }
     for (int i = 0; i < stop.width / 8; ++i) {
-      images_[static_cast<std::size_t>(stop.backing)].set(stop.bit / 8 + i,
-                                                          name_of(stop.backing, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
+      images_[static_cast<std::size_t>(stop.backing)].set(
+          stop.bit / 8 + i, name_of(stop.backing, stop.bit / 8 + i, static_cast<std::size_t>(at / 8 + i)));
     }
   };
   for (const View& view : a.to) {

@@ -1,5 +1,5 @@
-// The state of the truth while it is painted; one object a script. Parts: painter.cpp (the sequence, writes and fills, how it ends),
-// elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
+// The state of the truth while it is painted; one object a script. Parts: painter.cpp (the sequence, writes and fills, how
+// it ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ namespace kvcts::script {
 
 /// A code, by the names of its bytes. Four bits: half of `bytes[0]`.
 struct Code {
-  int width{0};                        ///< bits; 0 = there is none
-  layout::Dtype dtype{};               ///< of the plane that it was found in
+  int width{0};           ///< bits; 0 = there is none
+  layout::Dtype dtype{};  ///< of the plane that it was found in
   std::array<Id, 4> bytes{};
   bool high{false};
-  int backing{-1};                     ///< where it was found
+  int backing{-1};  ///< where it was found
   std::int64_t offset{0};
 };
 
@@ -44,7 +44,7 @@ class Elements {
   template <class F>
   void each(F&& f) const;
   struct Box {
-    Coordinate lo, hi;                 ///< hi is not in it
+    Coordinate lo, hi;  ///< hi is not in it
     std::size_t begin{0};
     bool empty() const { return hi.kv == lo.kv; }
   };
@@ -64,7 +64,7 @@ class Painter {
  private:
   struct Table {
     std::vector<std::int64_t> ids, positions;
-    bool windows{false};               ///< the script says which positions: the others lie elsewhere
+    bool windows{false};  ///< the script says which positions: the others lie elsewhere
   };
   struct RequestNow {
     std::int64_t tokens{0}, first_token{0};
@@ -88,10 +88,10 @@ class Painter {
   };
 
   // painter.cpp
-  bool act(const Step& step);          ///< false: the sequence ends here
+  bool act(const Step& step);  ///< false: the sequence ends here
   void event(nlohmann::json fields);
   void end(const std::string& kind, const std::string& text);
-  void demand();                       ///< require, unpack
+  void demand();  ///< require, unpack
   void write();
   void fill();
   void assign();
@@ -100,9 +100,10 @@ class Painter {
   /// What the step takes of a view; throws where the request's blocks do not reach, or the view has no such block.
   Wanted wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick);
   void expect_picks(const std::vector<View>& views, const Selection& pick);
-  /// Elements that the views hold of the request, each inside of its backing. `unpicked`: picks are checked, and then not applied.
-  std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick,
-                          bool unpicked = false);
+  /// Elements that the views hold of the request, each inside of its backing. `unpicked`: picks are checked, and then not
+  /// applied.
+  std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
+                          const Selection& pick, bool unpicked = false);
   Id id_at(int backing, std::int64_t offset);
   Code code_at(const Stop& stop);
   Code content_of(const Stop& stop, std::uint32_t generation);
@@ -113,7 +114,8 @@ class Painter {
     int backing{-1};
     std::int64_t begin{0}, bytes{0};
   };
-  std::vector<Span> spans(const std::string& name, std::int64_t offset, std::int64_t bytes, std::int64_t count, std::int64_t step) const;
+  std::vector<Span> spans(const std::string& name, std::int64_t offset, std::int64_t bytes, std::int64_t count,
+                          std::int64_t step) const;
 
   // elements.cpp
   void move();
@@ -124,7 +126,7 @@ class Painter {
   void keep_inside(Span& from, Span& to);
   void copy_span(const Span& from, const Span& to);
   Elements gather(const std::vector<Stop>& stops);
-  Id reference(const Code& code);      ///< Id + 1 for Who::whole, scale, global_scale
+  Id reference(const Code& code);  ///< Id + 1 for Who::whole, scale, global_scale
   Who number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
   /// Writes them unless something stands against it; returns whether the step took place.
   bool place(const std::vector<Placed>& codes);
@@ -145,14 +147,14 @@ class Painter {
   std::vector<Image> images_;
   std::map<std::string, RequestNow> requests_;
   std::map<std::string, std::unique_ptr<Walk>> walks_;
-  std::set<int> registered_only_;      ///< backings whose memory the script registers
+  std::set<int> registered_only_;  ///< backings whose memory the script registers
   std::map<int, std::vector<Range>> ranges_;
   std::map<std::pair<std::string, std::map<std::string, std::string>>, std::vector<Code>> stored_;
   std::vector<std::pair<std::string, nlohmann::json>> signals_;
   std::map<int, std::map<std::int64_t, std::int64_t>> any_;
   const Step* step_{nullptr};
   const Action* action_{nullptr};
-  std::string parts_;                  ///< that the step takes
+  std::string parts_;  ///< that the step takes
 };
 
 template <class F>

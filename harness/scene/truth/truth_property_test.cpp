@@ -1,5 +1,5 @@
-// Random memories and tables. The truth against bits moved one by one between lists of points (layout/brute.hpp), and against the machine
-// on the same sequence: they share no arithmetic, so that where both agree neither raises a false alarm.
+// Random memories and tables. The truth against bits moved one by one between lists of points (layout/brute.hpp), and
+// against the machine on the same sequence: they share no arithmetic, so that where both agree neither raises a false alarm.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -30,7 +30,8 @@ bool chance(int percent) { return pick(1, 100) <= percent; }
 std::vector<std::int64_t> shuffled(std::int64_t n) {
   std::vector<std::int64_t> out(static_cast<std::size_t>(n));
   std::iota(out.begin(), out.end(), 0);
-  for (std::size_t i = out.size(); i > 1; --i) std::swap(out[i - 1], out[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(i) - 1))]);
+  for (std::size_t i = out.size(); i > 1; --i)
+    std::swap(out[i - 1], out[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(i) - 1))]);
   return out;
 }
 
@@ -125,15 +126,17 @@ Elements brute_elements(const Script& s, const Arena& arena, const std::string& 
   const auto& ids = request.blocks.at(memory);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto positions = request.positions.find(memory);
-    const std::int64_t position = positions == request.positions.end() ? static_cast<std::int64_t>(i) : positions->second.at(i);
+    const std::int64_t position =
+        positions == request.positions.end() ? static_cast<std::int64_t>(i) : positions->second.at(i);
     for (std::size_t p = 0; p < points.size(); ++p) {
       const Place place = places[static_cast<std::size_t>(cache.planes[p].allocation)];
       for (const auto& point : points[p]) {
         if (point.coord[Axis::block] != ids[i]) continue;
         const std::int64_t token = request.first_token + position * n + point.coord[Axis::slot];
         if (token < request.first_token || token >= request.first_token + request.tokens) continue;
-        out.push_back({{point.coord[Axis::kv], point.coord[Axis::layer], token, point.coord[Axis::head], point.coord[Axis::channel]},
-                       {place.backing, place.offset * 8 + point.bit, layout::bits(cache.planes[p].dtype)}});
+        out.push_back(
+            {{point.coord[Axis::kv], point.coord[Axis::layer], token, point.coord[Axis::head], point.coord[Axis::channel]},
+             {place.backing, place.offset * 8 + point.bit, layout::bits(cache.planes[p].dtype)}});
       }
     }
   }
@@ -176,8 +179,8 @@ std::vector<std::int64_t> random_ids(std::int64_t blocks, std::int64_t count) {
 }
 
 struct Axes {
-  Picks Selection::*picks;
-  std::int64_t Identity::*value;
+  Picks Selection::* picks;
+  std::int64_t Identity::* value;
 };
 const std::vector<Axes>& axes() {
   static const std::vector<Axes> all{{&Selection::kv, &Identity::kv},
@@ -234,7 +237,8 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
     std::map<Identity, Found> source;
     for (const auto& [who, at] : brute_elements(s, painted.arena, "P", r)) {
       const kernels::RowId row{layout::Component::data, who.kv, who.layer, who.head, who.token, r.generation};
-      const auto code = kernels::reference::code(kernels::reference::row({pass_seed(Painted::seed, pass), 0, 0}, row), row, dtype, who.channel);
+      const auto code = kernels::reference::code(kernels::reference::row({pass_seed(Painted::seed, pass), 0, 0}, row), row,
+                                                 dtype, who.channel);
       for (int b = 0; b < at.width; ++b) put_bit(files, painted.arena, at, b, code >> b & 1);
       source.emplace(who, at);
     }
@@ -251,7 +255,8 @@ RC_GTEST_PROP(TruthProperty, WritesAndMovesAreTheBruteForceMap, ()) {
       }
       const auto found = source.find(wanted);
       if (!taken || found == source.end()) continue;
-      for (int b = 0; b < at.width; ++b) put_bit(files, painted.arena, at, b, bit_of(files, painted.arena, found->second, b));
+      for (int b = 0; b < at.width; ++b)
+        put_bit(files, painted.arena, at, b, bit_of(files, painted.arena, found->second, b));
     }
     for (std::size_t b = 0; b < files.size(); ++b) RC_ASSERT(painted.bytes(static_cast<int>(b), pass) == files[b]);
   }
@@ -264,16 +269,19 @@ struct Kind {
   std::vector<std::string> templates;
 };
 const std::vector<Kind>& kinds() {
-  const std::vector<std::string> plain_templates{"L x K B N H C", "L x B H K N C", "K x L x B N H C", "B L H N K C", "L x B N H K C",
-                                                 "L x { K=0 B H C/4 N C%4 ; K=1 B H C N }"};
+  const std::vector<std::string> plain_templates{"L x K B N H C",   "L x B H K N C",
+                                                 "K x L x B N H C", "B L H N K C",
+                                                 "L x B N H K C",   "L x { K=0 B H C/4 N C%4 ; K=1 B H C N }"};
   static const std::vector<Kind> all{
       {plain(Dtype::bf16), plain_templates},
       {plain(Dtype::e4m3fn), plain_templates},
       {plain(Dtype::int4), {"L x K B N H C", "L x K B H C N", "L x B H K N C", "L x K B H N C :int4.hi", "B L H N K C"}},
       {{"rows", Dtype::int8, layout::ScaleSpec{Dtype::fp32, 0}, {}}, plain_templates},
-      {{"mx", Dtype::e5m2, layout::ScaleSpec{Dtype::e8m0, 4}, {}}, {"L x K B N H C", "L x B H K N C", "L x B { K N H C ; scale K N H C }"}},
+      {{"mx", Dtype::e5m2, layout::ScaleSpec{Dtype::e8m0, 4}, {}},
+       {"L x K B N H C", "L x B H K N C", "L x B { K N H C ; scale K N H C }"}},
       {{"mixed", Dtype::e4m3fn, layout::ScaleSpec{Dtype::e8m0, 4}, {}},
-       {"L x B K N H { C=0..4 :e4m3fn ; C=4..8 :bf16 ; scale C=0..1 }", "L x K H B { N { C=4..8 :bf16 ; C=0..4 :e4m3fn } ; scale N C=0..1 }"}},
+       {"L x B K N H { C=0..4 :e4m3fn ; C=4..8 :bf16 ; scale C=0..1 }",
+        "L x K H B { N { C=4..8 :bf16 ; C=0..4 :e4m3fn } ; scale N C=0..1 }"}},
       {{"nv", Dtype::e2m1, layout::ScaleSpec{Dtype::e4m3fn, 4}, Dtype::fp32}, {"L x K B N H C", "L x B K H N C"}},
   };
   return all;
@@ -339,7 +347,8 @@ class Author {
   /// One allocation of a memory, and its bytes.
   std::string allocation(const std::string& name, std::int64_t& bytes) {
     const layout::Cache cache = cache_of(s_.memories[name].view);
-    const auto& a = cache.allocations.at(static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(cache.allocations.size()) - 1)));
+    const auto& a =
+        cache.allocations.at(static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(cache.allocations.size()) - 1)));
     bytes = a.bytes;
     return name + "/" + a.name;
   }
@@ -426,7 +435,8 @@ class Author {
     }
     // A global scale stands at head 0, whatever heads are picked.
     if (a.pick.heads && a.op != "read") a.parts = "data";
-    RC_LOG() << a.op << ' ' << a.request << ' ' << from << " -> " << to << ' ' << a.parts << ' ' << a.content << ' ' << a.value << '\n';
+    RC_LOG() << a.op << ' ' << a.request << ' ' << from << " -> " << to << ' ' << a.parts << ' ' << a.content << ' '
+             << a.value << '\n';
     add(s_, a);
   }
 

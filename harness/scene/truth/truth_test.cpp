@@ -23,7 +23,8 @@ using layout::Geometry;
 
 const Geometry small{.layers = 2, .blocks = 5, .block_size = 4, .heads = 3, .head_dim = 8};
 
-Script two_sides(const std::string& producer, const std::string& consumer, const Geometry& g = small, const layout::Scheme& scheme = plain(Dtype::bf16)) {
+Script two_sides(const std::string& producer, const std::string& consumer, const Geometry& g = small,
+                 const layout::Scheme& scheme = plain(Dtype::bf16)) {
   Script s;
   s.memories["C"] = memory("consumer", consumer, g, scheme);
   s.memories["P"] = memory("producer", producer, g, scheme);
@@ -65,7 +66,8 @@ std::vector<Sample> samples() {
   const auto schemes = layout::testing::schemes();
   for (const auto& entry : layout::testing::layouts()) {
     for (const auto& [dtype, scheme] : schemes) {
-      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), dtype) == entry.dtypes.end()) continue;
+      if (!entry.dtypes.empty() && std::find(entry.dtypes.begin(), entry.dtypes.end(), dtype) == entry.dtypes.end())
+        continue;
       for (Geometry g : {Geometry{.layers = 2, .blocks = 5, .block_size = 4, .heads = 2, .head_dim = 32},
                          Geometry{.layers = 2, .blocks = 5, .block_size = 4, .heads = 2, .head_dim = 64},
                          Geometry{.layers = 2, .blocks = 5, .block_size = 16, .heads = 4, .head_dim = 128},
@@ -85,8 +87,8 @@ std::vector<Sample> samples() {
   return out;
 }
 
-// A write into A and a move from A to B; the files of `shown` must be what the oracle of ordinary cases expects. `shown` is given the
-// name that sorts first, so that its backings are numbered as the oracle numbers its regions.
+// A write into A and a move from A to B; the files of `shown` must be what the oracle of ordinary cases expects. `shown` is
+// given the name that sorts first, so that its backings are numbered as the oracle numbers its regions.
 void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::vector<int>& passes = {0}) {
   Script s;
   const std::string first = "A", second = "B";
@@ -99,7 +101,8 @@ void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::
     ids.resize(static_cast<std::size_t>((tokens + g.block_size - 1) / g.block_size));
     return ids;
   };
-  s.requests["r"] = request(tokens, {{producer, table(from.geometry, {4, 0, 3, 1})}, {consumer, table(to.geometry, {3, 1, 0, 2})}}, 2);
+  s.requests["r"] =
+      request(tokens, {{producer, table(from.geometry, {4, 0, 3, 1})}, {consumer, table(to.geometry, {3, 1, 0, 2})}}, 2);
   s.requests["other"] = request(1, {{producer, {2}}}, 9);
   add(s, write(s, "other", producer));
   add(s, write(s, "r", producer));
@@ -114,14 +117,16 @@ void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::
       RankCache rank{sample->geometry, layout::instantiate(sample->text, sample->geometry, sample->scheme), {}};
       *side = {sample->id, sample->text, sample->scheme, {rank}};
     }
-    group.requests = {{2, tokens, true, s.requests["r"].blocks[producer], s.requests["r"].blocks[consumer]}, {9, 1, false, {2}, {}}};
+    group.requests = {{2, tokens, true, s.requests["r"].blocks[producer], s.requests["r"].blocks[consumer]},
+                      {9, 1, false, {2}, {}}};
     c.groups = {group};
     for (const RegionRef& region : regions(c, shown)) {
       oracle::Bytes expected(static_cast<std::size_t>(oracle::file_shape(c, region.bytes).size));
       oracle::write_expected(c, region, 0, expected);
       const auto found = painted.bytes(region.allocation, pass);
       expected.resize(found.size());  // the oracle's files end at a page
-      ASSERT_TRUE(found == expected) << from.id << " -> " << to.id << " " << from.scheme.name << " " << region.name << " pass " << pass;
+      ASSERT_TRUE(found == expected) << from.id << " -> " << to.id << " " << from.scheme.name << " " << region.name
+                                     << " pass " << pass;
     }
   }
 }
@@ -139,7 +144,8 @@ TEST(Truth, MovesBetweenLayoutsEqualTheOracle) {
   std::map<std::string, std::vector<Sample>> by_scheme;
   for (const Sample& sample : samples()) {
     // Layouts with dtypes or scales of their own do not hold the same elements.
-    if (sample.text.find(':') == std::string::npos && sample.text.find("scale") == std::string::npos) by_scheme[sample.scheme.name].push_back(sample);
+    if (sample.text.find(':') == std::string::npos && sample.text.find("scale") == std::string::npos)
+      by_scheme[sample.scheme.name].push_back(sample);
   }
   int pairs = 0;
   for (const auto& [scheme, all] : by_scheme) {
@@ -181,9 +187,10 @@ TEST(Truth, AMoveFollowsItsPicks) {
       const auto block = first.find(at[Axis::block]);
       const std::int64_t token = block == first.end() ? -1 : block->second + at[Axis::slot];
       const bool moved = (token == 4 || token == 9) && at[Axis::kv] == 1 && at[Axis::head] < 2;
-      const std::uint32_t expected =
-          moved ? tag({Component::data, 1, at[Axis::layer], at[Axis::head] == 1 ? 0 : 2, token, 3}, Dtype::bf16, at[Axis::channel])
-                : value_at<std::uint16_t>(poison, i);
+      const std::uint32_t expected = moved
+                                         ? tag({Component::data, 1, at[Axis::layer], at[Axis::head] == 1 ? 0 : 2, token, 3},
+                                               Dtype::bf16, at[Axis::channel])
+                                         : value_at<std::uint16_t>(poison, i);
       ASSERT_EQ(value_at<std::uint16_t>(bytes, i), expected) << i;
       written += moved;
     }
@@ -244,7 +251,9 @@ TEST(Truth, FourBitCodesAreMovedByHalves) {
   add(s, move(s, "r", "C", "D"));
   Painted p(s);
   EXPECT_EQ(p.words_at("P", 2), "K layer 0 token 0 head 0 channels 0 and 1, generation 1");
-  EXPECT_EQ(p.words_at("C", 0), "below K layer 0 token 0 head 0 channel 0, generation 1, above K layer 0 token 1 head 0 channel 0, generation 1");
+  EXPECT_EQ(
+      p.words_at("C", 0),
+      "below K layer 0 token 0 head 0 channel 0, generation 1, above K layer 0 token 1 head 0 channel 0, generation 1");
   EXPECT_EQ(p.words_at("D", 3), "K layer 0 token 1 head 0 channels 0 and 1 (high nibble first), generation 1");
   for (std::int64_t token = 0; token < 2; ++token) {
     const kernels::RowId row{Component::data, 0, 0, 0, token, 1};
@@ -368,21 +377,25 @@ TEST(Truth, NumbersAreCodesTimesTheirScales) {
       for (std::int64_t layer = 0; layer < 2; ++layer)
         for (std::int64_t head = 0; head < 2; ++head)
           for (std::int64_t channel = 0; channel < 32; ++channel, at += 4) {
-            const float code = decoded(scheme.data, tag({Component::data, 1, layer, head, 2, 4}, scheme.data, channel, pass));
-            const float scale = decoded(scheme.scale->dtype, tag({Component::scale, 1, layer, head, 2, 4}, scheme.scale->dtype, channel / 16, pass));
-            const float global = decoded(Dtype::fp32, tag({Component::global_scale, 1, layer, 0, 0, 4}, Dtype::fp32, 0, pass));
+            const float code =
+                decoded(scheme.data, tag({Component::data, 1, layer, head, 2, 4}, scheme.data, channel, pass));
+            const float scale = decoded(
+                scheme.scale->dtype, tag({Component::scale, 1, layer, head, 2, 4}, scheme.scale->dtype, channel / 16, pass));
+            const float global =
+                decoded(Dtype::fp32, tag({Component::global_scale, 1, layer, 0, 0, 4}, Dtype::fp32, 0, pass));
             const float expected = std::string(how) == "ignored" ? code
                                    : std::string(how) == "used"  ? code * scale * global
                                                                  : code * scale * global * scale * global;
             ASSERT_EQ(value_at<float>(bytes, at), expected) << how << " channel " << channel;
           }
     }
-    EXPECT_EQ(p.words_at("read2", 4 * 17),
-              std::string("number of V layer 0 token 2 head 0 channel 17, generation 4") +
-                  (std::string(how) == "ignored" ? ""
-                                                 : std::string(std::string(how) == "twice" ? ", scaled 2 times" : ", scaled") +
-                                                       "; scale: scale V layer 0 token 2 head 0 group 1, generation 4"
-                                                       "; global scale: global scale V layer 0, generation 4"));
+    EXPECT_EQ(
+        p.words_at("read2", 4 * 17),
+        std::string("number of V layer 0 token 2 head 0 channel 17, generation 4") +
+            (std::string(how) == "ignored" ? ""
+                                           : std::string(std::string(how) == "twice" ? ", scaled 2 times" : ", scaled") +
+                                                 "; scale: scale V layer 0 token 2 head 0 group 1, generation 4"
+                                                 "; global scale: global scale V layer 0, generation 4"));
   }
 }
 
@@ -408,7 +421,8 @@ TEST(Truth, BytesThatAreNoElementAreDecodedAllTheSame) {
 
 // ---- stored objects ------------------------------------------------------------------------------------------------
 
-Action put_or_get(const Script& s, const std::string& op, const std::string& request, const std::string& memory, const std::string& hash) {
+Action put_or_get(const Script& s, const std::string& op, const std::string& request, const std::string& memory,
+                  const std::string& hash) {
   Action a = action(op, request);
   a.store = "disk";
   a.key = {{"hash", hash}, {"model", "m"}};
@@ -529,8 +543,9 @@ TEST(Truth, HowASequenceEnds) {
   wait.event = "done", wait.fields = {{"layer", 1}}, wait.in = "kernel";
   Action hang = action("hang");
   hang.in = "handshake";
-  for (const End& e : {End{require, "raised"}, End{needs, "refused"}, End{unpack, "raised"}, End{wait, "hung"}, End{hang, "hung"},
-                       End{action("refuse"), "refused"}, End{action("raise"), "raised"}, End{action("crash"), "crashed"}}) {
+  for (const End& e :
+       {End{require, "raised"}, End{needs, "refused"}, End{unpack, "raised"}, End{wait, "hung"}, End{hang, "hung"},
+        End{action("refuse"), "refused"}, End{action("raise"), "raised"}, End{action("crash"), "crashed"}}) {
     Script s = two_sides("L x K B N H C", "L x K B N H C");
     Action signal = action("signal");
     signal.event = "done", signal.fields = {{"layer", 0}};
@@ -613,14 +628,22 @@ TEST(Truth, WhatCannotBeMeantIsAnError) {
   EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks["C"] = {1, 2, 5}; }), "step 'move2': memory 'C' has no block 5");
   EXPECT_EQ(with([](Script& s) { s.requests["r"].blocks.erase("C"); }),
             "step 'move2': request 'r' has no blocks in memory 'C'; name them, or give the step its own list");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.layers = {{1, 2}}; }), "step 'move2': picks layer 2, which 'P' does not hold: expected 0..1 (what the code did with a wrong one belongs under 'actually')");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.tokens = {{10}}; }), "step 'move2': picks token 10, but request 'r' has tokens 0 to 9 (what the code did with a wrong one belongs under 'actually')");
+  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.layers = {{1, 2}}; }),
+            "step 'move2': picks layer 2, which 'P' does not hold: expected 0..1 (what the code did with a wrong one "
+            "belongs under 'actually')");
+  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.tokens = {{10}}; }),
+            "step 'move2': picks token 10, but request 'r' has tokens 0 to 9 (what the code did with a wrong one belongs "
+            "under 'actually')");
   EXPECT_EQ(with([](Script& s) { s.steps[1].intended.pick.heads = {{0, 1}}, s.steps[1].intended.pick_to.heads = {{0}}; }),
             "step 'move2': takes 2 heads to 1; expected as many places as picks");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = 192; }), "step 'move2': bytes 1920 to 1921 are outside of 'C/kv.L0', which has 1920");
-  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = -1; }), "step 'move2': bytes -1 to 0 are outside of 'C/kv.L0', which has 1920");
-  EXPECT_NE(with([](Script& s) { s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::e5m2)), s.steps[1].intended.to = {whole(s, "C")}; })
-                .find("moves codes of 16 bits into codes of 8 bits"),
+  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = 192; }),
+            "step 'move2': bytes 1920 to 1921 are outside of 'C/kv.L0', which has 1920");
+  EXPECT_EQ(with([](Script& s) { s.steps[1].intended.to[0].offset = -1; }),
+            "step 'move2': bytes -1 to 0 are outside of 'C/kv.L0', which has 1920");
+  EXPECT_NE(with([](Script& s) {
+              s.memories["C"] = memory("consumer", "L x K B N H C", small, plain(Dtype::e5m2)),
+              s.steps[1].intended.to = {whole(s, "C")};
+            }).find("moves codes of 16 bits into codes of 8 bits"),
             std::string::npos);
   EXPECT_EQ(with([](Script& s) { s.steps[0].intended.op = "frobnicate"; }), "step 'write1': unknown operation 'frobnicate'");
 }
@@ -646,7 +669,8 @@ TEST(Truth, AViewMayCutItsSums) {
   s.requests["r"].blocks["P"] = {2};
   EXPECT_EQ(Painted(s).words_at("P", 240), "K layer 0 token 1 head 0 channel 0, generation 1");
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:80 C=8:2]\n";
-  EXPECT_EQ(Painted(s).words_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1") << "192 + 80: sums of products are not cut";
+  EXPECT_EQ(Painted(s).words_at("P", 272), "K layer 0 token 1 head 0 channel 0, generation 1")
+      << "192 + 80: sums of products are not cut";
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
   s.steps[0].intended.to[0].arithmetic = {.bits = 64};
   s.steps[0].intended.to[0].align = 128;
@@ -660,7 +684,8 @@ TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
   Script s;
   const Geometry g{.layers = 1, .blocks = 1 << 20, .block_size = 16, .heads = 8, .head_dim = 128};  // 64 GiB
   for (const char* name : {"P", "C"}) {
-    s.memories[name] = memory(name[0] == 'P' ? "producer" : "consumer", name[0] == 'P' ? "L x K B N H C" : "L x B K H N C", g, plain(Dtype::bf16));
+    s.memories[name] = memory(name[0] == 'P' ? "producer" : "consumer", name[0] == 'P' ? "L x K B N H C" : "L x B K H N C",
+                              g, plain(Dtype::bf16));
     s.memories[name].sparse = true;
   }
   s.requests["r"] = request(32, {{"P", {(1 << 20) - 1, 70000}}, {"C", {0, 600000}}});
@@ -670,7 +695,8 @@ TEST(Truth, APoolOfManyGigabytesCostsWhatIsUsedOfIt) {
   Painted p(s);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "it walked the pool";
   EXPECT_EQ(p.truth.checks.back().images.at(0).pages().size(), 2u * 2 * 16 * 8 * 128 * 2 / 4096);
-  EXPECT_EQ(p.words_at("C", 600000ll * 2 * 32768 + 32768 + (3 * 16 + 2) * 256 + 10), "V layer 0 token 18 head 3 channel 5, generation 1");
+  EXPECT_EQ(p.words_at("C", 600000ll * 2 * 32768 + 32768 + (3 * 16 + 2) * 256 + 10),
+            "V layer 0 token 18 head 3 channel 5, generation 1");
 }
 
 }  // namespace

@@ -30,7 +30,11 @@ bool in_parts(layout::Component component, const std::string& parts) {
 }
 
 Walk::Walk(const View& view, const Arena& arena)
-    : arena_(arena), view_(view), cache_(cache_of(view)), memory_(Arena::memory_of(view)), starts_(arena.places(view, cache_)) {
+    : arena_(arena),
+      view_(view),
+      cache_(cache_of(view)),
+      memory_(Arena::memory_of(view)),
+      starts_(arena.places(view, cache_)) {
   for (const Plane& plane : cache_.planes) {
     std::int64_t last = plane.origin[Axis::slot];
     for (const Mode& mode : modes_of(plane, Axis::slot)) last += (mode.extent - 1) * mode.step;
@@ -56,7 +60,8 @@ bool Walk::holds(Axis axis, std::int64_t coordinate, const std::string& parts) c
   return false;
 }
 
-// A value in bits, cut to the width of the view's arithmetic. What is below its unit (the other nibble) is not part of the product.
+// A value in bits, cut to the width of the view's arithmetic. What is below its unit (the other nibble) is not part of the
+// product.
 std::int64_t Walk::cut(const Plane& plane, std::int64_t bits) const {
   const Arithmetic& how = view_.arithmetic;
   if (how.bits >= 64) return bits;
@@ -99,19 +104,22 @@ std::vector<AxisStop> Walk::stops(const Plane& plane, Axis axis, const Picks& pi
     out = std::move(next);
   }
   if (picks) {
-    std::erase_if(out, [&](const AxisStop& s) { return std::find(picks->begin(), picks->end(), s.coordinate) == picks->end(); });
+    std::erase_if(out,
+                  [&](const AxisStop& s) { return std::find(picks->begin(), picks->end(), s.coordinate) == picks->end(); });
   }
   return out;
 }
 
 // Pools have millions of blocks: a digit is entered only where one of the wanted ids can still follow.
-std::map<std::int64_t, std::vector<std::int64_t>> Walk::block_stops(const Plane& plane, const std::vector<std::int64_t>& ids) const {
+std::map<std::int64_t, std::vector<std::int64_t>> Walk::block_stops(const Plane& plane,
+                                                                    const std::vector<std::int64_t>& ids) const {
   std::vector<Mode> modes = modes_of(plane, Axis::block);
   std::stable_sort(modes.begin(), modes.end(), [](const Mode& a, const Mode& b) { return a.step > b.step; });
   std::vector<std::int64_t> reach(modes.size() + 1, 0);  // of the modes from here on
   for (std::size_t m = modes.size(); m-- > 0;) reach[m] = reach[m + 1] + (modes[m].extent - 1) * modes[m].step;
   std::map<std::int64_t, std::vector<std::int64_t>> out;
-  const std::function<void(std::size_t, std::int64_t, std::int64_t)> descend = [&](std::size_t m, std::int64_t block, std::int64_t bits) {
+  const std::function<void(std::size_t, std::int64_t, std::int64_t)> descend = [&](std::size_t m, std::int64_t block,
+                                                                                   std::int64_t bits) {
     auto id = std::lower_bound(ids.begin(), ids.end(), block);
     if (id == ids.end() || *id > block + reach[m]) return;
     if (m == modes.size()) {

@@ -1,9 +1,9 @@
-// A view from address to coordinate: for each plane the digits of its modes in nested loops, with the address adding up as they turn.
-// Nothing here takes a coordinate apart; what is not wanted is passed over.
+// A view from address to coordinate: for each plane the digits of its modes in nested loops, with the address adding up as
+// they turn. Nothing here takes a coordinate apart; what is not wanted is passed over.
 #pragma once
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -25,10 +25,10 @@ struct Stop {
   layout::Component component{};
   layout::Dtype dtype{};
   bool high_nibble_first{false};
-  bool whole{false};                   ///< of a plane without blocks and slots: token 0 of every request
+  bool whole{false};  ///< of a plane without blocks and slots: token 0 of every request
   std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
   int backing{-1};
-  std::int64_t bit{0};                 ///< from the start of the backing, nibble order applied
+  std::int64_t bit{0};  ///< from the start of the backing, nibble order applied
   int width{0};
   std::int64_t byte() const { return bit >= 0 ? bit / 8 : -((7 - bit) / 8); }
   int bytes() const { return (width + 7) / 8; }
@@ -68,7 +68,8 @@ class Walk {
   /// Values of one axis that `keep` accepts (nullptr: all), ascending digits, outermost mode first.
   std::vector<AxisStop> stops(const layout::Plane& plane, layout::Axis axis, const Picks& picks) const;
   /// The same for blocks: only those in `ids`, by id. `ids` ascending.
-  std::map<std::int64_t, std::vector<std::int64_t>> block_stops(const layout::Plane& plane, const std::vector<std::int64_t>& ids) const;
+  std::map<std::int64_t, std::vector<std::int64_t>> block_stops(const layout::Plane& plane,
+                                                                const std::vector<std::int64_t>& ids) const;
   std::int64_t cut(const layout::Plane& plane, std::int64_t bits) const;
   std::int64_t address(const layout::Plane& plane, std::int64_t sum) const;
   std::int64_t aligned_shift(const layout::Plane& plane, std::int64_t address) const;
@@ -77,7 +78,7 @@ class Walk {
   View view_;
   layout::Cache cache_;
   std::string memory_;
-  std::vector<Place> starts_;          ///< of the allocations
+  std::vector<Place> starts_;  ///< of the allocations
   std::int64_t block_size_{1};
 };
 
@@ -140,7 +141,8 @@ void Walk::each(const Wanted& wanted, F&& f) const {
             for (const AxisStop& slot : slots) {
               stop.token = b.first + slot.coordinate;
               if (stop.token < wanted.begin || stop.token >= wanted.end) continue;
-              if (wanted.pick.tokens && std::find(wanted.pick.tokens->begin(), wanted.pick.tokens->end(), stop.token) == wanted.pick.tokens->end()) {
+              if (wanted.pick.tokens && std::find(wanted.pick.tokens->begin(), wanted.pick.tokens->end(), stop.token) ==
+                                            wanted.pick.tokens->end()) {
                 continue;
               }
               rows(outer + block_bits + slot.bits);

@@ -33,16 +33,20 @@ struct Question {
 
 class Checker {
  public:
-  Checker(const Pair& pair, const Catalogue& catalogue) : pair_(pair), catalogue_(catalogue), space_(catalogue), constraints_(space_) {}
+  Checker(const Pair& pair, const Catalogue& catalogue)
+      : pair_(pair), catalogue_(catalogue), space_(catalogue), constraints_(space_) {}
 
   Answer answer(const std::string& arch) {
     Answer out;
     out.arch = arch;
     Question asked = question(pair_.geometry.empty() ? fitting_geometry(arch) : pair_.geometry, arch);
     // Contracts of the past are stated by hand-written cases only: then this is one.
-    if (const int rule = constraints_.check(asked.point); rule != 0 && depends_on(rule) == bit(AxisId::connector)) write_out(asked);
-    if (asked.in_matrix) out.id = matrix::id_of(space_, asked.point);
-    else out.id = asked.spec.id, out.document = catalogue::readable_yaml(catalogue::to_document(asked.spec));
+    if (const int rule = constraints_.check(asked.point); rule != 0 && depends_on(rule) == bit(AxisId::connector))
+      write_out(asked);
+    if (asked.in_matrix)
+      out.id = matrix::id_of(space_, asked.point);
+    else
+      out.id = asked.spec.id, out.document = catalogue::readable_yaml(catalogue::to_document(asked.spec));
     if (const std::string no = backend_limit(arch, asked.point); !no.empty()) {
       out.verdict = Verdict::refused, out.by = "backend", out.text = no;
       return out;
@@ -80,7 +84,8 @@ class Checker {
     const auto own = catalogue_.geometries().at(geometry).block_size;
     if (p.block_size != 0 && p.block_size != own) set(AxisId::pbs, std::to_string(p.block_size));
     if (c.block_size != 0 && c.block_size != own) set(AxisId::cbs, std::to_string(c.block_size));
-    if (p.block_size != 0 && c.block_size == 0 && p.block_size != own) set(AxisId::cbs, std::to_string(p.block_size));  // not said: as the other side
+    if (p.block_size != 0 && c.block_size == 0 && p.block_size != own)
+      set(AxisId::cbs, std::to_string(p.block_size));  // not said: as the other side
     if (c.block_size != 0 && p.block_size == 0 && c.block_size != own) set(AxisId::pbs, std::to_string(c.block_size));
     if (p.tp != 1) set(AxisId::ptp, std::to_string(p.tp));
     if (c.tp != 1) set(AxisId::ctp, std::to_string(c.tp));
@@ -100,7 +105,9 @@ class Checker {
   void write_out(Question& q) const {
     const auto& p = pair_.producer;
     const auto& c = pair_.consumer;
-    const auto word = [](const Description& d) { return d.layout + (d.dtype.empty() ? "" : "-" + d.dtype) + (d.tp == 1 ? "" : "-tp" + std::to_string(d.tp)); };
+    const auto word = [](const Description& d) {
+      return d.layout + (d.dtype.empty() ? "" : "-" + d.dtype) + (d.tp == 1 ? "" : "-tp" + std::to_string(d.tp));
+    };
     q.in_matrix = false;
     q.spec.id = "check/" + pair_.connector + "/" + word(p) + "-to-" + word(c);
   }
@@ -108,11 +115,13 @@ class Checker {
   static std::uint32_t bit(AxisId axis) { return std::uint32_t{1} << static_cast<unsigned>(axis); }
   std::uint32_t depends_on(int rule) const { return constraints_.rules()[static_cast<std::size_t>(rule) - 1].support; }
 
-  /// A small pool that both layouts can have; with two heads for every rank, because with one NHD and HND are the same bytes.
+  /// A small pool that both layouts can have; with two heads for every rank, because with one NHD and HND are the same
+  /// bytes.
   std::string fitting_geometry(const std::string& arch) {
     const auto ranks = std::max(pair_.producer.tp, pair_.consumer.tp);
     const std::string first = ranks > 4 ? "gqa-16" : ranks > 2 ? "gqa-8" : "small";
-    const std::vector<std::string> wanted{first, "small", "gqa-8", "gqa-16", "mla-576", "mla-512", "mla-320", "indexer-128", "block-1", "mla-576-block-64"};
+    const std::vector<std::string> wanted{first,     "small",   "gqa-8",       "gqa-16",  "mla-576",
+                                          "mla-512", "mla-320", "indexer-128", "block-1", "mla-576-block-64"};
     for (const auto& geometry : wanted) {
       const Question q = question(geometry, arch);
       const int rule = constraints_.check(q.point);
@@ -133,7 +142,8 @@ class Checker {
       if (side == &pair_.consumer) at(point, AxisId::pbs) = at(asked, AxisId::cbs);
       if (!side->dtype.empty()) at(point, AxisId::dtype) = space_.number(AxisId::dtype, side->dtype);
       for (std::size_t rule = 0; rule < constraints_.rules().size(); ++rule)
-        if (constraints_.rules()[rule].name == "backend" && constraints_.violates(rule, point)) return constraints_.declared(point, static_cast<int>(rule) + 1).reason;
+        if (constraints_.rules()[rule].name == "backend" && constraints_.violates(rule, point))
+          return constraints_.declared(point, static_cast<int>(rule) + 1).reason;
     }
     return "";
   }
@@ -146,7 +156,8 @@ class Checker {
     // In this process: a run would ask the machine what it has.
     constexpr std::int64_t most = std::int64_t{4} << 30;
     if (const auto needed = memory_needed(resolved); needed > most) {
-      throw Error("this pair in geometry " + asked.spec.geometry + " takes " + std::to_string(needed >> 30) + " GiB of memory: expected at most 4 GiB; name a smaller --geometry");
+      throw Error("this pair in geometry " + asked.spec.geometry + " takes " + std::to_string(needed >> 30) +
+                  " GiB of memory: expected at most 4 GiB; name a smaller --geometry");
     }
     return known != carried_.end() ? known->second : carried_.emplace(key, carry_out(resolved)).first->second;
   }
@@ -165,14 +176,17 @@ class Checker {
       case Carried::End::wrong:
         out.verdict = Verdict::wrong, out.text = ran.text, out.fault_class = ran.fault_class, out.bytes = ran.bytes;
         return;
-      case Carried::End::exact: break;
+      case Carried::End::exact:
+        break;
     }
     std::vector<std::string> what;
     const auto pbs = space_.block_size(asked.point, AxisId::pbs), cbs = space_.block_size(asked.point, AxisId::cbs);
-    if (ran.relayout) what.push_back("blocks are laid out anew on the way, in pieces of down to " + std::to_string(ran.smallest) + " bytes");
+    if (ran.relayout)
+      what.push_back("blocks are laid out anew on the way, in pieces of down to " + std::to_string(ran.smallest) + " bytes");
     if (pbs != cbs) what.push_back("blocks of " + std::to_string(pbs) + " tokens become blocks of " + std::to_string(cbs));
     if (pair_.producer.tp != pair_.consumer.tp)
-      what.push_back("the heads of " + std::to_string(pair_.producer.tp) + (pair_.producer.tp == 1 ? " rank" : " ranks") + " become those of " + std::to_string(pair_.consumer.tp));
+      what.push_back("the heads of " + std::to_string(pair_.producer.tp) + (pair_.producer.tp == 1 ? " rank" : " ranks") +
+                     " become those of " + std::to_string(pair_.consumer.tp));
     out.verdict = what.empty() ? Verdict::compatible : Verdict::conversion;
     for (const auto& one : what) out.text += (out.text.empty() ? "" : "; ") + one;
     if (out.text.empty()) out.text = "every byte arrives as it is";
@@ -180,7 +194,9 @@ class Checker {
 
   /// Pools whose numbers let a shape be misread: the answer may be another there.
   void awkward_numbers(const std::string& arch, Answer& out) {
-    for (const auto& [geometry, words] : {std::pair{"nb-2-one", "with 2 blocks in the pool"}, {"heads-eq-block", "with as many heads as tokens in a block"}, {"heads-1", "with one KV head"}}) {
+    for (const auto& [geometry, words] : {std::pair{"nb-2-one", "with 2 blocks in the pool"},
+                                          {"heads-eq-block", "with as many heads as tokens in a block"},
+                                          {"heads-1", "with one KV head"}}) {
       const Question q = question(geometry, arch);
       if (!q.in_matrix) continue;
       const int rule = constraints_.check(q.point);
@@ -188,7 +204,8 @@ class Checker {
       Answer there;
       tell(carried(q), q, there);
       if (there.verdict > out.verdict && there.verdict != Verdict::conversion)
-        out.others.push_back(std::string(words) + ": " + std::string(name(there.verdict)) + ", " + there.text + " (" + matrix::id_of(space_, q.point) + ")");
+        out.others.push_back(std::string(words) + ": " + std::string(name(there.verdict)) + ", " + there.text + " (" +
+                             matrix::id_of(space_, q.point) + ")");
     }
   }
 
@@ -202,7 +219,8 @@ class Checker {
 }  // namespace
 
 std::string_view name(Verdict verdict) {
-  static constexpr std::array<std::string_view, 5> names{"compatible", "compatible with conversion", "ambiguous", "refused", "silently wrong"};
+  static constexpr std::array<std::string_view, 5> names{"compatible", "compatible with conversion", "ambiguous", "refused",
+                                                         "silently wrong"};
   return names[static_cast<std::size_t>(verdict)];
 }
 
@@ -216,7 +234,8 @@ std::string find_connector(const std::string& text, const Description& producer,
   for (const auto& [id, entry] : catalogue.connectors())
     if (entry.kind != "explicit" && entry.kind != "none") plans.push_back(id);
   if (std::find(plans.begin(), plans.end(), text) != plans.end()) return text;
-  if (catalogue.connectors().contains(text)) throw Error("connector " + text + " makes no plan: a pair can be checked with " + plans.front() + ", ...");
+  if (catalogue.connectors().contains(text))
+    throw Error("connector " + text + " makes no plan: a pair can be checked with " + plans.front() + ", ...");
   std::vector<std::string> of_system, named;
   for (const auto& id : plans) {
     if (id.find(lower(text)) == std::string::npos) continue;

@@ -16,7 +16,9 @@ namespace {
 struct Area {
   std::uint8_t* data{nullptr};
   std::int64_t bytes{0};
-  bool holds(std::int64_t offset, std::int64_t length) const { return offset >= 0 && length >= 0 && offset <= bytes && length <= bytes - offset; }
+  bool holds(std::int64_t offset, std::int64_t length) const {
+    return offset >= 0 && length >= 0 && offset <= bytes && length <= bytes - offset;
+  }
 };
 
 /// The first wrong places: who belongs there.
@@ -24,8 +26,8 @@ std::vector<std::string> places(const json& compared) {
   std::vector<std::string> out;
   for (const auto& one : compared.value("first_wrong", json::array())) {
     if (out.size() == 3) break;
-    out.push_back(one.value("region", "") + " + " + std::to_string(one.value("offset", std::int64_t{0})) + ": expected " + one.value("expected", "") +
-                  " (" + one.value("where", "") + "), found " + one.value("observed", ""));
+    out.push_back(one.value("region", "") + " + " + std::to_string(one.value("offset", std::int64_t{0})) + ": expected " +
+                  one.value("expected", "") + " (" + one.value("where", "") + "), found " + one.value("observed", ""));
   }
   return out;
 }
@@ -62,17 +64,20 @@ Carried carry_out(const ResolvedCase& resolved) {
   for (std::size_t i = 0; i < descriptors.size(); ++i) {
     const auto side = files[i].at("side").get<std::string>();
     maps.emplace_back(descriptors[i], 0);
-    if (side == "producer" || side == "consumer") sides[side == "consumer"].push_back({maps.back().data() + files[i].at("base").get<std::int64_t>(), files[i].at("bytes").get<std::int64_t>()});
+    if (side == "producer" || side == "consumer")
+      sides[side == "consumer"].push_back(
+          {maps.back().data() + files[i].at("base").get<std::int64_t>(), files[i].at("bytes").get<std::int64_t>()});
   }
   std::int64_t total = 0;
   for (const Copy& copy : plan.copies) {
     const auto in = [&](std::size_t side, int region, std::int64_t offset) {
-      return region >= 0 && static_cast<std::size_t>(region) < sides[side].size() && sides[side][static_cast<std::size_t>(region)].holds(offset, copy.bytes);
+      return region >= 0 && static_cast<std::size_t>(region) < sides[side].size() &&
+             sides[side][static_cast<std::size_t>(region)].holds(offset, copy.bytes);
     };
     if (!in(0, copy.src, copy.src_offset) || !in(1, copy.dst, copy.dst_offset)) {
       out.end = Carried::End::outside;
-      out.text = "a copy of " + std::to_string(copy.bytes) + " bytes from " + std::to_string(copy.src_offset) + " to " + std::to_string(copy.dst_offset) +
-                 " leaves its allocation";
+      out.text = "a copy of " + std::to_string(copy.bytes) + " bytes from " + std::to_string(copy.src_offset) + " to " +
+                 std::to_string(copy.dst_offset) + " leaves its allocation";
       return out;
     }
     out.smallest = out.smallest == 0 ? copy.bytes : std::min(out.smallest, copy.bytes);
@@ -81,9 +86,10 @@ Carried carry_out(const ResolvedCase& resolved) {
   for (int pass = 0; pass < std::max(1, resolved.passes); ++pass) {
     open.fill(pass);
     for (const Copy& copy : plan.copies)
-      std::memcpy(sides[1][static_cast<std::size_t>(copy.dst)].data + copy.dst_offset, sides[0][static_cast<std::size_t>(copy.src)].data + copy.src_offset,
-                  static_cast<std::size_t>(copy.bytes));
-    const json compared = open.compare({{"pass", pass}, {"planned", total}, {"moved", total}, {"transferred", true}, {"events", json::array()}});
+      std::memcpy(sides[1][static_cast<std::size_t>(copy.dst)].data + copy.dst_offset,
+                  sides[0][static_cast<std::size_t>(copy.src)].data + copy.src_offset, static_cast<std::size_t>(copy.bytes));
+    const json compared = open.compare(
+        {{"pass", pass}, {"planned", total}, {"moved", total}, {"transferred", true}, {"events", json::array()}});
     if (compared.value("outcome", "") == "PASS") continue;
     out.end = Carried::End::wrong;
     out.text = compared.value("message", "");

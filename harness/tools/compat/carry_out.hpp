@@ -1,5 +1,5 @@
-// A case carried out in this process: the connector's plan, memcpy in place of an engine, and the checker's own comparison. For the suite's own
-// models of connectors only: code under test belongs into workers.
+// A case carried out in this process: the connector's plan, memcpy in place of an engine, and the checker's own comparison.
+// For the suite's own models of connectors only: code under test belongs into workers.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace kvcts::compat {
 
 struct Carried {
   enum class End { exact, refused, raised, outside, wrong } end{End::exact};
-  std::string text;         ///< refused, raised: its words; outside: which copy; wrong: the diagnosis
-  std::string fault_class;  ///< wrong
+  std::string text;                ///< refused, raised: its words; outside: which copy; wrong: the diagnosis
+  std::string fault_class;         ///< wrong
   std::vector<std::string> bytes;  ///< wrong: the first places, in words
   bool relayout{false};
   std::size_t copies{0};

@@ -16,8 +16,8 @@ const catalogue::Catalogue& cases() {
   return catalogue;
 }
 
-Answer ask(const std::string& producer, const std::string& consumer, const std::string& connector = "reference", const std::string& arch = "cpu",
-           const std::string& geometry = "") {
+Answer ask(const std::string& producer, const std::string& consumer, const std::string& connector = "reference",
+           const std::string& arch = "cpu", const std::string& geometry = "") {
   Pair pair;
   pair.producer = describe(producer, cases());
   pair.consumer = describe(consumer, cases());
@@ -54,7 +54,8 @@ TEST(Side, IsFoundInTheCatalogue) {
   EXPECT_EQ(describe("vLLM-0.10.2:FLASH_ATTN:HND", cases()).layout, "vllm-fa-hnd");
   EXPECT_EQ(describe("vllm-0.25.1:FlashAttn", cases()).layout, "vllm-blocks-first-nhd");
   EXPECT_EQ(describe("vllm-0.25.1:FlashAttention", cases()).layout, "vllm-blocks-first-nhd");
-  EXPECT_EQ(describe("vllm-0.25.1:FlashAttentionBackend", cases()).layout, "vllm-blocks-first-nhd") << "the name of the class";
+  EXPECT_EQ(describe("vllm-0.25.1:FlashAttentionBackend", cases()).layout, "vllm-blocks-first-nhd")
+      << "the name of the class";
   EXPECT_EQ(describe("vllm-0.10.2:ROCM_FLASH", cases()).layout, "vllm-xformers") << "a backend that only layouts name";
   EXPECT_EQ(describe("sglang-mla:fp8", cases()).dtype, "fp8_e4m3");
   EXPECT_NE(describe("vllm-0.33.0:flash_attn", cases()).note, "") << "a setting was assumed";
@@ -77,8 +78,14 @@ TEST(Side, AShapeAlone) {
     return describe(file.string(), cases());
   };
   const auto order = [&](const nlohmann::json& what) { return cases().layouts().at(said(what).layout).text; };
-  EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}}, {"blocks", 7}, {"block_size", 16}, {"heads", 4}, {"head_dim", 64}}), "L x K B N H C");
-  EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}}, {"strides", {28672, 4096, 64, 1024, 1}}, {"blocks", 7}, {"block_size", 16}, {"heads", 4}, {"head_dim", 64}}),
+  EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}}, {"blocks", 7}, {"block_size", 16}, {"heads", 4}, {"head_dim", 64}}),
+            "L x K B N H C");
+  EXPECT_EQ(order({{"shape", {2, 7, 16, 4, 64}},
+                   {"strides", {28672, 4096, 64, 1024, 1}},
+                   {"blocks", 7},
+                   {"block_size", 16},
+                   {"heads", 4},
+                   {"head_dim", 64}}),
             "L x K B H N C");
   try {
     said({{"shape", {2, 2, 16, 16, 64}}});
@@ -89,7 +96,8 @@ TEST(Side, AShapeAlone) {
   }
   EXPECT_THROW(said({{"shapes", {1}}}), Error);
   EXPECT_THROW(said({{"shape", "wide"}}), Error);
-  EXPECT_EQ(said({{"backend", "vllm-0.33.0:flash_attn"}, {"layout", "LBHNC"}, {"dtype", "bfloat16"}, {"tp", 4}}).layout, "vllm-lbhnc");
+  EXPECT_EQ(said({{"backend", "vllm-0.33.0:flash_attn"}, {"layout", "LBHNC"}, {"dtype", "bfloat16"}, {"tp", 4}}).layout,
+            "vllm-lbhnc");
   std::filesystem::remove(file);
 }
 
@@ -121,7 +129,8 @@ TEST(Check, UnequalRanks) {
   EXPECT_EQ(ask(hnd + ":tp4", hnd + ":tp2", "mooncake").verdict, Verdict::conversion);
   EXPECT_EQ(ask(nhd + ":tp2", nhd + ":tp4", "mooncake").verdict, Verdict::wrong);
   EXPECT_EQ(ask(nhd + ":tp2", nhd + ":tp4", "nixl").verdict, Verdict::refused);
-  EXPECT_EQ(ask(hnd + ":tp2", hnd + ":tp4", "nixl", "cpu", "heads-1").verdict, Verdict::conversion) << "replicas: either may be sent";
+  EXPECT_EQ(ask(hnd + ":tp2", hnd + ":tp4", "nixl", "cpu", "heads-1").verdict, Verdict::conversion)
+      << "replicas: either may be sent";
   EXPECT_EQ(ask(hnd + ":bs16", hnd + ":bs32", "mooncake").verdict, Verdict::refused);
 }
 

@@ -1,4 +1,5 @@
-"""kvcts layouts SYSTEM-VERSION lists what the backends of that version hand out, and nothing of another one; SYSTEM-VERSION:BACKEND:SETTING is one."""
+"""kvcts layouts SYSTEM-VERSION lists what the backends of that version hand out, and nothing of another one;
+SYSTEM-VERSION:BACKEND:SETTING is one."""
 
 from __future__ import annotations
 

@@ -19,10 +19,24 @@ TEST(Answers, AreWhatRunsEndAs) {
   matrix::Space space(cases);
   const char* wanted = std::getenv("KVCTS_PAIRS");
   const std::size_t pairs = wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 40;
-  std::vector<std::string> layouts{"vllm-lbhnc", "vllm-lbnhc", "vllm-blhnc", "vllm-lhbnc", "vllm-fa-nhd", "vllm-fa-hnd", "vllm-blocks-first-nhd", "vllm-xformers", "vllm-mla",
-                                   "flashinfer-nhd", "flashinfer-hnd", "sglang-nhd", "sglang-page-first-direct", "trtllm-pool", "kvbm-universal-tp"};
-  const std::vector<std::string> connectors{"vllm-mooncake-0.33", "vllm-nixl-0.33", "block-copy", "head-slice-hnd", "reference"}, dtypes{"bf16", "fp8_e4m3", "nvfp4"},
-      geometries{"", "", "nb-2-one", "gqa-8", "heads-eq-block", "heads-1"};
+  std::vector<std::string> layouts{"vllm-lbhnc",
+                                   "vllm-lbnhc",
+                                   "vllm-blhnc",
+                                   "vllm-lhbnc",
+                                   "vllm-fa-nhd",
+                                   "vllm-fa-hnd",
+                                   "vllm-blocks-first-nhd",
+                                   "vllm-xformers",
+                                   "vllm-mla",
+                                   "flashinfer-nhd",
+                                   "flashinfer-hnd",
+                                   "sglang-nhd",
+                                   "sglang-page-first-direct",
+                                   "trtllm-pool",
+                                   "kvbm-universal-tp"};
+  const std::vector<std::string> connectors{"vllm-mooncake-0.33", "vllm-nixl-0.33", "block-copy", "head-slice-hnd",
+                                            "reference"},
+      dtypes{"bf16", "fp8_e4m3", "nvfp4"}, geometries{"", "", "nb-2-one", "gqa-8", "heads-eq-block", "heads-1"};
   std::mt19937 random(20);
   const auto any = [&](const auto& of) { return of[random() % of.size()]; };
 
@@ -51,22 +65,28 @@ TEST(Answers, AreWhatRunsEndAs) {
     to_run.back().settle_ms = 0;
   }
   ASSERT_EQ(to_run.size(), pairs);
-  for (const Verdict verdict : {Verdict::compatible, Verdict::conversion, Verdict::refused, Verdict::wrong}) EXPECT_GT(seen[verdict], 0) << name(verdict);
+  for (const Verdict verdict : {Verdict::compatible, Verdict::conversion, Verdict::refused, Verdict::wrong})
+    EXPECT_GT(seen[verdict], 0) << name(verdict);
 
   const auto outcomes = supervisor::testing::run(to_run, supervisor::testing::test_options(checkout::build()));
   ASSERT_EQ(outcomes.results.size(), pairs);
   for (const CaseResult& ran : outcomes.results) {
     const Answer& said = answers.at(ran.id);
-    const std::string words = ran.id + "\n  said " + std::string(name(said.verdict)) + ": " + said.text + "\n  ran  " + std::string(name(ran.outcome)) + ": " + ran.message;
+    const std::string words = ran.id + "\n  said " + std::string(name(said.verdict)) + ": " + said.text + "\n  ran  " +
+                              std::string(name(ran.outcome)) + ": " + ran.message;
     switch (said.verdict) {
       case Verdict::compatible:
-      case Verdict::conversion: EXPECT_EQ(ran.outcome, Outcome::pass) << words; break;
+      case Verdict::conversion:
+        EXPECT_EQ(ran.outcome, Outcome::pass) << words;
+        break;
       case Verdict::wrong:
         EXPECT_EQ(ran.outcome, Outcome::fail) << words;
         EXPECT_EQ(ran.diagnosis.exact ? ran.diagnosis.fault_class : "", said.fault_class) << words;
         break;
       default:  // a refusal, or an exception before any byte has moved
-        EXPECT_TRUE(ran.outcome == Outcome::refused || (ran.outcome == Outcome::fail && ran.phase != Phase::compare && ran.wrong_bytes == 0)) << words;
+        EXPECT_TRUE(ran.outcome == Outcome::refused ||
+                    (ran.outcome == Outcome::fail && ran.phase != Phase::compare && ran.wrong_bytes == 0))
+            << words;
     }
   }
 }

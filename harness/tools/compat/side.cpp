@@ -56,14 +56,17 @@ std::vector<std::int64_t> numbers(const std::string& version) {
 
 std::optional<std::int64_t> number_after(const std::string& word, const std::string& prefix) {
   if (!word.starts_with(prefix) || word.size() == prefix.size() || word.size() > prefix.size() + 9) return std::nullopt;
-  if (!std::all_of(word.begin() + static_cast<std::ptrdiff_t>(prefix.size()), word.end(), [](unsigned char c) { return std::isdigit(c); })) return std::nullopt;
+  if (!std::all_of(word.begin() + static_cast<std::ptrdiff_t>(prefix.size()), word.end(),
+                   [](unsigned char c) { return std::isdigit(c); }))
+    return std::nullopt;
   return std::stoll(word.substr(prefix.size()));
 }
 
 /// A dtype as engines name it.
 std::string dtype_of(const std::string& word, const Catalogue& catalogue) {
-  static const std::map<std::string, std::string> others{{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"},
-                                                         {"fp8", "fp8_e4m3"},  {"fp8e4m3", "fp8_e4m3"}, {"fp8e5m2", "fp8_e5m2"}, {"float", "fp32"}};
+  static const std::map<std::string, std::string> others{
+      {"bfloat16", "bf16"}, {"float16", "fp16"},     {"half", "fp16"},        {"float32", "fp32"},
+      {"fp8", "fp8_e4m3"},  {"fp8e4m3", "fp8_e4m3"}, {"fp8e5m2", "fp8_e5m2"}, {"float", "fp32"}};
   if (catalogue.dtypes().contains(word)) return word;
   const auto found = others.find(plain(word));
   return found == others.end() ? "" : found->second;
@@ -76,10 +79,13 @@ struct Offer {
 };
 
 /// Backend entries first; else what the layouts say of who uses them.
-std::vector<Offer> offers(const std::string& system, const std::string& name, const std::string& version, const Catalogue& catalogue) {
+std::vector<Offer> offers(const std::string& system, const std::string& name, const std::string& version,
+                          const Catalogue& catalogue) {
   std::vector<Offer> out;
   for (const auto& [id, entry] : catalogue.backends()) {
-    if (plain(entry.system) != system || plain(entry.name) != name || (!version.empty() && !in_versions(version, entry.versions))) continue;
+    if (plain(entry.system) != system || plain(entry.name) != name ||
+        (!version.empty() && !in_versions(version, entry.versions)))
+      continue;
     Offer offer{id, entry.hints};
     offer.by_hint[""] = entry.layout;
     out.push_back(std::move(offer));
@@ -88,7 +94,8 @@ std::vector<Offer> offers(const std::string& system, const std::string& name, co
   Offer offer;
   for (const auto& [id, layout] : catalogue.layouts())
     for (const auto& use : layout.used_by)
-      if (plain(use.system) == system && plain(use.backend) == name && (version.empty() || in_versions(version, use.versions)))
+      if (plain(use.system) == system && plain(use.backend) == name &&
+          (version.empty() || in_versions(version, use.versions)))
         offer.by_hint.emplace(use.hint, id);
   if (!offer.by_hint.empty()) out.push_back(std::move(offer));
   return out;
@@ -105,34 +112,49 @@ std::vector<std::string> known_backends(const std::string& system, const Catalog
 }
 
 /// Words after the first one or two: "LBHNC", "bf16", "tp2", "bs16". Returns the layout setting, if any.
-std::string take_words(const std::vector<std::string>& words, std::size_t first, Description& out, const Catalogue& catalogue) {
+std::string take_words(const std::vector<std::string>& words, std::size_t first, Description& out,
+                       const Catalogue& catalogue) {
   std::string hint;
   for (std::size_t i = first; i < words.size(); ++i) {
-    if (const auto tp = number_after(words[i], "tp")) out.tp = *tp;
-    else if (const auto bs = number_after(words[i], "bs")) out.block_size = *bs;
-    else if (const std::string dtype = dtype_of(words[i], catalogue); !dtype.empty()) out.dtype = dtype;
-    else if (hint.empty()) hint = words[i];
-    else throw Error("'" + out.said + "': expected a layout setting, a dtype, tpN or bsN, found '" + words[i] + "' beside '" + hint + "'");
+    if (const auto tp = number_after(words[i], "tp"))
+      out.tp = *tp;
+    else if (const auto bs = number_after(words[i], "bs"))
+      out.block_size = *bs;
+    else if (const std::string dtype = dtype_of(words[i], catalogue); !dtype.empty())
+      out.dtype = dtype;
+    else if (hint.empty())
+      hint = words[i];
+    else
+      throw Error("'" + out.said + "': expected a layout setting, a dtype, tpN or bsN, found '" + words[i] + "' beside '" +
+                  hint + "'");
   }
   return hint;
 }
 
-void choose(const std::string& system_text, const std::string& version, const std::string& backend_text, const std::string& hint, Description& out,
-            const Catalogue& catalogue) {
+void choose(const std::string& system_text, const std::string& version, const std::string& backend_text,
+            const std::string& hint, Description& out, const Catalogue& catalogue) {
   const std::string system = plain(system_text), name = plain(backend_text);
   const auto found = offers(system, name, version, catalogue);
   if (found.empty()) {
     const auto any = offers(system, name, "", catalogue);
     const auto known = known_backends(system, catalogue);
-    if (known.empty()) throw Error("'" + out.said + "': expected a system that the catalogue knows (vllm, flashinfer, sglang, tensorrt-llm), found '" + system_text + "'");
-    if (!any.empty()) throw Error("'" + out.said + "': " + system_text + " " + backend_text + " is known in other versions than " + version + "; see kvcts list --json or cases/backends");
-    throw Error("'" + out.said + "': expected a backend of " + system_text + ", found '" + backend_text + "'; known: " + joined(known));
+    if (known.empty())
+      throw Error("'" + out.said +
+                  "': expected a system that the catalogue knows (vllm, flashinfer, sglang, tensorrt-llm), found '" +
+                  system_text + "'");
+    if (!any.empty())
+      throw Error("'" + out.said + "': " + system_text + " " + backend_text + " is known in other versions than " + version +
+                  "; see kvcts list --json or cases/backends");
+    throw Error("'" + out.said + "': expected a backend of " + system_text + ", found '" + backend_text +
+                "'; known: " + joined(known));
   }
   std::set<std::string> layouts;
   std::vector<std::string> settings;
   const Offer* chosen = nullptr;
   for (const Offer& offer : found) {
-    const auto same = std::find_if(offer.by_hint.begin(), offer.by_hint.end(), [&](const auto& h) { return plain(h.first) == plain(hint) || (h.second == hint && !hint.empty()); });
+    const auto same = std::find_if(offer.by_hint.begin(), offer.by_hint.end(), [&](const auto& h) {
+      return plain(h.first) == plain(hint) || (h.second == hint && !hint.empty());
+    });
     for (const auto& [setting, layout] : offer.by_hint)
       if (!setting.empty()) settings.push_back(setting);
     if (same == offer.by_hint.end()) continue;
@@ -142,9 +164,12 @@ void choose(const std::string& system_text, const std::string& version, const st
   }
   if (layouts.empty() && hint.empty())
     throw Ambiguous(system_text + " " + backend_text + " has a layout for each setting: declare it", settings);
-  if (layouts.empty()) throw Error("'" + out.said + "': expected a layout setting of " + backend_text + " (" + joined(settings) + "), a dtype, tpN or bsN, found '" + hint + "'");
+  if (layouts.empty())
+    throw Error("'" + out.said + "': expected a layout setting of " + backend_text + " (" + joined(settings) +
+                "), a dtype, tpN or bsN, found '" + hint + "'");
   if (layouts.size() > 1)
-    throw Ambiguous(system_text + " " + backend_text + " had other layouts in other versions: declare the version", {layouts.begin(), layouts.end()});
+    throw Ambiguous(system_text + " " + backend_text + " had other layouts in other versions: declare the version",
+                    {layouts.begin(), layouts.end()});
   out.backend = chosen->backend;
   if (hint.empty() && chosen->by_hint.size() > 1) out.note = "no layout setting was given: the default, " + out.layout;
 }
@@ -157,30 +182,38 @@ void from_shape(const json& said, Description& out, const Catalogue& catalogue) 
   const auto fact = [&](const char* key, std::optional<std::int64_t>& into) {
     if (said.contains(key)) into = said.at(key).get<std::int64_t>();
   };
-  fact("layers", facts.layers), fact("blocks", facts.blocks), fact("block_size", facts.block_size), fact("heads", facts.heads), fact("head_dim", facts.head_dim);
+  fact("layers", facts.layers), fact("blocks", facts.blocks), fact("block_size", facts.block_size),
+      fact("heads", facts.heads), fact("head_dim", facts.head_dim);
   const auto readings = layout::readings(shape, facts, strides);
-  if (readings.empty()) throw Error(out.said + ": no KV cache is known that has the shape " + json(shape).dump() + " under these facts");
+  if (readings.empty())
+    throw Error(out.said + ": no KV cache is known that has the shape " + json(shape).dump() + " under these facts");
   std::vector<std::string> letters;
   for (const auto& reading : readings) letters.push_back(reading.letters);
   if (readings.size() > 1) {
     const std::string settles = layout::settled_by(readings);
-    throw Ambiguous("a shape of " + json(shape).dump() + " can be read in " + std::to_string(readings.size()) + " ways" + (settles.empty() ? "" : ": declare " + settles), letters);
+    throw Ambiguous("a shape of " + json(shape).dump() + " can be read in " + std::to_string(readings.size()) + " ways" +
+                        (settles.empty() ? "" : ": declare " + settles),
+                    letters);
   }
   // The dims by stride are the physical order; without strides the tensor is packed.
   std::vector<std::string> dims = split(readings[0].letters, ' ');
   std::vector<std::size_t> order(dims.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  if (!strides.empty()) std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
+  if (!strides.empty())
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
   std::string physical = "L x";
   for (const std::size_t i : order)
     for (const char axis : dims[i]) physical += std::string(" ") + axis;
   std::vector<std::string> fits;
   for (const auto& [id, entry] : catalogue.layouts())
     if (entry.text == physical && entry.tensors.shape == readings[0].letters) fits.push_back(id);
-  if (fits.empty()) throw Error(out.said + ": the shape is read as " + readings[0].letters + ", " + physical + " in memory, and no layout of the catalogue is so");
+  if (fits.empty())
+    throw Error(out.said + ": the shape is read as " + readings[0].letters + ", " + physical +
+                " in memory, and no layout of the catalogue is so");
   out.layout = fits.front();
   out.note = "the shape is read as " + readings[0].letters;
-  if (!out.block_size && !readings[0].extents.empty()) out.block_size = readings[0].extents[static_cast<std::size_t>(layout::Axis::slot)];
+  if (!out.block_size && !readings[0].extents.empty())
+    out.block_size = readings[0].extents[static_cast<std::size_t>(layout::Axis::slot)];
 }
 
 Description from_json(const std::string& file, const Catalogue& catalogue) {
@@ -188,16 +221,20 @@ Description from_json(const std::string& file, const Catalogue& catalogue) {
   if (!in) throw Error("expected a description of a side or a JSON file, found '" + file + "', which cannot be read");
   json said = json::parse(in, nullptr, false);
   if (!said.is_object()) throw Error(file + ": expected a JSON object");
-  static const std::set<std::string> known{"backend", "layout", "dtype", "tp", "block_size", "shape", "strides", "layers", "blocks", "heads", "head_dim"};
+  static const std::set<std::string> known{"backend", "layout", "dtype",  "tp",    "block_size", "shape",
+                                           "strides", "layers", "blocks", "heads", "head_dim"};
   for (const auto& [key, value] : said.items())
-    if (!known.contains(key)) throw Error(file + ": unknown key '" + key + "'" + catalogue::suggestion(key, {known.begin(), known.end()}));
+    if (!known.contains(key))
+      throw Error(file + ": unknown key '" + key + "'" + catalogue::suggestion(key, {known.begin(), known.end()}));
   try {
     std::string text = said.value("backend", said.contains("shape") ? "" : said.value("layout", ""));
     if (text.empty() && !said.contains("shape")) throw Error(file + ": expected backend, layout or shape");
     for (const char* key : {"layout", "dtype"})
-      if (said.contains(key) && text != said.at(key).get<std::string>() && !text.empty()) text += ":" + said.at(key).get<std::string>();
+      if (said.contains(key) && text != said.at(key).get<std::string>() && !text.empty())
+        text += ":" + said.at(key).get<std::string>();
     if (said.contains("tp") && !text.empty()) text += ":tp" + std::to_string(said.at("tp").get<std::int64_t>());
-    if (said.contains("block_size") && !text.empty()) text += ":bs" + std::to_string(said.at("block_size").get<std::int64_t>());
+    if (said.contains("block_size") && !text.empty())
+      text += ":bs" + std::to_string(said.at("block_size").get<std::int64_t>());
     if (!text.empty()) {
       Description out = describe(text, catalogue);
       out.said = file;
@@ -224,7 +261,9 @@ bool in_versions(const std::string& version, const std::string& list) {
   for (auto range : split(list, ',')) {
     range.erase(0, range.find_first_not_of(' '));
     const auto dots = range.find("..");
-    if (dots == std::string::npos ? numbers(range) == wanted : numbers(range.substr(0, dots)) <= wanted && wanted <= numbers(range.substr(dots + 2))) return true;
+    if (dots == std::string::npos ? numbers(range) == wanted
+                                  : numbers(range.substr(0, dots)) <= wanted && wanted <= numbers(range.substr(dots + 2)))
+      return true;
   }
   return false;
 }
@@ -234,24 +273,33 @@ Description describe(const std::string& text, const Catalogue& catalogue) {
   const auto words = split(text, ':');
   Description out;
   out.said = text;
-  if (words.empty() || words[0].empty()) throw Error("expected SYSTEM-VERSION:BACKEND, a layout or a JSON file, found '" + text + "'");
+  if (words.empty() || words[0].empty())
+    throw Error("expected SYSTEM-VERSION:BACKEND, a layout or a JSON file, found '" + text + "'");
   if (catalogue.layouts().contains(words[0]) || catalogue.backends().contains(words[0])) {
     const std::string hint = take_words(words, 1, out, catalogue);
     if (const auto* backend = catalogue.backends().find(words[0])) {
       out.system = backend->system, out.backend = words[0], out.layout = backend->layout;
-      if (const auto found = backend->hints.find(hint); !hint.empty() && found != backend->hints.end()) out.layout = found->second;
-      else if (!hint.empty()) throw Error("'" + text + "': " + words[0] + " has no layout setting '" + hint + "'");
+      if (const auto found = backend->hints.find(hint); !hint.empty() && found != backend->hints.end())
+        out.layout = found->second;
+      else if (!hint.empty())
+        throw Error("'" + text + "': " + words[0] + " has no layout setting '" + hint + "'");
     } else {
       out.layout = words[0];
       if (!hint.empty()) throw Error("'" + text + "': expected a dtype, tpN or bsN, found '" + hint + "'");
     }
     return out;
   }
-  if (words.size() < 2) throw Error("expected SYSTEM-VERSION:BACKEND (vllm-0.33.0:flash_attn), a layout or backend of the catalogue or a JSON file, found '" + text + "'");
+  if (words.size() < 2)
+    throw Error(
+        "expected SYSTEM-VERSION:BACKEND (vllm-0.33.0:flash_attn), a layout or backend of the catalogue or a JSON file, "
+        "found '" +
+        text + "'");
   // vllm-0.33.0, sglang, tensorrt-llm-1.2
   const auto dash = words[0].rfind('-');
-  const bool versioned = dash != std::string::npos && dash + 1 < words[0].size() && std::isdigit(static_cast<unsigned char>(words[0][dash + 1]));
-  const std::string system = versioned ? words[0].substr(0, dash) : words[0], version = versioned ? words[0].substr(dash + 1) : "";
+  const bool versioned = dash != std::string::npos && dash + 1 < words[0].size() &&
+                         std::isdigit(static_cast<unsigned char>(words[0][dash + 1]));
+  const std::string system = versioned ? words[0].substr(0, dash) : words[0],
+                    version = versioned ? words[0].substr(dash + 1) : "";
   const std::string hint = take_words(words, 2, out, catalogue);
   choose(system, version, words[1], hint, out, catalogue);
   out.system = system;

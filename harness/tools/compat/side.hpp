@@ -1,11 +1,14 @@
 // One side of a pair as a person or an engine describes it.
 //
-//   vllm-0.33.0:flash_attn:LBHNC:bf16:tp2     SYSTEM-VERSION:BACKEND, then in any order: a layout setting of the backend, a dtype, tpN (ranks),
+//   vllm-0.33.0:flash_attn:LBHNC:bf16:tp2     SYSTEM-VERSION:BACKEND, then in any order: a layout setting of the backend, a
+//   dtype, tpN (ranks),
 //                                             bsN (tokens of a block)
 //   vllm-fa-nhd:fp8:tp2                       a layout or backend of the catalogue
-//   side.json                                 {"backend": "vllm-0.33.0:flash_attn", "layout": "LBHNC", "dtype": "bf16", "tp": 2,
-//                                             "block_size": 16}, or instead of backend and layout {"shape": [...], "strides": [...]} in
-//                                             elements with what is known of blocks, block_size, heads, head_dim
+//   side.json                                 {"backend": "vllm-0.33.0:flash_attn", "layout": "LBHNC", "dtype": "bf16",
+//   "tp": 2,
+//                                             "block_size": 16}, or instead of backend and layout {"shape": [...],
+//                                             "strides": [...]} in elements with what is known of blocks, block_size, heads,
+//                                             head_dim
 #pragma once
 
 #include <cstdint>
@@ -29,13 +32,13 @@ struct Ambiguous : std::runtime_error {
 };
 
 struct Description {
-  std::string said;        ///< as it was written
-  std::string system;      ///< "vLLM"; "" for a layout of the catalogue
-  std::string backend;     ///< catalogue id; "" = none: no limits of arch and dtype are known
-  std::string layout;      ///< catalogue id
-  std::string dtype;       ///< catalogue id; "" = not said
+  std::string said;                   ///< as it was written
+  std::string system;                 ///< "vLLM"; "" for a layout of the catalogue
+  std::string backend;                ///< catalogue id; "" = none: no limits of arch and dtype are known
+  std::string layout;                 ///< catalogue id
+  std::string dtype;                  ///< catalogue id; "" = not said
   std::int64_t tp{1}, block_size{0};  ///< 0 = not said
-  std::string note;        ///< what was assumed
+  std::string note;                   ///< what was assumed
 };
 
 /// Throws Error, Ambiguous.

@@ -25,7 +25,9 @@ std::string ending(const CaseResult& r) {
   return out;
 }
 
-bool fails(Outcome outcome) { return outcome == Outcome::fail || outcome == Outcome::refused || outcome == Outcome::hang || outcome == Outcome::crash; }
+bool fails(Outcome outcome) {
+  return outcome == Outcome::fail || outcome == Outcome::refused || outcome == Outcome::hang || outcome == Outcome::crash;
+}
 
 /// Words with numbers left out: a smaller case has other ones.
 std::string without_numbers(const std::string& text) {
@@ -41,7 +43,9 @@ bool heals(const ControlSpec& control) {
   if (control.as_intended) return control.set.empty();
   if (!control.set.is_object() || control.set.empty()) return false;
   for (const auto& [key, value] : control.set.items()) {
-    if ((key != "producer" && key != "consumer") || !value.is_object() || value.size() != 1 || !value.contains("claim") || !value["claim"].is_null()) return false;
+    if ((key != "producer" && key != "consumer") || !value.is_object() || value.size() != 1 || !value.contains("claim") ||
+        !value["claim"].is_null())
+      return false;
   }
   return true;
 }
@@ -57,14 +61,16 @@ std::int64_t extent_of(const layout::Plane& plane, layout::Axis axis) {
 
 class Search {
  public:
-  Search(const catalogue::Catalogue& catalogue, const Runner& run, const Options& options) : catalogue_(catalogue), run_(run), options_(options) {}
+  Search(const catalogue::Catalogue& catalogue, const Runner& run, const Options& options)
+      : catalogue_(catalogue), run_(run), options_(options) {}
 
   Minimum minimum(const CaseSpec& given) {
     CaseSpec spec = given;
     std::erase_if(spec.controls, [](const ControlSpec& c) { return !heals(c); });
     spec.links.clear();
     // As people write it: what a step did is said by what differs, so that what is taken out of a step is taken out of both.
-    document_ = catalogue::to_json(catalogue::parse_yaml(catalogue::readable_yaml(catalogue::to_document(spec)), "(case)").front());
+    document_ =
+        catalogue::to_json(catalogue::parse_yaml(catalogue::readable_yaml(catalogue::to_document(spec)), "(case)").front());
     spell_out(spec);
     begin(spec);
     Minimum out;
@@ -89,8 +95,8 @@ class Search {
     if (spec.content == "golden") return;  // its numbers are those of a file
     const Model model = model_of(spec.geometry, spec.geometry_values, catalogue_);
     const auto& g = model.geometry;
-    json values = {{"base", spec.geometry}, {"layers", g.layers}, {"blocks", g.blocks}, {"block_size", g.block_size}, {"heads", g.heads}, {"head_dim", g.head_dim},
-                   {"kv", g.kv}, {"tokens", model.tokens}};
+    json values = {{"base", spec.geometry}, {"layers", g.layers},     {"blocks", g.blocks}, {"block_size", g.block_size},
+                   {"heads", g.heads},      {"head_dim", g.head_dim}, {"kv", g.kv},         {"tokens", model.tokens}};
     if (g.v_head_dim != 0 && g.v_head_dim != g.head_dim) values["v_head_dim"] = g.v_head_dim;
     document_["geometry"] = std::move(values);
   }
@@ -102,8 +108,10 @@ class Search {
       ResolvedCase resolved = resolve(spec, catalogue_);
       for (auto& deadline : resolved.deadline_ms) deadline = std::min(deadline, options_.deadline_ms);
       if (at_once_) resolved.settle_ms = 0;
-      if (trial.resolved.id.empty()) trial.resolved = std::move(resolved);
-      else trial.controls.push_back(std::move(resolved));
+      if (trial.resolved.id.empty())
+        trial.resolved = std::move(resolved);
+      else
+        trial.controls.push_back(std::move(resolved));
     }
     return trial;
   }
@@ -118,11 +126,15 @@ class Search {
     document_["case"] = file_id(spec.id);
     Trial whole = trial_of(document_, "");
     first_ = run_one(whole.resolved);
-    if (!fails(first_.outcome)) throw Error(fmt::format("expected a case that fails, found '{}': {}{}{}", spec.id, ending(first_), first_.message.empty() ? "" : ", ", first_.message));
+    if (!fails(first_.outcome))
+      throw Error(fmt::format("expected a case that fails, found '{}': {}{}{}", spec.id, ending(first_),
+                              first_.message.empty() ? "" : ", ", first_.message));
     const CaseResult second = run_one(whole.resolved);
     if (!same_failure(first_, second)) {
-      throw Error(fmt::format("'{}' does not end the same each time: {} at first, then {}; a flaky failure cannot be minimised, `kvcts repro` runs it again", spec.id,
-                              ending(first_), ending(second)));
+      throw Error(
+          fmt::format("'{}' does not end the same each time: {} at first, then {}; a flaky failure cannot be minimised, "
+                      "`kvcts repro` runs it again",
+                      spec.id, ending(first_), ending(second)));
     }
     // Controls that hold now must go on to.
     std::set<std::string> holds;
@@ -134,8 +146,10 @@ class Search {
       for (const json& control : document_["controls"]) {
         if (holds.contains(control["name"].get<std::string>())) kept.push_back(control);
       }
-      if (kept.empty()) document_.erase("controls");
-      else document_["controls"] = std::move(kept);
+      if (kept.empty())
+        document_.erase("controls");
+      else
+        document_["controls"] = std::move(kept);
     }
     // A failure that is there without waiting for late writes is looked for without waiting.
     if (whole.resolved.settle_ms > 0) {
@@ -165,7 +179,8 @@ class Search {
     if (trial.controls.empty()) return true;
     const auto results = run_(trial.controls, [](const CaseResult& r) { return r.outcome != Outcome::pass; });
     tries_ += static_cast<int>(results.size());
-    return results.size() == trial.controls.size() && std::all_of(results.begin(), results.end(), [](const CaseResult& r) { return r.outcome == Outcome::pass; });
+    return results.size() == trial.controls.size() &&
+           std::all_of(results.begin(), results.end(), [](const CaseResult& r) { return r.outcome == Outcome::pass; });
   }
 
   /// The first of a family that fails in the same way becomes the present case.
@@ -245,14 +260,19 @@ class Search {
     Trial trial = trial_of(document_, "");
     out.last = run_one(trial.resolved);
     if (!same_failure(first_, out.last)) {
-      throw Error(fmt::format("the smallest case ended as {} where {} was found before: '{}' does not end the same each time", ending(out.last), ending(first_), given.id));
+      throw Error(
+          fmt::format("the smallest case ended as {} where {} was found before: '{}' does not end the same each time",
+                      ending(out.last), ending(first_), given.id));
     }
-    document_["notes"] = fmt::format("the smallest form of {} that ends as {}, found by kvcts minimize", given.id, ending(first_));
+    document_["notes"] =
+        fmt::format("the smallest form of {} that ends as {}, found by kvcts minimize", given.id, ending(first_));
     if (!given.links.empty()) document_["links"] = given.links;
     out.spec = catalogue::parse_cases(document_.dump(), "(smaller case)", &catalogue_).front();
     // A part of a message that a smaller case has in other numbers.
     for (Expected& e : out.spec.expected) {
-      if (!e.contains.empty() && out.last.message.find(e.contains) == std::string::npos && out.first.message.find(e.contains) != std::string::npos) e.contains.clear();
+      if (!e.contains.empty() && out.last.message.find(e.contains) == std::string::npos &&
+          out.first.message.find(e.contains) != std::string::npos)
+        e.contains.clear();
     }
     out.document = catalogue::to_document(out.spec);
     out.after = sizes_of(trial.resolved);
@@ -271,10 +291,10 @@ class Search {
   const catalogue::Catalogue& catalogue_;
   const Runner& run_;
   const Options& options_;
-  json document_;                      ///< of the smallest so far
+  json document_;  ///< of the smallest so far
   ResolvedCase resolved_;
   CaseResult first_;
-  std::set<std::string> seen_;         ///< digests that were tried
+  std::set<std::string> seen_;  ///< digests that were tried
   bool at_once_{false};
   int tries_{0};
 };
@@ -282,12 +302,18 @@ class Search {
 }  // namespace
 
 bool same_failure(const CaseResult& a, const CaseResult& b) {
-  if (a.outcome != b.outcome || a.diagnosis.fault_class != b.diagnosis.fault_class || (a.wrong_bytes > 0) != (b.wrong_bytes > 0)) return false;
+  if (a.outcome != b.outcome || a.diagnosis.fault_class != b.diagnosis.fault_class ||
+      (a.wrong_bytes > 0) != (b.wrong_bytes > 0))
+    return false;
   switch (a.outcome) {
-    case Outcome::crash: return a.signal == b.signal;
-    case Outcome::hang: return a.phase == b.phase;
-    case Outcome::refused: return a.phase == b.phase && without_numbers(a.message) == without_numbers(b.message);
-    default: return a.phase == b.phase && a.diagnosis.exact == b.diagnosis.exact;
+    case Outcome::crash:
+      return a.signal == b.signal;
+    case Outcome::hang:
+      return a.phase == b.phase;
+    case Outcome::refused:
+      return a.phase == b.phase && without_numbers(a.message) == without_numbers(b.message);
+    default:
+      return a.phase == b.phase && a.diagnosis.exact == b.diagnosis.exact;
   }
 }
 
@@ -299,17 +325,26 @@ Sizes sizes_of(const ResolvedCase& c) {
   Sizes out;
   const auto most = [&out](const std::string& what, std::int64_t n) {
     const auto known = std::find_if(out.begin(), out.end(), [&](const auto& size) { return size.first == what; });
-    if (known == out.end()) out.emplace_back(what, n);
-    else known->second = std::max(known->second, n);
+    if (known == out.end())
+      out.emplace_back(what, n);
+    else
+      known->second = std::max(known->second, n);
   };
   std::int64_t bytes = 0, ranks = 0, tokens = 0, blocks = 0, requests = 0;
   const auto extents = [&most](const layout::Cache& cache) {
-    for (const auto axis : {layout::Axis::layer, layout::Axis::head, layout::Axis::channel, layout::Axis::slot, layout::Axis::block}) {
+    for (const auto axis :
+         {layout::Axis::layer, layout::Axis::head, layout::Axis::channel, layout::Axis::slot, layout::Axis::block}) {
       std::int64_t extent = 1;
       for (const auto& plane : cache.planes) {
-        if (plane.component == layout::Component::data) extent = std::max(extent, plane.origin[axis] + extent_of(plane, axis));
+        if (plane.component == layout::Component::data)
+          extent = std::max(extent, plane.origin[axis] + extent_of(plane, axis));
       }
-      most(axis == layout::Axis::layer ? "layers" : axis == layout::Axis::head ? "heads" : axis == layout::Axis::channel ? "channels" : axis == layout::Axis::slot ? "slots of a block" : "blocks", extent);
+      most(axis == layout::Axis::layer     ? "layers"
+           : axis == layout::Axis::head    ? "heads"
+           : axis == layout::Axis::channel ? "channels"
+           : axis == layout::Axis::slot    ? "slots of a block"
+                                           : "blocks",
+           extent);
     }
   };
   for (const Group& group : c.groups) {
@@ -320,7 +355,9 @@ Sizes sizes_of(const ResolvedCase& c) {
         for (const auto& a : rank.truth.allocations) bytes += a.bytes;
       }
     }
-    for (const Request& r : group.requests) ++requests, tokens += r.tokens, blocks += static_cast<std::int64_t>(std::max(r.producer_blocks.size(), r.consumer_blocks.size()));
+    for (const Request& r : group.requests)
+      ++requests, tokens += r.tokens,
+          blocks += static_cast<std::int64_t>(std::max(r.producer_blocks.size(), r.consumer_blocks.size()));
   }
   for (const auto& [name, memory] : c.script.memories) {
     ++ranks;

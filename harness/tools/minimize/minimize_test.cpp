@@ -1,4 +1,5 @@
-// Minimising with the library's own machine as the runner: scripted cases of cases/faults and cases/museum, and runners that lie.
+// Minimising with the library's own machine as the runner: scripted cases of cases/faults and cases/museum, and runners that
+// lie.
 #include "tools/minimize/minimize.hpp"
 
 #include <gtest/gtest.h>
@@ -35,11 +36,14 @@ CaseResult play(const ResolvedCase& resolved) {
   r.wrong_bytes = reply.value("wrong_bytes", std::int64_t{0});
   r.signal = reply.value("signal", "");
   if (reply.contains("phase")) r.phase = phase_from_name(reply["phase"].get<std::string>());
-  if (reply.contains("diagnosis")) r.diagnosis.fault_class = reply["diagnosis"].value("class", ""), r.diagnosis.exact = reply["diagnosis"].value("exact", false);
+  if (reply.contains("diagnosis"))
+    r.diagnosis.fault_class = reply["diagnosis"].value("class", ""),
+    r.diagnosis.exact = reply["diagnosis"].value("exact", false);
   return r;
 }
 
-std::vector<CaseResult> machine(const std::vector<ResolvedCase>& cases, const std::function<bool(const CaseResult&)>& enough) {
+std::vector<CaseResult> machine(const std::vector<ResolvedCase>& cases,
+                                const std::function<bool(const CaseResult&)>& enough) {
   std::vector<CaseResult> out;
   for (const ResolvedCase& c : cases) {
     out.push_back(play(c));
@@ -111,7 +115,8 @@ std::string error_of(const CaseSpec& spec, const Runner& runner) {
 
 TEST(Minimize, RefusesWhatDoesNotFail) {
   const std::string passes = error_of(spec_of("faults/layout.yaml", "faults/axis-permuted#intended"), machine);
-  EXPECT_NE(passes.find("expected a case that fails, found 'faults/axis-permuted#intended': PASS"), std::string::npos) << passes;
+  EXPECT_NE(passes.find("expected a case that fails, found 'faults/axis-permuted#intended': PASS"), std::string::npos)
+      << passes;
 }
 
 TEST(Minimize, SaysSoWhenAFailureComesAndGoes) {
@@ -122,7 +127,9 @@ TEST(Minimize, SaysSoWhenAFailureComesAndGoes) {
     return out;
   };
   const std::string flake = error_of(spec_of("faults/layout.yaml", "faults/axis-permuted"), flaky);
-  EXPECT_NE(flake.find("does not end the same each time: FAIL axis-permuted at compare at first, then PASS"), std::string::npos) << flake;
+  EXPECT_NE(flake.find("does not end the same each time: FAIL axis-permuted at compare at first, then PASS"),
+            std::string::npos)
+      << flake;
   // Only the smallest case, run at last, does not fail any more.
   Options few;
   few.tries = 1;
@@ -132,7 +139,8 @@ TEST(Minimize, SaysSoWhenAFailureComesAndGoes) {
     if (cases.size() == 1 && ++runs > 3) out.front().outcome = Outcome::pass;
     return out;
   };
-  EXPECT_NE(error_of(spec_of("faults/layout.yaml", "faults/axis-permuted"), late).find("the smallest case ended as PASS"), std::string::npos);
+  EXPECT_NE(error_of(spec_of("faults/layout.yaml", "faults/axis-permuted"), late).find("the smallest case ended as PASS"),
+            std::string::npos);
 }
 
 TEST(Minimize, ACaseWhoseControlFailsIsNotAccepted) {

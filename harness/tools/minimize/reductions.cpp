@@ -36,8 +36,9 @@ void each(const json& value, const Pointer& at, const std::function<void(const P
 
 /// What describes what is run. Title, links, expected outcome and controls do not.
 const std::vector<std::string>& subjects() {
-  static const std::vector<std::string> keys{"arch", "connector", "consumer", "content", "copies", "dtype", "engine", "engine_options", "geometry", "groups",
-                                             "guard", "ids", "memory", "misalign", "op", "producer", "reader", "requests", "seed", "steps"};
+  static const std::vector<std::string> keys{
+      "arch",  "connector", "consumer", "content",  "copies", "dtype",    "engine", "engine_options", "geometry", "groups",
+      "guard", "ids",       "memory",   "misalign", "op",     "producer", "reader", "requests",       "seed",     "steps"};
   return keys;
 }
 void each_subject(const json& d, const std::function<void(const Pointer&, const json&)>& f) {
@@ -48,8 +49,10 @@ void each_subject(const json& d, const std::function<void(const Pointer&, const 
 
 void erase(json& d, const Pointer& at) {
   json& parent = d[at.parent_pointer()];
-  if (parent.is_array()) parent.erase(static_cast<std::size_t>(std::stoul(at.back())));
-  else parent.erase(at.back());
+  if (parent.is_array())
+    parent.erase(static_cast<std::size_t>(std::stoul(at.back())));
+  else
+    parent.erase(at.back());
 }
 
 std::string name_of_step(const json& step, std::size_t index) {
@@ -110,7 +113,8 @@ void filter_steps(json& d, const std::function<bool(json& body)>& keep) {
     if (body.contains("actually") && body["actually"].is_array()) {
       json actual = json::array();
       for (json action : body["actually"]) {
-        if (!action.is_object() || action.empty() || !action.begin().value().is_object() || keep(action.begin().value())) actual.push_back(action);
+        if (!action.is_object() || action.empty() || !action.begin().value().is_object() || keep(action.begin().value()))
+          actual.push_back(action);
       }
       body["actually"] = actual.empty() ? json("skipped") : actual;
     }
@@ -161,13 +165,15 @@ std::vector<Candidate> requests(const json& d) {
 }
 
 /// Halves, quarters, ... of a list taken out, at last one by one.
-void without_parts(const json& d, const Pointer& at, const std::string& what, std::size_t least, std::vector<Candidate>& out) {
+void without_parts(const json& d, const Pointer& at, const std::string& what, std::size_t least,
+                   std::vector<Candidate>& out) {
   const std::size_t size = d[at].size();
   for (std::size_t part = (size + 1) / 2; part > 0; part = part == 1 ? 0 : (part + 1) / 2) {
     for (std::size_t begin = 0; begin < size; begin += part) {
       const std::size_t end = std::min(size, begin + part);
       if (size - (end - begin) < least) continue;
-      Candidate c{d, end - begin == 1 ? what + " " + std::to_string(begin + 1) : what + " " + std::to_string(begin + 1) + " to " + std::to_string(end)};
+      Candidate c{d, end - begin == 1 ? what + " " + std::to_string(begin + 1)
+                                      : what + " " + std::to_string(begin + 1) + " to " + std::to_string(end)};
       json& list = c.document[at];
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(begin), list.begin() + static_cast<std::ptrdiff_t>(end));
       out.push_back(std::move(c));
@@ -203,7 +209,9 @@ std::vector<Candidate> steps(const json& d) {
       if (const std::string name = name_of_step(named["steps"][i], i); !left.contains(name)) gone.push_back(name);
     }
     c.words = "without step " + gone.front();
-    if (gone.size() > 1) c.words = "without steps " + std::accumulate(gone.begin() + 1, gone.end(), gone.front(), [](std::string a, const std::string& b) { return a + ", " + b; });
+    if (gone.size() > 1)
+      c.words = "without steps " + std::accumulate(gone.begin() + 1, gone.end(), gone.front(),
+                                                   [](std::string a, const std::string& b) { return a + ", " + b; });
   }
   return out;
 }
@@ -255,7 +263,9 @@ std::vector<Candidate> defaults(const json& d) {
     }
   }
   for (const char* key : {"tp", "block_size", "blocks", "dtype"}) {  // of both sides at once
-    if (!d.contains("producer") || (!d["producer"].contains(key) && !(d.contains("consumer") && d["consumer"].contains(key)))) continue;
+    if (!d.contains("producer") ||
+        (!d["producer"].contains(key) && !(d.contains("consumer") && d["consumer"].contains(key))))
+      continue;
     Candidate c{d, std::string("both sides' ") + key + " -> default"};
     c.document["producer"].erase(key);
     if (c.document.contains("consumer")) c.document["consumer"].erase(key);
@@ -279,7 +289,8 @@ std::vector<Pointer> numbers_of(const json& d, const std::vector<std::string>& k
 }
 
 /// The same axis made shorter everywhere, by every common divisor, the largest first.
-void scaled(const json& d, const std::string& words, const std::vector<std::string>& keys, bool tokens_too, std::vector<Candidate>& out) {
+void scaled(const json& d, const std::string& words, const std::vector<std::string>& keys, bool tokens_too,
+            std::vector<Candidate>& out) {
   const auto places = numbers_of(d, keys);
   std::int64_t common = 0;
   for (const Pointer& at : places) common = std::gcd(common, d[at].get<std::int64_t>());
@@ -353,11 +364,14 @@ std::vector<Candidate> tokens(const json& d) {
     const auto lists = block_lists(request, at);
     for (const Pointer& list : lists) longest = std::max(longest, d[list].size());
     for (const std::int64_t left : smaller(static_cast<std::int64_t>(longest), 1)) {
-      const auto part = [&](std::int64_t n) { return (n * left + static_cast<std::int64_t>(longest) - 1) / static_cast<std::int64_t>(longest); };
+      const auto part = [&](std::int64_t n) {
+        return (n * left + static_cast<std::int64_t>(longest) - 1) / static_cast<std::int64_t>(longest);
+      };
       Candidate c{d, "blocks of request " + called + " " + std::to_string(longest) + " -> " + std::to_string(left)};
       for (const Pointer& list : lists) {
         const json& ids = d[list];
-        c.document[list] = json(std::vector<json>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(part(static_cast<std::int64_t>(ids.size())))));
+        c.document[list] = json(std::vector<json>(
+            ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(part(static_cast<std::int64_t>(ids.size())))));
       }
       c.document[at / "tokens"] = part(count);
       out.push_back(std::move(c));
@@ -425,7 +439,9 @@ std::vector<Candidate> keys(const json& d) {
   each_subject(d, [&](const Pointer& at, const json& value) {
     if (at.empty()) return;
     const Pointer parent = at.parent_pointer();
-    if (parent.empty() || (parent.to_string() == "/memory") || (parent.to_string() == "/requests") || labels.contains(at.back())) return;
+    if (parent.empty() || (parent.to_string() == "/memory") || (parent.to_string() == "/requests") ||
+        labels.contains(at.back()))
+      return;
     if (value.is_array() && value.size() > 1) without_parts(d, at, "without " + shown(at), 1, out);
     if (!d[parent].is_object() || (parent.to_string() == "/geometry")) return;
     Candidate c{d, "without " + shown(at)};
@@ -437,11 +453,14 @@ std::vector<Candidate> keys(const json& d) {
 }
 
 std::vector<Candidate> numbers(const json& d) {
-  static const std::set<std::string> lists{"blocks", "positions", "producer_blocks", "consumer_blocks", "from_blocks", "to_blocks", "layers", "kv", "tokens", "heads",
-                                           "channels", "to_layers", "to_kv", "to_tokens", "to_heads", "to_channels"};
+  static const std::set<std::string> lists{
+      "blocks", "positions", "producer_blocks", "consumer_blocks", "from_blocks", "to_blocks", "layers",   "kv",
+      "tokens", "heads",     "channels",        "to_layers",       "to_kv",       "to_tokens", "to_heads", "to_channels"};
   std::vector<Candidate> out;
   each_subject(d, [&](const Pointer& at, const json& value) {
-    if (at.empty() || !value.is_number_integer() || at.to_string() == "/seed" || at.back() == "tokens" || at.back() == "generation") return;
+    if (at.empty() || !value.is_number_integer() || at.to_string() == "/seed" || at.back() == "tokens" ||
+        at.back() == "generation")
+      return;
     // Block ids are moved together; which layers or heads a step takes is the fault itself.
     for (Pointer above = at; !above.empty(); above = above.parent_pointer()) {
       if (lists.contains(above.back())) return;
@@ -468,8 +487,9 @@ std::vector<std::int64_t> smaller(std::int64_t value, std::int64_t least) {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> all{
-      {"memories", memories}, {"requests", requests}, {"steps", steps},     {"parts", parts}, {"defaults", defaults}, {"scales", scales},
-      {"tokens", tokens},     {"block ids", block_ids}, {"geometry", geometry}, {"keys", keys},   {"numbers", numbers},
+      {"memories", memories}, {"requests", requests}, {"steps", steps},     {"parts", parts},
+      {"defaults", defaults}, {"scales", scales},     {"tokens", tokens},   {"block ids", block_ids},
+      {"geometry", geometry}, {"keys", keys},         {"numbers", numbers},
   };
   return all;
 }

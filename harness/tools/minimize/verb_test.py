@@ -1,4 +1,5 @@
-"""kvcts minimize: cases of the matrix and of files, through processes; what is written runs and fails the same way; clear errors."""
+"""kvcts minimize: cases of the matrix and of files, through processes; what is written runs and fails the same way;
+clear errors."""
 
 from __future__ import annotations
 
@@ -22,16 +23,32 @@ def same_class(folder: Path, file: Path, ends: str, name: str, *argv: str) -> No
 
 
 def of_the_matrix(folder: Path) -> None:
-    """An engine that reports success and moves nothing, in a catalogue of its own: the failure needs one token of one head."""
+    """An engine that reports success and moves nothing, in a catalogue of its own: the failure needs one token of one
+    head."""
     cases = folder / "cases"
     shutil.copytree(ROOT / "cases", cases)
-    (cases / "engines" / "broken.yaml").write_text("engine: broken\ntitle: moves nothing\nplugin: kvcts_engine_fixture\nprocesses: 1\noptions: {fault: nothing}\n")
+    (cases / "engines" / "broken.yaml").write_text(
+        "engine: broken\ntitle: moves nothing\nplugin: kvcts_engine_fixture\nprocesses: 1\noptions: {fault: nothing}\n"
+    )
     point = "kv/producer=vllm-fa-nhd/consumer=vllm-fa-hnd/dtype=fp16/geometry=gqa-8/ptp=2/engine=broken"
-    out = expect(0, "minimize", point, "--cases", str(cases), "-o", str(folder / "matrix.yaml"), says="FAIL silently-skipped at compare")
+    out = expect(
+        0,
+        "minimize",
+        point,
+        "--cases",
+        str(cases),
+        "-o",
+        str(folder / "matrix.yaml"),
+        says="FAIL silently-skipped at compare",
+    )
     last = out.rstrip().splitlines()[-1]
-    assert re.match(r"\d+ tries, \d+ accepted; .*\d+ heads -> 1, .*\d+ tokens -> 1, .*3 ranks -> 2, .*bytes -> \d+$", last), last
+    assert re.match(
+        r"\d+ tries, \d+ accepted; .*\d+ heads -> 1, .*\d+ tokens -> 1, .*3 ranks -> 2, .*bytes -> \d+$", last
+    ), last
     text = (folder / "matrix.yaml").read_text()
-    assert "engine: broken" in text and "\ndtype" not in text and "consumer:" not in text, text  # what it needs, and nothing else
+    assert "engine: broken" in text and "\ndtype" not in text and "consumer:" not in text, (
+        text
+    )  # what it needs, and nothing else
     same_class(folder, folder / "matrix.yaml", "FAIL silently-skipped", "matrix", "--cases", str(cases))
 
 
@@ -51,7 +68,12 @@ def of_files(folder: Path) -> None:
 
 
 def refusals(folder: Path) -> None:
-    expect(2, "minimize", "faults/axis-permuted#intended", err="expected a case that fails, found 'faults/axis-permuted#intended': PASS")
+    expect(
+        2,
+        "minimize",
+        "faults/axis-permuted#intended",
+        err="expected a case that fails, found 'faults/axis-permuted#intended': PASS",
+    )
     expect(2, "minimize", "faults/axis-permutet", err="faults/axis-permutet")
     expect(2, "minimize", "kv/producer=vllm-fa-nhd/arch=sm_75/dtype=fp8_e4m3/consumer=nobody", err="nobody")
     expect(2, "minimize", str(ROOT / "cases" / "faults" / "layout.yaml"), err="expected one case, found 11")
@@ -67,7 +89,16 @@ def refusals(folder: Path) -> None:
     fault = ', actually: {from: {template: "L x K B H N C"}}'
     assert fault in text, text
     case.write_text(text.replace(fault, ""))
-    expect(2, "minimize", "faults/axis-permuted", "--file", str(case), "--run", str(folder / "before"), err="it ended as FAIL axis-permuted at compare: it is flaky, or")
+    expect(
+        2,
+        "minimize",
+        "faults/axis-permuted",
+        "--file",
+        str(case),
+        "--run",
+        str(folder / "before"),
+        err="it ended as FAIL axis-permuted at compare: it is flaky, or",
+    )
 
 
 def main() -> None:

@@ -24,15 +24,18 @@ std::string report_of(const std::string& link) {
 
 void check_case(const CaseSpec& spec, const catalogue::ExhibitEntry& entry) {
   const auto fail = [&](const std::string& expected, const std::string& found, const std::string& what_to_do) {
-    throw Error(spec.declared_by + ":1: case '" + spec.id + "': expected " + expected + ", found " + found + "; " + what_to_do);
+    throw Error(spec.declared_by + ":1: case '" + spec.id + "': expected " + expected + ", found " + found + "; " +
+                what_to_do);
   };
   if (spec.script.empty()) fail("memory and steps", "neither", "tell the fault step by step");
-  if (std::none_of(spec.links.begin(), spec.links.end(), [&](const auto& link) { return report_of(link) == entry.report; })) {
+  if (std::none_of(spec.links.begin(), spec.links.end(),
+                   [&](const auto& link) { return report_of(link) == entry.report; })) {
     fail("a link to " + entry.report, std::to_string(spec.links.size()) + " others", "add it to 'links'");
   }
   for (const Expected& one : spec.expected) {
     if (one.fault_class != entry.fault_class) {
-      fail("the class of " + entry.id + ", " + entry.fault_class, one.fault_class.empty() ? "none" : one.fault_class, "correct the case or the index");
+      fail("the class of " + entry.id + ", " + entry.fault_class, one.fault_class.empty() ? "none" : one.fault_class,
+           "correct the case or the index");
     }
   }
   if (spec.controls.empty()) fail("a control", "none", "add the same case without its fault");
@@ -62,7 +65,8 @@ std::vector<GivenUp> given_up(std::string_view text, const std::string& shown) {
     const std::string where = shown + ":" + std::to_string(number);
     std::smatch found;
     if (!std::regex_match(line, found, form)) {
-      throw Error(where + ": expected '# not expressed: ID REPOSITORY#NUMBER: REASON', found '" + line.substr(0, 200) + "'; write the line in that form");
+      throw Error(where + ": expected '# not expressed: ID REPOSITORY#NUMBER: REASON', found '" + line.substr(0, 200) +
+                  "'; write the line in that form");
     }
     out.push_back({found[1], found[2], found[3], where});
   }
@@ -72,7 +76,8 @@ std::vector<GivenUp> given_up(std::string_view text, const std::string& shown) {
 std::string entry_of(const std::string& case_id) {
   static const std::regex form(R"(museum/m(\d+)-[^/]*)");
   std::smatch found;
-  if (!std::regex_match(case_id, found, form)) throw Error("expected a case id museum/m<number>-..., found '" + case_id + "'; rename the case");
+  if (!std::regex_match(case_id, found, form))
+    throw Error("expected a case id museum/m<number>-..., found '" + case_id + "'; rename the case");
   return "M" + found[1].str();
 }
 
@@ -82,14 +87,16 @@ std::vector<Exhibit> read(const catalogue::Catalogue& catalogue) {
   std::vector<std::string> ids;
   for (const auto& [name, collection] : catalogue.collections()) {
     for (const auto& entry : collection.entries) {
-      if (!index.emplace(entry.id, out.size()).second) throw Error(collection.file + ":1: expected a new entry, found '" + entry.id + "' again; remove one");
+      if (!index.emplace(entry.id, out.size()).second)
+        throw Error(collection.file + ":1: expected a new entry, found '" + entry.id + "' again; remove one");
       out.push_back({entry, {}, {}, {}});
       ids.push_back(entry.id);
     }
   }
   const auto exhibit = [&](const std::string& id, const std::string& where) -> Exhibit& {
     const auto found = index.find(id);
-    if (found == index.end()) throw Error(where + ": expected an entry of cases/museum/index, found '" + id + "'" + catalogue::suggestion(id, ids));
+    if (found == index.end())
+      throw Error(where + ": expected an entry of cases/museum/index, found '" + id + "'" + catalogue::suggestion(id, ids));
     return out[found->second];
   };
   for (const auto& path : catalogue::yaml_files(catalogue.directory() / folder)) {
@@ -103,17 +110,20 @@ std::vector<Exhibit> read(const catalogue::Catalogue& catalogue) {
     for (const GivenUp& line : given_up(catalogue::read_text_file(path, shown), shown)) {
       Exhibit& of = exhibit(line.id, line.where);
       if (of.entry.report != line.report) {
-        throw Error(line.where + ": expected the report of " + line.id + ", " + of.entry.report + ", found " + line.report + "; correct one of them");
+        throw Error(line.where + ": expected the report of " + line.id + ", " + of.entry.report + ", found " + line.report +
+                    "; correct one of them");
       }
-      if (!of.not_expressed.empty()) throw Error(line.where + ": expected one line for each entry, found " + line.id + " again; remove one");
+      if (!of.not_expressed.empty())
+        throw Error(line.where + ": expected one line for each entry, found " + line.id + " again; remove one");
       of.not_expressed = line.reason;
     }
   }
   for (const Exhibit& e : out) {
     if (e.expressed() && e.not_expressed.empty()) continue;
     if (!e.expressed() && !e.not_expressed.empty()) continue;
-    throw Error("cases/museum: expected a case or a line '# not expressed: " + e.entry.id + " " + e.entry.report + ": ...', found " +
-                (e.expressed() ? "both" : "neither") + "; " + (e.expressed() ? "remove the line" : "add one of them"));
+    throw Error("cases/museum: expected a case or a line '# not expressed: " + e.entry.id + " " + e.entry.report +
+                ": ...', found " + (e.expressed() ? "both" : "neither") + "; " +
+                (e.expressed() ? "remove the line" : "add one of them"));
   }
   return out;
 }

@@ -19,26 +19,27 @@ namespace kvcts::museum {
 /// One published fault.
 struct Exhibit {
   catalogue::ExhibitEntry entry;
-  std::vector<CaseSpec> cases;         ///< that tell it; usually one
-  std::vector<CaseSpec> controls;      ///< of those
-  std::string not_expressed;           ///< why there is no case; "" when there is
+  std::vector<CaseSpec> cases;     ///< that tell it; usually one
+  std::vector<CaseSpec> controls;  ///< of those
+  std::string not_expressed;       ///< why there is no case; "" when there is
   bool expressed() const { return !cases.empty(); }
-  std::string link() const;            ///< where it was reported
+  std::string link() const;  ///< where it was reported
 };
 
 /// A line "# not expressed: ID REPORT: REASON" of a file.
 struct GivenUp {
   std::string id, report, reason;
-  std::string where;                   ///< "cases/museum/vllm-1.yaml:928"
+  std::string where;  ///< "cases/museum/vllm-1.yaml:928"
 };
-/// Those of one text; `shown` is what errors call it. Throws catalogue::Error when a line that begins so is not of that form.
+/// Those of one text; `shown` is what errors call it. Throws catalogue::Error when a line that begins so is not of that
+/// form.
 std::vector<GivenUp> given_up(std::string_view text, const std::string& shown);
 
 /// "M118" of "museum/m118-dynamo-5068#intended". Throws catalogue::Error for other ids.
 std::string entry_of(const std::string& case_id);
 
-/// All exhibits in the order of the index. Throws catalogue::Error unless every entry has cases or one line that gives it up, and unless a
-/// case's links name the report, it expects the entry's class, is told step by step, and has a control.
+/// All exhibits in the order of the index. Throws catalogue::Error unless every entry has cases or one line that gives it
+/// up, and unless a case's links name the report, it expects the entry's class, is told step by step, and has a control.
 std::vector<Exhibit> read(const catalogue::Catalogue& catalogue);
 
 /// How a case ended.
@@ -46,16 +47,17 @@ struct Ending {
   Outcome outcome{Outcome::not_run};
   std::string fault_class, message;
 };
-using Endings = std::map<std::string, Ending>;   ///< by case id
+using Endings = std::map<std::string, Ending>;  ///< by case id
 
-/// Runs them now, in this process and without any worker, on as many threads as there are processors. What cannot be run is an ERROR.
+/// Runs them now, in this process and without any worker, on as many threads as there are processors. What cannot be run is
+/// an ERROR.
 Endings run(const std::vector<Exhibit>& exhibits, const catalogue::Catalogue& catalogue);
 
 /// How an exhibit fared. Caught: all of its cases ended in anything but PASS. Named: and in the entry's class.
 struct Standing {
   bool ran{false}, caught{false}, named{false};
   std::int64_t controls{0}, controls_good{0};
-  std::string ending;                  ///< "FAIL axis-permuted", "not expressed"
+  std::string ending;  ///< "FAIL axis-permuted", "not expressed"
 };
 Standing judge(const Exhibit& exhibit, const Endings& endings);
 
@@ -70,8 +72,8 @@ struct Tally {
 Tally tally(const std::vector<Exhibit>& exhibits, const Endings& endings);
 
 /// What is asked of the museum.
-inline constexpr std::int64_t least_expressed = 170;   ///< of the entries with confirmed data
-inline constexpr double least_named = 0.95;            ///< of those that are expressed
+inline constexpr std::int64_t least_expressed = 170;  ///< of the entries with confirmed data
+inline constexpr double least_named = 0.95;           ///< of those that are expressed
 /// A sentence for each target that is missed. `whole`: all entries are there, so that their number counts, too.
 std::vector<std::string> missed(const Tally& tally, bool whole);
 /// "expressed   183 of 183 confirmed, ...": four lines.

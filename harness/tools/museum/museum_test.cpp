@@ -1,5 +1,5 @@
-#include "testing/checkout.hpp"
 #include "tools/museum/museum.hpp"
+#include "testing/checkout.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,9 +26,12 @@ std::string error_of(F&& f) {
 // A catalogue with a museum of its own; everything else is the committed one's.
 class Folder {
  public:
-  Folder() : path_(fs::temp_directory_path() / ("kvcts-museum-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
+  Folder()
+      : path_(fs::temp_directory_path() /
+              ("kvcts-museum-test-" + std::to_string(::getpid()) + "-" + std::to_string(count_++))) {
     fs::create_directories(path_);
-    for (const char* shared : {"archs", "connectors", "dtypes", "engines", "geometries", "layouts"}) fs::create_directory_symlink(cases / shared, path_ / shared);
+    for (const char* shared : {"archs", "connectors", "dtypes", "engines", "geometries", "layouts"})
+      fs::create_directory_symlink(cases / shared, path_ / shared);
     write("museum/index/all.yaml",
           "collection: all\ntitle: t\nentries:\n"
           "  - {id: M1, report: a/b#7, system: A, class: axis-permuted, data: confirmed, date: \"2026\", version: \"1\"}\n"
@@ -104,14 +107,20 @@ TEST(Museum, FilesThatDoNotAddUpAreRefused) {
        "cases/museum: expected a case or a line '# not expressed: M1 a/b#7: ...', found neither; add one of them"},
       {given + "# not expressed: M1 a/b#7: for no reason\n" + told, "found both; remove the line"},
       {given + given + told, "cases/museum/a.yaml:2: expected one line for each entry, found M2 again; remove one"},
-      {"# not expressed: M2 a/b#9: why\n" + told, "cases/museum/a.yaml:1: expected the report of M2, a/b#8, found a/b#9; correct one of them"},
-      {"# not expressed: M3 a/b#9: why\n" + given + told, "cases/museum/a.yaml:1: expected an entry of cases/museum/index, found 'M3'; did you mean 'M"},
-      {"# not expressed: M2: why\n" + told, "cases/museum/a.yaml:1: expected '# not expressed: ID REPOSITORY#NUMBER: REASON', found '# not expressed: M2: why'"},
+      {"# not expressed: M2 a/b#9: why\n" + told,
+       "cases/museum/a.yaml:1: expected the report of M2, a/b#8, found a/b#9; correct one of them"},
+      {"# not expressed: M3 a/b#9: why\n" + given + told,
+       "cases/museum/a.yaml:1: expected an entry of cases/museum/index, found 'M3'; did you mean 'M"},
+      {"# not expressed: M2: why\n" + told,
+       "cases/museum/a.yaml:1: expected '# not expressed: ID REPOSITORY#NUMBER: REASON', found '# not expressed: M2: why'"},
       {"# not expressed M2 a/b#8: why\n" + told, "cases/museum/a.yaml:1: expected '# not expressed: ID"},
-      {given + with(told, "museum/m1-b-7", "museum/first"), "expected a case id museum/m<number>-..., found 'museum/first'; rename the case"},
+      {given + with(told, "museum/m1-b-7", "museum/first"),
+       "expected a case id museum/m<number>-..., found 'museum/first'; rename the case"},
       {given + with(told, "m1-b-7", "m4-b-7"), "expected an entry of cases/museum/index, found 'M4'"},
-      {given + with(told, "pull/7", "pull/70"), "case 'museum/m1-b-7': expected a link to a/b#7, found 1 others; add it to 'links'"},
-      {given + with(told, "class: axis-permuted", "class: truncated"), "expected the class of M1, axis-permuted, found truncated; correct the case or the index"},
+      {given + with(told, "pull/7", "pull/70"),
+       "case 'museum/m1-b-7': expected a link to a/b#7, found 1 others; add it to 'links'"},
+      {given + with(told, "class: axis-permuted", "class: truncated"),
+       "expected the class of M1, axis-permuted, found truncated; correct the case or the index"},
       {given + with(told, ", class: axis-permuted", ""), "expected the class of M1, axis-permuted, found none"},
       {given + with(told, "controls: [{name: intended, as_intended: true}]\n", ""), "expected a control, found none"},
   };
@@ -159,7 +168,9 @@ Exhibit exhibit(const std::string& fault_class) {
 
 TEST(Standing, CaughtNamedAndControls) {
   const Exhibit e = exhibit("truncated");
-  const auto standing = [&](Outcome outcome, const char* fault_class) { return judge(e, {{"x", {outcome, fault_class, ""}}}); };
+  const auto standing = [&](Outcome outcome, const char* fault_class) {
+    return judge(e, {{"x", {outcome, fault_class, ""}}});
+  };
   EXPECT_TRUE(standing(Outcome::fail, "truncated").named);
   EXPECT_EQ(standing(Outcome::fail, "truncated").ending, "FAIL truncated");
   EXPECT_TRUE(standing(Outcome::hang, "hang-transfer").caught);
@@ -190,10 +201,12 @@ TEST(Targets, EachIsMissedForItself) {
     const auto all = missed(t, true);
     return all.size() == 1 ? all.front() : std::to_string(all.size()) + " are missed";
   };
-  EXPECT_EQ(with([](Tally& t) { t.confirmed.expressed = t.confirmed.caught = 169; }), "169 of 183 confirmed entries are expressed, at least 170 are asked for");
+  EXPECT_EQ(with([](Tally& t) { t.confirmed.expressed = t.confirmed.caught = 169; }),
+            "169 of 183 confirmed entries are expressed, at least 170 are asked for");
   EXPECT_EQ(with([](Tally& t) { --t.confirmed.caught; }), "1 of 190 are not caught");
   EXPECT_EQ(with([](Tally& t) { --t.partial.caught; }), "1 of 190 are not caught");
-  EXPECT_EQ(with([](Tally& t) { t.confirmed.named = 161; }), "161 of 170 confirmed entries are named (94.7 %), at least 95 % are asked for");
+  EXPECT_EQ(with([](Tally& t) { t.confirmed.named = 161; }),
+            "161 of 170 confirmed entries are named (94.7 %), at least 95 % are asked for");
   EXPECT_EQ(with([](Tally& t) { --t.controls_good; }), "1 of 300 controls do not end as they must");
   // A part of the museum need not have 170 entries.
   Tally part;

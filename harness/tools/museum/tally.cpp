@@ -12,13 +12,16 @@ namespace {
 std::string words(const Ending& ending) {
   std::string out(name(ending.outcome));
   if (ending.outcome == Outcome::error) return out + ": " + ending.message;
-  if (!ending.fault_class.empty()) out += " " + ending.fault_class;
-  else if (ending.outcome == Outcome::fail) out += ", not named";
+  if (!ending.fault_class.empty())
+    out += " " + ending.fault_class;
+  else if (ending.outcome == Outcome::fail)
+    out += ", not named";
   return out;
 }
 
 bool caught(const Ending& ending) {
-  return ending.outcome == Outcome::fail || ending.outcome == Outcome::hang || ending.outcome == Outcome::crash || ending.outcome == Outcome::refused;
+  return ending.outcome == Outcome::fail || ending.outcome == Outcome::hang || ending.outcome == Outcome::crash ||
+         ending.outcome == Outcome::refused;
 }
 
 bool good(const CaseSpec& control, const Ending& ending) {
@@ -76,22 +79,32 @@ Tally tally(const std::vector<Exhibit>& exhibits, const Endings& endings) {
 std::vector<std::string> missed(const Tally& tally, bool whole) {
   std::vector<std::string> out;
   const Tally::Part &c = tally.confirmed, &p = tally.partial;
-  if (whole && c.expressed < least_expressed) out.push_back(fmt::format("{} of {} confirmed entries are expressed, at least {} are asked for", c.expressed, c.entries, least_expressed));
-  if (const auto lost = c.expressed + p.expressed - c.caught - p.caught; lost > 0) out.push_back(fmt::format("{} of {} are not caught", lost, c.expressed + p.expressed));
+  if (whole && c.expressed < least_expressed)
+    out.push_back(fmt::format("{} of {} confirmed entries are expressed, at least {} are asked for", c.expressed, c.entries,
+                              least_expressed));
+  if (const auto lost = c.expressed + p.expressed - c.caught - p.caught; lost > 0)
+    out.push_back(fmt::format("{} of {} are not caught", lost, c.expressed + p.expressed));
   if (static_cast<double>(c.named) < least_named * static_cast<double>(c.expressed)) {
-    out.push_back(fmt::format("{} of {} confirmed entries are named{}, at least {:.0f} % are asked for", c.named, c.expressed, share(c.named, c.expressed), 100 * least_named));
+    out.push_back(fmt::format("{} of {} confirmed entries are named{}, at least {:.0f} % are asked for", c.named,
+                              c.expressed, share(c.named, c.expressed), 100 * least_named));
   }
-  if (tally.controls_good < tally.controls) out.push_back(fmt::format("{} of {} controls do not end as they must", tally.controls - tally.controls_good, tally.controls));
+  if (tally.controls_good < tally.controls)
+    out.push_back(
+        fmt::format("{} of {} controls do not end as they must", tally.controls - tally.controls_good, tally.controls));
   return out;
 }
 
 std::string summary(const Tally& tally) {
   const Tally::Part &c = tally.confirmed, &p = tally.partial;
   const auto of_expressed = [&](std::int64_t confirmed, std::int64_t partial) {
-    return fmt::format("{} of {} confirmed{}, {} of {} partial", confirmed, c.expressed, share(confirmed, c.expressed), partial, p.expressed);
+    return fmt::format("{} of {} confirmed{}, {} of {} partial", confirmed, c.expressed, share(confirmed, c.expressed),
+                       partial, p.expressed);
   };
-  return fmt::format("expressed  {} of {} confirmed, {} of {} partial\ncaught     {}\nnamed      {}\ncontrols   {} of {} end as they must\n", c.expressed,
-                     c.entries, p.expressed, p.entries, of_expressed(c.caught, p.caught), of_expressed(c.named, p.named), tally.controls_good, tally.controls);
+  return fmt::format(
+      "expressed  {} of {} confirmed, {} of {} partial\ncaught     {}\nnamed      {}\ncontrols   {} of {} end as they "
+      "must\n",
+      c.expressed, c.entries, p.expressed, p.entries, of_expressed(c.caught, p.caught), of_expressed(c.named, p.named),
+      tally.controls_good, tally.controls);
 }
 
 }  // namespace kvcts::museum

@@ -16,12 +16,16 @@ UCX = ["museum", "--system", "UCX"]
 
 def filters() -> None:
     out = expect(0, *UCX, says="targets    met")
-    assert re.search(r"^UCX\n  M174 .*\n.*https://github.com/openucx/ucx/.*10671\n  M175 .*\n        partial data; UCX; ", out), out
+    assert re.search(
+        r"^UCX\n  M174 .*\n.*https://github.com/openucx/ucx/.*10671\n  M175 .*\n        partial data; UCX; ", out
+    ), out
     assert "expressed  1 of 1 confirmed, 1 of 1 partial\n" in out, out
     both = kvcts_json(*UCX, "--class", "registration-missing-region")
     assert [e["id"] for e in both["entries"]] == ["M174", "M175"] and both["missed"] == [], both["missed"]
     for entry in both["entries"]:
-        assert entry["expressed"] and entry["caught"] and entry["named"] and entry["controls"] == entry["controls_good"] >= 1, entry
+        assert (
+            entry["expressed"] and entry["caught"] and entry["named"] and entry["controls"] == entry["controls_good"] >= 1
+        ), entry
         assert {c["outcome"] for c in entry["cases"] if "#" not in c["case"]} <= {"FAIL", "HANG", "CRASH"}, entry
     one = {"entries": 1, "expressed": 1, "ran": 1, "caught": 1, "named": 1}
     assert both["totals"]["confirmed"] == both["totals"]["partial"] == one, both["totals"]
@@ -57,14 +61,29 @@ def changed(folder: Path, old: str, new: str) -> str:
 
 
 def broken(folder: Path) -> None:
-    """Faults that are not there are not caught, controls that are faults do not pass, entries that nobody tells are missed."""
+    """Faults that are not there are not caught, controls that are faults do not pass, entries that nobody tells are
+    missed."""
     ucx = (ROOT / "cases" / "museum" / "ucx-2.yaml").read_text()
-    expect(1, *UCX, "--cases", changed(folder, "as_intended: true", "set: {seed: 2}"), says="controls do not end as they must")
+    expect(
+        1, *UCX, "--cases", changed(folder, "as_intended: true", "set: {seed: 2}"), says="controls do not end as they must"
+    )
     harmless = ucx.replace(", actually: skipped", "")
     expect(1, *UCX, "--cases", changed(folder, ucx, harmless), says="are not caught")
-    expect(2, *UCX, "--cases", changed(folder, "class: registration-missing-region", "class: truncated"), err="expected the class of M17")
-    gone = ucx[ucx.index("---\n") + 4:]
-    expect(2, *UCX, "--cases", changed(folder, ucx, gone), err="expected a case or a line '# not expressed: M174 openucx/ucx#10671: ...', found neither")
+    expect(
+        2,
+        *UCX,
+        "--cases",
+        changed(folder, "class: registration-missing-region", "class: truncated"),
+        err="expected the class of M17",
+    )
+    gone = ucx[ucx.index("---\n") + 4 :]
+    expect(
+        2,
+        *UCX,
+        "--cases",
+        changed(folder, ucx, gone),
+        err="expected a case or a line '# not expressed: M174 openucx/ucx#10671: ...', found neither",
+    )
 
 
 def main() -> int:

@@ -40,15 +40,21 @@ std::uint8_t initial(bool of_target, std::size_t at) {
 std::uint64_t sum(const Memory& memory) { return XXH3_64bits(memory.bytes, memory_bytes); }
 
 Actor::Actor(bool target, const ActorSetup& setup, const Memory& memory)
-    : target_(target), setup_(setup), memory_(memory), session_(transport::Plugin::load(transport::find_plugin(setup.plugin)), open_options("rule")) {
+    : target_(target),
+      setup_(setup),
+      memory_(memory),
+      session_(transport::Plugin::load(transport::find_plugin(setup.plugin)), open_options("rule")) {
   if (setup.memory.empty()) return;
-  pool_ = std::make_unique<transport::MemoryPool>(transport::MemoryProvider::load(transport::find_plugin(setup.memory)), transport::OpenOptions{});
+  pool_ = std::make_unique<transport::MemoryPool>(transport::MemoryProvider::load(transport::find_plugin(setup.memory)),
+                                                  transport::OpenOptions{});
   block_ = std::make_unique<transport::Block>(pool_->allocate(memory_bytes));
   block_->write(0, {memory_.bytes, memory_bytes});
 }
 
 transport::OpenOptions Actor::open_options(const std::string& name) const {
-  return {.name = name + (target_ ? "/target" : "/initiator"), .role = target_ ? Role::consumer : Role::producer, .options = setup_.options};
+  return {.name = name + (target_ ? "/target" : "/initiator"),
+          .role = target_ ? Role::consumer : Role::producer,
+          .options = setup_.options};
 }
 
 bool Actor::turn() {
@@ -117,8 +123,9 @@ std::vector<transport::Descriptor> Actor::descriptors(const RuleStep& step, cons
     const std::uint64_t base = nobody ? reinterpret_cast<std::uint64_t>(memory_.bytes) : 0;
     const transport::RegionId local = nobody ? KVCTS_NO_REGION : named(regions_, copy.local, "region").id;
     for (std::int64_t i = 0; i < copy.times; ++i) {
-      list.push_back({local, base + static_cast<std::uint64_t>(copy.local_at + i * copy.bytes), static_cast<std::uint64_t>(ordinal),
-                      static_cast<std::uint64_t>(copy.remote_at + i * copy.bytes), static_cast<std::uint64_t>(copy.bytes)});
+      list.push_back({local, base + static_cast<std::uint64_t>(copy.local_at + i * copy.bytes),
+                      static_cast<std::uint64_t>(ordinal), static_cast<std::uint64_t>(copy.remote_at + i * copy.bytes),
+                      static_cast<std::uint64_t>(copy.bytes)});
     }
   }
   return list;
@@ -129,7 +136,8 @@ void Actor::prepare(const RuleStep& step) {
   auto list = descriptors(step, peer);
   Asked& asked = requests_[step.request] = {0, step.op, {}};
   for (const RuleCopy& copy : step.copies) asked.copies.push_back(limited(copy, session_.claims()));
-  asked.id = session_.prepare(peer.id, step.op == "read" ? transport::Op::read : transport::Op::write, std::move(list), step.notification);
+  asked.id = session_.prepare(peer.id, step.op == "read" ? transport::Op::read : transport::Op::write, std::move(list),
+                              step.notification);
 }
 
 bool Actor::start(transport::RequestId request) {
@@ -152,9 +160,13 @@ std::string Actor::wait(const RuleStep& step) {
 }
 
 std::string Actor::register_region(const RuleStep& step) {
-  const std::map<std::string, std::uint32_t> memories{{"host", KVCTS_MEMORY_HOST}, {"cuda", KVCTS_MEMORY_CUDA}, {"hip", KVCTS_MEMORY_HIP}, {"other", KVCTS_MEMORY_OTHER}};
-  const std::map<std::string, std::uint32_t> kinds{{"memory", KVCTS_KIND_MEMORY}, {"file", KVCTS_KIND_FILE}, {"object", KVCTS_KIND_OBJECT}};
-  const std::map<std::string, std::uint32_t> accesses{{"all", 7}, {"read", KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_READ}, {"write", KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_WRITE}};
+  const std::map<std::string, std::uint32_t> memories{
+      {"host", KVCTS_MEMORY_HOST}, {"cuda", KVCTS_MEMORY_CUDA}, {"hip", KVCTS_MEMORY_HIP}, {"other", KVCTS_MEMORY_OTHER}};
+  const std::map<std::string, std::uint32_t> kinds{
+      {"memory", KVCTS_KIND_MEMORY}, {"file", KVCTS_KIND_FILE}, {"object", KVCTS_KIND_OBJECT}};
+  const std::map<std::string, std::uint32_t> accesses{{"all", 7},
+                                                      {"read", KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_READ},
+                                                      {"write", KVCTS_ACCESS_LOCAL | KVCTS_ACCESS_REMOTE_WRITE}};
   transport::Region region;
   const bool own = step.address < 0;
   if (own && block_) {
@@ -208,20 +220,26 @@ std::string Actor::threads(const RuleStep& step) {
 }
 
 namespace {
-std::ptrdiff_t entries(const char* folder) { return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()); }
+std::ptrdiff_t entries(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
 }  // namespace
 
 /// The first more agents may start what all share; the ones after them must take with them what they brought.
 std::string Actor::reopen() {
   constexpr int agents = 10;
-  const auto once = [&](int i) { transport::Session(transport::Plugin::load(transport::find_plugin(setup_.plugin)), open_options("again" + std::to_string(i))); };
+  const auto once = [&](int i) {
+    transport::Session(transport::Plugin::load(transport::find_plugin(setup_.plugin)),
+                       open_options("again" + std::to_string(i)));
+  };
   for (int i = 0; i < 2; ++i) once(i);
   const auto threads = entries("/proc/self/task"), files = entries("/proc/self/fd");
   for (int i = 0; i < agents; ++i) once(2 + i);
   std::string left;
   // A thread that was told to end may still be on its way.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (entries("/proc/self/task") >= threads + agents && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (entries("/proc/self/task") >= threads + agents && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   if (entries("/proc/self/task") >= threads + agents) left = "threads";
   if (entries("/proc/self/fd") >= files + agents) left += left.empty() ? "descriptors" : " and descriptors";
   return left.empty() ? "nothing" : left;
@@ -267,7 +285,8 @@ std::string Actor::act(const RuleStep& step) {
   });
 }
 
-std::string Actor::check(const std::string& request, const Memory& there, const std::map<std::string, std::size_t>& places) const {
+std::string Actor::check(const std::string& request, const Memory& there,
+                         const std::map<std::string, std::size_t>& places) const {
   const auto asked = requests_.find(request);
   if (asked == requests_.end()) throw std::logic_error("the rule has no request '" + request + "'");
   const bool reads = asked->second.op == "read";
@@ -297,8 +316,9 @@ std::string Actor::others(const Memory& there, const std::map<std::string, std::
       const auto& all = reads ? regions_ : std::map<std::string, Place>{};
       const auto own = all.find(copy.local);
       const auto remote = places.find(copy.remote);
-      const std::size_t at = reads ? (own != all.end() ? own->second.at : 0) + static_cast<std::size_t>(copy.local_at)
-                                   : (remote != places.end() ? remote->second : 0) + static_cast<std::size_t>(copy.remote_at);
+      const std::size_t at = reads
+                                 ? (own != all.end() ? own->second.at : 0) + static_cast<std::size_t>(copy.local_at)
+                                 : (remote != places.end() ? remote->second : 0) + static_cast<std::size_t>(copy.remote_at);
       auto& marks = reads ? ours : theirs;
       const std::size_t end = std::min(memory_bytes, at + static_cast<std::size_t>(copy.bytes * copy.times));
       for (std::size_t i = at; i < end; ++i) marks[i] = true;

@@ -48,7 +48,8 @@ class Actor {
   std::string act(const catalogue::RuleStep& step);
   std::string blob(const std::vector<std::string>& regions);
   std::string connect(const std::string& peer, const std::string& blob, const std::vector<std::string>& regions);
-  /// "arrived", "untouched" or "partly", by looking at the copies of a request. `places`: where regions of the target begin in its memory.
+  /// "arrived", "untouched" or "partly", by looking at the copies of a request. `places`: where regions of the target begin
+  /// in its memory.
   std::string check(const std::string& request, const Memory& there, const std::map<std::string, std::size_t>& places) const;
   /// "untouched" or "changed": every byte of either side that no request was to write.
   std::string others(const Memory& there, const std::map<std::string, std::size_t>& places) const;

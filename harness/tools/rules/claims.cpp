@@ -19,7 +19,9 @@ struct Mask {
   const char* claim;
   std::vector<const char*> bits;  ///< by place
 };
-const std::array<Mask, 3> masks{{{"kinds", {"memory", "file", "object"}}, {"memories", {"host", "cuda", "hip", "other"}}, {"reach", {"process", "host", "network"}}}};
+const std::array<Mask, 3> masks{{{"kinds", {"memory", "file", "object"}},
+                                 {"memories", {"host", "cuda", "hip", "other"}},
+                                 {"reach", {"process", "host", "network"}}}};
 
 std::string text_of(std::uint64_t value) { return value == UINT64_MAX ? "unlimited" : std::to_string(value); }
 
@@ -29,14 +31,18 @@ std::string unaskable(const RuleEntry& test, const ClaimTexts& said, const Engin
     if (said.at(claim) != value) return "asked where " + claim + " is " + value + ", here it is " + said.at(claim);
   }
   for (const RuleStep& step : test.steps) {
-    if (engine.processes == 1 && (step.state == "stopped" || step.state == "killed")) return "asked of a peer in another process";
+    if (engine.processes == 1 && (step.state == "stopped" || step.state == "killed"))
+      return "asked of a peer in another process";
     for (const auto& copy : step.copies) {
       if (copy.limit.empty()) continue;
       const std::string& limit = said.at(copy.limit);
       if (limit == "unlimited" || (copy.limit == "alignment" && limit == "1")) return "no limit is claimed";
       const std::uint64_t value = std::stoull(limit);
-      const std::uint64_t most = copy.limit == "max_descriptors" ? 1'000'000 : copy.limit == "alignment" ? region_bytes / 4 : region_bytes;
-      if (value + (copy.over ? 1 : 0) > most) return "a limit of " + limit + " is beyond the " + std::to_string(region_bytes) + " bytes of this test";
+      const std::uint64_t most = copy.limit == "max_descriptors" ? 1'000'000
+                                 : copy.limit == "alignment"     ? region_bytes / 4
+                                                                 : region_bytes;
+      if (value + (copy.over ? 1 : 0) > most)
+        return "a limit of " + limit + " is beyond the " + std::to_string(region_bytes) + " bytes of this test";
     }
   }
   return "";
@@ -61,7 +67,8 @@ ClaimTexts claim_texts(const transport::Claims& claims) {
     texts[claim] = text_of(value);
     for (const Mask& mask : masks) {
       if (claim != mask.claim) continue;
-      for (std::size_t bit = 0; bit < mask.bits.size(); ++bit) texts[claim + "." + mask.bits[bit]] = (value >> bit & 1) != 0 ? "1" : "0";
+      for (std::size_t bit = 0; bit < mask.bits.size(); ++bit)
+        texts[claim + "." + mask.bits[bit]] = (value >> bit & 1) != 0 ? "1" : "0";
     }
   }
   return texts;
@@ -76,7 +83,8 @@ std::vector<RuleEntry> read_claims(const std::filesystem::path& cases) {
     for (const auto& [claim, value] : test.when) named.push_back(claim);
     for (const std::string& claim : named) {
       if (std::find(known.begin(), known.end(), claim) != known.end()) continue;
-      throw catalogue::Error(test.file + ": test " + test.id + ": expected a claim of kvcts_claims, found '" + claim + "'" + catalogue::suggestion(claim, known));
+      throw catalogue::Error(test.file + ": test " + test.id + ": expected a claim of kvcts_claims, found '" + claim + "'" +
+                             catalogue::suggestion(claim, known));
     }
   }
   return tests;
@@ -95,7 +103,8 @@ ClaimSeen judge(const RuleEntry& test, const ClaimTexts& said, const EngineEntry
   out.allowed = allowed->second;
   const Observation observed = play(test, engine, memory);
   out.seen = observed.text, out.words = observed.words, out.ms = observed.ms;
-  const bool good = std::any_of(out.allowed.begin(), out.allowed.end(), [&](const std::string& one) { return one == "*" || one == out.seen; });
+  const bool good = std::any_of(out.allowed.begin(), out.allowed.end(),
+                                [&](const std::string& one) { return one == "*" || one == out.seen; });
   out.verdict = good ? ClaimSeen::Verdict::holds : ClaimSeen::Verdict::broken;
   return out;
 }

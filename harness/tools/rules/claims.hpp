@@ -1,4 +1,5 @@
-// Claims are tested: what a transport says of itself (kvcts_claims) and what the header demands of every one, played as rules are.
+// Claims are tested: what a transport says of itself (kvcts_claims) and what the header demands of every one, played as
+// rules are.
 //
 //   const std::vector<RuleEntry> tests = read_claims(cases);
 //   const ClaimTexts said = claim_texts(session.claims());

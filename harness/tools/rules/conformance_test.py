@@ -1,5 +1,5 @@
-"""kvcts conformance: the templates and the plug-ins built against the frozen headers conform; each lie of the hostile plug-in is found by the
-test that asks for it; what cannot be opened is one clear sentence."""
+"""kvcts conformance: the templates and the plug-ins built against the frozen headers conform; each lie of the hostile
+plug-in is found by the test that asks for it; what cannot be opened is one clear sentence."""
 
 from __future__ import annotations
 
@@ -14,33 +14,71 @@ from kvtest import BUILD, ROOT, finish, kvcts, kvcts_json, need_program  # noqa:
 
 EXAMPLES = BUILD / "harness/engines/example"
 TEMPLATE = str(EXAMPLES / "kvcts_engine_template_now.so")
-# What the hostile plug-in (harness/engines/hostile.c) says or does -> a test that must be BROKEN. It is the template otherwise.
+# What the hostile plug-in (harness/engines/hostile.c) says or does -> a test that must be BROKEN. It is the template
+# otherwise.
 LIES = {
-    "claim:can_write=0": "writes", "claim:can_read=0": "reads", "claim:memories=3": "cuda-memory", "claim:memories=2": "host-memory",
-    "claim:kinds=3": "files", "claim:kinds=5": "objects", "two-sided": "target-stands-still", "claim:repeated_registration=0": "registered-twice",
-    "claim:overlapping_registration=0": "registered-overlapping", "claim:zero_length=0": "nothing-among-others",
-    "claim:unregistered_local=1": "local-memory-of-nobody", "claim:revokes=1": "region-taken-back", "claim:notifications=1": "notifies",
-    "hasty": "notified-after-the-data", "unsafe": "four-threads", "early": "visible-when-complete", "early+claim:completion=0": "visible-when-flushed", "claim:ordering=1": "later-request-wins",
-    "noisy": "quiet-once-cancelled", "claim:peer_death=1": "dead-peer", "two-sided+claim:peer_death=2": "killed-on-the-way",
-    "claim:alignment=64": "misaligned", "claim:max_descriptors=10": "too-many-descriptors", "claim:max_bytes=65536": "too-long-descriptor",
-    "late": "writes-and-nothing-else", "again": "completion-is-remembered", "threads": "agents-come-and-go", "files": "agents-come-and-go",
-    "excess": "writes", "exit:post": "writes", "abort:add_peer": "another-process", "nothing:poll": "writes",
+    "claim:can_write=0": "writes",
+    "claim:can_read=0": "reads",
+    "claim:memories=3": "cuda-memory",
+    "claim:memories=2": "host-memory",
+    "claim:kinds=3": "files",
+    "claim:kinds=5": "objects",
+    "two-sided": "target-stands-still",
+    "claim:repeated_registration=0": "registered-twice",
+    "claim:overlapping_registration=0": "registered-overlapping",
+    "claim:zero_length=0": "nothing-among-others",
+    "claim:unregistered_local=1": "local-memory-of-nobody",
+    "claim:revokes=1": "region-taken-back",
+    "claim:notifications=1": "notifies",
+    "hasty": "notified-after-the-data",
+    "unsafe": "four-threads",
+    "early": "visible-when-complete",
+    "early+claim:completion=0": "visible-when-flushed",
+    "claim:ordering=1": "later-request-wins",
+    "noisy": "quiet-once-cancelled",
+    "claim:peer_death=1": "dead-peer",
+    "two-sided+claim:peer_death=2": "killed-on-the-way",
+    "claim:alignment=64": "misaligned",
+    "claim:max_descriptors=10": "too-many-descriptors",
+    "claim:max_bytes=65536": "too-long-descriptor",
+    "late": "writes-and-nothing-else",
+    "again": "completion-is-remembered",
+    "threads": "agents-come-and-go",
+    "files": "agents-come-and-go",
+    "excess": "writes",
+    "exit:post": "writes",
+    "abort:add_peer": "another-process",
+    "nothing:poll": "writes",
 }
 # Both are seen by the test of the other claim as well: a target that stands still makes no progress.
 ALSO = {"two-sided": "target-makes-no-progress", "early+claim:completion=0": "visible-when-flushed"}
-UNOPENED = {"exit:open": "ended with status 7", "abort:open": "SIGABRT", "garbage:open": "returned status 4711", "nothing:open": "returned OK and no agent",
-            "claim:alignment=3": "expected a power of two"}
+UNOPENED = {
+    "exit:open": "ended with status 7",
+    "abort:open": "SIGABRT",
+    "garbage:open": "returned status 4711",
+    "nothing:open": "returned OK and no agent",
+    "claim:alignment=3": "expected a power of two",
+}
 
 
 # An edit of the template provider (transport/template/memory.c) -> the test that must be BROKEN.
 PROVIDERS = {
     "copies": ("(memcpy(at, from, bytes), KVCTS_OK)", "(memcpy(at, from, bytes - 1), KVCTS_OK)"),
-    "allocations-apart": ('const int fd = memfd_create("acme", MFD_CLOEXEC);', 'static int one = -1;\n  if (one < 0) one = memfd_create("acme", MFD_CLOEXEC);\n  const int fd = dup(one);'),
+    "allocations-apart": (
+        'const int fd = memfd_create("acme", MFD_CLOEXEC);',
+        'static int one = -1;\n  if (one < 0) one = memfd_create("acme", MFD_CLOEXEC);\n  const int fd = dup(one);',
+    ),
     "refusals": ("bytes <= b->bytes - offset)", "bytes <= b->bytes)"),
     # Only the second call gives it back, so that closing the pool ends.
-    "released": ("if (b->handle != handle) continue;", "if (b->handle != handle) continue;\n    if (b->fd >= 0) return close(b->fd), b->fd = -1, KVCTS_OK;"),
+    "released": (
+        "if (b->handle != handle) continue;",
+        "if (b->handle != handle) continue;\n    if (b->fd >= 0) return close(b->fd), b->fd = -1, KVCTS_OK;",
+    ),
     "host-accessible": ("out->address = base + offset", "out->address = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)"),
-    "exports": ("return map(pool, fcntl(fd, F_DUPFD_CLOEXEC, 3), offset, bytes, out);", "return allocate(pool, bytes, out);"),
+    "exports": (
+        "return map(pool, fcntl(fd, F_DUPFD_CLOEXEC, 3), offset, bytes, out);",
+        "return allocate(pool, bytes, out);",
+    ),
 }
 # A pool of this one is never closed: 100 s until that is BROKEN.
 NEVER_CLOSES = ("if (b->handle != handle) continue;", "if (b->handle == handle) return KVCTS_OK;")
@@ -52,8 +90,13 @@ def wrong_provider(test: str, right: str, wrong: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         code, library = Path(place) / "wrong.c", Path(place) / f"{test}.so"
         code.write_text(source.replace(right, wrong))
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/engines/transport"), "-o", str(library), str(code)], check=True)
-        tests = kvcts_json("conformance", TEMPLATE, "--memory", str(library), "--test", "writes", timeout=300)["memory"]["tests"]
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/engines/transport"), "-o", str(library), str(code)],
+            check=True,
+        )
+        tests = kvcts_json("conformance", TEMPLATE, "--memory", str(library), "--test", "writes", timeout=300)["memory"][
+            "tests"
+        ]
     broken = {one["test"] for one in tests if one["verdict"] == "BROKEN"}
     assert test in broken, f"a provider that is wrong in '{test}' passes it: {tests}"
 
@@ -72,9 +115,16 @@ def beyond_refuting() -> None:
             assert source.count(right) == 1, right
             source = source.replace(right, wrong)
         code.write_text(source)
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/engines/transport"), "-o", str(library), str(code)], check=True)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-O1", "-I", str(ROOT / "harness/engines/transport"), "-o", str(library), str(code)],
+            check=True,
+        )
         said = kvcts("conformance", str(library), "--test", "cuda-memory", "--test", "host-memory")
-        assert said.status == 0 and said.out.count("not refutable here: memories.cuda") == 1 and "refutable here: memories.host" not in said.out, said
+        assert (
+            said.status == 0
+            and said.out.count("not refutable here: memories.cuda") == 1
+            and "refutable here: memories.host" not in said.out
+        ), said
 
 
 def verdicts(plugin: str, *options: str) -> dict[str, dict]:
@@ -89,10 +139,21 @@ def template(version: str, *options: str) -> None:
 def honest() -> None:
     """Without a lie the hostile plug-in conforms, and every claim that its tests ask for has a lie above."""
     tests = verdicts("hostile")
-    assert all(test["verdict"] != "BROKEN" for test in tests.values()), [t for t in tests.values() if t["verdict"] == "BROKEN"]
-    blind = {name for name, test in tests.items() if test["claim"] != "always" and name not in {*LIES.values(), *ALSO.values()}}
+    assert all(test["verdict"] != "BROKEN" for test in tests.values()), [
+        t for t in tests.values() if t["verdict"] == "BROKEN"
+    ]
+    blind = {
+        name for name, test in tests.items() if test["claim"] != "always" and name not in {*LIES.values(), *ALSO.values()}
+    }
     # Not lies of this plug-in: claims that are only weaker than what it does, and the good halves of a pair of tests.
-    assert blind == {"hip-memory", "other-memory", "later-descriptor-wins", "aligned", "most-descriptors", "longest-descriptor"}, blind
+    assert blind == {
+        "hip-memory",
+        "other-memory",
+        "later-descriptor-wins",
+        "aligned",
+        "most-descriptors",
+        "longest-descriptor",
+    }, blind
 
 
 def lie(mode: str, test: str) -> None:
@@ -102,7 +163,14 @@ def lie(mode: str, test: str) -> None:
 
 def lifetime(test: str, seen: str, *options: str) -> None:
     """Bytes that come early or late, and a process that does not end well, from the fixture."""
-    ended = kvcts_json("conformance", "fixture", *(word for option in options for word in ("--option", option)), "--test", "writes-and-nothing-else", timeout=300)
+    ended = kvcts_json(
+        "conformance",
+        "fixture",
+        *(word for option in options for word in ("--option", option)),
+        "--test",
+        "writes-and-nothing-else",
+        timeout=300,
+    )
     broken = {one["test"]: one["seen"] for one in ended["tests"] if one["verdict"] == "BROKEN"}
     assert seen in broken.get(test, ""), (options, broken)
 
@@ -119,27 +187,36 @@ def refused(words: str, *argv: str) -> None:
 
 def templates() -> list[tuple]:
     """Today's and version 1's, each with and without its memory provider; one of each sort unless --all."""
-    every = [(template, version, *options) for version in ("now", "v1") for options in ([], ["--memory", str(EXAMPLES / f"kvcts_memory_template_{version}.so")])]
+    every = [
+        (template, version, *options)
+        for version in ("now", "v1")
+        for options in ([], ["--memory", str(EXAMPLES / f"kvcts_memory_template_{version}.so")])
+    ]
     return every if "--all" in sys.argv else [every[0], every[3]]
 
 
 def parts() -> list[tuple]:
     """Functions with their arguments; none needs another, and the long ones come first."""
-    return [(honest,),
-            *templates(),
-            *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
-            *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
-            *([(wrong_provider, "released", *NEVER_CLOSES)] if "--all" in sys.argv else []),
-            (no_provider,), (beyond_refuting,),
-            (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=deferred", "phase=release"),
-            (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=early", "delay_us=2000"),
-            (lifetime, "writes-and-nothing-else", "afterwards: changed", "fault=late_write", "delay_us=900000"),
-            (lifetime, "end-of-process", "SIGSEGV after close()", "fault=segv", "phase=exit"),
-            (lifetime, "end-of-process", "status 3 after close()", "fault=exit3", "phase=exit"),
-            *((unopened, mode, words) for mode, words in UNOPENED.items()),
-            (refused, "there is no plug-in file", "/nonexistent/x.so"), (refused, "expected an engine of cases/engines", "no-such-engine"),
-            (refused, "a test of cases/claims", "shm", "--test", "no-such-test"), (refused, "KEY=VALUE", "shm", "--option", "novalue"),
-            (refused, "has no plug-in", "own")]
+    return [
+        (honest,),
+        *templates(),
+        *((lie, mode, test) for mode, test in [*LIES.items(), *ALSO.items()]),
+        *((wrong_provider, test, right, wrong) for test, (right, wrong) in PROVIDERS.items()),
+        *([(wrong_provider, "released", *NEVER_CLOSES)] if "--all" in sys.argv else []),
+        (no_provider,),
+        (beyond_refuting,),
+        (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=deferred", "phase=release"),
+        (lifetime, "writes-and-nothing-else", "bytes: untouched", "fault=early", "delay_us=2000"),
+        (lifetime, "writes-and-nothing-else", "afterwards: changed", "fault=late_write", "delay_us=900000"),
+        (lifetime, "end-of-process", "SIGSEGV after close()", "fault=segv", "phase=exit"),
+        (lifetime, "end-of-process", "status 3 after close()", "fault=exit3", "phase=exit"),
+        *((unopened, mode, words) for mode, words in UNOPENED.items()),
+        (refused, "there is no plug-in file", "/nonexistent/x.so"),
+        (refused, "expected an engine of cases/engines", "no-such-engine"),
+        (refused, "a test of cases/claims", "shm", "--test", "no-such-test"),
+        (refused, "KEY=VALUE", "shm", "--option", "novalue"),
+        (refused, "has no plug-in", "own"),
+    ]
 
 
 def main() -> int:

@@ -1,5 +1,6 @@
-// A rule takes place between two processes, each with the plug-in to itself, that share memory with nobody else. The third one, this
-// program, only listens: what was seen comes through a pipe line by line, so that a crash or a call that never returns loses nothing.
+// A rule takes place between two processes, each with the plug-in to itself, that share memory with nobody else. The third
+// one, this program, only listens: what was seen comes through a pipe line by line, so that a crash or a call that never
+// returns loses nothing.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -96,7 +97,8 @@ class Told {
       const std::string said = actor_.connect(asked.at("peer"), {raw.begin(), raw.end()}, asked.at("regions"));
       return {{"said", said}, {"words", actor_.words()}};
     }
-    const RuleStep& step = *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
+    const RuleStep& step =
+        *reinterpret_cast<const RuleStep*>(asked.at("step").get<std::uintptr_t>());  // made before the fork
     const std::string said = actor_.act(step);
     if (step.action == "take" && said == "came") actor_.collect(), saw_ = actor_.sum();
     return {{"said", said}, {"words", actor_.words()}};
@@ -282,7 +284,8 @@ class Play {
   /// A step without a name has to go well, or nothing that follows means anything.
   void must(const RuleStep& step, const std::string& where) {
     const std::string answered = act(step);
-    if (answered != "ok" && answered != "done" && answered != "came") throw std::runtime_error(where + " answered " + answered + ": " + words_);
+    if (answered != "ok" && answered != "done" && answered != "came")
+      throw std::runtime_error(where + " answered " + answered + ": " + words_);
   }
 
   std::string act(const RuleStep& step) {
@@ -310,7 +313,10 @@ class Play {
     if (by_target && saw != sum(setup_.there)) return "later";
     if (step.action == "check") return actor_->check(step.request, setup_.there, places_);
     if (step.action == "others") return actor_->others(setup_.there, places_);
-    const auto all = [&] { return std::string(reinterpret_cast<const char*>(setup_.here.bytes), memory_bytes) + std::string(reinterpret_cast<const char*>(setup_.there.bytes), memory_bytes); };
+    const auto all = [&] {
+      return std::string(reinterpret_cast<const char*>(setup_.here.bytes), memory_bytes) +
+             std::string(reinterpret_cast<const char*>(setup_.there.bytes), memory_bytes);
+    };
     const std::string before = all();
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(step.within_ms);
     for (; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(1))) actor_->turn();
@@ -324,19 +330,24 @@ class Play {
     if (step.blob == "kept") {
       blob = kept_;
     } else if (forth && step.blob != "own") {
-      const auto raw = target_->ask({{"what", "blob"}, {"regions", step.regions}}, *actor_).at("blob").get<std::vector<std::uint8_t>>();
+      const auto raw =
+          target_->ask({{"what", "blob"}, {"regions", step.regions}}, *actor_).at("blob").get<std::vector<std::uint8_t>>();
       blob.assign(raw.begin(), raw.end());
     } else {
       blob = actor_->blob(step.regions);
     }
     if (step.blob == "whole" || step.blob == "kept") kept_ = blob;
-    if (step.blob == "cut") blob.resize(blob.size() - std::min<std::size_t>(blob.size(), static_cast<std::size_t>(step.amount)));
+    if (step.blob == "cut")
+      blob.resize(blob.size() - std::min<std::size_t>(blob.size(), static_cast<std::size_t>(step.amount)));
     if (step.blob == "empty") blob.clear();
     if (step.blob == "garbage") {
       for (std::size_t i = 0; i < blob.size(); ++i) blob[i] = static_cast<char>(initial(true, i * 7 + 3));
     }
     if (forth) return own(actor_->connect(step.peer, blob, step.regions));
-    return theirs({{"what", "connect"}, {"peer", step.peer}, {"regions", step.regions}, {"blob", std::vector<std::uint8_t>(blob.begin(), blob.end())}});
+    return theirs({{"what", "connect"},
+                   {"peer", step.peer},
+                   {"regions", step.regions},
+                   {"blob", std::vector<std::uint8_t>(blob.begin(), blob.end())}});
   }
 
   std::string change(const std::string& state) {
@@ -407,7 +418,8 @@ std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_ti
   }
   std::vector<json> lines;
   for (std::size_t from = 0, to; (to = text.find('\n', from)) != std::string::npos; from = to + 1) {
-    if (json line = json::parse(text.substr(from, to - from), nullptr, false); !line.is_discarded()) lines.push_back(std::move(line));
+    if (json line = json::parse(text.substr(from, to - from), nullptr, false); !line.is_discarded())
+      lines.push_back(std::move(line));
   }
   return lines;
 }
@@ -416,9 +428,13 @@ std::vector<json> listen(int fd, std::chrono::milliseconds deadline, bool& in_ti
 
 Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory) {
   const json any = rule.options.value("any", json::object());
-  Setup setup{{engine.plugin, memory, texts(engine.options, rule.options.value(short_name(engine.plugin), any))}, texts(engine.environment, rule.environment),
-              make_memory(false), make_memory(true), engine.processes == 1};
-  if (auto provided = setup.actor.options.extract("memory_provider"); !provided.empty() && memory.empty()) setup.actor.memory = provided.mapped();
+  Setup setup{{engine.plugin, memory, texts(engine.options, rule.options.value(short_name(engine.plugin), any))},
+              texts(engine.environment, rule.environment),
+              make_memory(false),
+              make_memory(true),
+              engine.processes == 1};
+  if (auto provided = setup.actor.options.extract("memory_provider"); !provided.empty() && memory.empty())
+    setup.actor.memory = provided.mapped();
   prelude();
   std::chrono::milliseconds deadline = slack;
   for (const RuleStep& step : rule.steps) deadline += std::chrono::milliseconds(step.within_ms);
@@ -458,10 +474,15 @@ Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::st
     ended = ended || line.contains("end");
   }
   if (trouble.empty() && !ended) {
-    trouble = !in_time ? "does not return" : WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL ? std::string("crash SIG") + sigabbrev_np(WTERMSIG(status)) : "exits";
+    trouble = !in_time ? "does not return"
+              : WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL
+                  ? std::string("crash SIG") + sigabbrev_np(WTERMSIG(status))
+                  : "exits";
   }
-  const auto named = std::count_if(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return !step.as.empty(); });
-  for (const auto& [as, answer] : answers) seen.text += (seen.text.empty() ? "" : "; ") + (named > 1 ? as + ": " : "") + answer;
+  const auto named =
+      std::count_if(rule.steps.begin(), rule.steps.end(), [](const RuleStep& step) { return !step.as.empty(); });
+  for (const auto& [as, answer] : answers)
+    seen.text += (seen.text.empty() ? "" : "; ") + (named > 1 ? as + ": " : "") + answer;
   if (!trouble.empty()) seen.text += (seen.text.empty() ? "" : "; ") + trouble + " in " + where;
   return seen;
 }

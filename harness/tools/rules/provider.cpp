@@ -64,7 +64,8 @@ std::string apart(MemoryPool& pool) {
     blocks.back().write(0, pattern(some, i));
   }
   for (unsigned i = 0; i < 16; ++i) {
-    if (bytes_of(blocks[i], 0, some) != pattern(some, i)) return "allocation " + std::to_string(i) + " of 16 has the bytes of another";
+    if (bytes_of(blocks[i], 0, some) != pattern(some, i))
+      return "allocation " + std::to_string(i) + " of 16 has the bytes of another";
     for (unsigned j = 0; j < i; ++j) {
       if (blocks[i].allocation().address == blocks[j].allocation().address) return "two allocations have one address";
     }
@@ -76,12 +77,14 @@ std::string refusals(MemoryPool& pool) {
   Block block = pool.allocate(some);
   const std::size_t end = block.bytes();
   Bytes bytes(8);
-  for (const auto& seen : {refuses(Code::not_found, "copy_in past the end", [&] { block.write(end - 7, bytes); }),
-                           refuses(Code::not_found, "copy_out past the end", [&] { block.read(end - 7, bytes); }),
-                           refuses(Code::not_found, "copy_out at an offset that wraps", [&] { block.read(UINT64_MAX - 3, bytes); }),
-                           refuses(Code::invalid, "allocate 0 bytes", [&] { pool.allocate(0); }),
-                           refuses(Code::no_resources, "allocate 2^62 bytes", [&] { pool.allocate(std::uint64_t{1} << 62); })}) {
-    if (!seen.empty() && !(pool.info().max_bytes < (std::uint64_t{1} << 62) && seen.find("2^62") != std::string::npos)) return seen;
+  for (const auto& seen :
+       {refuses(Code::not_found, "copy_in past the end", [&] { block.write(end - 7, bytes); }),
+        refuses(Code::not_found, "copy_out past the end", [&] { block.read(end - 7, bytes); }),
+        refuses(Code::not_found, "copy_out at an offset that wraps", [&] { block.read(UINT64_MAX - 3, bytes); }),
+        refuses(Code::invalid, "allocate 0 bytes", [&] { pool.allocate(0); }),
+        refuses(Code::no_resources, "allocate 2^62 bytes", [&] { pool.allocate(std::uint64_t{1} << 62); })}) {
+    if (!seen.empty() && !(pool.info().max_bytes < (std::uint64_t{1} << 62) && seen.find("2^62") != std::string::npos))
+      return seen;
   }
   return "";
 }
@@ -104,7 +107,9 @@ std::string host_access(MemoryPool& pool) {
   auto* at = static_cast<std::uint8_t*>(block.allocation().address);
   if (!std::equal(at, at + some, pattern(some, 3).begin())) return "the bytes at the address are not those of copy_in";
   at[99] ^= 0xff;
-  return bytes_of(block, 99, 1)[0] == (pattern(some, 3)[99] ^ 0xff) ? "" : "copy_out does not see what was written at the address";
+  return bytes_of(block, 99, 1)[0] == (pattern(some, 3)[99] ^ 0xff)
+             ? ""
+             : "copy_out does not see what was written at the address";
 }
 
 /// Another process writes; this one reads.

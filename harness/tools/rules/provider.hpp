@@ -9,8 +9,8 @@
 
 namespace kvcts::rules {
 
-/// One demand. `holds` returns "" or what was seen instead; TransportErrors that it lets through are seen, too. Each is asked in a process of
-/// its own.
+/// One demand. `holds` returns "" or what was seen instead; TransportErrors that it lets through are seen, too. Each is
+/// asked in a process of its own.
 struct ProviderTest {
   std::string id, title;
   std::function<std::string(transport::MemoryPool&)> holds;

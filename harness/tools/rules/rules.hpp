@@ -35,8 +35,9 @@ struct Observation {
 /// What a step may take beyond what is promised: for looking at it, on a machine that has other work, too.
 inline constexpr std::int64_t looking_ms = 500;
 
-/// Plays one rule. Never throws for what the engine does: a crash, a call that does not return or a step that had to go well are part of the
-/// text ("crash SIGSEGV in step 3 (connect)"). `memory`: stem or file of a provider that brings both sides' memory; "": memory files.
+/// Plays one rule. Never throws for what the engine does: a crash, a call that does not return or a step that had to go well
+/// are part of the text ("crash SIGSEGV in step 3 (connect)"). `memory`: stem or file of a provider that brings both sides'
+/// memory; "": memory files.
 Observation play(const RuleEntry& rule, const EngineEntry& engine, const std::string& memory = "");
 
 /// What was seen is one of the things that are stated. A rule that states nothing about the engine is never as expected.

@@ -29,11 +29,16 @@ std::vector<std::string> checks_of(const CaseResult& r) {
   if (r.phase == Phase::complete) return {r.diagnosis.fault_class == "read-before-ready" ? "completion" : "late write"};
   std::set<std::string> found;
   for (const auto& wrong : r.first_wrong) {
-    if (wrong.region.starts_with("producer/")) found.insert("source");
-    else if (wrong.region.starts_with("reader/")) found.insert("reader");
-    else if (wrong.where.starts_with("guard")) found.insert("guard");
-    else if (wrong.where.starts_with("padding")) found.insert("padding");
-    else found.insert("bytes");
+    if (wrong.region.starts_with("producer/"))
+      found.insert("source");
+    else if (wrong.region.starts_with("reader/"))
+      found.insert("reader");
+    else if (wrong.where.starts_with("guard"))
+      found.insert("guard");
+    else if (wrong.where.starts_with("padding"))
+      found.insert("padding");
+    else
+      found.insert("bytes");
   }
   if (r.wrong_bytes == 0) found.insert(r.diagnosis.fault_class == "false-success" ? "count" : "outcome");
   return {found.begin(), found.end()};
@@ -41,19 +46,21 @@ std::vector<std::string> checks_of(const CaseResult& r) {
 
 /// Machine conditions say nothing about a saboteur.
 bool says_nothing(Outcome outcome) {
-  return outcome == Outcome::skipped || outcome == Outcome::not_run || outcome == Outcome::unsupported || outcome == Outcome::error;
+  return outcome == Outcome::skipped || outcome == Outcome::not_run || outcome == Outcome::unsupported ||
+         outcome == Outcome::error;
 }
 
 /// The cases in which one saboteur has a place, found as they are asked for: a suite has thousands, most saboteurs need one.
 struct Queue {
-  std::vector<const Candidate*> ahead;   ///< likely ones first, each part in the suite's order
+  std::vector<const Candidate*> ahead;  ///< likely ones first, each part in the suite's order
   std::size_t looked_at{0};
   std::vector<const Candidate*> places;
 };
 
 class Campaign {
  public:
-  Campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs, const CampaignOptions& options)
+  Campaign(const Catalogue& catalogue, const Selection& selection, const std::vector<Saboteur>& saboteurs,
+           const CampaignOptions& options)
       : catalogue_(catalogue), selection_(selection), options_(options), space_(catalogue) {
     for (std::size_t i = 0; i < selection_.size(); ++i) {
       if (selection_.declared(i)) continue;
@@ -68,7 +75,8 @@ class Campaign {
   }
 
   std::vector<Row> run() {
-    // In rounds, so that most saboteurs cost a handful of cases: results come when memory was watched for late writes, not at once.
+    // In rounds, so that most saboteurs cost a handful of cases: results come when memory was watched for late writes, not
+    // at once.
     for (std::size_t part = first_round;; part *= 4) {
       std::vector<Job> jobs;
       for (std::size_t s = 0; s < rows_.size(); ++s) {
@@ -138,7 +146,8 @@ class Campaign {
 
   void execute(const std::vector<Job>& jobs) {
     const auto id_of = [&](std::size_t i) {
-      return rows_[jobs[i].saboteur].saboteur.id + " @ " + selection_.id(queues_[jobs[i].saboteur].places[jobs[i].place]->index);
+      return rows_[jobs[i].saboteur].saboteur.id + " @ " +
+             selection_.id(queues_[jobs[i].saboteur].places[jobs[i].place]->index);
     };
     std::map<std::string, std::size_t> by_id;
     for (std::size_t i = 0; i < jobs.size(); ++i) by_id.emplace(id_of(i), i);
@@ -151,16 +160,19 @@ class Campaign {
       auto& row = rows_[job.saboteur];
       ++row.tried;
       if (says_nothing(result.outcome)) {
-        if (options_.say && result.outcome != Outcome::not_run) options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
+        if (options_.say && result.outcome != Outcome::not_run)
+          options_.say(result.id + ": " + std::string(name(result.outcome)) + ": " + result.message);
         if (row.silent++ == 0) row.why_silent = result.message;
         return;
       }
       if (result.outcome == Outcome::pass) return;  // what right code makes of it, see fits()
       ++row.noticed;
       const auto known = first.find(job.saboteur);
-      if (known == first.end() || job.place < known->second.first) first.insert_or_assign(job.saboteur, std::make_pair(job.place, std::move(result)));
+      if (known == first.end() || job.place < known->second.first)
+        first.insert_or_assign(job.saboteur, std::make_pair(job.place, std::move(result)));
     };
-    const supervisor::Summary summary = supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return sabotaged(jobs[i]); }}, how, handlers);
+    const supervisor::Summary summary =
+        supervisor::run_cases({jobs.size(), id_of, [&](std::size_t i) { return sabotaged(jobs[i]); }}, how, handlers);
     if (summary.interrupted) throw supervisor::Interrupted();  // what did not run was not missed
     for (auto& [s, found] : first) {
       auto& row = rows_[s];

@@ -16,20 +16,20 @@ namespace kvcts::sabotage {
 
 /// How a case noticed.
 struct Catch {
-  std::string id;                      ///< of the case
-  std::string suite;                   ///< smallest suite that has the case
-  std::vector<std::string> checks;     ///< bytes, guard, padding, source, count, late write, reader, outcome
+  std::string id;                   ///< of the case
+  std::string suite;                ///< smallest suite that has the case
+  std::vector<std::string> checks;  ///< bytes, guard, padding, source, count, late write, reader, outcome
   CaseResult result;
-  bool named{false};                   ///< the diagnosis explains every byte and has the right class
+  bool named{false};  ///< the diagnosis explains every byte and has the right class
 };
 
 struct Row {
   Saboteur saboteur;
   std::optional<Catch> caught;
-  std::size_t tried{0};                ///< cases that were run against it; 0: no case of the suite has a place for it
-  std::size_t noticed{0};              ///< of those, cases that did not end in PASS
-  std::size_t silent{0};               ///< of those, cases that could not be run
-  std::string why_silent;              ///< of the first of them
+  std::size_t tried{0};    ///< cases that were run against it; 0: no case of the suite has a place for it
+  std::size_t noticed{0};  ///< of those, cases that did not end in PASS
+  std::size_t silent{0};   ///< of those, cases that could not be run
+  std::string why_silent;  ///< of the first of them
   bool skipped() const { return tried > 0 && silent == tried; }
 };
 

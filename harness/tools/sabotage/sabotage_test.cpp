@@ -59,9 +59,10 @@ TEST(Saboteurs, AtLeastFortyOfEveryKindWithTheBlindSpotsAmongThem) {
   EXPECT_GE(all, 40);
   EXPECT_GE(controls, 3);
   for (const auto* blind_spot :
-       {"transport/no-copy-after-warm-up", "transport/shift-by-2-mib", "connector/head-dim-80-swapped", "transport/wrong-peer", "transport/tail-short-by-one",
-        "transport/overrun-by-a-page", "transport/late-write", "writer/one-nan", "writer/no-negative-zero", "transport/skips-what-looks-the-same",
-        "transport/early-success", "transport/completion-of-another-request"}) {
+       {"transport/no-copy-after-warm-up", "transport/shift-by-2-mib", "connector/head-dim-80-swapped",
+        "transport/wrong-peer", "transport/tail-short-by-one", "transport/overrun-by-a-page", "transport/late-write",
+        "writer/one-nan", "writer/no-negative-zero", "transport/skips-what-looks-the-same", "transport/early-success",
+        "transport/completion-of-another-request"}) {
     EXPECT_TRUE(ids.contains(blind_spot)) << blind_spot;
   }
 }
@@ -98,7 +99,8 @@ TEST(Saboteurs, InFrontOfAnEngineTheyLeaveItWhatItIs) {
   put_in_front(saboteur("transport/late-write"), engine);
   EXPECT_EQ(engine.engine.name, "nixl-tcp");
   EXPECT_EQ(engine.engine.plugin, "kvcts_engine_front");
-  EXPECT_EQ(engine.engine.options, (json{{"path", "tcp"}, {"front.fault", "late_write"}, {"front.delay_us", 400000}, {"front.dtype", "bf16"}}));
+  EXPECT_EQ(engine.engine.options,
+            (json{{"path", "tcp"}, {"front.fault", "late_write"}, {"front.delay_us", 400000}, {"front.dtype", "bf16"}}));
   EXPECT_EQ(engine.engine.environment, (json{{"UCX_TLS", "tcp"}, {"KVCTS_FRONT_OF", "kvcts_engine_nixl"}}));
   EXPECT_EQ(engine.settle_ms, 1200);
   put_in_front(saboteur("planner/ids-reversed"), connector);
@@ -108,7 +110,8 @@ TEST(Saboteurs, InFrontOfAnEngineTheyLeaveItWhatItIs) {
 }
 
 TEST(Saboteurs, HaveNoPlaceWhereRightCodeDoesNotPass) {
-  const Saboteur transport = saboteur("transport/nothing"), planner = saboteur("planner/ids-reversed"), reader = saboteur("reader/ids-reversed");
+  const Saboteur transport = saboteur("transport/nothing"), planner = saboteur("planner/ids-reversed"),
+                 reader = saboteur("reader/ids-reversed");
   ResolvedCase c = plain_case();
   EXPECT_TRUE(fits(transport, c));
   EXPECT_TRUE(fits(planner, c));
@@ -135,11 +138,15 @@ std::string message_of(const std::string& document) {
 }
 
 TEST(Saboteurs, BadDocumentsAreOneClearError) {
-  const std::string good = "saboteur: a/b\nkind: planner\ntitle: t\noptions: {fault: ids, how: sorted}\nclass: wrong-block-id\n";
+  const std::string good =
+      "saboteur: a/b\nkind: planner\ntitle: t\noptions: {fault: ids, how: sorted}\nclass: wrong-block-id\n";
   EXPECT_EQ(message_of(good), "");
   EXPECT_NE(message_of(good + "---\n" + good).find("expected a new saboteur id, found 'a/b' again"), std::string::npos);
-  EXPECT_NE(message_of(good + "harmless: true\n").find("expected a class or harmless: true, one of them"), std::string::npos);
-  EXPECT_NE(message_of("saboteur: a/b\nkind: planner\ntitle: t\noptions: {how: sorted}\nclass: truncated\n").find("options with a fault"), std::string::npos);
+  EXPECT_NE(message_of(good + "harmless: true\n").find("expected a class or harmless: true, one of them"),
+            std::string::npos);
+  EXPECT_NE(message_of("saboteur: a/b\nkind: planner\ntitle: t\noptions: {how: sorted}\nclass: truncated\n")
+                .find("options with a fault"),
+            std::string::npos);
   EXPECT_NE(message_of("saboteur: a/b\nkind: plan\ntitle: t\noptions: {fault: ids}\n").find("planner"), std::string::npos);
 }
 
@@ -173,7 +180,8 @@ TEST(Totals, WhatIsSkippedIsSaidAndNeitherCaughtNorMissed) {
   EXPECT_FALSE(totals_of(rows).good());
   rows[1].silent = rows[1].tried, rows[1].why_silent = "it does not read";
   EXPECT_TRUE(totals_of(rows).good());
-  EXPECT_EQ(totals_text({"writes-only", rows}), "writes-only: 1 of 2 saboteurs caught, 1 named (50.0 %), 1 skipped; 0 false alarms of 1 control\n");
+  EXPECT_EQ(totals_text({"writes-only", rows}),
+            "writes-only: 1 of 2 saboteurs caught, 1 named (50.0 %), 1 skipped; 0 false alarms of 1 control\n");
   EXPECT_NE(matrix_text({"writes-only", rows}).find("SKIPPED"), std::string::npos);
   EXPECT_NE(matrix_text({"writes-only", rows}).find("it does not read"), std::string::npos);
   EXPECT_EQ(matrix_json({"writes-only", rows})["saboteurs"][1]["skipped"], "it does not read");

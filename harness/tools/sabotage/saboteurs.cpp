@@ -25,10 +25,12 @@ void watch(const Saboteur& saboteur, ResolvedCase& c) {
 bool fits(const Saboteur& saboteur, const ResolvedCase& c) {
   if (c.scripted() || c.groups.empty()) return false;
   // The outcome must be PASS with right code: a case that expects something else shows nothing.
-  if (std::any_of(c.expected.begin(), c.expected.end(), [](const Expected& e) { return e.outcome != Outcome::pass; })) return false;
+  if (std::any_of(c.expected.begin(), c.expected.end(), [](const Expected& e) { return e.outcome != Outcome::pass; }))
+    return false;
   if (saboteur.kind == "reader") return !c.reader.name.empty() && c.reader.kind == "flashinfer-decode";
   if (c.connector.kind == "none" || !c.reader.name.empty()) return false;  // what a reader makes of wrong bytes adds nothing
-  if (!replaces_engine(saboteur)) return c.connector.kind == "reference" && (c.engine.name == "memcpy" || c.engine.name == "shm");
+  if (!replaces_engine(saboteur))
+    return c.connector.kind == "reference" && (c.engine.name == "memcpy" || c.engine.name == "shm");
   return c.engine.name == "memcpy" || c.engine.name == "shm";
 }
 

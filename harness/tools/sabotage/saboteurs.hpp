@@ -15,7 +15,8 @@ bool fits(const Saboteur& saboteur, const ResolvedCase& resolved);
 /// these places.
 void put_into(const Saboteur& saboteur, ResolvedCase& resolved);
 
-/// The same where the case's engine is to stay: one that would take its place stands in front of it (harness/engines/sabotage/front.cpp).
+/// The same where the case's engine is to stay: one that would take its place stands in front of it
+/// (harness/engines/sabotage/front.cpp).
 void put_in_front(const Saboteur& saboteur, ResolvedCase& resolved);
 
 }  // namespace kvcts::sabotage

@@ -1,4 +1,5 @@
-"""kvcts sabotage: a sample of the saboteurs against smoke, one of each way of catching; controls; what is missed is missed."""
+"""kvcts sabotage: a sample of the saboteurs against smoke, one of each way of catching; controls; what is missed is
+missed."""
 
 from __future__ import annotations
 
@@ -40,7 +41,13 @@ def sample() -> None:
     for control in CONTROLS:
         assert rows[control]["harmless"] and not rows[control]["caught"] and rows[control]["tried"] >= 4, rows[control]
     totals = found["totals"]
-    assert (totals["saboteurs"], totals["caught"], totals["named"], totals["false_alarms"], totals["good"]) == (len(SAMPLE), len(SAMPLE), len(SAMPLE), 0, True), totals
+    assert (totals["saboteurs"], totals["caught"], totals["named"], totals["false_alarms"], totals["good"]) == (
+        len(SAMPLE),
+        len(SAMPLE),
+        len(SAMPLE),
+        0,
+        True,
+    ), totals
 
 
 def missed(folder: Path) -> None:
@@ -50,8 +57,15 @@ def missed(folder: Path) -> None:
     argv = ["sabotage", "--file", str(file), "--saboteur", "planner/ids-reversed", "--saboteur", "transport/shift-by-2-mib"]
     ended = kvcts(*argv)
     assert ended.status == 1, (ended.status, ended.err)
-    assert "NOT CAUGHT" in ended.out and "no case has a place for it" in ended.out and "1 of 2 saboteurs caught, 1 named (50.0 %)" in ended.out, ended.out
-    for argv, status, words in ((["--saboteur", "no/such"], 4, "no saboteur is called 'no/such'"), (["--suite", "smok"], 2, "did you mean 'smoke'?")):
+    assert (
+        "NOT CAUGHT" in ended.out
+        and "no case has a place for it" in ended.out
+        and "1 of 2 saboteurs caught, 1 named (50.0 %)" in ended.out
+    ), ended.out
+    for argv, status, words in (
+        (["--saboteur", "no/such"], 4, "no saboteur is called 'no/such'"),
+        (["--suite", "smok"], 2, "did you mean 'smoke'?"),
+    ):
         ended = kvcts("sabotage", *argv)
         assert ended.status == status and words in ended.err, (argv, ended)
     listed = kvcts("sabotage", "--list").out.splitlines()
@@ -63,10 +77,18 @@ def rows_of(matrix) -> dict:
 
 
 def behind_an_engine() -> None:
-    """One of every place is caught, named and told of in the same words with a released engine: where the plan is wrong, in front of the
-    engine and behind it."""
-    wrong = ["planner/one-token-short", "connector/kv-exchanged", "transport/every-third-dropped", "transport/wrong-direction", "transport/late-write",
-             "transport/source-recycled", "writer/swapped-halfwords", "reader/ids-reversed"]
+    """One of every place is caught, named and told of in the same words with a released engine: where the plan is
+    wrong, in front of the engine and behind it."""
+    wrong = [
+        "planner/one-token-short",
+        "connector/kv-exchanged",
+        "transport/every-third-dropped",
+        "transport/wrong-direction",
+        "transport/late-write",
+        "transport/source-recycled",
+        "writer/swapped-halfwords",
+        "reader/ids-reversed",
+    ]
     argv = [word for saboteur in [*wrong, "transport/honest"] for word in ("--saboteur", saboteur)]
     plain = rows_of(kvcts_json("sabotage", "--suite", "smoke", *argv))
     for engine in sys.argv[1:]:
@@ -82,19 +104,31 @@ def behind_an_engine() -> None:
 
 
 def what_cannot_be_had(folder: Path) -> None:
-    """Behind an engine that only writes nothing can go the other way: said, and neither caught nor missed. Several engines, each with its matrix."""
+    """Behind an engine that only writes nothing can go the other way: said, and neither caught nor missed. Several
+    engines, each with its matrix."""
     cases = folder / "cases"
     shutil.copytree(ROOT / "cases", cases, ignore=shutil.ignore_patterns("museum", "oracles"))
-    (cases / "engines" / "writes_only.yaml").write_text("engine: writes-only\ntitle: t\nplugin: kvcts_engine_hostile\nprocesses: 2\noptions: {mode: 'claim:can_read=0'}\n")
+    (cases / "engines" / "writes_only.yaml").write_text(
+        "engine: writes-only\ntitle: t\nplugin: kvcts_engine_hostile\nprocesses: 2\noptions: {mode: 'claim:can_read=0'}\n"
+    )
     saboteurs = ["--saboteur", "transport/every-third-dropped", "--saboteur", "transport/wrong-direction"]
     ended = kvcts("--cases", str(cases), "sabotage", *saboteurs, "--behind", "shm", "--behind", "writes-only", "--json")
     shm, writes_only = json.loads(ended.out)["behind"]
     assert ended.status == 0 and shm["totals"]["caught"] == 2 and shm["totals"]["skipped"] == 0, shm
-    assert writes_only["totals"] == {"saboteurs": 2, "caught": 1, "named": 1, "skipped": 1, "false_alarms": 0, "good": True}, writes_only
+    assert writes_only["totals"] == {
+        "saboteurs": 2,
+        "caught": 1,
+        "named": 1,
+        "skipped": 1,
+        "false_alarms": 0,
+        "good": True,
+    }, writes_only
     reason = rows_of(writes_only)["transport/wrong-direction"]["skipped"]
     assert "fault reverse_direction needs an engine that reads and writes; hostile does not read" in reason, reason
     ended = kvcts("--cases", str(cases), "sabotage", *saboteurs, "--behind", "writes-only")
-    assert ended.status == 0 and re.search(r"^transport/wrong-direction +SKIPPED .*hostile does not read", ended.out, re.M), ended
+    assert ended.status == 0 and re.search(
+        r"^transport/wrong-direction +SKIPPED .*hostile does not read", ended.out, re.M
+    ), ended
     ended = kvcts("--cases", str(cases), "sabotage", *saboteurs[2:], "--behind", "writes-only")
     assert ended.status == 1, "nothing ran"
 

@@ -27,11 +27,13 @@ struct Proposed {
 
 bool is_word(const std::string& text) {
   if (text.empty() || !(std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '_')) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.'; });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.'; });
 }
 std::string quoted(const std::string& text) { return is_word(text) ? text : "'" + text + "'"; }
 
-/// What each observation says of an axis, numbered: cases with the same numbers are the same to every literal about these axes.
+/// What each observation says of an axis, numbered: cases with the same numbers are the same to every literal about these
+/// axes.
 class Table {
  public:
   Table(const std::vector<Observation>& observations, Space& space) : observations_(observations), space_(space) {
@@ -105,14 +107,18 @@ void about(const std::string& name, const NameRef& ref, Table& table, std::vecto
     for (const Value& v : *values) {
       if (const auto* text = std::get_if<std::string>(&v)) {
         const bool of_failures = values == &seen.failing;
-        if (of_failures) out.push_back({name + " == " + quoted(*text), cost});
-        else if (!has(seen.failing, v)) out.push_back({name + " != " + quoted(*text), cost + 3});
+        if (of_failures)
+          out.push_back({name + " == " + quoted(*text), cost});
+        else if (!has(seen.failing, v))
+          out.push_back({name + " != " + quoted(*text), cost + 3});
       } else if (const auto* flag = std::get_if<bool>(&v)) {
         out.push_back({(*flag ? "" : "!") + name, *flag ? cost - 1 : cost});
       } else if (const auto* number = std::get_if<std::int64_t>(&v)) {
         numbers.insert(*number);
-        if (values == &seen.failing) out.push_back({fmt::format("{} == {}", name, *number), cost + 1});
-        else if (!has(seen.failing, v)) out.push_back({fmt::format("{} != {}", name, *number), cost + 4});
+        if (values == &seen.failing)
+          out.push_back({fmt::format("{} == {}", name, *number), cost + 1});
+        else if (!has(seen.failing, v))
+          out.push_back({fmt::format("{} != {}", name, *number), cost + 4});
       }
     }
   }
@@ -159,7 +165,9 @@ std::vector<Literal> literals(const std::vector<Observation>& observations, Spac
     const std::string name(axis.name);
     about(name, space.name(name), table, proposed);
     for (const std::string& fact : space.fact_names(axis.id)) {
-      if (fact != name) about(name + "." + fact, space.name(name + "." + fact), table, proposed);  // connector.connector says what connector says
+      if (fact != name)
+        about(name + "." + fact, space.name(name + "." + fact), table,
+              proposed);  // connector.connector says what connector says
     }
   }
   relations(space, proposed);
@@ -188,8 +196,10 @@ std::vector<Literal> literals(const std::vector<Observation>& observations, Spac
     }
     if ((holds & failing).empty() || holds.contains(passing)) continue;
     const auto [at, fresh] = same.try_emplace(holds, out.size());
-    if (fresh) out.push_back({p.text, p.cost, std::move(holds), {}});
-    else out[at->second].also.push_back(p.text);
+    if (fresh)
+      out.push_back({p.text, p.cost, std::move(holds), {}});
+    else
+      out[at->second].also.push_back(p.text);
   }
   return out;
 }

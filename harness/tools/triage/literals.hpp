@@ -33,8 +33,12 @@ class Bits {
       if (words_[i] != 0) return 64 * i + static_cast<std::size_t>(std::countr_zero(words_[i]));
     }
   }
-  Bits operator&(const Bits& o) const { return join(o, [](auto a, auto b) { return a & b; }); }
-  Bits operator-(const Bits& o) const { return join(o, [](auto a, auto b) { return a & ~b; }); }
+  Bits operator&(const Bits& o) const {
+    return join(o, [](auto a, auto b) { return a & b; });
+  }
+  Bits operator-(const Bits& o) const {
+    return join(o, [](auto a, auto b) { return a & ~b; });
+  }
   bool contains(const Bits& o) const { return (o - *this).empty(); }
   bool operator==(const Bits&) const = default;
   auto operator<=>(const Bits&) const = default;
@@ -52,9 +56,9 @@ class Bits {
 
 struct Literal {
   std::string text;
-  int cost{0};                         ///< how far from plain: 0 an axis' value, more for facts, relations, orders
-  Bits holds;                          ///< for which observations
-  std::vector<std::string> also;       ///< other literals that hold for exactly these
+  int cost{0};                    ///< how far from plain: 0 an axis' value, more for facts, relations, orders
+  Bits holds;                     ///< for which observations
+  std::vector<std::string> also;  ///< other literals that hold for exactly these
 };
 
 /// Literals that hold for some failure and not for some case that passes, the plainest of those that say the same.

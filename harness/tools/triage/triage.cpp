@@ -22,14 +22,16 @@ constexpr std::size_t most_literals = 6, most_alternatives = 10, most_parts = 5,
 constexpr std::int64_t most_nodes = 200'000;
 
 struct Conjunction {
-  std::vector<std::size_t> literals;   ///< ascending
+  std::vector<std::size_t> literals;  ///< ascending
   int cost{0};
 };
 
-/// All smallest conjunctions of `usable` literals that leave at most `spare` of the passes, by cost. Empty: none of at most `size` literals.
+/// All smallest conjunctions of `usable` literals that leave at most `spare` of the passes, by cost. Empty: none of at most
+/// `size` literals.
 class Smallest {
  public:
-  Smallest(const std::vector<Literal>& all, std::vector<std::size_t> usable, const Bits& passes, std::size_t spare) : all_(all), usable_(std::move(usable)), spare_(spare) {
+  Smallest(const std::vector<Literal>& all, std::vector<std::size_t> usable, const Bits& passes, std::size_t spare)
+      : all_(all), usable_(std::move(usable)), spare_(spare) {
     for (const std::size_t l : usable_) strongest_ = std::max(strongest_, (passes - all_[l].holds).count());
     passes_ = passes;
   }
@@ -78,7 +80,11 @@ class Smallest {
 
 class Search {
  public:
-  Search(const std::vector<Observation>& observations, Space& space) : observations_(observations), literals_(literals(observations, space)), failing_(observations.size()), passing_(observations.size()) {
+  Search(const std::vector<Observation>& observations, Space& space)
+      : observations_(observations),
+        literals_(literals(observations, space)),
+        failing_(observations.size()),
+        passing_(observations.size()) {
     for (std::size_t i = 0; i < observations.size(); ++i) (observations[i].fails ? failing_ : passing_).set(i);
   }
 
@@ -97,7 +103,8 @@ class Search {
       }
       for (const std::size_t i : members(left)) out.unexplained.push_back(observations_[i].id);
     }
-    std::stable_sort(out.parts.begin(), out.parts.end(), [](const auto& a, const auto& b) { return a.failures.size() > b.failures.size(); });
+    std::stable_sort(out.parts.begin(), out.parts.end(),
+                     [](const auto& a, const auto& b) { return a.failures.size() > b.failures.size(); });
     return out;
   }
 
@@ -138,7 +145,8 @@ class Search {
   bool one_rule(Bits& left, Finding& out) {
     const auto usable = over(left);
     const std::size_t few = left.count() / 20;
-    for (const auto& [size, spare] : {std::pair{plain_size, std::size_t{0}}, {plain_size, few}, {most_literals, std::size_t{0}}}) {
+    for (const auto& [size, spare] :
+         {std::pair{plain_size, std::size_t{0}}, {plain_size, few}, {most_literals, std::size_t{0}}}) {
       if (auto found = Smallest(literals_, usable, passing_, spare).find(size); !found.empty()) {
         add(found, left, out);
         left = left - failing_;
@@ -162,7 +170,8 @@ class Search {
           const Literal& literal = literals_[l];
           if (!literal.holds.has(seeds[s])) continue;
           const double keeps = static_cast<double>((kept & literal.holds).count()) / static_cast<double>(kept.count());
-          const double excludes = static_cast<double>((against - literal.holds).count()) / static_cast<double>(against.count());
+          const double excludes =
+              static_cast<double>((against - literal.holds).count()) / static_cast<double>(against.count());
           if (keeps * excludes > score) score = keeps * excludes, chosen = l;
         }
         if (chosen == literals_.size()) break;
@@ -193,11 +202,13 @@ class Search {
       std::size_t best = axes.size();
       for (std::size_t a = 0; a < axes.size(); ++a) {
         const std::string name(axes[a].name);
-        if (text.starts_with(name) && (text.size() == name.size() || text[name.size()] == ' ' || text[name.size()] == '.')) best = std::min(best, a);
+        if (text.starts_with(name) && (text.size() == name.size() || text[name.size()] == ' ' || text[name.size()] == '.'))
+          best = std::min(best, a);
       }
       return best;
     };
-    std::stable_sort(rule.literals.begin(), rule.literals.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    std::stable_sort(rule.literals.begin(), rule.literals.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
   }
 
   void add(const std::vector<Conjunction>& found, const Bits& left, Finding& out) {
@@ -210,7 +221,8 @@ class Search {
     out_covered_ = holds & left;
     for (const std::size_t i : members(out_covered_)) e.failures.push_back(observations_[i].id);
     for (const std::size_t i : members(holds & passing_)) e.against.push_back(observations_[i].id);
-    for (std::size_t i = 1; i < found.size() && e.as_good.size() < most_alternatives; ++i) e.as_good.push_back(rule_of(found[i].literals));
+    for (std::size_t i = 1; i < found.size() && e.as_good.size() < most_alternatives; ++i)
+      e.as_good.push_back(rule_of(found[i].literals));
     for (const std::size_t l : best.literals) {  // other words for the same cases
       for (const std::string& other : literals_[l].also) {
         if (e.as_good.size() == most_alternatives) break;
@@ -238,8 +250,9 @@ std::string Rule::expression() const {
 
 Finding explain(const std::vector<Observation>& observations, Space& space) { return Search(observations, space).run(); }
 
-std::vector<Refuter> refuters(const Explanation& explanation, const std::vector<Observation>& observations, Space& space, matrix::Constraints& constraints,
-                              std::size_t most, const std::function<bool(const std::string&)>& runs) {
+std::vector<Refuter> refuters(const Explanation& explanation, const std::vector<Observation>& observations, Space& space,
+                              matrix::Constraints& constraints, std::size_t most,
+                              const std::function<bool(const std::string&)>& runs) {
   std::set<std::string> known;
   for (const Observation& o : observations) known.insert(o.id);
   std::vector<Point> failing;
@@ -279,15 +292,19 @@ std::vector<Refuter> refuters(const Explanation& explanation, const std::vector<
         if (broken > 1 || constraints.check(point) != 0) continue;
         const std::string id = matrix::id_of(space, point);
         if (!known.insert(id).second) continue;
-        const std::string why = broken == 1 ? "without " + explanation.rule.literals[which] : "elsewhere: " + std::string(axis.name) + " " + space.text(axis.id, value);
+        const std::string why = broken == 1 ? "without " + explanation.rule.literals[which]
+                                            : "elsewhere: " + std::string(axis.name) + " " + space.text(axis.id, value);
         std::size_t disagree = 0;
         for (const Expression& other : others) disagree += other(point) != (broken == 0);
-        beside[broken == 1 ? "0" + why : "1" + std::string(axis.name)].push_back({{id, broken == 0, why}, disagree, matrix::id_hash(id)});
+        beside[broken == 1 ? "0" + why : "1" + std::string(axis.name)].push_back(
+            {{id, broken == 0, why}, disagree, matrix::id_hash(id)});
       }
     }
   }
   for (auto& [what, list] : beside) {
-    std::stable_sort(list.begin(), list.end(), [](const Beside& a, const Beside& b) { return a.disagree != b.disagree ? a.disagree > b.disagree : a.hash < b.hash; });
+    std::stable_sort(list.begin(), list.end(), [](const Beside& a, const Beside& b) {
+      return a.disagree != b.disagree ? a.disagree > b.disagree : a.hash < b.hash;
+    });
   }
   // In turns, so that every literal and every other axis is looked at.
   std::vector<Refuter> out;

@@ -1,6 +1,6 @@
 // Triage of runs that never were: points of the matrix that fail by a rule which the test knows and the search has to find.
-#include "testing/checkout.hpp"
 #include "tools/triage/triage.hpp"
+#include "testing/checkout.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,8 +31,9 @@ matrix::Constraints& constraints() {
 }
 
 /// Points of some axes' values that can run, each failing where `rule` holds.
-std::vector<Observation> points(const std::vector<std::pair<std::string, std::vector<std::string>>>& axes, const std::string& rule,
-                                const std::function<bool(std::size_t)>& keep = [](std::size_t) { return true; }) {
+std::vector<Observation> points(
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& axes, const std::string& rule,
+    const std::function<bool(std::size_t)>& keep = [](std::size_t) { return true; }) {
   std::vector<Point> all{space().origin()};
   for (const auto& [name, values] : axes) {
     std::vector<Point> next;
@@ -84,8 +85,10 @@ TEST(Triage, FindsTheConjunctionThatTheIssueAsksFor) {
   EXPECT_TRUE(finding.parts[0].against.empty());
   expect_right(finding, observations);
   // Of what holds for the same cases, the plainest words.
-  EXPECT_NE(finding.parts[0].rule.expression().find("dtype == fp8_e4m3"), std::string::npos) << finding.parts[0].rule.expression();
-  EXPECT_NE(finding.parts[0].rule.expression().find("consumer.hnd"), std::string::npos) << finding.parts[0].rule.expression();
+  EXPECT_NE(finding.parts[0].rule.expression().find("dtype == fp8_e4m3"), std::string::npos)
+      << finding.parts[0].rule.expression();
+  EXPECT_NE(finding.parts[0].rule.expression().find("consumer.hnd"), std::string::npos)
+      << finding.parts[0].rule.expression();
 }
 
 TEST(Triage, OneLiteralWhereOneIsEnough) {
@@ -141,7 +144,8 @@ TEST(Triage, RefutersTakeOneLiteralAwayOrChangeSomethingElse) {
     const Point point = matrix::point_from_id(space(), r.id);
     EXPECT_EQ(rule(point), r.fails) << r.id;
     EXPECT_EQ(constraints().check(point), 0) << r.id;
-    EXPECT_TRUE(std::none_of(observations.begin(), observations.end(), [&](const Observation& o) { return o.id == r.id; })) << r.id;
+    EXPECT_TRUE(std::none_of(observations.begin(), observations.end(), [&](const Observation& o) { return o.id == r.id; }))
+        << r.id;
     EXPECT_TRUE(ids.insert(r.id).second) << r.id;
     whys.insert(r.fails ? "elsewhere" : r.why);
   }
@@ -150,7 +154,9 @@ TEST(Triage, RefutersTakeOneLiteralAwayOrChangeSomethingElse) {
 
 TEST(Triage, ARuleThatIsTooNarrowIsRefutedByItsOwnTries) {
   // All failures seen have dtype fp16; in truth every type of 16 bits fails.
-  const auto observations = points({{"producer", {"vllm-fa-nhd", "vllm-fa-hnd"}}, {"dtype", {"fp16", "fp8_e4m3"}}, {"engine", {"memcpy", "shm"}}}, "dtype.bits == 16");
+  const auto observations =
+      points({{"producer", {"vllm-fa-nhd", "vllm-fa-hnd"}}, {"dtype", {"fp16", "fp8_e4m3"}}, {"engine", {"memcpy", "shm"}}},
+             "dtype.bits == 16");
   const Finding finding = explain(observations, space());
   ASSERT_EQ(finding.parts.size(), 1u);
   EXPECT_EQ(finding.parts[0].rule.expression(), "dtype == fp16");

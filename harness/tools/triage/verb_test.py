@@ -21,13 +21,15 @@ BROKEN = "engine: broken\ntitle: moves nothing\nplugin: kvcts_engine_fixture\npr
 SUITES = """suite: orders
 title: a connector that knows one order
 matrix:
-  - axes: {producer: [vllm-fa-nhd, vllm-fa-hnd], consumer: [vllm-fa-nhd, vllm-fa-hnd], dtype: [bf16, fp16], geometry: [small, tiny],
+  - axes: {producer: [vllm-fa-nhd, vllm-fa-hnd], consumer: [vllm-fa-nhd, vllm-fa-hnd], dtype: [bf16, fp16],
+      geometry: [small, tiny],
            connector: [naive-blocks, reference]}
 ---
 suite: broken-engine
 title: an engine that moves nothing
 matrix:
-  - axes: {producer: [vllm-fa-nhd, flashinfer-hnd], consumer: [vllm-fa-hnd], dtype: [bf16, fp8_e4m3], geometry: [tiny], engine: [broken, memcpy]}
+  - axes: {producer: [vllm-fa-nhd, flashinfer-hnd], consumer: [vllm-fa-hnd], dtype: [bf16, fp8_e4m3], geometry: [tiny],
+      engine: [broken, memcpy]}
 """
 
 
@@ -50,7 +52,9 @@ def main() -> None:
         assert cause["ending"] == "FAIL silently-skipped" and cause["failures"] == part["explains"] == 4, cause
         assert part["when"] == "engine == broken" and part["against"] == [], part
         tested = part["tested"]
-        assert tested["against"] == 0 and tested["held"] >= 6 and abs(tested["at_least"] - 0.05 ** (1 / tested["held"])) < 1e-9, tested
+        assert (
+            tested["against"] == 0 and tested["held"] >= 6 and abs(tested["at_least"] - 0.05 ** (1 / tested["held"])) < 1e-9
+        ), tested
         assert {c["must"] for c in tested["cases"]} == {"fail", "pass"}, tested
         assert all((c["must"] == "fail") == ("engine=broken" in c["id"]) for c in tested["cases"]), tested
 
@@ -72,7 +76,12 @@ def main() -> None:
         assert all("naive-blocks" in line and "consumer=" in line for line in listed.out.splitlines()), listed.out
 
         # Nothing failed; other classes; no run.
-        assert kvcts("run", "--suite", "orders", "--where", "connector == reference", "--out", str(folder / "fine"), *ours).status == 0
+        assert (
+            kvcts(
+                "run", "--suite", "orders", "--where", "connector == reference", "--out", str(folder / "fine"), *ours
+            ).status
+            == 0
+        )
         fine = kvcts("triage", str(folder / "fine"), *ours)
         assert fine.status == 0 and "nothing failed" in fine.out, fine
         other = kvcts("triage", str(folder / "orders"), "--class", "wrong-stride", *ours)

@@ -1,6 +1,6 @@
-"""Today's headers still are version 1: every declaration of the verbatim copies in v1/ is in them, in its place and as it was. Structures and
-enums may only grow at the end. That plug-ins which were built against the copies still load and conform is asked by rules.conformance and
-engines/conformance_test.cpp (template_v1)."""
+"""Today's headers still are version 1: every declaration of the verbatim copies in v1/ is in them, in its place and as
+it was. Structures and enums may only grow at the end. That plug-ins which were built against the copies still load and
+conform is asked by rules.conformance and engines/conformance_test.cpp (template_v1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-FROZEN = {"kvcts_transport.h": "bbfb61dcff2eda1605a0450888c5663e989bc4d9d65e727de2f742f0eee33521", "kvcts_memory.h": "9f50b7607a986c1ab00785b0fce4476629aa4e067f2872042b1bb341e872f03f"}
+FROZEN = {
+    "kvcts_transport.h": "bbfb61dcff2eda1605a0450888c5663e989bc4d9d65e727de2f742f0eee33521",
+    "kvcts_memory.h": "9f50b7607a986c1ab00785b0fce4476629aa4e067f2872042b1bb341e872f03f",
+}
 
 
 def declarations(text: str) -> dict[str, list[str]]:
@@ -40,8 +43,13 @@ def differences(old: str, new: str) -> list[str]:
             problems.append(f"{name} is gone")
         elif now[name][: len(members)] != members:
             at = next((i for i, member in enumerate(members) if i >= len(now[name]) or now[name][i] != member), 0)
-            problems.append(f"{name}: expected '{members[at]}' at place {at}, found '{now[name][at] if at < len(now[name]) else 'nothing'}'")
-        elif len(now[name]) > len(members) and not (name.startswith("struct ") and members and members[0] == "uint64_t size"):
+            problems.append(
+                f"{name}: expected '{members[at]}' at place {at}, found "
+                f"'{now[name][at] if at < len(now[name]) else 'nothing'}'"
+            )
+        elif len(now[name]) > len(members) and not (
+            name.startswith("struct ") and members and members[0] == "uint64_t size"
+        ):
             problems.append(f"{name}: has new members, and only structures with a size may grow")
     return problems
 
@@ -63,7 +71,11 @@ def main() -> int:
             "retyped": old.replace("uint64_t bytes;", "uint32_t bytes;", 1),
             "renumbered": re.sub(r"_ABI 1u", "_ABI 2u", old, count=1),
         }
-        problems += [f"{file}: a member that is {what} is not seen" for what, text in changes.items() if text == old or not differences(old, text)]
+        problems += [
+            f"{file}: a member that is {what} is not seen"
+            for what, text in changes.items()
+            if text == old or not differences(old, text)
+        ]
         grown = re.sub(r"(\n\} kvcts_(?:transport|memory);)", r"\n  int32_t (*later)(void);\1", old)
         problems += [f"{file}: an optional call at the end of the table is refused: {d}" for d in differences(old, grown)]
         problems += [f"{file}: {struct} not read"] if struct not in old else []

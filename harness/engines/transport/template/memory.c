@@ -1,6 +1,6 @@
-/* A memory provider to copy: host memory in memory files of its own. Replace what is marked "yours". What each call must do: kvcts_memory.h.
- *   cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADERS -o kvcts_memory_acme.so memory.c
- *   kvcts conformance PLUGIN --memory ./kvcts_memory_acme.so */
+/* A memory provider to copy: host memory in memory files of its own. Replace what is marked "yours". What each call must do:
+ * kvcts_memory.h. cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADERS -o kvcts_memory_acme.so memory.c kvcts conformance PLUGIN
+ * --memory ./kvcts_memory_acme.so */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,13 @@
 
 #include "kvcts_memory.h"
 
-typedef struct block { struct block* next; uint64_t handle; char* base; uint64_t offset, bytes; int fd; } block;
+typedef struct block {
+  struct block* next;
+  uint64_t handle;
+  char* base;
+  uint64_t offset, bytes;
+  int fd;
+} block;
 struct kvcts_memory_pool {
   block* blocks;
   uint64_t handles;
@@ -31,7 +37,12 @@ static int32_t open_pool(const kvcts_memory_open_args* args, kvcts_memory_pool**
   return *pool != NULL ? KVCTS_OK : fail(&nobody, KVCTS_E_NO_RESOURCES, "no memory for a pool");
 }
 static int32_t describe(kvcts_memory_pool* pool, kvcts_memory_info* out) { /* yours: what is so */
-  kvcts_memory_info info = {.size = out->size, .memory = KVCTS_MEMORY_HOST, .host_accessible = 1, .exports = 1, .alignment = 4096, .max_bytes = UINT64_MAX};
+  kvcts_memory_info info = {.size = out->size,
+                            .memory = KVCTS_MEMORY_HOST,
+                            .host_accessible = 1,
+                            .exports = 1,
+                            .alignment = 4096,
+                            .max_bytes = UINT64_MAX};
   memcpy(out, &info, out->size < sizeof info ? out->size : sizeof info);
   return (void)pool, KVCTS_OK;
 }
@@ -48,10 +59,12 @@ static int32_t map(kvcts_memory_pool* pool, int fd, uint64_t offset, uint64_t by
 static int32_t allocate(kvcts_memory_pool* pool, uint64_t bytes, kvcts_allocation* out) { /* yours */
   if (bytes == 0) return fail(pool, KVCTS_E_INVALID, "an allocation has at least one byte");
   const int fd = memfd_create("acme", MFD_CLOEXEC);
-  if (fd >= 0 && (bytes > INT64_MAX || ftruncate(fd, (off_t)bytes) != 0)) return close(fd), fail(pool, KVCTS_E_NO_RESOURCES, "so much memory is not there");
+  if (fd >= 0 && (bytes > INT64_MAX || ftruncate(fd, (off_t)bytes) != 0))
+    return close(fd), fail(pool, KVCTS_E_NO_RESOURCES, "so much memory is not there");
   return map(pool, fd, 0, bytes, out);
 }
-static int32_t import_fd(kvcts_memory_pool* pool, int32_t fd, uint64_t offset, uint64_t bytes, kvcts_allocation* out) { /* yours */
+static int32_t import_fd(kvcts_memory_pool* pool, int32_t fd, uint64_t offset, uint64_t bytes,
+                         kvcts_allocation* out) { /* yours */
   struct stat file;
   if (fstat(fd, &file) != 0 || bytes == 0 || bytes > (uint64_t)file.st_size || offset > (uint64_t)file.st_size - bytes)
     return fail(pool, KVCTS_E_INVALID, "this descriptor has no such range");
@@ -92,8 +105,18 @@ static void close_pool(kvcts_memory_pool* pool) {
 }
 
 const kvcts_memory* kvcts_memory_entry(uint32_t host_abi) { /* yours: name and version */
-  static const kvcts_memory table = {.size = sizeof table, .abi = KVCTS_MEMORY_ABI, .name = "acme-memory", .version = "1", .open = open_pool,
-                                     .close = close_pool, .describe = describe, .allocate = allocate, .release = release, .copy_in = copy_in,
-                                     .copy_out = copy_out, .last_error = last_error, .import_fd = import_fd};
+  static const kvcts_memory table = {.size = sizeof table,
+                                     .abi = KVCTS_MEMORY_ABI,
+                                     .name = "acme-memory",
+                                     .version = "1",
+                                     .open = open_pool,
+                                     .close = close_pool,
+                                     .describe = describe,
+                                     .allocate = allocate,
+                                     .release = release,
+                                     .copy_in = copy_in,
+                                     .copy_out = copy_out,
+                                     .last_error = last_error,
+                                     .import_fd = import_fd};
   return host_abi == KVCTS_MEMORY_ABI ? &table : NULL;
 }

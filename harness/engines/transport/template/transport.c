@@ -1,6 +1,7 @@
-/* A transport to copy: the initiator maps the memory files of a peer on the same host, and copies. Replace what is marked "yours", keep the
- * rest: handles, checks and errors are what every transport needs. What each call must do: kvcts_transport.h. To build and to try it:
- *   cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADER -o kvcts_engine_acme.so transport.c && kvcts conformance ./kvcts_engine_acme.so */
+/* A transport to copy: the initiator maps the memory files of a peer on the same host, and copies. Replace what is marked
+ * "yours", keep the rest: handles, checks and errors are what every transport needs. What each call must do:
+ * kvcts_transport.h. To build and to try it: cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADER -o kvcts_engine_acme.so
+ * transport.c && kvcts conformance ./kvcts_engine_acme.so */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>
@@ -14,10 +15,28 @@
 #include "kvcts_transport.h"
 
 /* Regions, peers and requests are in lists. Ids count up: a handle that was given back never is another one's. */
-typedef struct item { struct item* next; uint64_t id; } item;
-typedef struct { item item; char* address; uint64_t bytes, fd_offset; int32_t fd; uint32_t access; } region; /* here, or a peer's, mapped here */
-typedef struct { item item; uint64_t count; region regions[]; } peer;
-typedef struct { item item; kvcts_transfer transfer; int32_t state; uint64_t next, moved; } request;
+typedef struct item {
+  struct item* next;
+  uint64_t id;
+} item;
+typedef struct {
+  item item;
+  char* address;
+  uint64_t bytes, fd_offset;
+  int32_t fd;
+  uint32_t access;
+} region; /* here, or a peer's, mapped here */
+typedef struct {
+  item item;
+  uint64_t count;
+  region regions[];
+} peer;
+typedef struct {
+  item item;
+  kvcts_transfer transfer;
+  int32_t state;
+  uint64_t next, moved;
+} request;
 struct kvcts_agent {
   item *regions, *peers, *requests;
   uint64_t ids;
@@ -25,7 +44,12 @@ struct kvcts_agent {
   char text[256];
 };
 /* Metadata: a head, then its regions. The sum is over all that follows it. */
-typedef struct { char magic[8]; uint64_t sum; int64_t process; uint64_t count; } head;
+typedef struct {
+  char magic[8];
+  uint64_t sum;
+  int64_t process;
+  uint64_t count;
+} head;
 static _Thread_local kvcts_agent nobody; /* for errors of open() */
 static int32_t fail(kvcts_agent* agent, int32_t status, const char* text) {
   return snprintf(agent->text, sizeof agent->text, "%s", text), agent->status = status;
@@ -56,10 +80,20 @@ static int32_t open_agent(const kvcts_open_args* args, kvcts_agent** agent) {
   return *agent != NULL ? KVCTS_OK : fail(&nobody, KVCTS_E_NO_RESOURCES, "no memory for an agent");
 }
 static int32_t claims(kvcts_agent* agent, kvcts_claims* out) { /* yours: what is so, and no more */
-  kvcts_claims c = {.size = out->size, .kinds = 1u << KVCTS_KIND_MEMORY, .memories = 1u << KVCTS_MEMORY_HOST,
-                    .reach = KVCTS_REACH_PROCESS | KVCTS_REACH_HOST, .can_write = 1, .can_read = 1, .one_sided = 1,
-                    .repeated_registration = 1, .overlapping_registration = 1, .zero_length = 1, .completion = KVCTS_COMPLETION_REMOTE,
-                    .alignment = 1, .max_descriptors = UINT64_MAX, .max_bytes = UINT64_MAX};
+  kvcts_claims c = {.size = out->size,
+                    .kinds = 1u << KVCTS_KIND_MEMORY,
+                    .memories = 1u << KVCTS_MEMORY_HOST,
+                    .reach = KVCTS_REACH_PROCESS | KVCTS_REACH_HOST,
+                    .can_write = 1,
+                    .can_read = 1,
+                    .one_sided = 1,
+                    .repeated_registration = 1,
+                    .overlapping_registration = 1,
+                    .zero_length = 1,
+                    .completion = KVCTS_COMPLETION_REMOTE,
+                    .alignment = 1,
+                    .max_descriptors = UINT64_MAX,
+                    .max_bytes = UINT64_MAX};
   memcpy(out, &c, out->size < sizeof c ? out->size : sizeof c);
   return (void)agent, KVCTS_OK;
 }
@@ -79,7 +113,8 @@ static int32_t register_region(kvcts_agent* agent, const kvcts_region* in, uint6
 static int32_t deregister_region(kvcts_agent* agent, uint64_t handle) {
   for (request* q = (request*)agent->requests; q != NULL; q = (request*)q->item.next)
     for (uint64_t d = 0; q->state == KVCTS_IN_PROGRESS && d < q->transfer.count; ++d)
-      if (q->transfer.descriptors[d].local_region == handle) return fail(agent, KVCTS_E_BUSY, "an active request uses the region");
+      if (q->transfer.descriptors[d].local_region == handle)
+        return fail(agent, KVCTS_E_BUSY, "an active request uses the region");
   region* r = take(agent, &agent->regions, handle);
   return r != NULL ? (close(r->fd), free(r), KVCTS_OK) : agent->status;
 }
@@ -96,7 +131,8 @@ static int32_t export_metadata(kvcts_agent* agent, const uint64_t* handles, uint
   return h->sum = sum_of(h, size), KVCTS_OK;
 }
 static void forget(peer* p) {
-  for (uint64_t i = 0; i < p->count; ++i) munmap(p->regions[i].address - p->regions[i].fd_offset, p->regions[i].fd_offset + p->regions[i].bytes + 1);
+  for (uint64_t i = 0; i < p->count; ++i)
+    munmap(p->regions[i].address - p->regions[i].fd_offset, p->regions[i].fd_offset + p->regions[i].bytes + 1);
   free(p);
 }
 static int32_t add_peer(kvcts_agent* agent, const void* metadata, uint64_t bytes, uint64_t* handle) {
@@ -114,7 +150,8 @@ static int32_t add_peer(kvcts_agent* agent, const void* metadata, uint64_t bytes
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     char* base = fd < 0 ? MAP_FAILED : mmap(NULL, r->fd_offset + r->bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);
-    if (base == MAP_FAILED) return forget(p), fail(agent, KVCTS_E_PEER_LOST, "the peer's memory cannot be opened; is its process gone?");
+    if (base == MAP_FAILED)
+      return forget(p), fail(agent, KVCTS_E_PEER_LOST, "the peer's memory cannot be opened; is its process gone?");
     r->address = base + r->fd_offset;
   }
   return add(agent, &agent->peers, &p->item, handle);
@@ -124,7 +161,8 @@ static int32_t remove_peer(kvcts_agent* agent, uint64_t handle) {
   return p != NULL ? (forget(p), KVCTS_OK) : agent->status;
 }
 
-/* Where a descriptor's bytes are, and whether they may be touched. Asked again for each step: things may be gone meanwhile. */
+/* Where a descriptor's bytes are, and whether they may be touched. Asked again for each step: things may be gone meanwhile.
+ */
 static int32_t locate(kvcts_agent* agent, const kvcts_transfer* t, const kvcts_descriptor* d, char** here, char** there) {
   const peer* p = find(agent, agent->peers, t->peer);
   const region* local = p != NULL ? find(agent, agent->regions, d->local_region) : NULL;
@@ -164,7 +202,8 @@ static int32_t poll_request(kvcts_agent* agent, uint64_t handle, kvcts_progress*
   request* q = find(agent, agent->requests, handle);
   if (q == NULL) return agent->status;
   const uint64_t enough = q->moved + (8 << 20); /* the caller is never held for long */
-  for (; q->state == KVCTS_IN_PROGRESS && q->next < q->transfer.count && q->moved < enough; ++q->next) { /* yours: ask the device */
+  for (; q->state == KVCTS_IN_PROGRESS && q->next < q->transfer.count && q->moved < enough;
+       ++q->next) { /* yours: ask the device */
     const kvcts_descriptor* d = &q->transfer.descriptors[q->next];
     char *here = NULL, *there = NULL;
     if ((q->state = locate(agent, &q->transfer, d, &here, &there)) != KVCTS_OK) return q->state;
@@ -190,10 +229,24 @@ static void last_error(kvcts_agent* agent, kvcts_error* error) {
   error->status = agent->status, error->native = 0, error->text = agent->text;
 }
 
-const kvcts_transport* kvcts_transport_entry(uint32_t host_abi) { /* yours: name and version; progress, flush, notify, facts ... */
-  static const kvcts_transport table = {
-      .size = sizeof table, .abi = KVCTS_TRANSPORT_ABI, .name = "acme", .version = "1", .open = open_agent, .close = close_agent, .claims = claims,
-      .register_region = register_region, .deregister_region = deregister_region, .export_metadata = export_metadata, .add_peer = add_peer,
-      .remove_peer = remove_peer, .prepare = prepare, .post = post, .poll = poll_request, .release = release, .last_error = last_error};
+const kvcts_transport* kvcts_transport_entry(
+    uint32_t host_abi) { /* yours: name and version; progress, flush, notify, facts ... */
+  static const kvcts_transport table = {.size = sizeof table,
+                                        .abi = KVCTS_TRANSPORT_ABI,
+                                        .name = "acme",
+                                        .version = "1",
+                                        .open = open_agent,
+                                        .close = close_agent,
+                                        .claims = claims,
+                                        .register_region = register_region,
+                                        .deregister_region = deregister_region,
+                                        .export_metadata = export_metadata,
+                                        .add_peer = add_peer,
+                                        .remove_peer = remove_peer,
+                                        .prepare = prepare,
+                                        .post = post,
+                                        .poll = poll_request,
+                                        .release = release,
+                                        .last_error = last_error};
   return host_abi == KVCTS_TRANSPORT_ABI ? &table : NULL;
 }

@@ -1,4 +1,5 @@
-"""KV caches under test: layouts as values, tensors filled with tags that say who they are, and a diagnosis of what went wrong.
+"""KV caches under test: layouts as values, tensors filled with tags that say who they are, and a diagnosis of what went
+wrong.
 
     layout = kvcts.Layout("flashinfer:NHD", blocks=8, block_size=16, heads=4, head_dim=64)
     source, target = layout.empty(), layout.empty()
@@ -7,8 +8,8 @@
     my_connector(source, target, [6, 0, 4], [1, 2, 5])
     print(kvcts.verify(target, layout, blocks=[1, 2, 5]))
 
-Tensors are NumPy arrays, torch tensors, or anything that speaks DLPack, the buffer protocol or __array_interface__; nothing is copied. torch
-is not needed. Tensors in CUDA memory work where the package was built with nvcc (kvcts.cuda).
+Tensors are NumPy arrays, torch tensors, or anything that speaks DLPack, the buffer protocol or __array_interface__;
+nothing is copied. torch is not needed. Tensors in CUDA memory work where the package was built with nvcc (kvcts.cuda).
 """
 
 from ._native import LayoutError, __version__, cuda
@@ -20,6 +21,29 @@ from .diagnosis import BlockState, Diagnosis, WrongBytes, WrongPlace
 from .layouts import Coordinate, Layout, Place, TensorInfo, layouts
 
 __all__ = [
-    "BlockState", "Cache", "Compatibility", "Coordinate", "Description", "Diagnosis", "Fit", "Layout", "LayoutError", "Pair", "Place", "Request",
-    "Source", "TensorInfo", "WrongBytes", "WrongPlace", "__version__", "check", "clear", "cuda", "describe", "fill", "layouts", "pair", "verify",
+    "BlockState",
+    "Cache",
+    "Compatibility",
+    "Coordinate",
+    "Description",
+    "Diagnosis",
+    "Fit",
+    "Layout",
+    "LayoutError",
+    "Pair",
+    "Place",
+    "Request",
+    "Source",
+    "TensorInfo",
+    "WrongBytes",
+    "WrongPlace",
+    "__version__",
+    "check",
+    "clear",
+    "cuda",
+    "describe",
+    "fill",
+    "layouts",
+    "pair",
+    "verify",
 ]

@@ -13,7 +13,9 @@ class Catalogue:
     def dtypes(self) -> list[str]: ...
 
 class Layout:
-    def __init__(self, catalogue: Catalogue, name: str, dtype: str, numbers: dict[str, int], tensors: Optional[tuple[str, str]]) -> None: ...
+    def __init__(
+        self, catalogue: Catalogue, name: str, dtype: str, numbers: dict[str, int], tensors: Optional[tuple[str, str]]
+    ) -> None: ...
     @property
     def id(self) -> str: ...
     @property
@@ -40,10 +42,25 @@ class Layout:
     def inverse(self, allocation: int, byte: int) -> list[tuple[str, tuple[int, int, int, int, int, int]]]: ...
     def same_map(self, other: Layout) -> bool: ...
 
-def fill(layout: Layout, tensors: list[tuple[Any, str]], requests: list[tuple[list[int], int, int]], seed: int, pass_: int, side: Optional[int],
-         threads: int) -> None: ...
-def verify(layout: Layout, tensors: list[tuple[Any, str]], requests: list[tuple[list[int], int, int]], seed: int, pass_: int, side: Optional[int],
-           open_tails: bool, source: Optional[tuple[Layout, list[tuple[Any, str]], list[tuple[list[int], int, int]], Optional[int]]],
-           threads: int) -> dict[str, Any]: ...
+def fill(
+    layout: Layout,
+    tensors: list[tuple[Any, str]],
+    requests: list[tuple[list[int], int, int]],
+    seed: int,
+    pass_: int,
+    side: Optional[int],
+    threads: int,
+) -> None: ...
+def verify(
+    layout: Layout,
+    tensors: list[tuple[Any, str]],
+    requests: list[tuple[list[int], int, int]],
+    seed: int,
+    pass_: int,
+    side: Optional[int],
+    open_tails: bool,
+    source: Optional[tuple[Layout, list[tuple[Any, str]], list[tuple[list[int], int, int]], Optional[int]]],
+    threads: int,
+) -> dict[str, Any]: ...
 def describe(tensors: list[tuple[Any, str]], facts: dict[str, int], catalogue: Catalogue) -> dict[str, Any]: ...
 def compare(a: Layout, b: Layout, blocks: bool) -> tuple[int, str, str, bool]: ...

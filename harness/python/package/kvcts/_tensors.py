@@ -10,9 +10,20 @@ from ._native import LayoutError
 
 # Names of ml_dtypes and torch -> names of element dtypes.
 NAMES = {
-    "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3fn", "float8_e5m2": "e5m2", "float8_e4m3fnuz": "e4m3fnuz",
-    "float8_e5m2fnuz": "e5m2fnuz", "float8_e8m0fnu": "e8m0", "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16",
-    "int32": "int32", "uint32": "uint32",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3fn",
+    "float8_e5m2": "e5m2",
+    "float8_e4m3fnuz": "e4m3fnuz",
+    "float8_e5m2fnuz": "e5m2fnuz",
+    "float8_e8m0fnu": "e8m0",
+    "int8": "int8",
+    "uint8": "uint8",
+    "int16": "int16",
+    "uint16": "uint16",
+    "int32": "int32",
+    "uint32": "uint32",
 }
 WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}
 
@@ -44,7 +55,12 @@ def native(tensor: Any) -> tuple[Any, str]:
             return tensor.view(torch.uint8), name  # not every version hands fp8 over by DLPack
         return (tensor.view(torch.int16) if tensor.itemsize == 2 else tensor), name
     numpy = sys.modules.get("numpy")
-    if numpy is not None and not isinstance(tensor, numpy.ndarray) and hasattr(tensor, "__array_interface__") and not hasattr(tensor, "__dlpack__"):
+    if (
+        numpy is not None
+        and not isinstance(tensor, numpy.ndarray)
+        and hasattr(tensor, "__array_interface__")
+        and not hasattr(tensor, "__dlpack__")
+    ):
         tensor = numpy.asarray(tensor)
     if numpy is not None and isinstance(tensor, numpy.ndarray):
         if tensor.dtype.byteorder == ">" or tensor.dtype.kind in "OSU":

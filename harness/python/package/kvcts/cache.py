@@ -25,15 +25,22 @@ class Cache:
 class Pair:
     """A filled producer and a cleared consumer.
 
-    producer, consumer   Cache objects: .tensors, .layout
-    source_blocks, target_blocks   block ids of the request that is to be moved, on either side; in no order, block 0 among them
-    tokens               of the request: the last block is not full
+    producer, consumer   Cache objects: .tensors, .layout source_blocks, target_blocks   block ids of the request that
+    is to be moved, on either side; in no order, block 0 among them tokens               of the request: the last block
+    is not full
 
     The producer also holds another request, which must not arrive. Move, then call verify().
     """
 
-    def __init__(self, producer: Layout, consumer: Layout, *, tokens: Optional[int] = None, seed: int = 1,
-                 allocate: Optional[Callable[[Layout], Any]] = None):
+    def __init__(
+        self,
+        producer: Layout,
+        consumer: Layout,
+        *,
+        tokens: Optional[int] = None,
+        seed: int = 1,
+        allocate: Optional[Callable[[Layout], Any]] = None,
+    ):
         allocate = allocate or Layout.empty
         self.producer = Cache(producer, allocate(producer), "producer")
         self.consumer = Cache(consumer, allocate(consumer), "consumer")
@@ -71,7 +78,8 @@ class Pair:
         clear(self.consumer.tensors, self.consumer.layout, seed=self.seed)
 
     def passes(self, count: Optional[int] = None) -> Iterator[Pair]:
-        """The pair again and again, each time with other tags: after `count` (default: layout.passes) of them nothing is right by chance."""
+        """The pair again and again, each time with other tags: after `count` (default: layout.passes) of them nothing
+        is right by chance."""
         for self.pass_ in range(count or self.producer.layout.passes):
             self.reset()
             yield self
@@ -79,30 +87,58 @@ class Pair:
     def diagnose(self, **options: Any) -> Diagnosis:
         """verify() of the consumer, with the producer as its source."""
         source = Source(self.producer.tensors, self.producer.layout, self.requests)
-        return verify(self.consumer.tensors, self.consumer.layout, self.target_blocks, self.tokens, seed=self.seed, pass_=self.pass_, source=source,
-                      **options)
+        return verify(
+            self.consumer.tensors,
+            self.consumer.layout,
+            self.target_blocks,
+            self.tokens,
+            seed=self.seed,
+            pass_=self.pass_,
+            source=source,
+            **options,
+        )
 
     def verify(self, **options: Any) -> Diagnosis:
-        """Raises WrongBytes (an AssertionError with the whole diagnosis) unless the consumer holds the request and nothing else, and the
-        producer is unchanged."""
+        """Raises WrongBytes (an AssertionError with the whole diagnosis) unless the consumer holds the request and
+        nothing else, and the producer is unchanged."""
         __tracebackhide__ = True
         diagnosis = self.diagnose(**options)
         diagnosis.raise_if_wrong()
-        verify(self.producer.tensors, self.producer.layout, self.requests, seed=self.seed, pass_=self.pass_, side="producer",
-               tail="untouched").raise_if_wrong()
+        verify(
+            self.producer.tensors,
+            self.producer.layout,
+            self.requests,
+            seed=self.seed,
+            pass_=self.pass_,
+            side="producer",
+            tail="untouched",
+        ).raise_if_wrong()
         return diagnosis
 
 
-def pair(producer: Union[str, Layout], consumer: Union[None, str, Layout] = None, *, tokens: Optional[int] = None, seed: int = 1,
-         allocate: Optional[Callable[[Layout], Any]] = None, framework: str = "numpy", device: str = "cpu", **numbers: Any) -> Pair:
-    """A Pair of layouts given by name. Numbers (see Layout) hold for both: 3 layers, 7 blocks of 16 tokens, 4 heads, head_dim 64, bf16 where
-    nothing is said. consumer None: as the producer."""
+def pair(
+    producer: Union[str, Layout],
+    consumer: Union[None, str, Layout] = None,
+    *,
+    tokens: Optional[int] = None,
+    seed: int = 1,
+    allocate: Optional[Callable[[Layout], Any]] = None,
+    framework: str = "numpy",
+    device: str = "cpu",
+    **numbers: Any,
+) -> Pair:
+    """A Pair of layouts given by name. Numbers (see Layout) hold for both: 3 layers, 7 blocks of 16 tokens, 4 heads,
+    head_dim 64, bf16 where nothing is said. consumer None: as the producer."""
     usual = dict(layers=3, blocks=7, block_size=16, heads=4, head_dim=64, dtype="bf16")
 
     def layout(given: Union[str, Layout]) -> Layout:
         return given if isinstance(given, Layout) else Layout(given, **{**usual, **numbers})
 
     first = layout(producer)
-    return Pair(first, first if consumer is None else layout(consumer), tokens=tokens, seed=seed,
-                allocate=allocate or (lambda of: of.empty(framework, device)))
-
+    return Pair(
+        first,
+        first if consumer is None else layout(consumer),
+        tokens=tokens,
+        seed=seed,
+        allocate=allocate or (lambda of: of.empty(framework, device)),
+    )

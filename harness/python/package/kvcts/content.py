@@ -1,5 +1,6 @@
-"""Filling and checking tensors. Every element's value is a function of who it is (layer, K or V, token, head, channel), the generation and the
-seed; every other byte holds poison, which is no tag of any dtype and differs between the two sides."""
+"""Filling and checking tensors. Every element's value is a function of who it is (layer, K or V, token, head, channel),
+the generation and the seed; every other byte holds poison, which is no tag of any dtype and differs between the two
+sides."""
 
 from __future__ import annotations
 
@@ -64,11 +65,22 @@ class Source:
     side: Optional[str] = "producer"
 
 
-def fill(tensors: Any, layout: Layout, blocks: Blocks = None, tokens: Optional[int] = None, *, generation: int = 1, seed: int = 1, pass_: int = 0,
-         side: Optional[str] = "producer", threads: int = 0) -> None:
+def fill(
+    tensors: Any,
+    layout: Layout,
+    blocks: Blocks = None,
+    tokens: Optional[int] = None,
+    *,
+    generation: int = 1,
+    seed: int = 1,
+    pass_: int = 0,
+    side: Optional[str] = "producer",
+    threads: int = 0,
+) -> None:
     """Writes tags into the blocks, and poison into every other byte.
 
-    tensors     one tensor, or a list or mapping of them in the order of layout.tensors; shapes and strides as layout.tensors says. Each
+    tensors     one tensor, or a list or mapping of them in the order of layout.tensors; shapes and strides as
+    layout.tensors says. Each
                 allocation may also be given whole, as a vector of uint8.
     blocks      block ids of one request, or Request objects; None: all blocks, in order
     tokens      of the request; None: as many as its blocks hold
@@ -76,37 +88,70 @@ def fill(tensors: Any, layout: Layout, blocks: Blocks = None, tokens: Optional[i
     side        whose poison, "producer" or "consumer"; None: bytes outside of the blocks are left alone
     threads     0: one a processor
 
-    Raises LayoutError (a ValueError) where tensors are not what the layout says, or blocks are not in the pool or have two owners.
-    """
-    _native.fill(layout._native, natives(tensors), _tuples(requests_of(layout, blocks, tokens, generation)), seed, pass_, _side(side), threads)
+    Raises LayoutError (a ValueError) where tensors are not what the layout says, or blocks are not in the pool or have
+    two owners."""
+    _native.fill(
+        layout._native,
+        natives(tensors),
+        _tuples(requests_of(layout, blocks, tokens, generation)),
+        seed,
+        pass_,
+        _side(side),
+        threads,
+    )
 
 
 def clear(tensors: Any, layout: Layout, *, seed: int = 1, side: Optional[str] = "consumer", threads: int = 0) -> None:
-    """Writes poison into every byte: what a consumer's tensors hold before a transfer. Arguments and errors as those of fill()."""
+    """Writes poison into every byte: what a consumer's tensors hold before a transfer. Arguments and errors as those of
+    fill()."""
     if side is None:
         raise _native.LayoutError("clear() writes poison: expected side producer or consumer")
     _native.fill(layout._native, natives(tensors), [], seed, 0, _side(side), threads)
 
 
-def verify(tensors: Any, layout: Layout, blocks: Blocks = None, tokens: Optional[int] = None, *, generation: int = 1, seed: int = 1, pass_: int = 0,
-           side: Optional[str] = "consumer", tail: str = "open", source: Optional[Source] = None, threads: int = 0) -> Diagnosis:
+def verify(
+    tensors: Any,
+    layout: Layout,
+    blocks: Blocks = None,
+    tokens: Optional[int] = None,
+    *,
+    generation: int = 1,
+    seed: int = 1,
+    pass_: int = 0,
+    side: Optional[str] = "consumer",
+    tail: str = "open",
+    source: Optional[Source] = None,
+    threads: int = 0,
+) -> Diagnosis:
     """Looks at every byte: tags in the blocks, poison everywhere else. Says what is there instead.
 
-    tensors, layout, blocks, tokens, generation, seed, pass_   what must be there; see fill()
-    side        whose poison: "consumer" for tensors that clear() prepared, "producer" for those that fill() wrote; None: only the blocks are
+    tensors, layout, blocks, tokens, generation, seed, pass_   what must be there; see fill() side        whose poison:
+    "consumer" for tensors that clear() prepared, "producer" for those that fill() wrote; None: only the blocks are
                 looked at
-    tail        slots of a request's last block beyond its tokens: "open" (they may hold anything, since transfers move whole blocks) or
+    tail        slots of a request's last block beyond its tokens: "open" (they may hold anything, since transfers move
+    whole blocks) or
                 "untouched"
     source      the producer: then readings of the source through a wrong layout, stride or block list are tried as well
 
-    Never raises because of what the bytes are; raises LayoutError as fill() does. One look cannot tell two single elements apart by chance
-    (bf16: 1 in 2^13); layout.passes says how often to fill, move and verify, each time with another pass_.
-    """
+    Never raises because of what the bytes are; raises LayoutError as fill() does. One look cannot tell two single
+    elements apart by chance (bf16: 1 in 2^13); layout.passes says how often to fill, move and verify, each time with
+    another pass_."""
     if tail not in ("open", "untouched"):
         raise _native.LayoutError(f"expected tail open or untouched, found {tail!r}")
     origin = None
     if source is not None:
         theirs = requests_of(source.layout, source.blocks, source.tokens, source.generation)
         origin = (source.layout._native, natives(source.tensors), _tuples(theirs), _side(source.side))
-    return from_native(_native.verify(layout._native, natives(tensors), _tuples(requests_of(layout, blocks, tokens, generation)), seed, pass_,
-                                      _side(side), tail == "open", origin, threads))
+    return from_native(
+        _native.verify(
+            layout._native,
+            natives(tensors),
+            _tuples(requests_of(layout, blocks, tokens, generation)),
+            seed,
+            pass_,
+            _side(side),
+            tail == "open",
+            origin,
+            threads,
+        )
+    )

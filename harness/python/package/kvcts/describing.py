@@ -11,7 +11,8 @@ from .layouts import Layout, catalogue
 
 
 class Fit(NamedTuple):
-    """One map that the tensor can have. `axes` name its dimensions, `order` the axes of memory; `layouts` are ids of the catalogue."""
+    """One map that the tensor can have. `axes` name its dimensions, `order` the axes of memory; `layouts` are ids of
+    the catalogue."""
 
     axes: str
     order: str
@@ -21,12 +22,16 @@ class Fit(NamedTuple):
 
     def layout(self, **numbers: int) -> Layout:
         """The first of them as a Layout. `numbers` replace its own (layers=32 for a cache of 32 such tensors)."""
-        return Layout(self.layouts[0], dtype=self.dtype, **{**{k: v for k, v in self.numbers.items() if v or k.startswith("first_")}, **numbers})
+        return Layout(
+            self.layouts[0],
+            dtype=self.dtype,
+            **{**{k: v for k, v in self.numbers.items() if v or k.startswith("first_")}, **numbers},
+        )
 
 
 class Description(NamedTuple):
-    """ambiguous: more than one map fits, and a connector that guesses may guess wrong; settled_by: the fact that would leave one.
-    open: readings that leave a number open, with the axes that are missing."""
+    """ambiguous: more than one map fits, and a connector that guesses may guess wrong; settled_by: the fact that would
+    leave one. open: readings that leave a number open, with the axes that are missing."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -41,20 +46,47 @@ class Description(NamedTuple):
         return self.text
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{escape(f.axes)}</td><td>{f.numbers['blocks']}</td><td>{f.numbers['block_size']}</td><td>{f.numbers['heads']}</td>"
-                       f"<td>{f.numbers['head_dim']}</td><td>{escape(', '.join(f.layouts))}</td></tr>" for f in self.fits)
+        rows = "".join(
+            f"<tr><td>{escape(f.axes)}</td><td>{f.numbers['blocks']}</td><td>{f.numbers['block_size']}</td>"
+            f"<td>{f.numbers['heads']}</td>"
+            f"<td>{f.numbers['head_dim']}</td><td>{escape(', '.join(f.layouts))}</td></tr>"
+            for f in self.fits
+        )
         head = f"<div>{escape(self.dtype)}, shape {self.shape}, strides {self.strides} bytes</div>"
         note = f"<div><b>ambiguous</b>: say {escape(self.settled_by)}</div>" if self.ambiguous else ""
-        return f"{head}<table><tr><th>axes</th><th>blocks</th><th>block size</th><th>heads</th><th>head dim</th><th>layouts</th></tr>{rows}</table>{note}"
+        return (
+            f"{head}<table><tr><th>axes</th><th>blocks</th><th>block size</th><th>heads</th><th>head "
+            f"dim</th><th>layouts</th></tr>{rows}</table>{note}"
+        )
 
 
-def describe(tensor: Any, *, layers: Optional[int] = None, blocks: Optional[int] = None, block_size: Optional[int] = None,
-             heads: Optional[int] = None, head_dim: Optional[int] = None) -> Description:
+def describe(
+    tensor: Any,
+    *,
+    layers: Optional[int] = None,
+    blocks: Optional[int] = None,
+    block_size: Optional[int] = None,
+    heads: Optional[int] = None,
+    head_dim: Optional[int] = None,
+) -> Description:
     """The layouts of the catalogue that have this shape and these strides, under the facts that are given.
 
     tensor   one tensor of a cache, of any framework; its bytes are not looked at. Up to 8 dimensions.
     Raises LayoutError for an element type that no cache has.
     """
-    facts = {k: int(v) for k, v in dict(layers=layers, blocks=blocks, block_size=block_size, heads=heads, head_dim=head_dim).items() if v is not None}
+    facts = {
+        k: int(v)
+        for k, v in dict(layers=layers, blocks=blocks, block_size=block_size, heads=heads, head_dim=head_dim).items()
+        if v is not None
+    }
     d = _native.describe(natives(tensor), facts, catalogue())
-    return Description(tuple(d["shape"]), tuple(d["strides"]), d["dtype"], [Fit(*f) for f in d["fits"]], d["open"], d["ambiguous"], d["settled_by"], d["text"])
+    return Description(
+        tuple(d["shape"]),
+        tuple(d["strides"]),
+        d["dtype"],
+        [Fit(*f) for f in d["fits"]],
+        d["open"],
+        d["ambiguous"],
+        d["settled_by"],
+        d["text"],
+    )

@@ -40,12 +40,11 @@ class WrongBytes(AssertionError):
 class Diagnosis:
     """The outcome of verify(): true when every byte is right.
 
-    fault_class   one word of the suite's vocabulary ("axis-permuted", "wrong-stride", "stale-block", ...); "" = right, or unexplained
-    exact         a transformation was found that predicts every byte; without it there is no fault_class
-    text, look_at what happened in one sentence, and where in the code to look
-    others        equally good explanations, "class: words"
-    first         up to eight wrong places                  blocks  the named blocks and whether each is right
-    """
+    fault_class   one word of the suite's vocabulary ("axis-permuted", "wrong-stride", "stale-block", ...); "" = right,
+    or unexplained exact         a transformation was found that predicts every byte; without it there is no fault_class
+    text, look_at what happened in one sentence, and where in the code to look others        equally good explanations,
+    "class: words" first         up to eight wrong places                  blocks  the named blocks and whether each is
+    right"""
 
     checked_bytes: int
     wrong_bytes: int
@@ -88,7 +87,10 @@ class Diagnosis:
                 lines.append(f"    holds {w.is_}")
         wrong = [b for b in self.blocks if not b.right]
         if self.blocks:
-            lines.append(f"blocks    {len(self.blocks) - len(wrong)} of {len(self.blocks)} right" + (f"; wrong: {', '.join(str(b.block) for b in wrong[:16])}" if wrong else ""))
+            lines.append(
+                f"blocks    {len(self.blocks) - len(wrong)} of {len(self.blocks)} right"
+                + (f"; wrong: {', '.join(str(b.block) for b in wrong[:16])}" if wrong else "")
+            )
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -96,10 +98,14 @@ class Diagnosis:
         return f"<kvcts {self.verdict}{'' if self.ok else ': ' + self.text}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: verdict, cause, the blocks drawn, the first wrong places. Colours are not the only sign: wrong blocks are crossed."""
+        """For notebooks: verdict, cause, the blocks drawn, the first wrong places. Colours are not the only sign: wrong
+        blocks are crossed."""
         good, bad = "#2e7d32", "#b3261e"
-        out = [f'<div style="font-family:sans-serif;border-left:4px solid {good if self.ok else bad};padding:2px 10px">',
-               f'<b style="color:{good if self.ok else bad}">{escape(self.verdict)}</b> &nbsp; {self.checked_bytes:,} bytes checked, {self.wrong_bytes:,} wrong']
+        out = [
+            f'<div style="font-family:sans-serif;border-left:4px solid {good if self.ok else bad};padding:2px 10px">',
+            f'<b style="color:{good if self.ok else bad}">{escape(self.verdict)}</b> &nbsp; {self.checked_bytes:,} '
+            f"bytes checked, {self.wrong_bytes:,} wrong",
+        ]
         if not self.ok:
             out.append(f"<div>{escape(self.text)}</div>")
             out += [f"<div>or {escape(other)}</div>" for other in self.others]
@@ -107,18 +113,38 @@ class Diagnosis:
                 out.append(f"<div><i>{escape(self.look_at)}</i></div>")
         if self.blocks:
             cells = "".join(
-                f'<span title="block {b.block}: tokens {b.first_token} to {b.first_token + b.tokens - 1}, generation {b.generation}, '
-                f'{"right" if b.right else "wrong"}" style="display:inline-block;min-width:2em;text-align:center;margin:1px;padding:1px 3px;'
-                f'border:1px solid {good if b.right else bad};{"" if b.right else "text-decoration:line-through;background:#fbe9e7;"}">{b.block}</span>'
-                for b in self.blocks[:256])
+                f'<span title="block {b.block}: tokens {b.first_token} to {b.first_token + b.tokens - 1}, generation '
+                f"{b.generation}, "
+                f'{"right" if b.right else "wrong"}" '
+                f'style="display:inline-block;min-width:2em;text-align:center;margin:1px;padding:1px 3px;'
+                f"border:1px solid {good if b.right else bad};"
+                f'{"" if b.right else "text-decoration:line-through;background:#fbe9e7;"}">{b.block}</span>'
+                for b in self.blocks[:256]
+            )
             out.append(f"<div>blocks {cells}{' ...' if len(self.blocks) > 256 else ''}</div>")
         if self.first:
-            rows = "".join(f"<tr><td>{escape(w.allocation)} + {w.offset}</td><td>{escape(w.where)}</td><td><code>{w.expected}</code></td>"
-                           f"<td><code>{w.found}</code></td><td>{escape(w.is_)}</td></tr>" for w in self.first)
-            out.append(f"<table><tr><th>byte</th><th>who should be there</th><th>expected</th><th>found</th><th>who is there</th></tr>{rows}</table>")
+            rows = "".join(
+                f"<tr><td>{escape(w.allocation)} + "
+                f"{w.offset}</td><td>{escape(w.where)}</td><td><code>{w.expected}</code></td>"
+                f"<td><code>{w.found}</code></td><td>{escape(w.is_)}</td></tr>"
+                for w in self.first
+            )
+            out.append(
+                f"<table><tr><th>byte</th><th>who should be there</th><th>expected</th><th>found</th><th>who is "
+                f"there</th></tr>{rows}</table>"
+            )
         return "".join(out) + "</div>"
 
 
 def from_native(report: dict[str, Any]) -> Diagnosis:
-    return Diagnosis(report["checked_bytes"], report["wrong_bytes"], report["fault_class"], report["exact"], report["text"], report["look_at"],
-                     tuple(report["others"]), tuple(WrongPlace(*w) for w in report["first"]), tuple(BlockState(*b) for b in report["blocks"]))
+    return Diagnosis(
+        report["checked_bytes"],
+        report["wrong_bytes"],
+        report["fault_class"],
+        report["exact"],
+        report["text"],
+        report["look_at"],
+        tuple(report["others"]),
+        tuple(WrongPlace(*w) for w in report["first"]),
+        tuple(BlockState(*b) for b in report["blocks"]),
+    )

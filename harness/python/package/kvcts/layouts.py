@@ -15,7 +15,8 @@ AXES = ("layer", "kv", "block", "slot", "head", "channel")
 
 @functools.lru_cache(maxsize=None)
 def catalogue() -> _native.Catalogue:
-    """The layouts and dtypes that the package knows: its own copy, or $KVCTS_CASES, or those of the checkout that it is run from."""
+    """The layouts and dtypes that the package knows: its own copy, or $KVCTS_CASES, or those of the checkout that it is
+    run from."""
     here = Path(__file__)
     for folder in (os.environ.get("KVCTS_CASES", ""), here.parent / "cases", *(p / "cases" for p in here.resolve().parents)):
         if folder and (Path(folder) / "layouts").is_dir():
@@ -50,7 +51,8 @@ class Place(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    """A tensor as a framework shows it. Strides and offset (in its allocation) are bytes; axes name each dimension ("K", "B", "NHC")."""
+    """A tensor as a framework shows it. Strides and offset (in its allocation) are bytes; axes name each dimension
+    ("K", "B", "NHC")."""
 
     name: str
     shape: tuple[int, ...]
@@ -64,8 +66,10 @@ class TensorInfo(NamedTuple):
 class Layout:
     """The map from (layer, kv, block, slot, head, channel) to bytes, for one rank's cache.
 
-    name        an id of the catalogue ("vllm-fa-nhd"), a name that vLLM, FlashInfer, LMCache or KVBM use ("LBNHC", "flashinfer:HND",
-                "NL_X_TWO_NB_BS_NH_HS"), or a template: axes from outside to inside, `x` between list levels ("L x K B N H C")
+    name        an id of the catalogue ("vllm-fa-nhd"), a name that vLLM, FlashInfer, LMCache or KVBM use ("LBNHC",
+    "flashinfer:HND",
+                "NL_X_TWO_NB_BS_NH_HS"), or a template: axes from outside to inside, `x` between list levels ("L x K B N
+                H C")
     blocks      blocks of the pool                       block_size  tokens of a block
     heads       KV heads of this rank                    head_dim    channels of a head; v_head_dim where V's differ
     kv          2 = K and V, 1 = one latent (MLA)        layers      layers of this rank
@@ -73,15 +77,36 @@ class Layout:
     dtype       "bf16", "fp16", "fp8_e4m3", "nvfp4", ... (scales come with it)
     tensors     (list, shape): how tensors are shown, when other than the layout says: ("L", "K B NHC")
 
-    Numbers that the layout fixes can be left out. Raises LayoutError (a ValueError) that says what was expected, found, and what to do.
-    """
+    Numbers that the layout fixes can be left out. Raises LayoutError (a ValueError) that says what was expected, found,
+    and what to do."""
 
-    def __init__(self, name: str, *, blocks: Optional[int] = None, block_size: Optional[int] = None, heads: Optional[int] = None,
-                 head_dim: Optional[int] = None, layers: Optional[int] = None, kv: Optional[int] = None, v_head_dim: Optional[int] = None,
-                 first_layer: Optional[int] = None, first_head: Optional[int] = None, dtype: str = "",
-                 tensors: Optional[tuple[str, str]] = None):
-        given = dict(blocks=blocks, block_size=block_size, heads=heads, head_dim=head_dim, layers=layers, kv=kv, v_head_dim=v_head_dim,
-                     first_layer=first_layer, first_head=first_head)
+    def __init__(
+        self,
+        name: str,
+        *,
+        blocks: Optional[int] = None,
+        block_size: Optional[int] = None,
+        heads: Optional[int] = None,
+        head_dim: Optional[int] = None,
+        layers: Optional[int] = None,
+        kv: Optional[int] = None,
+        v_head_dim: Optional[int] = None,
+        first_layer: Optional[int] = None,
+        first_head: Optional[int] = None,
+        dtype: str = "",
+        tensors: Optional[tuple[str, str]] = None,
+    ):
+        given = dict(
+            blocks=blocks,
+            block_size=block_size,
+            heads=heads,
+            head_dim=head_dim,
+            layers=layers,
+            kv=kv,
+            v_head_dim=v_head_dim,
+            first_layer=first_layer,
+            first_head=first_head,
+        )
         numbers = {key: int(value) for key, value in given.items() if value is not None}
         self._native = _native.Layout(catalogue(), name, dtype, numbers, tensors)
         self.name = name
@@ -136,7 +161,10 @@ class Layout:
     @property
     def tensors(self) -> list[TensorInfo]:
         """The tensors that a framework hands to a connector, in order."""
-        return [TensorInfo(name, tuple(shape), tuple(strides), tuple(axes), *rest) for name, shape, strides, axes, *rest in self._native.tensors]
+        return [
+            TensorInfo(name, tuple(shape), tuple(strides), tuple(axes), *rest)
+            for name, shape, strides, axes, *rest in self._native.tensors
+        ]
 
     def _of_tensors(self, what: str) -> tuple[Any, ...]:
         values = {getattr(t, what) for t in self.tensors}
@@ -164,9 +192,19 @@ class Layout:
         """Passes (other tags each) after which two elements that are exchanged cannot look alike by chance (p < 2^-64)."""
         return self._native.deciding_passes
 
-    def offset(self, *, layer: int = 0, kv: int = 0, block: int = 0, slot: int = 0, head: int = 0, channel: int = 0,
-               component: str = "data") -> Place:
-        """Where an element is, counted from the start of its allocation. Raises LayoutError for a coordinate that is not in the layout."""
+    def offset(
+        self,
+        *,
+        layer: int = 0,
+        kv: int = 0,
+        block: int = 0,
+        slot: int = 0,
+        head: int = 0,
+        channel: int = 0,
+        component: str = "data",
+    ) -> Place:
+        """Where an element is, counted from the start of its allocation. Raises LayoutError for a coordinate that is
+        not in the layout."""
         at = (layer, kv, block, slot, head, channel)
         found = self._native.locate(component, list(at))
         if found is None:
@@ -176,16 +214,20 @@ class Layout:
         return Place(allocation, bit // 8, bit % 8, bits)
 
     def inverse(self, byte: int, allocation: int = 0) -> list[Coordinate]:
-        """Which elements a byte belongs to: none (padding), one, two (codes of 4 bits), or more (a layout that overlaps itself)."""
+        """Which elements a byte belongs to: none (padding), one, two (codes of 4 bits), or more (a layout that overlaps
+        itself)."""
         if not 0 <= allocation < len(self.allocations) or not 0 <= byte < self.allocations[allocation][1]:
-            raise _native.LayoutError(f"expected an allocation below {len(self.allocations)} and a byte inside of it, found allocation {allocation}, byte {byte}")
+            raise _native.LayoutError(
+                f"expected an allocation below {len(self.allocations)} and a byte inside of it, found allocation "
+                f"{allocation}, byte {byte}"
+            )
         return [Coordinate(*at, component) for component, at in self._native.inverse(allocation, byte)]
 
     def empty(self, framework: str = "numpy", device: str = "cpu") -> Any:
         """New tensors of this layout, uninitialised: one, or a list where the layout has several.
 
-        framework "numpy" (bf16 and fp8 as ml_dtypes where that is installed, else as uint16 and uint8) or "torch" (on `device`).
-        """
+        framework "numpy" (bf16 and fp8 as ml_dtypes where that is installed, else as uint16 and uint8) or "torch" (on
+        `device`)."""
         if framework == "torch":
             made = self._empty_torch(device)
         elif framework == "numpy":
@@ -203,8 +245,16 @@ class Layout:
     def _empty_torch(self, device: str) -> list[Any]:
         import torch
 
-        names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2",
-                 "e4m3fnuz": "float8_e4m3fnuz", "e5m2fnuz": "float8_e5m2fnuz", "int8": "int8"}
+        names = {
+            "fp32": "float32",
+            "fp16": "float16",
+            "bf16": "bfloat16",
+            "e4m3fn": "float8_e4m3fn",
+            "e5m2": "float8_e5m2",
+            "e4m3fnuz": "float8_e4m3fnuz",
+            "e5m2fnuz": "float8_e5m2fnuz",
+            "int8": "int8",
+        }
         memory = [torch.empty(size, dtype=torch.uint8, device=device) for _, size in self.allocations]
         out = []
         for t in self.tensors:
@@ -221,5 +271,8 @@ class Layout:
 
     def __repr__(self) -> str:
         n = self.numbers
-        size = f"{n['layers']} layers, {n['blocks']} blocks of {n['block_size']} tokens, {n['heads']} heads, head_dim {n['head_dim']}"
+        size = (
+            f"{n['layers']} layers, {n['blocks']} blocks of {n['block_size']} tokens, {n['heads']} heads, head_dim "
+            f"{n['head_dim']}"
+        )
         return f"<kvcts.Layout {self.name}: {self.template}; {self.dtype}, {size}>"

@@ -11,9 +11,9 @@ from .cache import Pair, pair
 
 @pytest.fixture
 def kv_pair() -> Callable[..., Pair]:
-    """Makes a filled producer and a cleared consumer: kv_pair("vllm-fa-nhd", "flashinfer:HND", heads=8). Arguments: kvcts.pair().
+    """Makes a filled producer and a cleared consumer: kv_pair("vllm-fa-nhd", "flashinfer:HND", heads=8). Arguments:
+    kvcts.pair().
 
-    A test moves pair.source_blocks of pair.producer.tensors to pair.target_blocks of pair.consumer.tensors and calls pair.verify(), which
-    fails with the diagnosis.
-    """
+    A test moves pair.source_blocks of pair.producer.tensors to pair.target_blocks of pair.consumer.tensors and calls
+    pair.verify(), which fails with the diagnosis."""
     return pair

@@ -1,4 +1,5 @@
-"""Tensors as other frameworks hand them over, without those frameworks: NumPy's memory under another DLPack dtype or device."""
+"""Tensors as other frameworks hand them over, without those frameworks: NumPy's memory under another DLPack dtype or
+device."""
 
 from __future__ import annotations
 
@@ -16,8 +17,15 @@ class _Dtype(ctypes.Structure):
 
 
 class _Tensor(ctypes.Structure):  # DLTensor of dlpack.h
-    _fields_ = [("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32), ("dtype", _Dtype), ("shape", ctypes.c_void_p),
-                ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _Dtype),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 BF16, E4M3FN, E5M2 = 4, 10, 12

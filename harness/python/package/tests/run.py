@@ -14,7 +14,10 @@ def main() -> int:
     package = BUILD / "python"
     if not list(package.glob("kvcts/_native*.so")):
         why = package / "missing.txt"
-        print("skipped: " + (why.read_text().strip() if why.exists() else f"{package}/kvcts/_native is not built (target kvcts_python)"))
+        print(
+            "skipped: "
+            + (why.read_text().strip() if why.exists() else f"{package}/kvcts/_native is not built (target kvcts_python)")
+        )
         return 77
     try:
         import numpy  # noqa: F401
@@ -24,7 +27,23 @@ def main() -> int:
         return 77
     os.chdir(HERE)  # -m pytest puts the current folder first: never the package's sources, which have no module
     env = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
-    os.execve(sys.executable, [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin", str(HERE), *sys.argv[1:]], env)
+    os.execve(
+        sys.executable,
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "kvcts.pytest_plugin",
+            str(HERE),
+            *sys.argv[1:],
+        ],
+        env,
+    )
 
 
 if __name__ == "__main__":

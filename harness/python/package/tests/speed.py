@@ -2,8 +2,8 @@
 
     speed.py KVCTS_BENCH [--size MIB] [--threads N] [--rounds N]
 
-KVCTS_BENCH is build/bin/kvcts_bench; its rows "generate" and "check bf16 N H C128" are the kernels. PYTHONPATH: build/python.
-"""
+KVCTS_BENCH is build/bin/kvcts_bench; its rows "generate" and "check bf16 N H C128" are the kernels. PYTHONPATH:
+build/python."""
 
 import argparse
 import ctypes
@@ -53,13 +53,35 @@ def of_package(size: int, threads: int) -> dict[str, float]:
     fill = seconds(lambda: kvcts.fill(tensor, layout, threads=threads), lambda: libc.memset(copy, 1, n))
     other[:] = tensor
     assert kvcts.verify(tensor, layout, side="producer", threads=threads)
-    return {"fill": fill, "verify": seconds(lambda: kvcts.verify(tensor, layout, side="producer", threads=threads), lambda: libc.memcmp(at, copy, n))}
+    return {
+        "fill": fill,
+        "verify": seconds(
+            lambda: kvcts.verify(tensor, layout, side="producer", threads=threads), lambda: libc.memcmp(at, copy, n)
+        ),
+    }
 
 
 def of_kernels(bench: str, size: int, threads: int) -> dict[str, float]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        subprocess.run([bench, "--only", f"tags/* {ROW}", "--size", str(size >> 20), "--threads", str(threads), "--seconds", "0.3", "--repetitions", "3", "--json", file.name],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                bench,
+                "--only",
+                f"tags/* {ROW}",
+                "--size",
+                str(size >> 20),
+                "--threads",
+                str(threads),
+                "--seconds",
+                "0.3",
+                "--repetitions",
+                "3",
+                "--json",
+                file.name,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         speeds = {row["name"]: row["speed"] for row in json.load(open(file.name))["rows"]}
     return {"fill": speeds[f"tags/generate {ROW}"], "verify": speeds[f"tags/check {ROW}"]}
 
@@ -74,12 +96,18 @@ def main() -> None:
     size = args.size << 20
     # In turn, each time in other memory: one and the same kernel differs by half from one place and moment to the next.
     rounds = [(of_package(size, args.threads), of_kernels(args.bench, size, args.threads)) for _ in range(args.rounds)]
-    print(f"{args.size} MiB, {args.threads} thread{'s' if args.threads > 1 else ''}; medians of {args.rounds} rounds, and from the least to the most")
+    print(
+        f"{args.size} MiB, {args.threads} thread{'s' if args.threads > 1 else ''}; medians of {args.rounds} rounds, "
+        f"and from the least to the most"
+    )
     for name, kernel in (("fill", "generate"), ("verify", "check")):
         package = [size / ours[name] / 1e9 for ours, _ in rounds]
         kernels = [theirs[name] / 1e9 for _, theirs in rounds]
         beside = [a / b for a, b in zip(package, kernels)]
-        print(f"kvcts.{name:8}{spread(package)} GB/s    kernels::{kernel:10}{spread(kernels)} GB/s    one by the other {spread(beside)}")
+        print(
+            f"kvcts.{name:8}{spread(package)} GB/s    kernels::{kernel:10}{spread(kernels)} GB/s    one by the other "
+            f"{spread(beside)}"
+        )
 
 
 if __name__ == "__main__":

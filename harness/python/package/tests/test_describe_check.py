@@ -28,7 +28,9 @@ def test_an_ambiguous_shape_and_what_settles_it():
     tensor = np.zeros((2, 9, 16, 8, 64), "u2").view("f2")
     d = kvcts.describe(tensor)
     assert d.ambiguous and d.settled_by == "num_kv_heads"
-    assert {("K B N H C", 16, 8), ("K B H N C", 8, 16)} <= {(f.axes, f.numbers["block_size"], f.numbers["heads"]) for f in d.fits}
+    assert {("K B N H C", 16, 8), ("K B H N C", 8, 16)} <= {
+        (f.axes, f.numbers["block_size"], f.numbers["heads"]) for f in d.fits
+    }
     settled = kvcts.describe(tensor, heads=8)
     assert [f.axes for f in settled.fits] == ["K B N H C"] and not settled.ambiguous and settled.settled_by == ""
     assert "vllm-fa-nhd" in settled.fits[0].layouts and settled.fits[0].layout().shape == tensor.shape
@@ -45,7 +47,9 @@ def test_heads_equal_block_size_and_strides_that_tell():
     square = kvcts.Layout("vllm-fa-hnd", blocks=7, block_size=8, heads=8, head_dim=64, dtype="fp16").empty()
     d = kvcts.describe(square, heads=8, block_size=8)
     assert {"H N C" in f.order for f in d.fits} == {True} or len({f.order for f in d.fits}) > 1
-    assert any("vllm-fa-hnd" in f.layouts for f in d.fits) and not any("vllm-fa-nhd" in f.layouts and f.axes == "K B N H C" for f in d.fits)
+    assert any("vllm-fa-hnd" in f.layouts for f in d.fits) and not any(
+        "vllm-fa-nhd" in f.layouts and f.axes == "K B N H C" for f in d.fits
+    )
 
 
 def test_what_a_shape_leaves_open():
@@ -59,7 +63,9 @@ def test_what_a_shape_leaves_open():
 
 def test_describe_a_file(tmp_path):
     np.save(tmp_path / "kv.npy", np.zeros((2, 9, 16, 8, 64), "f2"))
-    run = lambda *more: subprocess.run([sys.executable, "-m", "kvcts", "describe", *more], capture_output=True, text=True, timeout=60)  # noqa: E731
+    run = lambda *more: subprocess.run(
+        [sys.executable, "-m", "kvcts", "describe", *more], capture_output=True, text=True, timeout=60
+    )  # noqa: E731
     done = run(str(tmp_path / "kv.npy"), "--heads", "8")
     assert done.returncode == 0 and "K B N H C: 9 blocks of 16 tokens, 8 heads, head_dim 64" in done.stdout, done
     gone = run(str(tmp_path / "no.npy"))
@@ -68,13 +74,24 @@ def test_describe_a_file(tmp_path):
 
 def test_check():
     nhd, hnd, apart = (kvcts.Layout(n, **SMALL) for n in ("vllm-fa-nhd", "vllm-fa-hnd", "flashinfer-nhd"))
-    assert kvcts.check(nhd, nhd).code == 0 and kvcts.check(nhd, kvcts.Layout("vllm-fa-nhd", **{**SMALL, "blocks": 99})).code == 0
+    assert (
+        kvcts.check(nhd, nhd).code == 0
+        and kvcts.check(nhd, kvcts.Layout("vllm-fa-nhd", **{**SMALL, "blocks": 99})).code == 0
+    )
     conversion = kvcts.check(nhd, hnd)
-    assert conversion.verdict == "conversion" and "K B N H C in memory, the consumer K B H N C" in conversion.text and conversion.told_apart
+    assert (
+        conversion.verdict == "conversion"
+        and "K B N H C in memory, the consumer K B H N C" in conversion.text
+        and conversion.told_apart
+    )
     silent = kvcts.check(nhd, hnd, moves="blocks")
-    assert (silent.code, silent.fault_class) == (12, "axis-permuted") and kvcts.check(nhd, apart, moves="blocks").fault_class == "kv-split-vs-interleaved"
+    assert (silent.code, silent.fault_class) == (12, "axis-permuted") and kvcts.check(
+        nhd, apart, moves="blocks"
+    ).fault_class == "kv-split-vs-interleaved"
     refused = kvcts.check(nhd, kvcts.Layout("vllm-fa-nhd", dtype="fp16", **{**SMALL, "heads": 2}))
-    assert refused.code == 11 and "heads is 4 in the producer and 2 in the consumer" in refused.text and "dtype" in refused.text
+    assert (
+        refused.code == 11 and "heads is 4 in the producer and 2 in the consumer" in refused.text and "dtype" in refused.text
+    )
     smaller = kvcts.Layout("vllm-fa-nhd", **{**SMALL, "block_size": 8})
     assert kvcts.check(nhd, smaller).code == 10 and kvcts.check(nhd, smaller, moves="blocks").code == 11
     with pytest.raises(kvcts.LayoutError):

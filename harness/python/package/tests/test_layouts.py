@@ -8,7 +8,12 @@ SMALL = dict(blocks=7, block_size=16, heads=4, head_dim=64)
 
 def test_one_layout_under_its_names():
     a = kvcts.Layout("flashinfer-nhd", **SMALL)
-    assert a == kvcts.Layout("flashinfer:NHD", **SMALL) == kvcts.Layout("L x B K N H C", **SMALL) == kvcts.Layout("NL_X_NB_TWO_BS_NH_HS", **SMALL)
+    assert (
+        a
+        == kvcts.Layout("flashinfer:NHD", **SMALL)
+        == kvcts.Layout("L x B K N H C", **SMALL)
+        == kvcts.Layout("NL_X_NB_TWO_BS_NH_HS", **SMALL)
+    )
     assert a != kvcts.Layout("flashinfer:HND", **SMALL) and a != kvcts.Layout("flashinfer:NHD", dtype="fp16", **SMALL)
     assert a.names["flashinfer"] == "NHD"
 
@@ -16,7 +21,13 @@ def test_one_layout_under_its_names():
 def test_shape_strides_and_offsets_are_numpys():
     layout = kvcts.Layout("vllm-fa-hnd", **SMALL)  # shown as [2, B, N, H, C], in memory H before N
     tensor = layout.empty()
-    assert layout.shape == tensor.shape == (2, 7, 16, 4, 64) and layout.strides == tensor.strides == (57344, 8192, 128, 2048, 2)
+    assert layout.shape == tensor.shape == (2, 7, 16, 4, 64) and layout.strides == tensor.strides == (
+        57344,
+        8192,
+        128,
+        2048,
+        2,
+    )
     base = tensor.ctypes.data
     for kv, block, slot, head, channel in [(0, 0, 0, 0, 0), (1, 6, 15, 3, 63), (1, 2, 3, 1, 5)]:
         place = layout.offset(kv=kv, block=block, slot=slot, head=head, channel=channel)
@@ -25,7 +36,9 @@ def test_shape_strides_and_offsets_are_numpys():
         assert layout.inverse(place.byte) == layout.inverse(place.byte + 1) == [at]
 
 
-@pytest.mark.parametrize("name", ["vllm-paged-attn", "vllm-xformers", "trtllm-pool", "flashinfer-nvfp4-nhd", "vllm-mla", "sglang-separate"])
+@pytest.mark.parametrize(
+    "name", ["vllm-paged-attn", "vllm-xformers", "trtllm-pool", "flashinfer-nvfp4-nhd", "vllm-mla", "sglang-separate"]
+)
 def test_inverse_of_offset(name):
     numbers = dict(SMALL, dtype="") if name != "vllm-mla" else dict(blocks=3, block_size=16, heads=1, head_dim=576)
     if name == "sglang-separate":
@@ -34,8 +47,13 @@ def test_inverse_of_offset(name):
     chance = np.random.default_rng(1)
     n = layout.numbers
     for _ in range(200):
-        at = dict(kv=int(chance.integers(n["kv"])), block=int(chance.integers(n["blocks"])), slot=int(chance.integers(n["block_size"])),
-                  head=int(chance.integers(n["heads"])), channel=int(chance.integers(n["head_dim"])))
+        at = dict(
+            kv=int(chance.integers(n["kv"])),
+            block=int(chance.integers(n["blocks"])),
+            slot=int(chance.integers(n["block_size"])),
+            head=int(chance.integers(n["heads"])),
+            channel=int(chance.integers(n["head_dim"])),
+        )
         place = layout.offset(**at)
         found = [c for c in layout.inverse(place.byte, place.allocation) if c.component == "data"]
         assert any({k: getattr(c, k) for k in at} == at for c in found), (at, place, found)
@@ -63,9 +81,17 @@ def test_errors_say_what_to_do():
 def test_every_layout_of_the_catalogue_can_be_filled_and_verified():
     done = 0
     for name in kvcts.layouts():
-        for numbers in (dict(blocks=3, block_size=16, heads=4, head_dim=128), dict(blocks=3, block_size=16, heads=1, head_dim=512), dict(blocks=40, heads=4, head_dim=64),
-                        dict(blocks=3, block_size=16), dict(blocks=3), dict(blocks=3, block_size=16, heads=4), dict(blocks=3, block_size=64, heads=1, head_dim=576, kv=1),
-                        dict(blocks=3, block_size=16, heads=4, head_dim=128, v_head_dim=64), dict(blocks=1, heads=4, head_dim=64, block_size=32)):
+        for numbers in (
+            dict(blocks=3, block_size=16, heads=4, head_dim=128),
+            dict(blocks=3, block_size=16, heads=1, head_dim=512),
+            dict(blocks=40, heads=4, head_dim=64),
+            dict(blocks=3, block_size=16),
+            dict(blocks=3),
+            dict(blocks=3, block_size=16, heads=4),
+            dict(blocks=3, block_size=64, heads=1, head_dim=576, kv=1),
+            dict(blocks=3, block_size=16, heads=4, head_dim=128, v_head_dim=64),
+            dict(blocks=1, heads=4, head_dim=64, block_size=32),
+        ):
             try:
                 layout = kvcts.Layout(name, **numbers)
             except kvcts.LayoutError:

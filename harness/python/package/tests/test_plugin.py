@@ -4,20 +4,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-TEST = '''
+TEST = """
 def test_connector(kv_pair):
     pair = kv_pair("vllm-fa-nhd", layers=1)
     source, target = (cache.tensors.view("u2") for cache in (pair.producer, pair.consumer))
     for s, t in zip(pair.source_blocks, pair.target_blocks):
         target[:, t] = source[{index}, s]
     pair.verify()
-'''
+"""
 
 
 def run(folder: Path, index: str) -> subprocess.CompletedProcess:
     (folder / "test_it.py").write_text(TEST.format(index=index))
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin", str(folder)], capture_output=True, text=True,
-                          timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "kvcts.pytest_plugin", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_a_failure_shows_the_diagnosis(tmp_path):

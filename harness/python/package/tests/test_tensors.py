@@ -109,19 +109,24 @@ def test_things_that_are_no_tensors():
         kvcts.fill(np.array(["a"]), layout)
 
 
-# ---- CUDA: device memory here is NumPy's, and the driver a stand-in that runs the kernels' twin on it -----------------------------------
+# ---- CUDA: device memory here is NumPy's, and the driver a stand-in that runs the kernels' twin on it
+# -----------------------------------
 
 FAKE = Path(os.environ.get("KVCTS_BINARY_DIR", "")) / "lib" / "kvcts" / "testing" / "libkvcts_fake_cuda.so"
 
 
 def test_cuda_without_a_driver(cuda_process):
     out = cuda_process("none.so", "kvcts.fill(Twin(array, BF16, CUDA), layout)")
-    assert "LayoutError: found a tensor on cuda:0, and " in out and ("no driver" in out if kvcts.cuda else "built without CUDA" in out)
+    assert "LayoutError: found a tensor on cuda:0, and " in out and (
+        "no driver" in out if kvcts.cuda else "built without CUDA" in out
+    )
 
 
 @pytest.mark.skipif(not FAKE.exists(), reason=f"{FAKE} is not built")
 def test_cuda_on_a_stand_in_driver(cuda_process):
-    out = cuda_process(str(FAKE), """
+    out = cuda_process(
+        str(FAKE),
+        """
 tensor, host = Twin(array, BF16, CUDA), array
 kvcts.fill(tensor, layout, [3, 0], tokens=11)
 assert kvcts.verify(host, layout, [3, 0], tokens=11, side="producer", tail="untouched")
@@ -129,7 +134,8 @@ print(kvcts.verify(tensor, layout, [3, 0], tokens=11, side="producer"))
 array[3] = array[3][::-1].copy()
 array[0] = array[0][::-1].copy()
 print(repr(kvcts.verify(tensor, layout, [3, 0], tokens=11, side="producer")))
-""")
+""",
+    )
     assert "PASS: 10,240 bytes checked, 0 wrong" in out and "K and V are exchanged" in out, out
 
 
@@ -148,18 +154,27 @@ layout = kvcts.Layout("flashinfer:NHD", blocks=5, block_size=8, heads=2, head_di
 memory = np.zeros(layout.nbytes, "u1")
 if os.path.exists(os.environ["KVCTS_CUDA_DRIVER"]):
     cuda, at, context = ctypes.CDLL(os.environ["KVCTS_CUDA_DRIVER"]), ctypes.c_ulonglong(), ctypes.c_void_p()
-    assert [cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)] == [0, 0, 0]
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
     assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(layout.nbytes)) == 0
     memory = np.ctypeslib.as_array(ctypes.cast(at.value, ctypes.POINTER(ctypes.c_uint8)), (layout.nbytes,))
 array = memory.view("u2").reshape(layout.shape)
 """
-        done = subprocess.run([sys.executable, "-c", setup + code], capture_output=True, text=True, env={**os.environ, "KVCTS_CUDA_DRIVER": driver}, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", setup + code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "KVCTS_CUDA_DRIVER": driver},
+            timeout=120,
+        )
         return done.stdout + done.stderr
 
     return run
 
 
-# ---- torch, where it is ----------------------------------------------------------------------------------------------------------------
+# ---- torch, where it is
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"])
@@ -170,8 +185,11 @@ def test_torch(dtype):
     kvcts.fill(tensor, layout, [3, 0], tokens=11)
     assert kvcts.verify(tensor, layout, [3, 0], tokens=11, side="producer", tail="untouched")
     assert kvcts.describe(tensor, heads=2, block_size=8).fits
-    bytes_ = torch.as_strided(tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor.view({2: torch.int16, 4: torch.int32}[tensor.itemsize]),
-                              (layout.nbytes // tensor.itemsize,), (1,))
+    bytes_ = torch.as_strided(
+        tensor.view(torch.uint8) if tensor.itemsize == 1 else tensor.view({2: torch.int16, 4: torch.int32}[tensor.itemsize]),
+        (layout.nbytes // tensor.itemsize,),
+        (1,),
+    )
     assert kvcts.verify(bytes_.view(torch.uint8), layout, [3, 0], tokens=11, side="producer", tail="untouched")
     if dtype in ("fp16", "bf16", "fp32"):
         tensor.requires_grad_()

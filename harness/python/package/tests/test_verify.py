@@ -46,7 +46,7 @@ def test_only_the_source_is_misread(kv_pair):
     wrong = flat(source).reshape(2, 7, 16, 4, 64)
     rows = np.concatenate([wrong[:, s] for s in pair.source_blocks], axis=1)
     for i, t in enumerate(pair.target_blocks):
-        target[:, t] = rows[:, i * 8:(i + 1) * 8]
+        target[:, t] = rows[:, i * 8 : (i + 1) * 8]
     named(pair, "axis-permuted", "read from the producer")
 
 
@@ -68,8 +68,14 @@ def test_k_and_v_in_another_place(kv_pair):
     pair = kv_pair("flashinfer-nhd", "vllm-fa-nhd", layers=1)
     flat(pair.consumer.tensors)[:] = flat(pair.producer.tensors)
     request = kvcts.Request(pair.source_blocks, pair.tokens)
-    diagnosis = kvcts.verify(pair.consumer.tensors, pair.consumer.layout, [request, *pair.requests[1:]], side="producer", tail="untouched",
-                             source=kvcts.Source(pair.producer.tensors, pair.producer.layout, pair.requests))
+    diagnosis = kvcts.verify(
+        pair.consumer.tensors,
+        pair.consumer.layout,
+        [request, *pair.requests[1:]],
+        side="producer",
+        tail="untouched",
+        source=kvcts.Source(pair.producer.tensors, pair.producer.layout, pair.requests),
+    )
     assert diagnosis.fault_class == "kv-split-vs-interleaved" and diagnosis.exact, diagnosis
 
 
@@ -82,7 +88,7 @@ def test_a_wrong_stride(kv_pair, wrong_side):
     for s, t in blocks(pair):
         begin = s * (page if wrong_side == "source" else step)
         end = t * (page if wrong_side == "target" else step)
-        pair.consumer.tensors[end:end + page] = pair.producer.tensors[begin:begin + page]
+        pair.consumer.tensors[end : end + page] = pair.producer.tensors[begin : begin + page]
     diagnosis = pair.diagnose()
     assert diagnosis.fault_class == "wrong-stride" and diagnosis.exact, diagnosis
     assert f"a stride of {page} bytes from block to block instead of {step}" in diagnosis.text
@@ -103,10 +109,15 @@ def test_a_stale_block(kv_pair):
     assert [b.block for b in diagnosis.blocks if not b.right] == [pair.target_blocks[-1]]
 
 
-@pytest.mark.parametrize("change, words", [
-    (lambda ids: ids[::-1], "reversed"), (sorted, "sorted"), (lambda ids: ids[1:] + ids[:1], "shifted by one position"),
-    (lambda ids: [i + 1 for i in ids], "ids shifted by 1"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda ids: ids[::-1], "reversed"),
+        (sorted, "sorted"),
+        (lambda ids: ids[1:] + ids[:1], "shifted by one position"),
+        (lambda ids: [i + 1 for i in ids], "ids shifted by 1"),
+    ],
+)
 def test_wrong_block_ids(kv_pair, change, words):
     pair = kv_pair("vllm-fa-nhd", blocks=12, tokens=48)
     right = [4, 0, 7]
@@ -182,7 +193,12 @@ def test_noise_has_no_name(kv_pair):
     copy(pair)
     codes(pair.consumer.tensors)[0, pair.target_blocks[0], 3, 1, 5] ^= 0x40
     diagnosis = pair.diagnose()
-    assert diagnosis.wrong_bytes == 1 and diagnosis.fault_class == "" and not diagnosis.exact and "unexplained" in diagnosis.text
+    assert (
+        diagnosis.wrong_bytes == 1
+        and diagnosis.fault_class == ""
+        and not diagnosis.exact
+        and "unexplained" in diagnosis.text
+    )
     assert diagnosis.first[0].where == f"K layer 0 block {pair.target_blocks[0]} slot 3 head 1 channel 5"
 
 
@@ -258,8 +274,16 @@ def test_what_people_see(kv_pair):
             codes(target)[:, t] = codes(source)[::-1, s]
     diagnosis = pair.diagnose()
     text, html = str(diagnosis), diagnosis._repr_html_()
-    assert text.startswith("FAIL kv-split-vs-interleaved: ") and "look at   " in text and "holds V layer 0 token 0 head 0, generation 1" in text
-    assert html.count("<div") == html.count("</div>") and html.count("<tr>") == 1 + len(diagnosis.first) and "line-through" in html
+    assert (
+        text.startswith("FAIL kv-split-vs-interleaved: ")
+        and "look at   " in text
+        and "holds V layer 0 token 0 head 0, generation 1" in text
+    )
+    assert (
+        html.count("<div") == html.count("</div>")
+        and html.count("<tr>") == 1 + len(diagnosis.first)
+        and "line-through" in html
+    )
     assert "\n" not in repr(diagnosis) and "exchanged" in repr(diagnosis)
     with pytest.raises(AssertionError, match="K and V are exchanged"):
         pair.verify()

@@ -1,7 +1,8 @@
-"""The wheel: built without network, installed into an environment of its own, and its README's example run there, and a test with the fixture.
+"""The wheel: built without network, installed into an environment of its own, and its README's example run there, and a
+test with the fixture.
 
-Skipped where what builds it is not installed. The device kernels are left out: compiling them is tested elsewhere and takes minutes.
-"""
+Skipped where what builds it is not installed. The device kernels are left out: compiling them is tested elsewhere and
+takes minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def skip(why: str) -> None:
 
 
 def run(*argv: str | Path, **more) -> str:
-    done = subprocess.run([str(a) for a in argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=3000, **more)
+    done = subprocess.run(
+        [str(a) for a in argv], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=3000, **more
+    )
     if done.returncode != 0:
         print(done.stdout[-4000:], done.stderr[-4000:])
         raise SystemExit(f"{argv[0]} ... {argv[-1]} ended with {done.returncode}")
@@ -55,8 +58,22 @@ def main() -> int:
         env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         for leak in ("PYTHONPATH", "KVCTS_CASES"):
             env.pop(leak, None)
-        run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", folder, "-C", "cmake.define.KVCTS_CUDA=OFF",
-            "-C", f"build-dir={folder / 'build'}", PACKAGE, env=env)
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-build-isolation",
+            "--no-deps",
+            "--wheel-dir",
+            folder,
+            "-C",
+            "cmake.define.KVCTS_CUDA=OFF",
+            "-C",
+            f"build-dir={folder / 'build'}",
+            PACKAGE,
+            env=env,
+        )
         [wheel] = folder.glob("kvcts-*.whl")
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB")
         assert wheel.stat().st_size < 8e6, "a wheel this large has something in it that does not belong there"
@@ -79,8 +96,14 @@ def main() -> int:
 
         for name in ("pytest", "py", "pluggy", "iniconfig", "packaging", "pygments"):
             lend(name, site)
-        (folder / "test_it.py").write_text("def test_it(kv_pair):\n    assert 'silently-skipped' in str(kv_pair('LBHNC').diagnose())\n")
-        print(run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", env=env, cwd=folder).strip().splitlines()[-1])
+        (folder / "test_it.py").write_text(
+            "def test_it(kv_pair):\n    assert 'silently-skipped' in str(kv_pair('LBHNC').diagnose())\n"
+        )
+        print(
+            run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py", env=env, cwd=folder)
+            .strip()
+            .splitlines()[-1]
+        )
     return 0
 
 

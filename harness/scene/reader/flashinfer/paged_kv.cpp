@@ -10,13 +10,16 @@ namespace {
 
 using Cache = ::flashinfer::paged_kv_t<std::uint16_t, std::int32_t>;
 
-::flashinfer::QKVLayout label(Order order) { return order == Order::nhd ? ::flashinfer::QKVLayout::kNHD : ::flashinfer::QKVLayout::kHND; }
+::flashinfer::QKVLayout label(Order order) {
+  return order == Order::nhd ? ::flashinfer::QKVLayout::kNHD : ::flashinfer::QKVLayout::kHND;
+}
 
 Cache cache_of(const Paged& c, std::int32_t* indptr = nullptr, std::int32_t* last = nullptr) {
   const auto layout = label(c.order);
   std::uint16_t* const none = nullptr;
-  return c.strides.empty() ? Cache(c.heads, c.page_size, c.head_dim, 1, layout, none, none, nullptr, indptr, last)
-                           : Cache(c.heads, c.page_size, c.head_dim, 1, layout, none, none, c.strides.data(), nullptr, indptr, last);
+  return c.strides.empty()
+             ? Cache(c.heads, c.page_size, c.head_dim, 1, layout, none, none, nullptr, indptr, last)
+             : Cache(c.heads, c.page_size, c.head_dim, 1, layout, none, none, c.strides.data(), nullptr, indptr, last);
 }
 
 using Latents = ::flashinfer::paged_kv_mla_t<std::uint16_t, std::int32_t>;
@@ -24,12 +27,14 @@ using Latents = ::flashinfer::paged_kv_mla_t<std::uint16_t, std::int32_t>;
 Latents latents_of(const PagedLatents& c) {
   std::uint16_t* const none = nullptr;
   return c.ckv_strides.empty() ? Latents(c.page_size, c.ckv, c.rope, 1, none, none, nullptr, nullptr, nullptr)
-                               : Latents(c.page_size, c.ckv, c.rope, 1, none, c.ckv_strides.data(), none, c.rope_strides.data(), nullptr, nullptr, nullptr);
+                               : Latents(c.page_size, c.ckv, c.rope, 1, none, c.ckv_strides.data(), none,
+                                         c.rope_strides.data(), nullptr, nullptr, nullptr);
 }
 
 }  // namespace
 
-std::uint64_t offset(const Paged& cache, std::uint64_t page, std::uint64_t head, std::uint64_t entry, std::uint64_t feature) {
+std::uint64_t offset(const Paged& cache, std::uint64_t page, std::uint64_t head, std::uint64_t entry,
+                     std::uint64_t feature) {
   return cache_of(cache).get_elem_offset(page, head, entry, feature);
 }
 
@@ -46,9 +51,10 @@ std::uint64_t rope_offset(const PagedLatents& cache, std::uint64_t page, std::ui
   return latents_of(cache).get_elem_offset_kpe(page, entry, feature);
 }
 
-std::uint64_t unpaged_offset(Order order, std::uint32_t tokens, std::uint32_t heads, std::uint32_t head_dim, std::uint32_t token, std::uint32_t head,
-                             std::uint32_t feature) {
-  return ::flashinfer::tensor_info_t(tokens, tokens, heads, heads, label(order), head_dim).get_kv_elem_offset(token, head, feature);
+std::uint64_t unpaged_offset(Order order, std::uint32_t tokens, std::uint32_t heads, std::uint32_t head_dim,
+                             std::uint32_t token, std::uint32_t head, std::uint32_t feature) {
+  return ::flashinfer::tensor_info_t(tokens, tokens, heads, heads, label(order), head_dim)
+      .get_kv_elem_offset(token, head, feature);
 }
 
 }  // namespace kvcts::reader::flashinfer

@@ -1,5 +1,6 @@
-// FlashInfer's own offset arithmetic (include/flashinfer/page.cuh, structs paged_kv_t and paged_kv_mla_t; layout.cuh, struct tensor_info_t), behind a face without CUDA: an oracle for the layouts
-// and for the reader's model that shares no code with either.
+// FlashInfer's own offset arithmetic (include/flashinfer/page.cuh, structs paged_kv_t and paged_kv_mla_t; layout.cuh, struct
+// tensor_info_t), behind a face without CUDA: an oracle for the layouts and for the reader's model that shares no code with
+// either.
 #pragma once
 
 #include <array>
@@ -35,9 +36,9 @@ struct PagedLatents {
 std::uint64_t ckv_offset(const PagedLatents& cache, std::uint64_t page, std::uint64_t entry, std::uint64_t feature);
 std::uint64_t rope_offset(const PagedLatents& cache, std::uint64_t page, std::uint64_t entry, std::uint64_t feature);
 
-/// tensor_info_t::get_kv_elem_offset: K or V of one request's `tokens` in one piece, as prefill has them before they are in pages (ragged: the
-/// request's first token is added to the pointer).
-std::uint64_t unpaged_offset(Order order, std::uint32_t tokens, std::uint32_t heads, std::uint32_t head_dim, std::uint32_t token, std::uint32_t head,
-                             std::uint32_t feature);
+/// tensor_info_t::get_kv_elem_offset: K or V of one request's `tokens` in one piece, as prefill has them before they are in
+/// pages (ragged: the request's first token is added to the pointer).
+std::uint64_t unpaged_offset(Order order, std::uint32_t tokens, std::uint32_t heads, std::uint32_t head_dim,
+                             std::uint32_t token, std::uint32_t head, std::uint32_t feature);
 
 }  // namespace kvcts::reader::flashinfer

@@ -1,4 +1,5 @@
-// Our FlashInfer layouts and our model of its decode kernels, held against FlashInfer's own arithmetic over every geometry of the catalogue.
+// Our FlashInfer layouts and our model of its decode kernels, held against FlashInfer's own arithmetic over every geometry
+// of the catalogue.
 #include "scene/reader/flashinfer/paged_kv.hpp"
 
 #include <gtest/gtest.h>
@@ -26,8 +27,10 @@ Paged view(const layout::TensorView& tensor, Order order, std::int64_t itemsize)
     if (dim.axes == "K") continue;
     if (dim.axes == "H") out.heads = static_cast<std::uint32_t>(dim.extent);
     if (dim.axes == "N") out.page_size = static_cast<std::uint32_t>(dim.extent);
-    if (dim.axes == "C") out.head_dim = static_cast<std::uint32_t>(dim.extent);
-    else out.strides.push_back(dim.stride / itemsize);
+    if (dim.axes == "C")
+      out.head_dim = static_cast<std::uint32_t>(dim.extent);
+    else
+      out.strides.push_back(dim.stride / itemsize);
   }
   return out;
 }
@@ -68,11 +71,13 @@ Compared compare(const std::string& id, Order order, bool custom_strides) {
         for (std::int64_t kv = 0; kv < (combined ? 2 : 1); ++kv) {
           if (combined) at[Axis::kv] = kv;
           const auto ours = layout::locate(cache, layout::Component::data, at);
-          const std::uint64_t theirs = static_cast<std::uint64_t>(tensor.offset) / 2 + static_cast<std::uint64_t>(kv * to_v) +
-                                       offset(paged, static_cast<std::uint64_t>(at[Axis::block]), static_cast<std::uint64_t>(at[Axis::head]),
-                                              static_cast<std::uint64_t>(at[Axis::slot]), static_cast<std::uint64_t>(at[Axis::channel]));
+          const std::uint64_t theirs =
+              static_cast<std::uint64_t>(tensor.offset) / 2 + static_cast<std::uint64_t>(kv * to_v) +
+              offset(paged, static_cast<std::uint64_t>(at[Axis::block]), static_cast<std::uint64_t>(at[Axis::head]),
+                     static_cast<std::uint64_t>(at[Axis::slot]), static_cast<std::uint64_t>(at[Axis::channel]));
           ++out.elements;
-          if (!ours || ours->allocation != tensor.allocation || static_cast<std::uint64_t>(ours->bit / 16) != theirs) ++out.wrong;
+          if (!ours || ours->allocation != tensor.allocation || static_cast<std::uint64_t>(ours->bit / 16) != theirs)
+            ++out.wrong;
         }
       }
     }
@@ -81,13 +86,17 @@ Compared compare(const std::string& id, Order order, bool custom_strides) {
 }
 
 TEST(FlashInferOracle, OffsetsAreOurs) {
-  for (const auto& [id, order] : {std::pair{"flashinfer-nhd", Order::nhd}, {"flashinfer-hnd", Order::hnd}, {"vllm-fa-nhd", Order::nhd}, {"vllm-fa-hnd", Order::nhd}}) {
+  for (const auto& [id, order] : {std::pair{"flashinfer-nhd", Order::nhd},
+                                  {"flashinfer-hnd", Order::hnd},
+                                  {"vllm-fa-nhd", Order::nhd},
+                                  {"vllm-fa-hnd", Order::nhd}}) {
     const Compared c = compare(id, order, true);
     EXPECT_EQ(c.wrong, 0u) << id << ": of " << c.elements;
     EXPECT_GT(c.geometries, 20u) << id;
     RecordProperty(std::string(id) + "_elements", std::to_string(c.elements));
   }
-  for (const auto& [id, order] : {std::pair{"flashinfer-nhd-separate", Order::nhd}, {"flashinfer-hnd-separate", Order::hnd}}) {
+  for (const auto& [id, order] :
+       {std::pair{"flashinfer-nhd-separate", Order::nhd}, {"flashinfer-hnd-separate", Order::hnd}}) {
     for (const bool custom : {false, true}) {
       const Compared c = compare(id, order, custom);
       EXPECT_EQ(c.wrong, 0u) << id << ": of " << c.elements;
@@ -101,15 +110,17 @@ TEST(FlashInferOracle, AWrongLabelIsSeen) {
   EXPECT_GT(c.wrong, c.elements / 4) << "HND bytes under the label NHD";
 }
 
-/// Every element of the first and last blocks' slots of every layer of a layout of latents, in every geometry of its width. The first `ckv` channels
-/// are the latent, the others rope: two tensors, or two slices of one.
+/// Every element of the first and last blocks' slots of every layer of a layout of latents, in every geometry of its width.
+/// The first `ckv` channels are the latent, the others rope: two tensors, or two slices of one.
 Compared compare_latents(const std::string& id, std::int64_t ckv, bool custom_strides) {
   Compared out;
   const auto& entry = cases().layouts().at(id);
   const layout::Scheme scheme{"bf16", layout::Dtype::bf16, {}, {}};
   for (const auto& [name, numbers] : cases().geometries()) {
     const layout::Geometry g = catalogue::geometry_of(numbers);
-    if (g.kv != 1 || g.heads != 1 || g.head_dim <= ckv || (entry.fixed.contains("head_dim") && entry.fixed.at("head_dim") != g.head_dim)) continue;
+    if (g.kv != 1 || g.heads != 1 || g.head_dim <= ckv ||
+        (entry.fixed.contains("head_dim") && entry.fixed.at("head_dim") != g.head_dim))
+      continue;
     const auto cache = layout::instantiate(entry.text, g, scheme, entry.tensors);
     ++out.geometries;
     for (std::int64_t layer = 0; layer < g.layers; ++layer) {
@@ -118,11 +129,17 @@ Compared compare_latents(const std::string& id, std::int64_t ckv, bool custom_st
         at[Axis::layer] = layer, at[Axis::block] = block, at[Axis::slot] = slot, at[Axis::channel] = channel;
         return layout::locate(cache, layout::Component::data, at).value();
       };
-      PagedLatents paged{static_cast<std::uint32_t>(g.block_size), static_cast<std::uint32_t>(ckv), static_cast<std::uint32_t>(g.head_dim - ckv), {}, {}};
+      PagedLatents paged{static_cast<std::uint32_t>(g.block_size),
+                         static_cast<std::uint32_t>(ckv),
+                         static_cast<std::uint32_t>(g.head_dim - ckv),
+                         {},
+                         {}};
       const auto ckv_first = place(0, 0, 0), rope_first = place(0, 0, ckv);
       if (custom_strides) {  // as the bindings have them: of the tensors, or of the slices
         for (const auto& tensor : cache.tensors) {
-          if (tensor.origin[Axis::layer] != layer && std::none_of(tensor.dims.begin(), tensor.dims.end(), [](const auto& d) { return d.axes == "L"; })) continue;
+          if (tensor.origin[Axis::layer] != layer &&
+              std::none_of(tensor.dims.begin(), tensor.dims.end(), [](const auto& d) { return d.axes == "L"; }))
+            continue;
           auto& strides = tensor.origin[Axis::channel] == 0 ? paged.ckv_strides : paged.rope_strides;
           for (const auto& dim : tensor.dims)
             if (dim.axes == "B" || dim.axes == "N") strides.push_back(dim.stride / 2);
@@ -135,10 +152,12 @@ Compared compare_latents(const std::string& id, std::int64_t ckv, bool custom_st
             const auto ours = place(block, slot, channel);
             const auto first = channel < ckv ? ckv_first : rope_first;
             const auto page = static_cast<std::uint64_t>(block), entry_of = static_cast<std::uint64_t>(slot);
-            const std::uint64_t theirs = channel < ckv ? ckv_offset(paged, page, entry_of, static_cast<std::uint64_t>(channel))
-                                                       : rope_offset(paged, page, entry_of, static_cast<std::uint64_t>(channel - ckv));
+            const std::uint64_t theirs = channel < ckv
+                                             ? ckv_offset(paged, page, entry_of, static_cast<std::uint64_t>(channel))
+                                             : rope_offset(paged, page, entry_of, static_cast<std::uint64_t>(channel - ckv));
             ++out.elements;
-            if (ours.allocation != first.allocation || static_cast<std::uint64_t>((ours.bit - first.bit) / 16) != theirs) ++out.wrong;
+            if (ours.allocation != first.allocation || static_cast<std::uint64_t>((ours.bit - first.bit) / 16) != theirs)
+              ++out.wrong;
           }
         }
       }
@@ -153,7 +172,11 @@ TEST(FlashInferOracle, OffsetsOfLatentsAreOurs) {
     EXPECT_EQ(c.wrong, 0u) << "flashinfer-mla-split: of " << c.elements;
     EXPECT_GE(c.geometries, 2u);
   }
-  for (const auto& [id, ckv] : {std::pair{"flashinfer-mla-joint", 512}, {"flashinfer-mla-joint-4d", 512}, {"flashinfer-mla-320", 256}, {"vllm-mla", 512}, {"vllm-mla-cross-layer", 512}}) {
+  for (const auto& [id, ckv] : {std::pair{"flashinfer-mla-joint", 512},
+                                {"flashinfer-mla-joint-4d", 512},
+                                {"flashinfer-mla-320", 256},
+                                {"vllm-mla", 512},
+                                {"vllm-mla-cross-layer", 512}}) {
     const Compared c = compare_latents(id, ckv, true);
     EXPECT_EQ(c.wrong, 0u) << id << ": of " << c.elements;
     EXPECT_GE(c.geometries, 1u) << id;
@@ -171,7 +194,8 @@ TEST(FlashInferOracle, SlicesTakenForTensorsAreSeen) {
 TEST(FlashInferOracle, UnpagedOffsetsAreThoseOfOneBlock) {
   std::size_t geometries = 0, elements = 0;
   const layout::Scheme scheme{"bf16", layout::Dtype::bf16, {}, {}};
-  for (const auto& [id, order] : {std::pair{"flashinfer-nhd-separate", Order::nhd}, {"flashinfer-hnd-separate", Order::hnd}}) {
+  for (const auto& [id, order] :
+       {std::pair{"flashinfer-nhd-separate", Order::nhd}, {"flashinfer-hnd-separate", Order::hnd}}) {
     const auto& entry = cases().layouts().at(id);
     for (const auto& [name, numbers] : cases().geometries()) {
       layout::Geometry g = catalogue::geometry_of(numbers);
@@ -183,11 +207,13 @@ TEST(FlashInferOracle, UnpagedOffsetsAreThoseOfOneBlock) {
       std::size_t wrong = 0;
       for (std::int64_t i = 0; i < all; i += step) {
         layout::Coord at{};
-        at[Axis::channel] = i % g.head_dim, at[Axis::head] = i / g.head_dim % g.heads, at[Axis::slot] = i / g.head_dim / g.heads;
+        at[Axis::channel] = i % g.head_dim, at[Axis::head] = i / g.head_dim % g.heads,
+        at[Axis::slot] = i / g.head_dim / g.heads;
         const auto ours = layout::locate(cache, layout::Component::data, at);
-        const auto theirs = unpaged_offset(order, static_cast<std::uint32_t>(g.block_size), static_cast<std::uint32_t>(g.heads), static_cast<std::uint32_t>(g.head_dim),
-                                           static_cast<std::uint32_t>(at[Axis::slot]), static_cast<std::uint32_t>(at[Axis::head]),
-                                           static_cast<std::uint32_t>(at[Axis::channel]));
+        const auto theirs =
+            unpaged_offset(order, static_cast<std::uint32_t>(g.block_size), static_cast<std::uint32_t>(g.heads),
+                           static_cast<std::uint32_t>(g.head_dim), static_cast<std::uint32_t>(at[Axis::slot]),
+                           static_cast<std::uint32_t>(at[Axis::head]), static_cast<std::uint32_t>(at[Axis::channel]));
         ++elements;
         if (!ours || static_cast<std::uint64_t>(ours->bit / 16) != theirs) ++wrong;
       }
@@ -214,9 +240,11 @@ TEST(FlashInferOracle, LengthsAreThoseOfOurReader) {
         std::vector<Request> request(1);
         request[0].tokens = tokens;
         const auto plan = plan_decode(request, planned, run, "cuda-core", 128);
-        const auto pages = static_cast<std::int32_t>((tokens + planned - 1) / planned), last = static_cast<std::int32_t>((tokens - 1) % planned + 1);
+        const auto pages = static_cast<std::int32_t>((tokens + planned - 1) / planned),
+                   last = static_cast<std::int32_t>((tokens - 1) % planned + 1);
         const Paged cache{8, static_cast<std::uint32_t>(run), 128, Order::nhd, {}};
-        EXPECT_EQ(plan.kv_len.at(0), length(cache, pages, last)) << tokens << " tokens, planned " << planned << ", run " << run;
+        EXPECT_EQ(plan.kv_len.at(0), length(cache, pages, last))
+            << tokens << " tokens, planned " << planned << ", run " << run;
       }
     }
   }
