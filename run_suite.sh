@@ -4,43 +4,44 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: ./run_suite.sh [OPTION...]             install what is missing, build, run the suites smoke, seeds,
-                                              golden and crash, write the report and say where it is
+usage: ./run_suite.sh [OPTION...]
+           Install what is missing, build, run the suites smoke, seeds, golden and crash, and write a report.
        ./run_suite.sh [OPTION...] self-test [ROOM... | --changed [REV] | --sanitized]
-                                              build and run every test of the project, or those of some rooms (folders of harness/,
-                                              kernels, golden), or the quick ones of the rooms that differ from REV (default: main), or
-                                              all and again under ASan and UBSan; print where the time went;
-                                              the last line is "N passed, N failed[, N skipped]"
+           Build and run every test of the project, or only those of the rooms named (folders of harness/, kernels, golden).
+           --changed: the quick tests of the rooms that differ from REV (default: main). --sanitized: all tests, then all
+           again under ASan and UBSan. Prints where the time went; the last line is "N passed, N failed[, N skipped]".
        ./run_suite.sh [OPTION...] nightly [--budget 30m] [--shard I/N] [--out DIR] [--since DIR] [--rotate FILE]
-                                              build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache (one whose
-                                              packages were never installed is not planned, which is said), then run the tests
-                                              that the self-test has no time for; what the suite itself would miss is one of them
-                                              --shard: a part of each suite, the tests with the first part (kvcts merge puts
-                                              parts together); --out: into this folder; --budget: what fits, by what was not
-                                              seen for longest (--rotate: the file that knows, runs/rotation.json), without
-                                              those tests; --since: the --out of an earlier night, reports say what changed
+           Build, run the suites nightly, connectors, engines, engine-faults, vllm and lmcache, then the tests that are too
+           long for the self-test. A suite whose packages were never installed is not planned, and the report says so.
+           --shard: one part of each suite, and the tests with the first part (kvcts merge joins the parts).
+           --budget: what fits into that time, least recently run first (--rotate: the file that remembers,
+           runs/rotation.json), without those tests. --since: the --out of an earlier night, to report what changed.
        ./run_suite.sh [OPTION...] pages [NAME...]
-                                              build with the laboratory and write what the suite says of itself into build/pages
-       ./run_suite.sh [OPTION...] install     only install
-       ./run_suite.sh [OPTION...] build       only install and build
+           Build with the laboratory and write the pages about the suite itself into build/pages.
+       ./run_suite.sh [OPTION...] install      Only install.
+       ./run_suite.sh [OPTION...] build        Only install and build.
        ./run_suite.sh [OPTION...] gpu-bundle [FOLDER]
-                                              make a folder (default: build/gpu-bundle) to take to a machine with a GPU: there,
-                                              ./gpu-acceptance needs nothing but a driver
-       ./run_suite.sh [OPTION...] VERB ...    build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...)
-  --no-install   install nothing: neither system packages nor Python packages; what is missing is named
-  --no-cuda      no device kernels: a CUDA compiler is neither used nor installed
-  --with LIST    also install what some suites need, by name, with commas between: vllm (suite vllm; 0.6 GB to download, 2.6 GB in place),
-                 vllm-0.27.1 (an older vLLM beside it, as large; cases with it are SKIPPED otherwise), lmcache (suite lmcache; 0.3 GB, 1.1 GB),
-                 nixl-cu13 (NIXL's wheel for CUDA 13, an engine more; 59 MB, 229 MB), flashinfer (its headers, for a test; comes by itself
-                 with the engine packages)
-  --no-engines   no engine packages (harness/engines/packages): cases with the engines in them are SKIPPED
-  --browser      also install chromium-headless-shell (100 MB, 306 MB installed), for the self-test's tests of the HTML report; without any
-                 Chromium they are skipped
-  --jobs N       parallel compilers and cases (default: as many as processors and memory allow, 2 GiB each)
-What is installed: system packages with apt-get, only those missing (as root, or with sudo where it asks no password), and pinned
-Python packages in .venv inside the checkout; where no nvcc is found, also a pinned one (104 MB); and pinned transfer engines, each
-version in a folder of its own in .venv/engines (250 MB to download, 870 MB in place). Tried on Debian 12; on Ubuntu 24.04 the package
-names are the same, but untried (--browser is for Debian: Ubuntu has Chromium as a snap only; $KVCTS_BROWSER names any other one).
+           Make a folder (default: build/gpu-bundle) to take to a machine with a GPU: there, ./gpu-acceptance needs nothing
+           but a driver.
+       ./run_suite.sh [OPTION...] VERB ...     Build, then `kvcts VERB ...` (list, run, repro, explain, doctor, ...).
+
+  --no-install   Install nothing; name what is missing.
+  --no-cuda      Build no device kernels, and neither use nor install a CUDA compiler.
+  --no-engines   Install no engine packages (harness/engines/packages); cases with these engines are SKIPPED.
+  --with LIST    Also install what some suites need; names with commas between:
+                   vllm         suite vllm (0.6 GB to download, 2.6 GB installed)
+                   vllm-0.27.1  an older vLLM beside it, as large; without it, its cases are SKIPPED
+                   lmcache      suite lmcache (0.3 GB, 1.1 GB installed)
+                   nixl-cu13    one more engine, NIXL's wheel for CUDA 13 (59 MB, 229 MB installed)
+                   flashinfer   its headers, for a test; the engine packages include them
+  --browser      Also install chromium-headless-shell (100 MB, 306 MB installed), which tests of the HTML report need;
+                 without a Chromium they are skipped.
+  --jobs N       Parallel compilers and cases (default: one per processor, and at most one per 2 GiB of memory).
+
+What is installed: missing system packages with apt-get (as root, or through passwordless sudo), and pinned Python packages
+in .venv inside the checkout; where there is no nvcc, a pinned one (104 MB); and pinned transfer engines, each version in its
+own folder in .venv/engines (250 MB to download, 870 MB installed). Tested on Debian 12. Ubuntu 24.04 uses the same package
+names but is untested (--browser is for Debian: Ubuntu has Chromium only as a snap; $KVCTS_BROWSER names any other browser).
 TEXT
 }
 
@@ -93,7 +94,8 @@ missing_packages() {
   command -v dpkg-query >/dev/null || { printf '%s\n' "$packages"; return; }
   local have
   # shellcheck disable=SC2086
-  have=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $packages 2>/dev/null | awk '$2 == "installed" {print $1}' || true)
+  have=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $packages 2>/dev/null |
+    awk '$2 == "installed" {print $1}' || true)
   grep -vxFf <(printf '%s\n' "$have") <<<"$packages" || true
 }
 
@@ -126,7 +128,7 @@ install_python_packages() {
   want=$({ python3 -VV; command -v python3; printf '%s\n' "$root"; cat "$golden" "$tests"; } | sha256sum)
   [[ -f $stamp && $(<"$stamp") == "$want" && -x $root/.venv/bin/python ]] && return 0
   if [[ $install == 0 ]]; then
-    say "the Python environment .venv is missing or out of date and --no-install forbids making it: tests that need it are skipped"
+    say ".venv is missing or out of date, and --no-install forbids making it: tests that need it are skipped"
     return 0
   fi
   say "installing pinned Python packages into .venv"
@@ -143,15 +145,18 @@ install_python_packages() {
   printf '%s\n' "$want" >"$stamp"
 }
 
-# Without nanobind everything builds but the Python package, so nothing here ends the script. --no-deps: what they need is pinned, too.
+# Without nanobind everything builds but the Python package, so nothing here ends the script. --no-deps: what
+# they need is pinned, too.
 install_package_build() {
-  local stamp=$root/.venv/kvcts-package-stamp want log=$root/build/install.log pins=$root/harness/python/package/requirements.txt
+  local stamp=$root/.venv/kvcts-package-stamp want log=$root/build/install.log
+  local pins=$root/harness/python/package/requirements.txt
   [[ $install == 1 && -x $root/.venv/bin/python ]] || return 0
   want=$(sha256sum <"$pins")
   [[ -f $stamp && $(<"$stamp") == "$want" ]] && return 0
   say "installing what the Python package is built with into .venv"
   mkdir -p "$root/build"
-  "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps --require-hashes -r "$pins" </dev/null >"$log" 2>&1 || {
+  "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps --require-hashes -r "$pins" \
+    </dev/null >"$log" 2>&1 || {
     say "pip could not install nanobind (see $log): the Python package is not built"
     return 0
   }
@@ -161,7 +166,8 @@ install_package_build() {
 # An nvcc of this machine; else the one in .venv, if any.
 find_nvcc() {
   local path
-  for path in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc "$root"/.venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
+  for path in "${CUDA_HOME:+$CUDA_HOME/bin/nvcc}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc \
+    "$root"/.venv/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
     if [[ -x $path ]]; then echo "$path"; return 0; fi
   done
   return 1
@@ -177,7 +183,8 @@ install_cuda_packages() {
   [[ -f $stamp && $(<"$stamp") == "$want" ]] && return 0
   say "installing pinned CUDA tools into .venv"
   mkdir -p "$root/build"
-  "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps $(printf -- '-r %s ' "${pins[@]}") </dev/null >"$log" 2>&1 || {
+  "$root/.venv/bin/python" -m pip --disable-pip-version-check --no-input install --no-deps \
+    $(printf -- '-r %s ' "${pins[@]}") </dev/null >"$log" 2>&1 || {
     say "pip could not install the pinned CUDA tools (see $log): without nvcc there are no device kernels"
     return 0
   }
@@ -189,8 +196,12 @@ install_environments() {
   local name
   for name in ${with//,/ }; do
     [[ $name =~ ^(vllm|lmcache) && -x $root/.venv/bin/python ]] || continue  # the others are engine packages
-    [[ $install == 1 ]] || { say "--no-install forbids installing $name: suite $name is SKIPPED unless it is there"; continue; }
-    (cd "$root" && "harness/connector/${name%%-*}/install.sh" "$root/.venv/bin/python" "$root/.venv/with/$name" "$root/build")
+    [[ $install == 1 ]] || {
+      say "--no-install forbids installing $name: suite $name is SKIPPED unless it is there"
+      continue
+    }
+    (cd "$root" &&
+      "harness/connector/${name%%-*}/install.sh" "$root/.venv/bin/python" "$root/.venv/with/$name" "$root/build")
   done
 }
 
@@ -205,7 +216,9 @@ install_engine_packages() {
     [[ ,$with, != *,$name,* ]] || globs+=("$name-*")
   done
   for name in ${globs[@]+"${globs[@]}"}; do
-    (cd "$root" && harness/engines/packages/install.sh "$root/.venv/bin/python" "$root/.venv/engines" "$root/build" ${more[@]+"${more[@]}"} "$name")
+    (cd "$root" &&
+      harness/engines/packages/install.sh "$root/.venv/bin/python" "$root/.venv/engines" "$root/build" \
+      ${more[@]+"${more[@]}"} "$name")
   done
 }
 
@@ -240,7 +253,8 @@ build() {
   [[ ! -f $dir/CMakeCache.txt ]] || had=$(sed -n 's/^KVCTS_DEVICE_CODE:INTERNAL=//p' "$dir/CMakeCache.txt")
   if [[ ! -f $dir/build.ninja || $had != "$wanted" ]]; then
     say "configuring ${dir#"$root/"}"
-    (cd "$root" && cmake --preset "$preset") >"$log" 2>&1 || (cd "$root" && cmake --fresh --preset "$preset") >"$log" 2>&1 || {
+    (cd "$root" && cmake --preset "$preset") >"$log" 2>&1 ||
+      (cd "$root" && cmake --fresh --preset "$preset") >"$log" 2>&1 || {
       tail -n 30 "$log" >&2
       die "cmake could not configure; the whole output is in $log"
     }
@@ -262,12 +276,16 @@ while (($#)); do
     --with)
       known='(vllm|vllm-0\.27\.1|lmcache|nixl-cu13|flashinfer)'
       [[ ${2:-} =~ ^$known(,$known)*$ ]] || {
-        status=2 die "--with expects vllm, vllm-0.27.1, lmcache, nixl-cu13 or flashinfer, or several with commas between, found '${2:-}'"
+        status=2 die "--with expects vllm, vllm-0.27.1, lmcache, nixl-cu13 or flashinfer, comma-separated; found '${2:-}'"
       }
       with=$2
       shift 2
       ;;
-    --jobs) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }; jobs=$2; shift 2 ;;
+    --jobs)
+      [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { status=2 die "--jobs expects a number of jobs, found '${2:-}'"; }
+      jobs=$2
+      shift 2
+      ;;
     -*) status=2 die "unknown option '$1'; --help lists the options" ;;
     *) break ;;
   esac
@@ -275,7 +293,8 @@ done
 verb=${1:-suites}
 [[ $# -gt 0 ]] && shift
 if [[ $verb =~ ^(suites|install|build)$ && $# -gt 0 ]]; then status=2 die "'$verb' takes no arguments, found '$1'"; fi
-if [[ $verb == nightly ]]; then python3 "$root/harness/python/suites.py" --check --night "$@" || exit; fi  # before anything is installed
+# Before anything is installed.
+if [[ $verb == nightly ]]; then python3 "$root/harness/python/suites.py" --check --night "$@" || exit; fi
 
 if [[ $verb == self-test && ${1:-} != --* ]]; then  # before anything is installed
   for room in "$@"; do
@@ -313,7 +332,8 @@ case $verb in
     ;;
   gpu-bundle)
     [[ $# -le 1 ]] || { status=2 die "gpu-bundle takes one folder, found $# arguments"; }
-    [[ $cuda == 1 ]] && find_nvcc >/dev/null || die "gpu-bundle needs device kernels, and no nvcc was found (and none could be installed)"
+    [[ $cuda == 1 ]] && find_nvcc >/dev/null ||
+      die "gpu-bundle needs device kernels, and no nvcc was found (and none could be installed)"
     build default kvcts_programs
     [[ $# -gt 0 ]] || rm -rf "$root/build/gpu-bundle"
     exec "$root/harness/device/bundle.sh" "$root/build" "${1:-$root/build/gpu-bundle}"

@@ -9,7 +9,8 @@ if(KVCTS_WERROR)
   target_compile_options(kvcts_flags INTERFACE -Werror)
 endif()
 if(KVCTS_SANITIZE)
-  target_compile_options(kvcts_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_compile_options(kvcts_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+      -fno-omit-frame-pointer)
   target_link_options(kvcts_flags INTERFACE -fsanitize=address,undefined)
   # GCC 12 warns falsely in <regex> when instrumented (GCC bug 105562).
   target_compile_options(kvcts_flags INTERFACE -Wno-maybe-uninitialized)
@@ -25,7 +26,8 @@ if(KVCTS_CCACHE)
     CCACHE_SLOPPINESS=pch_defines,time_macros ${KVCTS_CCACHE})
 endif()
 
-# The part of its room that the current folder belongs to: harness/run/store -> run/store, harness/scene/reader/flashinfer -> scene/reader.
+# The part of its room that the current folder belongs to: harness/run/store -> run/store, harness/scene/reader/flashinfer
+# -> scene/reader.
 function(kvcts_part out)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX REPLACE "^harness/" "" folder "${folder}")
@@ -45,8 +47,9 @@ function(kvcts_sees out)
   set(${out} ${seen} PARENT_SCOPE)
 endfunction()
 
-# kvcts_target(name PUBLIC|PRIVATE LIB...): what every target of ours is. It sees its own room and those of the libraries that it links,
-# and these must be declared before it: an include of a room above does not compile, a link to one does not configure.
+# kvcts_target(name PUBLIC|PRIVATE LIB...): what every target of ours is. It sees its own room and those of the libraries
+# that it links, and these must be declared before it: an include of a room above does not compile, a link to one does not
+# configure.
 function(kvcts_target name scope)
   foreach(lib IN LISTS ARGN)
     if(lib MATCHES "^kvcts_" AND NOT TARGET ${lib})
@@ -58,8 +61,9 @@ function(kvcts_target name scope)
   target_link_libraries(${name} ${scope} kvcts_flags ${ARGN})
 endfunction()
 
-# kvcts_batches(OUT NAME SOURCE...): sources that include up to five of those each, written beside the build of target NAME. Most of what a
-# source costs is its headers. Their paths are relative, unlike in CMake's own unity builds, so that another clone compiles the same text.
+# kvcts_batches(OUT NAME SOURCE...): sources that include up to five of those each, written beside the build of target NAME.
+# Most of what a source costs is its headers. Their paths are relative, unlike in CMake's own unity builds, so that another
+# clone compiles the same text.
 function(kvcts_batches out name)
   set(generated ${ARGN})
   list(FILTER generated INCLUDE REGEX "^/")
@@ -89,11 +93,14 @@ add_custom_target(kvcts_programs)
 # What is built a second time with sanitizers: every test program.
 add_custom_target(kvcts_sanitized_tests)
 
-# Two precompiled headers: of libraries, and of test programs. Targets with the same flags share one; those with others (BULK) have none.
+# Two precompiled headers: of libraries, and of test programs. Targets with the same flags share one; those with others
+# (BULK) have none.
 file(WRITE ${CMAKE_BINARY_DIR}/pch/main.cpp.in "int main() {}\n")
 configure_file(${CMAKE_BINARY_DIR}/pch/main.cpp.in ${CMAKE_BINARY_DIR}/pch/main.cpp COPYONLY)
-set(KVCTS_PCH_HEADERS <algorithm> <array> <cstdint> <cstring> <filesystem> <fstream> <functional> <map> <memory> <optional> <set> <span> <sstream>
-  <stdexcept> <string> <string_view> <unordered_map> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+set(KVCTS_PCH_HEADERS <algorithm> <array> <cstdint> <cstring> <filesystem> <fstream> <functional> <map> <memory> <optional>
+    <set> <span> <sstream>
+  <stdexcept> <string> <string_view> <unordered_map> <utility> <variant> <vector> <fmt/format.h> <fmt/ranges.h>
+  <nlohmann/json.hpp>)
 # A precompiled header is used where the same macros are defined, so that all sources define what fmt asks of its users.
 find_package(fmt REQUIRED)
 target_compile_definitions(kvcts_flags INTERFACE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
@@ -101,8 +108,9 @@ add_library(kvcts_pch STATIC ${CMAKE_BINARY_DIR}/pch/main.cpp)
 target_link_libraries(kvcts_pch PRIVATE kvcts_flags)
 target_precompile_headers(kvcts_pch PRIVATE ${KVCTS_PCH_HEADERS})
 
-# kvcts_library(name [APART] [BULK] SOURCES ... LIBS ...): compiled in batches, or each source APART (where sources have flags of their own).
-# BULK: touches bytes or addresses in bulk, so it is optimised also where the others are not (preset default).
+# kvcts_library(name [APART] [BULK] SOURCES ... LIBS ...): compiled in batches, or each source APART (where sources have
+# flags of their own). BULK: touches bytes or addresses in bulk, so it is optimised also where the others are not (preset
+# default).
 function(kvcts_library name)
   cmake_parse_arguments(ARG "APART;BULK" "" "SOURCES;LIBS" ${ARGN})
   if(NOT ARG_APART)
@@ -127,10 +135,10 @@ function(kvcts_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# kvcts_test(PROGRAM SOURCES ... LIBS ... LABELS unit|property|process|suite|slow|nightly [NEEDS target...] [TIMEOUT s] [APART])
-# Tests of a room, as part of the test program kvcts_test_PROGRAM: one per floor, so that a change is linked once. Each gtest is a CTest
-# entry "<room>.<Suite>.<Test>" with these labels and room:<room> or room:<room>/<part>; what is instantiated under the name Nightly is for the night only.
-# NEEDS: programs and plug-ins that the tests start.
+# kvcts_test(PROGRAM SOURCES ... LIBS ... LABELS unit|property|process|suite|slow|nightly [NEEDS target...] [TIMEOUT s]
+# [APART]): tests of a room, as part of the test program kvcts_test_PROGRAM: one per floor, so that a change is linked once.
+# Each gtest is a CTest entry "<room>.<Suite>.<Test>" with these labels and room:<room> or room:<room>/<part>; what is
+# instantiated under the name Nightly is for the night only. NEEDS: programs and plug-ins that the tests start.
 function(kvcts_test program)
   cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;LIBS;LABELS;NEEDS" ${ARGN})
   if(NOT KVCTS_TESTS)
@@ -200,10 +208,11 @@ function(kvcts_test_programs)
   endforeach()
 endfunction()
 
-# kvcts_script_test(name COMMAND script args... [NIGHTLY script args...] [LABELS ...] [TIMEOUT s] [ALONE]): a Python script or pytest
-# ("-m pytest ..."), run by the checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and KVCTS_BINARY_DIR are in its
-# environment. Exit status 77: skipped. ALONE: nothing beside it, because deadlines of a second are part of its cases. NIGHTLY: the long version, an entry nightly.<name> that only the night runs.
-# Always labelled python as well: what it runs is not there in a sanitized build.
+# kvcts_script_test(name COMMAND script args... [NIGHTLY script args...] [LABELS ...] [TIMEOUT s] [ALONE]): a Python script
+# or pytest ("-m pytest ..."), run by the checkout's pinned interpreter where there is one. KVCTS_SOURCE_DIR and
+# KVCTS_BINARY_DIR are in its environment. Exit status 77: skipped. ALONE: nothing beside it, because deadlines of a second
+# are part of its cases. NIGHTLY: the long version, an entry nightly.<name> that only the night runs. Always labelled python
+# as well: what it runs is not there in a sanitized build.
 function(kvcts_script_test name)
   cmake_parse_arguments(ARG "ALONE" "TIMEOUT" "COMMAND;NIGHTLY;LABELS" ${ARGN})
   if(NOT KVCTS_TESTS)
@@ -221,7 +230,8 @@ function(kvcts_script_test name)
 endfunction()
 
 function(kvcts_script_entry name timeout labels)
-  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARGN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/harness/python/python ${ARGN}
+      WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
     ENVIRONMENT "KVCTS_SOURCE_DIR=${CMAKE_SOURCE_DIR};KVCTS_BINARY_DIR=${CMAKE_BINARY_DIR};PYTHONDONTWRITEBYTECODE=1")
 endfunction()

@@ -1,7 +1,9 @@
-# Sourced by the install scripts of connector programs' environments (vllm/install.sh, lmcache/install.sh). An environment is whole or not at all,
+# Sourced by the install scripts of connector programs' environments (vllm/install.sh, lmcache/install.sh).
+# An environment is whole or not at all,
 # and installing never fails: without it the suite is SKIPPED, and it says so.
 #
-#   environment TITLE PYTHON FOLDER LOGS SIZE FILE...   begins one, in FOLDER.part; ends the script when what is there was made from these files
+#   environment TITLE PYTHON FOLDER LOGS SIZE FILE...   begins one, in FOLDER.part; ends the script when what is
+#                                                       there was made from these files
 #   pip ARGUMENT...                                     the new environment's pip, written down in the log
 #   cpu_torch                                           torch for the CPU
 #   give_up WHY, finish                                 how it ends
@@ -23,9 +25,11 @@ environment() {
   "$python" -m venv "$part" >>"$log" 2>&1 || give_up "no virtual environment could be made"
 }
 
-# The CPU build of torch (0.2 GB) is not on every registry, and the default build is some GB of CUDA: it is taken from where pip is configured to look.
+# The CPU build of torch (0.2 GB) is not on every registry, and the default build is some GB of CUDA: it is
+# taken from where pip is configured to look.
 cpu_torch() {
-  pip install --no-compile --no-deps --only-binary=:all: torch==2.13.0+cpu || give_up "pip finds no torch 2.13.0+cpu; configure it for a registry that has CPU builds"
+  pip install --no-compile --no-deps --only-binary=:all: torch==2.13.0+cpu ||
+    give_up "pip finds no torch 2.13.0+cpu; configure it for a registry that has CPU builds"
 }
 
 finish() {

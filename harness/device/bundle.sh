@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the tree that is taken to a machine with a GPU: programs, plug-ins, the libraries that they need beyond libc and the driver, suites
-# and golden tensors. usage: bundle.sh BUILD_FOLDER OUT_FOLDER (OUT must not exist)
+# Makes the tree that is taken to a machine with a GPU: programs, plug-ins, the libraries that they need beyond libc and the
+# driver, suites and golden tensors. usage: bundle.sh BUILD_FOLDER OUT_FOLDER (OUT must not exist)
 set -euo pipefail
 build=$1 out=$2
 limit_mib=60
@@ -21,7 +21,8 @@ find "$out" -type f \( -perm -u+x -o -name '*.so*' \) -exec sh -c 'ldd "$1" 2>/d
   awk '/=> \// {print $3}' | sort -u | while read -r library; do
     if ! [[ $(basename "$library") =~ $libc ]]; then cp -Lf "$library" "$out/lib/"; fi
   done
-if find "$out" -type f \( -perm -u+x -o -name '*.so*' \) -exec sh -c 'ldd "$1" 2>/dev/null || true' _ {} \; | grep 'not found'; then
+if find "$out" -type f \( -perm -u+x -o -name '*.so*' \) \
+  -exec sh -c 'ldd "$1" 2>/dev/null || true' _ {} \; | grep 'not found'; then
   die "libraries above are missing on this machine"
 fi
 strip --strip-unneeded "$out"/lib/*.so* 2>/dev/null || true

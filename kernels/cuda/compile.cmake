@@ -1,5 +1,6 @@
-# Compiles the device kernels to one fatbin and keeps what ptxas says of them. Run with cmake -P; NVCC, CXX, SOURCE, INCLUDES, ARCHS, OUT
-# and REPORT are given. ARCHS: "75;90a" = machine code for each, and PTX of the first for all that are not named.
+# Compiles the device kernels to one fatbin and keeps what ptxas says of them. Run with cmake -P; NVCC, CXX, SOURCE,
+# INCLUDES, ARCHS, OUT and REPORT are given. ARCHS: "75;90a" = machine code for each, and PTX of the first for all that are
+# not named.
 set(targets)
 foreach(arch IN LISTS ARCHS)
   list(APPEND targets -gencode arch=compute_${arch},code=sm_${arch})

@@ -8,8 +8,11 @@ foreach(name IN LISTS SCRIPTS)
   file(READ ${FOLDER}/${name} one)
   string(APPEND script "${one}")
 endforeach()
-set(text "// Generated from reports/templates; change those files.\n#include \"cli/report/template.hpp\"\n\nnamespace kvcts::report {\n")
-foreach(part IN ITEMS page:page_template compatibility:compatibility_template certificate:certificate_template style:page_style script:page_script)
+set(text
+    "// Generated from reports/templates; change those files.\n#include \"cli/report/template.hpp\"\n\n")
+string(APPEND text "namespace kvcts::report {\n")
+foreach(part IN ITEMS page:page_template compatibility:compatibility_template certificate:certificate_template
+    style:page_style script:page_script)
   string(REPLACE ":" ";" part ${part})
   list(GET part 0 variable)
   list(GET part 1 function)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# install.sh PYTHON FOLDER LOGS [--no-install] [GLOB]: the packages of this folder (README.md) whose name fits GLOB (default: all), each into
-# FOLDER/<name>, whole or not at all; those marked "# optional" only where GLOB is given. What is there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
+# install.sh PYTHON FOLDER LOGS [--no-install] [GLOB]: the packages of this folder (README.md) whose name fits GLOB
+# (default: all), each into FOLDER/<name>, whole or not at all; those marked "# optional" only where GLOB is given. What is
+# there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
 set -euo pipefail
 pins=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 python=$1 target=$2 logs=$3 install=1
@@ -28,7 +29,8 @@ for file in "$pins"/*.txt; do
   rm -rf "$folder" "$folder.part"
   options=(--no-deps --only-binary=:all: --require-hashes --no-compile --target "$folder.part")
   wheel=$(sed -n 's/^# wheel: cp//p' "$file")
-  [[ -z $wheel ]] || options+=(--implementation cp --abi "cp$wheel" --python-version "${wheel:0:1}.${wheel:1}" --platform manylinux_2_28_x86_64)
+  [[ -z $wheel ]] || options+=(--implementation cp --abi "cp$wheel" --python-version "${wheel:0:1}.${wheel:1}"
+                              --platform manylinux_2_28_x86_64)
   if "$python" -m pip --disable-pip-version-check --no-input install "${options[@]}" -r "$file" </dev/null >"$log" 2>&1 &&
     cp "$file" "$folder.part/kvcts-pins" && mv "$folder.part" "$folder"; then
     say "  $name: $(du -sm "$folder" | cut -f1) MB"
