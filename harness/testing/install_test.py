@@ -23,7 +23,7 @@ def vendor(installed: Path, place: Path) -> None:
     template, headers = installed / "share/kvcts/template", next(installed.glob("include/kvcts"))
     for source, library in (("transport.c", "kvcts_engine_acme.so"), ("memory.c", "kvcts_memory_acme.so")):
         lines = len((template / source).read_text().splitlines())
-        assert lines < 200, f"{source} has {lines} lines"
+        assert lines < 270, f"{source} has {lines} lines"
         built = subprocess.run(
             [
                 "cc",

@@ -40,7 +40,7 @@ def test_mooncake_conforms(program):
 
 def test_they_are_short():
     for name in ("template.py", "template.cpp"):
-        assert len((HERE / name).read_text().splitlines()) < 150
+        assert len((HERE / name).read_text().splitlines()) < 170
 
 
 @pytest.mark.parametrize(
