@@ -1,11 +1,18 @@
 #include "cli/app.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "case/catalogue/catalogue.hpp"
+#include "case/catalogue/nearest.hpp"
+#include "cli/help.hpp"
 #include "cli/interruption.hpp"
 #include "cli/output.hpp"
 #include "cli/question.hpp"
@@ -23,55 +30,149 @@ int fail(const std::string& who, const std::string& what, int status) {
   return status;
 }
 
-std::string verb_names() {
-  std::string names;
-  for (const Verb& verb : verbs()) names += (names.empty() ? "" : ", ") + std::string(verb.name);
-  return names;
+/// What the command line asks for: a verb of the table, and the words behind it without its mode's flag.
+struct Asked {
+  const Verb* verb{nullptr};
+  std::vector<std::string> words;
+};
+
+const Verb* find_verb(const std::string& name, std::string_view mode) {
+  for (const Verb& verb : verbs()) {
+    if (verb.name == name && verb.mode == mode) return &verb;
+  }
+  return nullptr;
+}
+
+/// Former names stay: `kvcts museum` is `kvcts report --museum`.
+const Verb* find_former(const std::string& name) {
+  for (const Verb& verb : verbs()) {
+    if (!verb.former.empty() && verb.former == name) return &verb;
+  }
+  return nullptr;
+}
+
+/// `words` behind the verb's name. "--shape 2,9" and "--shape=2,9" both leave "2,9".
+Asked with_mode(const std::string& name, std::vector<std::string> words) {
+  for (const Verb& verb : verbs()) {
+    if (verb.name != name || verb.mode.empty()) continue;
+    for (auto word = words.begin(); word != words.end() && *word != "--"; ++word) {
+      if (*word == verb.mode) {
+        words.erase(word);
+        return {&verb, std::move(words)};
+      }
+      if (word->starts_with(std::string(verb.mode) + "=")) {
+        word->erase(0, verb.mode.size() + 1);
+        return {&verb, std::move(words)};
+      }
+    }
+  }
+  return {find_verb(name, ""), std::move(words)};
+}
+
+/// The verb may follow --json and --cases DIR. Throws UsageError.
+Asked asked(std::vector<std::string> words) {
+  std::size_t at = 0;
+  while (at < words.size() && words[at].starts_with("-")) at += words[at] == "--cases" ? 2 : 1;
+  if (at >= words.size()) return {};
+  const std::string name = words[at];
+  words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+  if (const Verb* former = find_former(name)) return {former, std::move(words)};
+  if (Asked found = with_mode(name, std::move(words)); found.verb != nullptr) return found;
+  std::vector<std::string> names{"help", "version"};
+  for (const Verb& verb : verbs()) {
+    if (verb.mode.empty()) names.emplace_back(verb.name);
+  }
+  const std::string near = catalogue::nearest(name, names);
+  throw UsageError(fmt::format("unknown verb '{}'{}; `kvcts help` lists the verbs", name,
+                               near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+/// `kvcts help TOPIC`. Throws UsageError.
+void help(const std::vector<std::string>& topic) {
+  const auto print = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
+  if (topic.empty()) return print(overview());
+  if (topic[0] == "environment" && topic.size() == 1) return print(environment_text());
+  if (topic[0] == "man" && topic.size() == 1) return print(man_page());
+  if (topic[0] == "completion") {
+    const auto& known = shells();
+    if (topic.size() != 2 || std::find(known.begin(), known.end(), topic[1]) == known.end()) {
+      throw UsageError(fmt::format("expected a shell: {}; found '{}'", fmt::join(known, ", "),
+                                   fmt::join(topic.begin() + 1, topic.end(), " ")));
+    }
+    return print(completion(topic[1]));
+  }
+  const Asked of = asked(topic);
+  CLI::App app{std::string(of.verb->summary), "kvcts"};
+  Globals globals;
+  Command command(app);
+  of.verb->declare(command, globals);
+  set_help(app, *of.verb);
+  print(app.help());
+}
+
+/// What needs no verb; true when it was that.
+bool answered_at_once(const std::vector<std::string>& words) {
+  if (words[0] == "help") {
+    help({words.begin() + 1, words.end()});
+    return true;
+  }
+  if (words.size() == 1 && (words[0] == "-h" || words[0] == "--help")) {
+    help({});
+    return true;
+  }
+  if (words.size() == 1 && (words[0] == "version" || words[0] == "--version")) {
+    std::printf("kvcts %s\n", KVCTS_VERSION);
+    return true;
+  }
+  return false;
+}
+
+/// A parse error in the user's words: a misspelt option names its neighbour.
+std::string words_of(const CLI::ParseError& error, const CLI::App& app) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  for (const std::string& word : app.remaining()) {
+    if (word.starts_with("-")) return fmt::format("unknown option '{}'{}", word, nearest_option(app, word));
+  }
+  return fmt::format("unexpected argument '{}'", fmt::join(app.remaining(), " "));
+}
+
+int parse_verb(const Asked& asked, const std::string& who) {
+  Globals globals;
+  CLI::App app{std::string(asked.verb->summary), "kvcts"};
+  Command command(app);
+  const Action action = asked.verb->declare(command, globals);
+  app.add_flag("--json", globals.json, "Print one JSON document on standard output");
+  app.add_option("--cases", globals.cases, "Folder of the catalogue (default: cases/ beside the program)")->type_name("DIR");
+  set_help(app, *asked.verb);
+  app.fallthrough();
+  for (CLI::App* sub : app.get_subcommands(nullptr)) sub->fallthrough();
+  try {
+    app.parse(std::vector<std::string>(asked.words.rbegin(), asked.words.rend()));
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return exit_as_expected;
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(words_of(e, app) + "; `" + who + " --help` lists the options");
+  }
+  return action();
 }
 
 /// Parses and runs. `who`: the program and its verb, for errors.
 int parse_and_run(int argc, const char* const* argv, std::string& who) {
   try {
-    Globals globals;
-    CLI::App app{"KV-CTS: does a KV cache survive being registered and moved, byte for byte?", "kvcts"};
-    app.set_version_flag("--version", "kvcts " KVCTS_VERSION);
-    app.add_flag("--json", globals.json, "One JSON document on standard output");
-    app.add_option("--cases", globals.cases, "Folder of the catalogue (default: beside the program)")->type_name("DIR");
-    app.require_subcommand(1);
-    app.fallthrough();  // --json and --cases may also follow the verb
-    app.failure_message([](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
-
-    Action action;
-    for (const Verb& verb : verbs()) {
-      CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
-      Command command(*sub);
-      sub->callback([&, declared = verb.declare(command, globals)] { action = declared; });
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    if (words.empty()) {  // status 2: `kvcts $VERB` of a script that lost its variable did nothing
+      std::fputs(overview().c_str(), stdout);
+      throw UsageError("expected a verb, found none");
     }
-    if (argc > 1 && argv[1][0] != '-' && argv[1][0] != '\0') {
-      const std::string wanted = argv[1];
-      const auto& all = verbs();
-      if (std::none_of(all.begin(), all.end(), [&](const Verb& v) { return v.name == wanted; })) {
-        return fail(who, "unknown verb '" + wanted + "'; verbs are " + verb_names(), exit_usage);
-      }
-      who += " " + wanted;
-      set_interrupted_name(who.c_str());
+    if (answered_at_once(words)) return exit_as_expected;
+    const Asked wanted = asked(words);
+    if (wanted.verb == nullptr) {
+      throw UsageError(fmt::format("expected a verb, found '{}'; `kvcts help` lists the verbs", fmt::join(words, " ")));
     }
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-      std::fputs(app.help().c_str(), stdout);
-      return exit_as_expected;
-    } catch (const CLI::CallForAllHelp&) {
-      std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
-      return exit_as_expected;
-    } catch (const CLI::CallForVersion& e) {
-      std::printf("%s\n", e.what());
-      return exit_as_expected;
-    } catch (const CLI::ParseError& e) {
-      if (argc <= 1) return fail(who, "expected a verb: " + verb_names() + "; `kvcts --help` describes them", exit_usage);
-      return fail(who, std::string(e.what()) + "; `" + who + " --help` lists the options", exit_usage);
-    }
-    return action();
+    who += " " + wanted.verb->title();
+    set_interrupted_name(who.c_str());
+    return parse_verb(wanted, who);
   } catch (const UsageError& e) {
     return fail(who, e.what(), exit_usage);
   } catch (const NothingSelected& e) {

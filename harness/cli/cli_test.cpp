@@ -39,10 +39,13 @@ TEST(Words, EveryWordOfTheSuiteIsExplained) {
 }
 
 TEST(Verbs, NamesAreUniqueAndDescribed) {
-  std::set<std::string_view> names;
-  for (const Verb& v : verbs()) {
-    EXPECT_TRUE(names.insert(v.name).second) << v.name;
-    EXPECT_FALSE(v.summary.empty());
+  std::set<std::string> names;
+  for (const Verb& verb : verbs()) {
+    EXPECT_TRUE(names.insert(verb.title()).second) << verb.title();
+    const bool fresh = verb.former.empty() || names.insert(std::string(verb.former)).second;
+    EXPECT_TRUE(fresh) << verb.former;
+    EXPECT_FALSE(verb.summary.empty() || verb.example.empty() || verb.statuses.empty()) << verb.title();
+    EXPECT_TRUE(verb.mode.empty() || verb.mode.starts_with("--")) << verb.title();
   }
 }
 

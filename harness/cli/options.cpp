@@ -105,8 +105,6 @@ Command Command::add_command(const std::string& name, const std::string& help, s
   return Command(*command);
 }
 
-void Command::footer(const std::string& text) { app_->footer(text); }
-
 void parse_words(std::vector<std::string> words, const std::function<void(Command&)>& declare) {
   CLI::App app;
   Command command(app);

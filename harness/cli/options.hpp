@@ -62,8 +62,6 @@ class Command {
   Option option(const std::string& name) const;
   /// A command below this one, which then needs one of them. `chosen` is called when the command line names it.
   Command add_command(const std::string& name, const std::string& help, std::function<void()> chosen);
-  /// Text below the options in the help text.
-  void footer(const std::string& text);
 
  private:
   CLI::App* app_;

@@ -11,24 +11,30 @@
 namespace kvcts::cli {
 
 void declare_selection(Command& command, SelectOptions& options) {
-  command.add_option("--suite", options.suites, "Suite of the catalogue; may be repeated").type_name("NAME").repeatable();
-  command.add_option("--id", options.ids, "Case id or glob; may be repeated").type_name("GLOB").repeatable();
-  command.add_option("--where", options.where, "Axis expression, e.g. 'dtype==bf16 && engine!=shm'").type_name("EXPR");
+  command.add_option("--suite", options.suites, "Suite to take cases from (`kvcts list` shows them); repeatable")
+      .type_name("NAME")
+      .repeatable();
+  command.add_option("--id", options.ids, "Case id or glob; repeatable").type_name("GLOB").repeatable();
+  command
+      .add_option("--where", options.where,
+                  "Keep cases for which this axis expression holds, e.g. 'dtype == bf16 && engine != shm'")
+      .type_name("EXPR");
   const auto draw =
-      command.add_option("--draw", options.draw, "Run N random points of the suites' matrix instead of the suites")
+      command.add_option("--draw", options.draw, "Take N random points of the suites' matrix instead of the suites")
           .type_name("N")
           .range(std::int64_t{1}, matrix::max_draw);
-  command.add_option("--draw-seed", options.draw_seed, "Another seed draws other points (default: 1)")
-      .type_name("S")
-      .needs(draw);
-  command.add_option("--cover", options.cover, "Keep a covering array of this strength").type_name("T").range(1, 6);
-  command.add_option("--shard", options.shard, "Part i of n, e.g. 2/8").type_name("I/N");
+  command.add_option("--draw-seed", options.draw_seed, "Seed of --draw (default: 1)").type_name("S").needs(draw);
+  command
+      .add_option("--cover", options.cover, "Keep a covering array of this strength: every T-way combination of values once")
+      .type_name("T")
+      .range(1, 6);
+  command.add_option("--shard", options.shard, "Take one part of n, e.g. 2/8").type_name("I/N");
   command
       .add_option("--budget", options.budget,
-                  "Seconds: plan the first cases whose estimated times fit, and stop by the clock")
+                  "Plan the first cases whose estimated times fit into S seconds, and stop when they are over")
       .type_name("S")
       .range(0.001, 1e9);
-  command.add_option("--file", options.files, "Case file; may be repeated").type_name("YAML").repeatable();
+  command.add_option("--file", options.files, "Take the cases of this file; repeatable").type_name("YAML").repeatable();
 }
 
 matrix::Query query_of(const SelectOptions& options) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "case/outcome.hpp"
+#include "cli/glossary.hpp"
 
 namespace kvcts::cli {
 namespace {
@@ -11,45 +12,43 @@ namespace {
 using Text = std::pair<std::string_view, std::string_view>;  // meaning, advice
 
 constexpr std::array<Text, outcome_count> outcomes{{
-    {"Every byte of every region, on both sides, is what the oracle says, guards, padding and free blocks included.", ""},
-    {"Bytes are wrong, the counts disagree, or the code under test raised an untyped exception. A fault class names the "
+    {"Every byte of every region on both sides is right, including guards, padding and free blocks.", ""},
+    {"Bytes are wrong, counts disagree, or the code under test raised an undeclared exception. A fault class names the "
      "cause.",
-     "Read the diagnosis; `kvcts repro ID` shows the copy list and the first wrong bytes in logical coordinates."},
-    {"The code under test said no, cleanly and before any byte moved.",
+     "Read the diagnosis; `kvcts repro ID` shows the copies and the first wrong bytes as coordinates."},
+    {"The code under test declined cleanly, before any byte moved.",
      "Right where the pair cannot be moved correctly; a finding where it can."},
-    {"A phase passed its deadline. Stalled: progress stood still. Runaway: it went on and could not have ended in time.",
-     "The result says what the data looked like and has the stacks; `kvcts repro ID --hold` keeps it alive for a debugger."},
+    {"A phase passed its deadline. Stalled: no progress. Runaway: progress, but too slow to end in time.",
+     "The result has the stacks and what the memory looked like; `kvcts repro ID --hold` keeps it alive for a debugger."},
     {"The process under test died or broke the protocol; the signal or exit status is given.",
-     "The result has the phase, the last output and what had been written until then."},
-    {"Of several tries of one case (`kvcts run --repeat`, `--retry-failures`) some failed and some did not. Never a pass, "
-     "whatever the last try did.",
-     "The rest of the result is that of the first try that failed; its repro line tries as often as it takes to see it "
-     "again."},
-    {"Backend, architecture, engine or connector declare that they cannot do this; the constraint has its reason.",
-     "Nothing was run. `kvcts list` shows the reasons."},
-    {"This machine lacks something that the case needs; it is named.",
-     "`kvcts doctor` says what is missing. The run is incomplete unless the case's suite lists that as optional; `kvcts run "
+     "The result has the phase, the last output and the bytes written until then."},
+    {"Some tries of one case failed and some did not (`kvcts run --repeat`, `--retry-failures`). Never a pass.",
+     "The result shown is that of the first failing try; its repro line repeats until the failure comes back."},
+    {"Backend, architecture, engine or connector declare that they cannot do this; the constraint has the reason.",
+     "Nothing was run. `kvcts list --reasons` shows the reasons."},
+    {"This machine lacks something that the case needs; the result names it.",
+     "`kvcts doctor` shows what is missing. The run is incomplete unless the suite lists it as optional; `kvcts run "
      "--require NAME` makes it a failure."},
-    {"The clock ran out or the run was interrupted before this case.",
-     "The run is incomplete; `kvcts run --resume DIR` goes on."},
-    {"The suite itself failed. It says nothing about the code under test.",
-     "Report it with the output of `kvcts repro ID`."},
+    {"Time ran out, or the run was interrupted, before this case.",
+     "The run is incomplete; `kvcts run --resume DIR` continues it."},
+    {"The suite itself failed. This says nothing about the code under test.",
+     "Please report it with the output of `kvcts repro ID`."},
 }};
 
 constexpr std::array<Text, verdict_count> verdicts{{
     {"The outcome is one that the case declares.", ""},
-    {"The outcome is none that the case declares.", "`kvcts repro ID` runs it alone."},
-    {"The outcome is not as declared, and a waiver of cases/waivers covers it, with reason, owner and expiry.", ""},
-    {"The outcome is as declared although a waiver expects otherwise.", "The defect may be mended: remove the waiver."},
-    {"A waiver covers the outcome, but its date has passed. Counts as a failure.", "Mend the defect or renew the waiver."},
-    {"Nothing was judged: the machine lacks something.", ""},
-    {"Nothing was judged: the case was not reached.", ""},
-    {"Nothing was judged: the suite itself failed.", ""},
+    {"The outcome is not one that the case declares.", "`kvcts repro ID` runs the case alone."},
+    {"The case failed as a waiver in cases/waivers predicts, with reason, owner and last day.", ""},
+    {"The case ended as declared, although a waiver predicts a failure.", "The defect may be fixed: remove the waiver."},
+    {"A waiver covers the failure, but its last day has passed. Counts as a failure.",
+     "Fix the defect or renew the waiver."},
+    {"Not judged: the machine lacks something.", ""},
+    {"Not judged: the case was not reached.", ""},
+    {"Not judged: the suite itself failed.", ""},
 }};
 
 constexpr std::array<Text, evidence_count> evidences{{
-    {"The case ran on this machine's CPU with the facts of that architecture. No code of the architecture was executed.",
-     ""},
+    {"The case ran on this CPU with the facts of that architecture. No code of the architecture was executed.", ""},
     {"Code for the architecture was compiled, not executed.", ""},
     {"Code ran on a device of that very architecture, which the suite itself found on this machine.", ""},
 }};
@@ -57,28 +56,28 @@ constexpr std::array<Text, evidence_count> evidences{{
 constexpr std::array<Text, phase_count> phases{{
     {"Names of the catalogue become numbers: layouts, block ids, expected outcome.", ""},
     {"The checker makes fresh memory files for every region of both sides.", ""},
-    {"The checker poisons all memory and writes the tags of the producer.", ""},
-    {"The connector looks at its tensors; the engine registers the regions and meets its peer.", ""},
-    {"The connector turns two caches and two lists of block ids into copies.", ""},
-    {"The engine is given the copies and moves bytes.", ""},
-    {"The engine is asked until it says that all is done.", ""},
+    {"The checker poisons all memory and writes the producer's tags.", ""},
+    {"The connector inspects its tensors; the engine registers the regions and meets its peer.", ""},
+    {"The connector turns two caches and two block tables into copies.", ""},
+    {"The engine receives the copies and moves the bytes.", ""},
+    {"The suite polls the engine until it reports completion.", ""},
     {"A reader gathers keys and values as an attention kernel would.", ""},
     {"The checker compares every byte of every region with the oracle.", ""},
-    {"The checker looks for the simplest fault that explains all bytes that were observed.", ""},
+    {"The checker searches for the simplest fault that explains all observed bytes.", ""},
 }};
 
 const std::vector<Word>& headline_words() {
   static const std::vector<Word> all{
       {"headline", "incomplete",
-       "Something planned was not run, or nothing ran at all. Exit status 5, unless something is wrong as well.",
-       "The headline says why; `kvcts run --resume DIR` goes on after a budget, `--allow-incomplete` ends with 0 instead."},
+       "A planned case did not run, or none ran at all. Exit status 5, unless something failed, too.",
+       "The headline says why; `kvcts run --resume DIR` continues after a budget, `--allow-incomplete` exits with 0 "
+       "instead."},
       {"headline", "optional",
-       "A lack of this machine that the case's suite accepts (key `optional` of cases/suites): without those cases it is "
-       "complete.",
+       "Something this machine lacks that the suite accepts (key `optional` of cases/suites); the run is complete without "
+       "those cases.",
        "`kvcts run --require NAME` makes it a failure."},
-      {"headline", "left out",
-       "Cases of the selection that `--budget` did not plan, because their estimated times do not fit.",
-       "They are no part of the run; raise the budget, or take shards."},
+      {"headline", "left out", "Cases that `--budget` did not plan, because their estimated times do not fit.",
+       "They are not part of the run; raise the budget or use shards."},
   };
   return all;
 }
@@ -101,6 +100,7 @@ const std::vector<Word>& words() {
     add(w, "evidence", evidences, Evidence{});
     add(w, "phase", phases, Phase{});
     w.insert(w.end(), headline_words().begin(), headline_words().end());
+    w.insert(w.end(), glossary().begin(), glossary().end());
     for (const FaultClass& c : fault_classes())
       w.push_back({"fault class", std::string(c.name), std::string(c.meaning), std::string(c.check)});
     return w;

@@ -18,6 +18,7 @@ import html
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ NIGHT = ["nightly", "connectors", "engines", "engine-faults", "vllm", "lmcache"]
 WORDS = {0: "as expected", 1: "not as expected", 5: "incomplete"}
 VERDICTS = {0: "as expected", 1: "NOT AS EXPECTED", 3: "THE SUITE ITSELF FAILED", 5: "INCOMPLETE"}
 RANK = [0, 5, 1, 3]  # the worst last
+EXAMPLE = "seeds/xformers-t4#wrong-inner-order"  # the failing case that the README explains
 
 
 @dataclass
@@ -129,6 +131,21 @@ def index(title: str, verdict: str, done: list[Done], skipped: dict[str, str]) -
         + "\n".join(rows)
         + "\n</tbody></table></body></html>\n"
     )
+
+
+def what_next(worst: int, done: list[Done]) -> str:
+    """The one command to type after this run."""
+    script = "./run_suite.sh"
+    if worst == 5:
+        return f"{script} doctor    # what this machine lacks"
+    for one in done:
+        if worst == 1 and one.folder and (one.folder / "results.json").exists():
+            for result in json.loads((one.folder / "results.json").read_text())["results"]:
+                if result["verdict"] in ("unexpected", "expired waiver", "XPASS"):
+                    return f"{script} repro {shlex.quote(result['id'])} --run {shlex.quote(str(one.folder))}"
+    if worst == 0:
+        return f"{script} repro '{EXAMPLE}'    # one failure, step by step"
+    return "open the page; every failure has a command that repeats it"
 
 
 def parsed(argv: list[str] | None = None) -> argparse.Namespace:
@@ -232,10 +249,7 @@ def main() -> int:
     )
     out.mkdir(parents=True, exist_ok=True)
     (out / "index.html").write_text(index(name, verdict, done, skipped), encoding="utf-8")
-    for one in done:
-        if one.folder and (one.folder / "index.html").exists():
-            print(f"report: {one.folder / 'index.html'}")
-    print(f"page: {out / 'index.html'}\n{verdict}", flush=True)
+    print(f"{verdict}\npage: {out / 'index.html'}\nnext: {what_next(worst, done)}", flush=True)
     return worst
 
 

@@ -23,9 +23,18 @@ echo "$@" >> "$CALLS"
 [ "$1" = run ] || exit 0
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2" && touch "$2/index.html" "$2/store.db"
-echo '{"headline": "<'$suite'> is told"}' > "$2/results.json"
+echo '{"headline": "<'$suite'> is told", "results": [{"id": "a/good", "verdict": "as expected"},
+  {"id": "a/bad#one", "verdict": "unexpected"}]}' > "$2/results.json"
 eval "exit \\${STATUS_$suite:-0}"
 """
+
+
+NEXT = {
+    0: f"./run_suite.sh repro '{suites.EXAMPLE}'",
+    1: "./run_suite.sh repro 'a/bad#one' --run ",
+    3: "open the page; every failure has a command that repeats it",
+    5: "./run_suite.sh doctor",
+}
 
 
 def called(folder: Path, *argv: str, **statuses: int) -> tuple[int, str]:
@@ -62,7 +71,8 @@ def first_look(folder: Path) -> None:
         out = folder / f"out {worst}"
         status, said = called(folder, "--out", str(out), **statuses)
         lines = said.splitlines()
-        assert status == worst and lines[-1] == verdict, (status, said)
+        assert status == worst and lines[-3:-1] == [verdict, f"page: {out / 'index.html'}"], (status, said)
+        assert lines[-1].startswith("next: " + NEXT[worst]), lines[-1]
         assert lines[0] == "== plan: smoke 7, seeds 7, golden 7, crash 7, 28 cases", lines
         page = (out / "index.html").read_text()
         assert 'href="golden/index.html"' in page and "&lt;golden&gt; is told" in page and page.count("<tr") == 4, page
@@ -78,7 +88,7 @@ def nights(folder: Path) -> None:
     assert status == 0 and lines[0].endswith("cases of shard 2/3"), said
     assert (
         "== suite engines is not planned: --no-engines leaves out" in said
-        and "engines not planned" in lines[-1]
+        and "engines not planned" in lines[-3]
         and "tests of the night" not in said
     ), said
     calls = (folder / "calls").read_text().splitlines()

@@ -1,4 +1,4 @@
-// One document of cases/saboteurs/: code under test that is wrong on purpose, as data. `kvcts sabotage` puts it into cases.
+// One document of cases/saboteurs/: code under test that is wrong on purpose, as data. `kvcts inject` puts it into cases.
 #pragma once
 
 #include "case/catalogue/catalogue.hpp"

@@ -25,7 +25,7 @@ struct Kind {
 };
 const std::vector<Kind>& kinds();
 
-/// As `kvcts schema KIND` prints it, and as it is installed in share/kvcts/schema.
+/// As `kvcts explain --schema KIND` prints it, and as it is installed in share/kvcts/schema.
 std::string schema_text(const Kind& kind);
 std::string table_text(const std::vector<DocRow>& rows);
 /// The rows as a Markdown table, then each section under a heading.

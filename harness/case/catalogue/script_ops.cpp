@@ -295,7 +295,8 @@ std::vector<Op> make_ops() {
          {required("about", &Action::about, one_of(subjects()), "what the condition is about"),
           optional("expects", &Action::expects, any_value(), "what the code wants"),
           optional("found", &Action::found, any_value(), "what there is; must be equal"),
-          optional("needs", &Action::needs, anything(), "fact of the arch (kvcts schema arch --reference) -> least value"),
+          optional("needs", &Action::needs, anything(),
+                   "fact of the arch (kvcts explain --schema arch --reference) -> least value"),
           otherwise, words_of("the message")},
          check_requirement),
       op(

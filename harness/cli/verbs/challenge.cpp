@@ -12,7 +12,7 @@ namespace kvcts::cli::challenge_verb {
 Action declare(Command& command, const Globals&) {
   constexpr std::int64_t usual = 24;
   auto negatives = std::make_shared<std::int64_t>(usual);
-  command.add_option("--negatives", *negatives, "How many blind negatives")
+  command.add_option("--negatives", *negatives, "Number of blind negatives")
       .show_default()
       .range(std::int64_t{1}, std::int64_t{1000});
   return [negatives] {

@@ -155,21 +155,20 @@ int run(const Options& o, const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command
-      .add_option(
-          "--producer", o->producer,
-          "SYSTEM-VERSION:BACKEND[:SETTING][:DTYPE][:tpN][:bsN], a layout or backend of the catalogue, or a JSON file")
+      .add_option("--producer", o->producer,
+                  "The side that fills its cache: SYSTEM-VERSION:BACKEND[:SETTING][:DTYPE][:tpN][:bsN], a layout or backend "
+                  "of the catalogue, or a JSON file")
       .required();
-  command.add_option("--consumer", o->consumer, "The other side").required();
-  command.add_option("--connector", o->connector, "Connector of the catalogue, or its short name (nixl, mooncake)")
+  command.add_option("--consumer", o->consumer, "The other side, in the same form").required();
+  command.add_option("--connector", o->connector, "Connector of the catalogue, or a short name (nixl, mooncake)")
       .show_default();
-  command.add_option("--arch", o->archs, "Architectures, with commas").show_default();
+  command.add_option("--arch", o->archs, "GPU architectures, comma-separated").show_default();
   command.add_option("--geometry", o->geometry,
-                     "Numbers of the model and its pool (default: small ones that both layouts can have)");
-  command.add_option("--case-file", o->case_file, "File for the case behind the answer, where it has no id of the matrix")
+                     "Geometry: sizes of the model and its pool (default: a small one that suits both layouts)");
+  command
+      .add_option("--case-file", o->case_file,
+                  "Write the case behind the answer into this file, if the matrix has no id for it")
       .type_name("YAML");
-  command.footer(
-      "Exit status: 0 compatible, 10 compatible with conversion, 11 refused, 12 silently wrong, 13 ambiguous; of several "
-      "archs the worst.");
   return [=, &globals] { return run(*o, globals); };
 }
 

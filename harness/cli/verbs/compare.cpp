@@ -35,7 +35,7 @@ Action declare(Command& command, const Globals& globals) {
        policy = std::make_shared<std::string>("new-failures");
   command.add_option("BEFORE", *before, "Folder of the earlier run").required();
   command.add_option("AFTER", *after, "Folder of the later run").required();
-  command.add_option("--policy", *policy, "What ends with status 1: a new failure or another cause, or any change")
+  command.add_option("--policy", *policy, "What exits with 1: a new failure or a new cause, or any change")
       .one_of({"new-failures", "any-change"})
       .show_default();
   return [=, &globals] { return show(*before, *after, *policy == "any-change", globals); };

@@ -260,14 +260,14 @@ int show(Options options, const Globals& globals) {
 
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  command.add_option("PLUGIN", options->plugin, "An engine of cases/engines, or the file of a plug-in").required();
-  command.add_option("--memory", options->memory, "File of a memory provider: tested too, and regions are made of it")
+  command.add_option("PLUGIN", options->plugin, "Engine of cases/engines, or the file of a plug-in").required();
+  command.add_option("--memory", options->memory, "Memory provider to test, too, and to allocate all regions from")
       .type_name("FILE");
-  command.add_option("--option", options->options, "For the plug-in; may be repeated").type_name("KEY=VALUE").repeatable();
-  command.add_option("--environment", options->environment, "For its processes; may be repeated")
+  command.add_option("--option", options->options, "Option for the plug-in; repeatable").type_name("KEY=VALUE").repeatable();
+  command.add_option("--environment", options->environment, "Environment variable for its processes; repeatable")
       .type_name("KEY=VALUE")
       .repeatable();
-  command.add_option("--test", options->tests, "Only this test; may be repeated").type_name("TEST").repeatable();
+  command.add_option("--test", options->tests, "Run only this test; repeatable").type_name("TEST").repeatable();
   return [options, &globals] { return show(*options, globals); };
 }
 

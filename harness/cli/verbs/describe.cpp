@@ -1,5 +1,5 @@
-// kvcts describe: what can a tensor of this shape be? The ambiguity that a connector resolves by guessing, before anything
-// moves.
+// kvcts layouts --shape: what can a tensor of this shape be? The ambiguity that a connector resolves by guessing, before
+// anything moves.
 #include <fmt/format.h>
 
 #include <memory>
@@ -95,22 +95,21 @@ int run(const Options& o, const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   constexpr std::int64_t one = 1, most = std::int64_t{1} << 40;
-  command.add_option("SHAPE", options->shape, "Extents of one tensor, with commas: 2,9,16,8,64")
+  command.add_option("SHAPE", options->shape, "Extents of the tensor, comma-separated: 2,9,16,8,64")
       .required()
       .delimiter(',')
       .range(one, most);
   command.add_option("--strides", options->strides, "Strides in elements (default: packed, the last dimension innermost)")
       .delimiter(',')
       .not_negative();
-  command.add_option("--dtype", options->dtype, "Of its elements").show_default();
+  command.add_option("--dtype", options->dtype, "Element type").show_default();
   for (const auto& [name, fact] : {std::pair{"--layers", &layout::Facts::layers},
                                    {"--blocks", &layout::Facts::blocks},
                                    {"--block-size", &layout::Facts::block_size},
                                    {"--heads", &layout::Facts::heads},
                                    {"--head-dim", &layout::Facts::head_dim}}) {
-    command.add_option(name, options->facts.*fact, "What else is known of the cache").range(one, most);
+    command.add_option(name, options->facts.*fact, "A fact that you know about the cache").range(one, most);
   }
-  command.footer("Exit status: 0 one reading, 13 ambiguous, 1 no layout of the catalogue has this shape and these strides.");
   return [options, &globals] { return run(*options, globals); };
 }
 

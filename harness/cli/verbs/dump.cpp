@@ -1,4 +1,4 @@
-// kvcts dump: bytes of a case's memory in words.
+// kvcts repro --bytes: bytes of a case's memory in words.
 #include "diagnose/dump/dump.hpp"
 #include "case/catalogue/certification.hpp"
 
@@ -172,20 +172,22 @@ int show(const Options& o, const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("ID", o->subject, "Case id, or a case file with one case").required();
-  command.add_option("--file", o->file, "Case file that has it, when it is not in cases/").type_name("YAML");
+  command.add_option("--file", o->file, "Case file that contains it, if it is not in cases/").type_name("YAML");
   command
-      .add_option("--region,--memory", o->region,
-                  "Region or memory to look at, or the end of its name; none: the list of them")
+      .add_option("--region,--memory", o->region, "Region or memory to show, or the end of its name; without it, list them")
       .type_name("NAME");
-  command.add_option("--offset", o->offset, "First byte; guards are below 0 and behind the end")
+  command.add_option("--offset", o->offset, "First byte; guards lie below 0 and after the end")
       .show_default()
       .whole_number();
-  command.add_option("--bytes", o->bytes, "How many, up to 16384").show_default().whole_number().range(1, 16384);
-  command.add_option("--at", o->at, "before or after the run; in a scripted case the name of a check")
+  command.add_option("--length,--bytes", o->bytes, "Number of bytes, at most 16384")
+      .show_default()
+      .whole_number()
+      .range(1, 16384);
+  command.add_option("--at", o->at, "'before' or 'after' the run, or in a scripted case the name of a check")
       .show_default()
       .type_name("WHEN");
-  command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
-  command.add_option("--lines", o->lines, "Stretches to show").show_default().range(1, 20'000);
+  command.add_option("--seed", o->seed, "Use this seed instead of its own").type_name("N");
+  command.add_option("--lines", o->lines, "Number of byte ranges to show").show_default().range(1, 20'000);
   return [o, &globals] { return show(*o, globals); };
 }
 

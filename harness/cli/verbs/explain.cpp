@@ -9,6 +9,7 @@
 #include "cli/verbs/verbs.hpp"
 #include "cli/words.hpp"
 #include "diagnose/precedence.hpp"
+#include "matrix/axes.hpp"
 #include "matrix/select.hpp"
 
 namespace kvcts::cli::explain_verb {
@@ -44,6 +45,26 @@ int list_words(const Globals& globals) {
   return exit_as_expected;
 }
 
+/// What cases/ has under this name: an axis, a layout, an engine, a suite, ...
+std::vector<Word> in_catalogue(const catalogue::Catalogue& cat, const std::string& subject) {
+  std::vector<Word> out;
+  if (const matrix::Axis* axis = matrix::find_axis(subject)) {
+    out.push_back({"axis", subject, std::string(axis->doc), "`kvcts explain --schema axes` lists all axes."});
+  }
+  const auto look = [&](const char* kind, const auto& entries, const std::string& advice = "") {
+    if (const auto* entry = entries.find(subject)) out.push_back({kind, subject, entry->title, advice});
+  };
+  look("layout", cat.layouts(), "`kvcts layouts " + subject + "` draws it.");
+  look("backend", cat.backends());
+  look("dtype", cat.dtypes());
+  look("geometry", cat.geometries());
+  look("architecture", cat.archs());
+  look("connector", cat.connectors());
+  look("engine", cat.engines());
+  look("suite", cat.suites(), "`kvcts list --suite " + subject + "` lists its cases.");
+  return out;
+}
+
 /// A case: its document, what it expects, and what is known of it before it runs.
 int explain_case(const std::string& id, const Globals& globals) {
   const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
@@ -68,24 +89,24 @@ int explain_case(const std::string& id, const Globals& globals) {
 
 int explain(const std::string& subject, const Globals& globals) {
   if (subject.empty()) return list_words(globals);
-  std::vector<const Word*> found;
+  std::vector<Word> found;
   for (const Word& w : words()) {
-    if (folded(w.name) == folded(subject)) found.push_back(&w);
+    if (folded(w.name) == folded(subject)) found.push_back(w);
   }
   if (found.empty() && subject.find('/') != std::string::npos) return explain_case(subject, globals);
+  if (found.empty()) found = in_catalogue(catalogue::Catalogue(catalogue::find_cases(globals.cases)), subject);
   if (found.empty()) {
     std::vector<std::string> names;
     for (const Word& w : words()) names.push_back(w.name);
-    throw UsageError(
-        fmt::format("expected a fault class, an outcome, a verdict, a phase, a kind of evidence or a case id, found '{}'{}",
-                    subject, catalogue::suggestion(subject, names)));
+    throw UsageError(fmt::format("expected a word of the output, the id of anything in cases/, or a case id, found '{}'{}",
+                                 subject, catalogue::suggestion(subject, names)));
   }
   if (globals.json) {
     nlohmann::json all = nlohmann::json::array();
-    for (const Word* w : found) all.push_back(as_json(*w));
+    for (const Word& w : found) all.push_back(as_json(w));
     fmt::print("{}\n", all.dump(2));
   } else {
-    for (const Word* w : found) print(*w);
+    for (const Word& w : found) print(w);
   }
   return exit_as_expected;
 }
@@ -106,10 +127,10 @@ int list_precedence(const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto subject = std::make_shared<std::string>();
   command.add_option("SUBJECT", *subject,
-                     "Fault class, outcome, verdict, phase, kind of evidence, or case id; none: the list of words");
+                     "A word of the output, the id of anything in cases/, or a case id; without it, list the words");
   auto precedence = std::make_shared<bool>(false);
   command.add_flag("--precedence", *precedence,
-                   "Families of explanations of a scripted failure, in the order in which they name it");
+                   "List the families of explanations of a scripted failure, in the order in which they are tried");
   return [=, &globals] {
     if (*precedence && !subject->empty()) throw UsageError("--precedence takes no subject; leave one of them out");
     return *precedence ? list_precedence(globals) : explain(*subject, globals);

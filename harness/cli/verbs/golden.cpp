@@ -118,14 +118,15 @@ Action declare(Command& command, const Globals& globals) {
     return command.add_command(name, help,
                                [=, &globals] { *action = [=, &globals] { return function(*options, globals); }; });
   };
-  add("list", "Every golden tensor: layout x dtype", list_tensors);
-  Command check = add("verify", "Manifest and digests; fresh NumPy content; the C++ bytes, bit for bit", verify_tensors);
-  check.add_option("LAYOUT", options->layouts, "Only these layouts");
-  check.add_flag("--no-python", options->no_python, "Do not make the content again with NumPy");
-  Command show = add("show", "One tensor: who is where, and its tags", show_tensor);
+  add("list", "List every golden tensor: layout and dtype", list_tensors);
+  Command check =
+      add("verify", "Verify manifest, digests and fresh NumPy content against the C++ bytes, bit for bit", verify_tensors);
+  check.add_option("LAYOUT", options->layouts, "Verify only these layouts");
+  check.add_flag("--no-python", options->no_python, "Skip the fresh NumPy content");
+  Command show = add("show", "Show one tensor: which element is where, and its tags", show_tensor);
   show.add_option("LAYOUT", options->layout, "Layout id").required();
   show.add_option("DTYPE", options->dtype, "Cache dtype").required();
-  show.add_option("--rows", options->rows, "How many elements of each plane to show").show_default().range(0, 1000000);
+  show.add_option("--rows", options->rows, "Number of elements of each plane to show").show_default().range(0, 1000000);
   return [action] { return (*action)(); };
 }
 

@@ -33,16 +33,17 @@ Action declare(Command& command, const Globals& globals) {
   auto action = std::make_shared<std::function<int()>>();
   const auto add = [&](const char* name, const char* help, std::function<int()> act) {
     command.add_command(name, help, [=] { *action = act; })
-        .add_option("FILE", *file, "The file with the private key; show also takes a public one")
+        .add_option("FILE", *file, "File with the private key; show also takes a public one")
         .required();
   };
-  add("new", "A new key in a file that only its owner reads", [=, &globals] {
+  add("new", "Make a key, in a file that only its owner can read", [=, &globals] {
     const auto key = certificate::PrivateKey::generate();
     certificate::create_key(*file, key);
     return tell(key.public_key(), globals, " in " + *file + "; standard output has its public half, for who checks");
   });
-  add("show", "The public half of a key", [=, &globals] { return tell(certificate::read_public_key(*file), globals, ""); });
-  add("rotate", "A new key in its place, signed by the old one", [=, &globals] {
+  add("show", "Show the public half of a key",
+      [=, &globals] { return tell(certificate::read_public_key(*file), globals, ""); });
+  add("rotate", "Replace a key with a new one, signed by the old one", [=, &globals] {
     const auto kept = certificate::rotate_key(*file);
     return tell(certificate::read_key(*file).public_key(), globals,
                 fmt::format(" in {}; the old one is in {}, and {}.rotations.json leads from it to this one", *file,

@@ -188,11 +188,11 @@ int show_layout(const Catalogue& cat, const Options& o, const Globals& globals) 
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
   command.add_option("LAYOUT", options->wanted,
-                     "Id, published name (LBNHC, HND, NL_X_...), template, a backend's (vllm-0.25.1:flash_attn:HND) or all "
-                     "of a version (vllm-0.25.1); none: the list");
-  command.add_option("--geometry", options->geometry, "Geometry of the catalogue").show_default();
-  command.add_option("--dtype", options->dtype, "Cache dtype (default: the first that the layout names, else bf16)");
-  command.add_option("--rows", options->rows, "How many runs of bytes to show").show_default().range(1, 10000);
+                     "Id, published name (LBNHC, HND, NL_X_...), template, backend (vllm-0.25.1:flash_attn:HND) or version "
+                     "(vllm-0.25.1); without it, list all");
+  command.add_option("--geometry", options->geometry, "Geometry to draw it with").show_default();
+  command.add_option("--dtype", options->dtype, "Cache dtype (default: the layout's first, else bf16)");
+  command.add_option("--rows", options->rows, "Number of byte ranges to show").show_default().range(1, 10000);
   return [options, &globals] {
     const Catalogue cat(catalogue::find_cases(globals.cases));
     return options->wanted.empty() ? list_layouts(cat, globals) : show_layout(cat, *options, globals);

@@ -89,8 +89,8 @@ Action declare(Command& command, const Globals& globals) {
   auto select = std::make_shared<SelectOptions>();
   auto count = std::make_shared<bool>(false), reasons = std::make_shared<bool>(false);
   declare_selection(command, *select);
-  command.add_flag("--count", *count, "Only how many there are");
-  command.add_flag("--reasons", *reasons, "Behind each id that is not run, why; and the covers of the suites");
+  command.add_flag("--count", *count, "Print only the number of cases");
+  command.add_flag("--reasons", *reasons, "Print why a listed case will not run, and which covering arrays the suites use");
   return [=, &globals] {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases), catalogue::additions_here());
     const bool anything = !select->suites.empty() || !select->ids.empty() || !select->files.empty() ||

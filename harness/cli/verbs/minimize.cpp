@@ -110,16 +110,16 @@ int run(Options o, const Globals& globals) {
 
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
-  command.add_option("ID", o->subject, "Id of a case that fails, or a case file with one case").required();
-  command.add_option("--file", o->file, "Case file that has it, when it is not in cases/").type_name("YAML");
-  command.add_option("-o,--out", o->out, "File for the smallest case (default: printed)").type_name("YAML");
-  command.add_option("--run", o->run, "Run that it failed in: its seed, and what it ended as there").type_name("DIR");
-  command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
-  command.add_option("--tries", o->tries, "Cases to run at the most").show_default().range(1, 1'000'000);
-  command.add_option("--deadline", o->deadline_s, "Seconds that a phase of a try may take")
+  command.add_option("ID", o->subject, "Id of a failing case, or a case file with one case").required();
+  command.add_option("--file", o->file, "Case file that contains it, if it is not in cases/").type_name("YAML");
+  command.add_option("-o,--out", o->out, "Write the smallest case into this file (default: print it)").type_name("YAML");
+  command.add_option("--run", o->run, "Run in which it failed: use its seed, and compare the outcome").type_name("DIR");
+  command.add_option("--seed", o->seed, "Use this seed instead of its own").type_name("N");
+  command.add_option("--tries", o->tries, "Maximum number of cases to run").show_default().range(1, 1'000'000);
+  command.add_option("--deadline", o->deadline_s, "Seconds allowed for each phase of a try")
       .show_default()
       .range(0.05, 3600.0);
-  command.add_option("-j,--jobs", o->jobs, "Cases at once").show_default().range(1, 1024);
+  command.add_option("-j,--jobs", o->jobs, "Number of cases to run in parallel").show_default().range(1, 1024);
   return [o, &globals] { return run(*o, globals); };
 }
 

@@ -1,4 +1,4 @@
-// kvcts museum: the published faults, how each ends, and whether that is what is asked of the suite.
+// kvcts report --museum: the published faults, how each ends, and whether that is what is asked of the suite.
 #include "tools/museum/museum.hpp"
 
 #include <fmt/format.h>
@@ -133,11 +133,12 @@ int show(const Options& options, const Globals& globals) {
 
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  command.add_option("RUN", options->run, "Folder of a run of the suite museum; none: run the cases now, without processes");
-  command.add_option("--system", options->systems, "Only entries of this system; may be repeated")
+  command.add_option("RUN", options->run,
+                     "Folder of a run of the suite museum; without one, run its cases now, in this process");
+  command.add_option("--system", options->systems, "Show only bugs of this system; repeatable")
       .type_name("NAME")
       .repeatable();
-  command.add_option("--class", options->classes, "Only entries of this fault class; may be repeated")
+  command.add_option("--class", options->classes, "Show only bugs of this fault class; repeatable")
       .type_name("CLASS")
       .repeatable();
   return [options, &globals] { return show(*options, globals); };

@@ -38,23 +38,21 @@ Action declare(Command& command, const Globals& globals) {
   auto directory = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
   auto since = std::make_shared<std::string>();
-  command
-      .add_option("--since", *since,
-                  "With --out: index.html also says what changed since this earlier run, as kvcts compare does")
+  command.add_option("--since", *since, "With --out: add to index.html what changed since this earlier run")
       .type_name("RUN");
   auto compatibility = std::make_shared<bool>(false);
-  command.add_option("RUN", *directory, "Folder of a run (finished, killed, or still at work)").required();
+  command.add_option("RUN", *directory, "Folder of a run, which may be finished, killed or still running").required();
   command.add_option("--out", *out, "Write index.html, junit.xml and results.json into this folder").type_name("DIR");
   command.add_flag("--compat", *compatibility,
-                   "Write compatibility.md and compatibility.html instead: which producer goes with which consumer");
+                   "Write compatibility.md and compatibility.html instead: which producers work with which consumers");
   auto phases = std::make_shared<bool>(false);
   command.add_flag("--phases", *phases,
-                   "Print where the time of cases that passed went, and what telling bytes apart cost of it");
+                   "Print how the time of passing cases divides into phases, and the share of checking");
   auto wanted = std::make_shared<std::string>();
   command
       .add_option(
           "--for", *wanted,
-          "Print for a CI system: github (annotations; the summary goes to $GITHUB_STEP_SUMMARY), markdown, openmetrics")
+          "Print for a CI system: github (annotations; appends a summary to $GITHUB_STEP_SUMMARY), markdown or openmetrics")
       .one_of({"github", "markdown", "openmetrics"});
   return [=, &globals] {
     if (!wanted->empty()) {

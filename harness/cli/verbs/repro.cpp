@@ -242,21 +242,21 @@ int repro(const Options& o, const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("ID", o->id, "Case id").required();
-  command.add_option("--file", o->files, "Case file that has it, when it is not in cases/; may be repeated")
+  command.add_option("--file", o->files, "Case file that contains it, if it is not in cases/; repeatable")
       .type_name("YAML")
       .repeatable();
-  command.add_option("--run", o->run, "Run that it failed in: its seed, and a warning when its data have changed")
+  command.add_option("--run", o->run, "Run in which it failed: use its seed, and warn if its data changed since")
       .type_name("DIR");
   command.add_flag("--as-run", o->as_run, "First run what its worker ran before it in --run");
-  command.add_option("--seed", o->seed, "Seed instead of its own").type_name("N");
-  command.add_option("--copies", o->copies, "How many copies of the plan to show").show_default().range(0, 64);
+  command.add_option("--seed", o->seed, "Use this seed instead of its own").type_name("N");
+  command.add_option("--copies", o->copies, "Number of planned copies to show").show_default().range(0, 64);
   command
       .add_option("--watch", o->watch_ms,
-                  "Look for late writes so long behind the end of a case (default: 1s, 0s where nobody is left to write)")
+                  "Watch memory for late writes this long after the case (default: 1s; 0s where no writer is left)")
       .duration()
       .type_name("TIME");
-  command.add_option("--repeat", o->repeat, "Run it again until it fails, N times at most").type_name("N").range(1, 100'000);
-  command.add_flag("--hold", o->hold, "Keep it alive for a debugger when it hangs");
+  command.add_option("--repeat", o->repeat, "Run it until it fails, at most N times").type_name("N").range(1, 100'000);
+  command.add_flag("--hold", o->hold, "Keep it alive when it hangs, so that you can attach a debugger");
   return [=, &globals] { return repro(*o, globals); };
 }
 

@@ -1,4 +1,4 @@
-// kvcts rules: plays the rules of engines and says which have changed.
+// kvcts conformance --rules: plays the rules of engines and says which have changed.
 #include "tools/rules/rules.hpp"
 
 #include <fmt/format.h>
@@ -162,13 +162,12 @@ int show(const Options& options, const Globals& globals) {
 
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<Options>();
-  command.add_option("RULE", options->rules, "Rules, by id; none: all");
-  command
-      .add_option("--engine", options->engines, "Only this engine, also where nothing is stated about it; may be repeated")
+  command.add_option("RULE", options->rules, "Ids of rules; without any, all");
+  command.add_option("--engine", options->engines, "Test only this engine, even if no answer is recorded for it; repeatable")
       .type_name("ENGINE")
       .repeatable();
-  command.add_option("--runs", options->runs, "How often each is played").type_name("N").range(1, 1000);
-  command.add_flag("--list", options->list, "Only say which there are");
+  command.add_option("--runs", options->runs, "Number of times to test each").type_name("N").range(1, 1000);
+  command.add_flag("--list", options->list, "Only list the rules");
   return [options, &globals] { return show(*options, globals); };
 }
 

@@ -15,49 +15,49 @@ Action declare(Command& command, const Globals& globals) {
   declare_selection(command, o->select);
   command
       .add_option("--with", *with,
-                  "Suites of real connectors beside the others, comma separated: vllm, lmcache; without its environment the "
-                  "cases are SKIPPED and the run is incomplete")
+                  "Add the suites of real connectors: vllm, lmcache (comma-separated). Without their environments the cases "
+                  "are SKIPPED and the run is incomplete")
       .delimiter(',')
       .one_of({"vllm", "lmcache"})
       .type_name("A,B");
-  command.add_option("-j,--jobs", o->jobs, "Cases at once").show_default().range(1, 1024);
-  command.add_option("--out", o->out, "Folder of the run (default: a new one below runs/)").type_name("DIR");
-  auto resume = command.add_option("--resume", o->resume, "Go on with the run in this folder").type_name("DIR");
-  command.add_option("--seed", o->seed, "Seed of every case, instead of its own").type_name("N");
+  command.add_option("-j,--jobs", o->jobs, "Number of cases to run in parallel").show_default().range(1, 1024);
+  command.add_option("--out", o->out, "Folder for the run (default: a new one in runs/)").type_name("DIR");
+  auto resume = command.add_option("--resume", o->resume, "Resume the run in this folder").type_name("DIR");
+  command.add_option("--seed", o->seed, "Use this seed in every case instead of its own").type_name("N");
   command
       .add_option("--require", o->require,
-                  "Engines, what they need, connectors or environments, comma separated: a case that needs one and does not "
-                  "run is a failure")
+                  "Fail cases that need one of these and do not run: engines, their requirements, connectors, environments "
+                  "(comma-separated)")
       .delimiter(',')
       .type_name("A,B");
   auto repeat =
-      command.add_option("--repeat", o->repeat, "Run every case N times; one that failed in some of its tries is FLAKY")
+      command.add_option("--repeat", o->repeat, "Run every case N times; a case that fails in only some tries is FLAKY")
           .type_name("N")
           .range(1, 100'000);
   command
       .add_option("--retry-failures", o->retries,
-                  "Run every case that failed N times more: FLAKY if one of them does not fail, never PASS; not where more "
-                  "than 30 % of the cases failed")
+                  "Retry each failed case N times; it becomes FLAKY if a retry passes, never PASS. Skipped when more than "
+                  "30 % of the cases failed")
       .type_name("N")
       .range(1, 1000)
       .excludes(repeat);
   command
       .add_option("--rotate", o->rotate,
-                  "Remember in FILE what was run when; with --budget the choice is by it: never run, changed, failed "
-                  "before, then what was run longest ago")
+                  "Record in FILE when each case last ran; --budget then prefers cases that never ran, changed, or failed "
+                  "before, then the least recently run")
       .type_name("FILE");
   // Read where the run's story is read: a store keeps the words of each sitting.
   command
       .add_flag(store::allow_incomplete_flag,
-                "End with 0 instead of 5 when something planned was not run; the headline still says so")
+                "Exit with 0 instead of 5 when a planned case did not run; the headline still reports it")
       .no_value();
   command
       .add_option("--watch", o->watch_ms,
-                  "Look for late writes so long behind the end of a case (default: 1s for a run of up to 8 cases and for a "
-                  "sample of a longer one, 0s where nobody is left to write)")
+                  "Watch memory for late writes this long after each case (default: 1s in runs of up to 8 cases and for a "
+                  "sample of longer ones; 0s where no writer is left)")
       .duration()
       .type_name("TIME");
-  command.add_flag("--hold", o->hold, "Keep a hung case alive for a debugger");
+  command.add_flag("--hold", o->hold, "Keep a hung case alive so that you can attach a debugger");
   for (const char* flag : {"--suite", "--id", "--where", "--draw", "--draw-seed", "--cover", "--shard", "--budget", "--file",
                            "--with", "--out", "--seed", "--rotate", "--repeat", "--retry-failures"}) {
     resume.excludes(command.option(flag));

@@ -1,4 +1,4 @@
-// kvcts sabotage: how much would this suite catch?
+// kvcts inject: how much would this suite catch?
 #include <fmt/format.h>
 
 #include <memory>
@@ -57,7 +57,7 @@ int run(SabotageOptions options, const Globals& globals) {
   const std::vector<Saboteur> chosen = chosen_of(catalogue, options.globs);
   if (chosen.empty())
     throw NothingSelected(
-        fmt::format("no saboteur is called '{}'; `kvcts sabotage --list` has them all", fmt::join(options.globs, "' or '")));
+        fmt::format("no saboteur is called '{}'; `kvcts inject --list` has them all", fmt::join(options.globs, "' or '")));
   if (options.list) {
     for (const auto& one : chosen) fmt::print("{:<46} {}\n", one.id, one.title);
     return exit_as_expected;
@@ -114,16 +114,15 @@ int run(SabotageOptions options, const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<SabotageOptions>();
   declare_selection(command, options->select);
-  command.add_option("--saboteur", options->globs, "Only these, by id or glob; any of several").type_name("GLOB");
+  command.add_option("--saboteur", options->globs, "Inject only these, by id or glob; repeatable").type_name("GLOB");
   command
       .add_option("--behind", options->behind,
-                  "With this engine in the place of the case's own; what is wrong in an engine stands in front of it; any "
-                  "of several")
+                  "Use this engine instead of the case's own, with engine faults injected in front of it; repeatable")
       .type_name("ENGINE");
-  command.add_option("-j,--jobs", options->jobs, "Cases at once").range(1, 256).show_default();
-  command.add_flag("--list", options->list, "Only say which saboteurs there are");
+  command.add_option("-j,--jobs", options->jobs, "Number of cases to run in parallel").range(1, 256).show_default();
+  command.add_flag("--list", options->list, "Only list the injected faults");
   command.add_flag("--harnesses", options->harnesses,
-                   "The same saboteurs against the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
+                   "Compare with the fills and checks of benchdnn, UCX, nvbandwidth and nccl-tests");
   return [=, &globals] { return run(*options, globals); };
 }
 

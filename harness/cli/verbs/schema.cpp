@@ -1,5 +1,5 @@
-// kvcts schema: the keys of a kind of file, as JSON Schema or as a Markdown reference. Both come from the tables that parse
-// the files.
+// kvcts explain --schema: the keys of a kind of file, as JSON Schema or as a Markdown reference. Both come from the tables
+// that parse the files.
 #include <fmt/format.h>
 
 #include <memory>
@@ -53,8 +53,8 @@ Action declare(Command& command, const Globals& globals) {
   auto reference = std::make_shared<bool>(false);
   command.add_option("KIND", *wanted,
                      "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite, waiver, rule, "
-                     "claim, saboteur, profile, product; or axes");
-  command.add_flag("--reference", *reference, "A Markdown table of the keys instead of the JSON Schema");
+                     "claim, saboteur, profile, product, or axes; without it, list the kinds");
+  command.add_flag("--reference", *reference, "Print a Markdown reference instead of the JSON Schema");
   return [=, &globals] { return show(*wanted, *reference, globals); };
 }
 

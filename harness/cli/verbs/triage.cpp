@@ -278,14 +278,16 @@ class Triage {
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<Options>();
   command.add_option("RUN", o->run, "Folder of a run").required().type_name("DIR");
-  command.add_option("--class", o->classes, "Only failures of this class (or ending, 'FAIL axis-permuted'); may be repeated")
+  command
+      .add_option("--class", o->classes,
+                  "Look only at failures of this class, or with this outcome ('FAIL axis-permuted'); repeatable")
       .type_name("CLASS")
       .repeatable();
-  command.add_flag("--waived", o->waived, "Failures that a waiver covers, too");
-  command.add_flag("--run", o->execute, "Run the cases that would refute what was found, and look again");
-  command.add_option("--most", o->cases, "How many of them at the most, for each rule").show_default().range(1, 10'000);
-  command.add_option("--rounds", o->rounds, "How often to look again when it was refuted").show_default().range(1, 20);
-  command.add_option("-j,--jobs", o->jobs, "Cases at once").show_default().range(1, 1024);
+  command.add_flag("--waived", o->waived, "Include failures that a waiver covers");
+  command.add_flag("--run", o->execute, "Run cases that would refute the rule found, and refine it");
+  command.add_option("--most", o->cases, "Maximum number of such cases for each rule").show_default().range(1, 10'000);
+  command.add_option("--rounds", o->rounds, "Maximum number of refinements").show_default().range(1, 20);
+  command.add_option("-j,--jobs", o->jobs, "Number of cases to run in parallel").show_default().range(1, 1024);
   return [o, &globals] {
     const catalogue::Catalogue cat(catalogue::find_cases(globals.cases));
     return Triage(*o, globals, cat).run();

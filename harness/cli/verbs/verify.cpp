@@ -35,15 +35,20 @@ int show(const VerifyOptions& options, const Globals& globals) {
 
 Action declare(Command& command, const Globals& globals) {
   auto o = std::make_shared<VerifyOptions>();
-  command.add_option("PACKAGE", o->package, "What kvcts certify wrote").required();
-  command.add_option("--key", o->key, "The vendor's public key (kvcts key show), from the vendor and not from the package")
+  command.add_option("PACKAGE", o->package, "Package that kvcts certify wrote").required();
+  command
+      .add_option("--key", o->key,
+                  "The vendor's public key (kvcts key show), which you got from the vendor, not from the package")
       .type_name("FILE");
-  command.add_option("--challenge", o->challenge, "The challenge that it has to answer").type_name("FILE");
-  command.add_option("--replay", o->replay, "Run so many per cent of the cases again here; needs the product")
+  command.add_option("--challenge", o->challenge, "Challenge that the package must answer").type_name("FILE");
+  command.add_option("--replay", o->replay, "Run this percentage of the cases again here; needs the product")
       .type_name("PERCENT")
       .range(0.0, 100.0);
-  command.add_option("--html", o->html, "A page for the customer: what was found, and what it means").type_name("FILE");
-  command.add_option("-j,--jobs", o->jobs, "Cases at once, of negatives and replay").show_default().range(1, 1024);
+  command.add_option("--html", o->html, "Write a page for the customer: what was checked, and what it means")
+      .type_name("FILE");
+  command.add_option("-j,--jobs", o->jobs, "Number of negatives and replayed cases to run in parallel")
+      .show_default()
+      .range(1, 1024);
   return [o, &globals] {
     try {
       return show(*o, globals);

@@ -1,4 +1,5 @@
-"""reports/museum.md: figures by class and by system, and every entry with how it ends, from `kvcts museum --json`."""
+"""reports/museum.md: figures by class and by system, and every entry with how it ends, from `kvcts report --museum
+--json`."""
 
 from __future__ import annotations
 

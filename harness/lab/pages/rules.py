@@ -1,5 +1,5 @@
-"""reports/rules.md: rule x engine, with what differs, from what cases/rules state. Nothing is played: `kvcts rules`
-does that."""
+"""reports/rules.md: rule x engine, with what differs, from what cases/rules state. Nothing is played: `kvcts
+conformance --rules` does that."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tables import documents, table
 LEAD = """# What may be relied on, and where
 
 Rules of engines at the edges of what they promise: what each answers, as it was measured through the transport ABI, with the
-plug-ins' own checks off where they have any. `kvcts rules` plays them again and says CHANGED RULE where an engine answers
-otherwise than stated in `cases/rules`. Answers are those of the ABI (`harness/engines/transport/kvcts_transport.h`);
-*pending*: neither done nor failed when the time was over; *arrived*, *untouched*, *partly*: the bytes at their destination.
-Several answers: which one it is depends on timing. One rule with one engine, to show somebody: `kvcts rules truncated-blob
---engine nixl-tcp`. `harness/lab/reproduction/reproduce.py` counts how often each answer comes in many runs, and how long an
-error takes.
+plug-ins' own checks off where they have any. `kvcts conformance --rules` plays them again and says CHANGED RULE where an
+engine answers otherwise than stated in `cases/rules`. Answers are those of the ABI
+(`harness/engines/transport/kvcts_transport.h`); *pending*: neither done nor failed when the time was over; *arrived*,
+*untouched*, *partly*: the bytes at their destination. Several answers: which one it is depends on timing. One rule with one
+engine, to show somebody: `kvcts conformance --rules truncated-blob --engine nixl-tcp`.
+`harness/lab/reproduction/reproduce.py` counts how often each answer comes in many runs, and how long an error takes.
 """
 
 

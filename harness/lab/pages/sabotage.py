@@ -1,5 +1,5 @@
 """reports/sabotage.md: the detection matrix, the same saboteurs behind released engines and against other harnesses,
-from `kvcts sabotage --json`."""
+from `kvcts inject --json`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ without a name, not how well unknown faults are named ([the museum](museum.md) d
 """
 BEHIND = """## Behind released engines
 
-The same saboteurs with a released engine in the place of the case's own, between two processes (`kvcts sabotage --behind
+The same saboteurs with a released engine in the place of the case's own, between two processes (`kvcts inject --behind
 ENGINE`). What is wrong before an engine is asked (`connector`, `planner`) or after (`reader`) stays where it is. What is
 wrong in an engine (`transport`, `writer`) stands in front of it: it edits the list before the engine sees it, or the bytes
 that the engine is given, so that the engine itself moves what is wrong and counts it. *The same*: caught in the same case by

@@ -53,7 +53,7 @@ def kvcts(*argv: str, cases: Path) -> subprocess.CompletedProcess:
 def stated_rules(cases: Path) -> list[dict]:
     done = kvcts("rules", "--list", "--json", cases=cases)
     if done.returncode != 0:
-        raise SystemExit(f"kvcts rules --list: {done.stderr}")
+        raise SystemExit(f"kvcts conformance --rules --list: {done.stderr}")
     return json.loads(done.stdout)
 
 
@@ -72,7 +72,7 @@ def chosen(name: str, globs: list[str] | None, others: list[str] | None) -> bool
 def play_rule(stated: dict, engine: str, runs: int, cases: Path) -> dict | None:
     done = kvcts("rules", stated["rule"], "--engine", engine, "--runs", str(runs), "--json", cases=cases)
     if done.returncode not in (0, 1):
-        raise SystemExit(f"kvcts rules {stated['rule']} --engine {engine}: {done.stderr}")
+        raise SystemExit(f"kvcts conformance --rules {stated['rule']} --engine {engine}: {done.stderr}")
     (one,) = json.loads(done.stdout)
     if one["verdict"] == "SKIPPED":
         return None

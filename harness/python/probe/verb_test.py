@@ -1,4 +1,4 @@
-"""kvcts describe: readings of a shape, the fact that settles them, strides, --json; clear errors."""
+"""kvcts layouts --shape: readings of a shape, the fact that settles them, strides, --json; clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kvcts museum: filters, --json, a stored run, and a museum whose faults are not what they were."""
+"""kvcts report --museum: filters, --json, a stored run, and a museum whose faults are not what they were."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stored(folder: Path) -> None:
     expect(0, "run", "--suite", "museum", "--id", "museum/m174-*", "--out", run)
     out = expect(1, "museum", run, "--system", "UCX", says="1 of 2 are not caught")
     assert re.search(r"M174 .*: named, (\d) of \1 controls", out) and re.search(r"M175 .*NOT_RUN: not run, 0 of", out), out
-    expect(2, "museum", str(folder / "nowhere"), err="kvcts museum: ")
+    expect(2, "museum", str(folder / "nowhere"), err="kvcts report --museum: ")
     seeds = str(folder / "seeds")
     expect(0, "run", "--id", "seeds/xformers-t4", "--out", seeds)
     expect(2, "museum", seeds, err="expected a run with cases of the museum")
@@ -92,7 +92,7 @@ def main() -> int:
         filters()
         stored(Path(name))
         broken(Path(name))
-    print("kvcts museum lists, filters, judges and refuses as it says")
+    print("kvcts report --museum lists, filters, judges and refuses as it says")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""kvcts rules: a sample is played as stated, a rule that an engine answers otherwise is called changed."""
+"""kvcts conformance --rules: a sample is played as stated, a rule that an engine answers otherwise is called changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kvcts sabotage: a sample of the saboteurs against smoke, one of each way of catching; controls; what is missed is
+"""kvcts inject: a sample of the saboteurs against smoke, one of each way of catching; controls; what is missed is
 missed."""
 
 from __future__ import annotations

@@ -1,0 +1,11 @@
+# cmake -DKVCTS=program -DOUT=share -P manuals.cmake: man page and completions, where systems look for them.
+cmake_minimum_required(VERSION 3.25)
+function(write place)
+  get_filename_component(folder ${OUT}/${place} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${KVCTS} help ${ARGN} OUTPUT_FILE ${OUT}/${place} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+write(man/man1/kvcts.1 man)
+write(bash-completion/completions/kvcts completion bash)
+write(zsh/site-functions/_kvcts completion zsh)
+write(fish/vendor_completions.d/kvcts.fish completion fish)
