@@ -29,7 +29,7 @@ struct Pipe {
   }
 };
 
-/// Appends what is there; false at the end of the stream.
+/// Appends available bytes; false at the end of the stream.
 bool drain(int fd, std::string& into, std::size_t limit) {
   std::array<char, 65536> buffer;
   const ssize_t n = ::read(fd, buffer.data(), buffer.size());
@@ -110,7 +110,7 @@ ChildResult run_child(const std::vector<std::string>& argv, int input, const Chi
       break;
     }
   }
-  // Both streams are closed, or we gave up. A child that closed them and lives on meets the same deadline.
+  // Both streams are closed, or we gave up. A child that closed them and keeps running meets the same deadline.
   int status = 0;
   while (stopped == ChildResult::End::exited) {
     siginfo_t info{};

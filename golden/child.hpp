@@ -1,4 +1,4 @@
-// Runs a program to its end, or to a deadline or a size limit: what it wrote, and how it ended.
+// Runs a program to its end, a deadline or a size limit, and reports its output and how it ended.
 #pragma once
 
 #include <chrono>
@@ -24,9 +24,8 @@ struct ChildResult {
   std::string how(const ChildLimits& limits) const;
 };
 
-/// argv[0] is looked up in PATH. `input` becomes standard input (-1: /dev/null). The child leads a process group of its own,
-/// which is killed with it at the deadline, on too much output, and after its end. Blocks signals nowhere, throws nothing
-/// but std::bad_alloc.
+/// Looks argv[0] up in PATH. `input` becomes standard input (-1: /dev/null). The child leads its own process group, which is
+/// killed with it at the deadline, on too much output, and after its end. Blocks no signals, throws only std::bad_alloc.
 ChildResult run_child(const std::vector<std::string>& argv, int input, const ChildLimits& limits);
 
 }  // namespace kvcts::golden

@@ -36,7 +36,7 @@ fs::path reader_beside_us() {
   return self.parent_path() / "kvcts-golden-reader";
 }
 
-/// What the reader wrote: a JSON header and the bytes of the data sets it speaks of.
+/// The reader's output: a JSON header and the bytes of its data sets.
 struct Dump {
   json header;
   std::string raw;
@@ -95,7 +95,7 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
-/// One data set of the dump; its content digest is computed here, not believed.
+/// One data set of the dump; computes its content digest instead of trusting one.
 class Blob {
  public:
   Blob(const Dump& dump, const json& at) : path_(at.at("path")), shape_(at.at("shape")) {
@@ -113,7 +113,7 @@ class Blob {
   const std::string& digest() const { return digest_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
 
-  /// The elements, which must be of one of the kinds given (NumPy's names).
+  /// The elements, which must have one of the given types (NumPy's names).
   template <typename T>
   std::vector<T> as(std::string_view kind) const {
     if (kind_ != kind) throw Error(path_ + ": expected elements " + std::string(kind) + ", found " + kind_);

@@ -115,11 +115,11 @@ TEST(Golden, FilesAreSmall) {
   EXPECT_LT(total, std::uintmax_t{20} << 20);
 }
 
-/// Tags lie where 'bit' says, and every other bit is poison: the file is enough, no layout is needed.
+/// Tags lie where 'bit' says, and every other bit is poison: the file suffices, no layout is needed.
 TEST(Golden, TagsPlacesAndPoisonExplainEveryBit) {
   std::map<std::string, int> dtypes;
   for (const auto& entry : list(golden_folder)) {
-    if (dtypes[entry.dtype]++ != 0) continue;  // one layout a dtype
+    if (dtypes[entry.dtype]++ != 0) continue;  // one layout per dtype
     const GoldenTensor t = load(golden_folder, entry.layout, entry.dtype);
     for (const GoldenPlane& p : t.planes) {
       ASSERT_EQ(p.tags.size(), p.records.size());
@@ -202,14 +202,14 @@ TEST_F(Damaged, TwoHundredBitFlipsAreNeverOpened) {
   EXPECT_FALSE(fs::exists(folder / "opened"));
 }
 
-/// The manifest agrees with the damage, so libhdf5 sees it: one error, or content that the digest proves to be unharmed.
+/// The manifest agrees with the damage, so libhdf5 sees it: one error, or content that the digest proves intact.
 TEST_F(Damaged, TwoHundredSignedBitFlipsEndInOneErrorOrTheSameContent) {
   std::mt19937_64 random(2);
   const GoldenTensor good = load(folder, layout, dtype);
   int errors = 0;
   for (int i = 0; i < 200; ++i) {
     std::string flipped = bytes;
-    // Half of them in the first 4 KiB, where the metadata that everything hangs on lies.
+    // Half of them in the first 4 KiB, where the essential metadata lies.
     flipped[random() % (i % 2 == 0 ? flipped.size() : std::min<std::size_t>(4096, flipped.size()))] ^=
         static_cast<char>(1 << random() % 8);
     save_and_sign(flipped);
@@ -304,7 +304,7 @@ TEST_F(Damaged, VerifyNamesDamageAndStrangers) {
   EXPECT_EQ(verify(folder).items.size(), 1u);
 }
 
-/// A file that hashes as the manifest says, and whose data sets have the right digests, but whose seed is a lie.
+/// A file with the manifest's hash and correct data set digests, but a false seed.
 TEST_F(Damaged, VerifyFindsALieInASignedFile) {
   const std::string path = (folder / file).string();
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
@@ -336,7 +336,7 @@ TEST_F(Damaged, AChangedByteInASignedFile) {
   EXPECT_GE(verify(folder).count(Check::fail), 1);
 }
 
-/// The mission's own check: every golden tensor, made again by the C++ layouts and kernels, is the same to the last bit.
+/// The main check: the C++ layouts and kernels make every golden tensor again, identical to the last bit.
 TEST(Verify, EveryTensorOfTheRepository) {
   const VerifyReport report = verify(golden_folder);
   EXPECT_EQ(failures(report), "");
@@ -344,7 +344,7 @@ TEST(Verify, EveryTensorOfTheRepository) {
             static_cast<int>(list(golden_folder).size() + read_manifest(golden_folder).files.size()));
 }
 
-/// The same through verify(): one layout made again by NumPy. Skipped, with the reason, where the Python packages are not
+/// The same through verify(): NumPy makes one layout again. Skipped, with the reason, if the Python packages are not
 /// installed.
 TEST(Verify, NumPyAgrees) {
   VerifyOptions options;

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// HDF5 1.12 renamed what H5Oget_info1() fills in (H5Opublic.h); its old name is another struct there.
+// HDF5 1.12 renamed the struct that H5Oget_info1() fills in (H5Opublic.h); its old name means another struct there.
 #if H5_VERSION_GE(1, 12, 0)
 using ObjectInfo = H5O_info1_t;
 #else

@@ -1,4 +1,4 @@
-// The part of a golden file that the suite needs, read with libhdf5 (only inside kvcts-golden-reader).
+// Reads the part of a golden file that the suite needs, with libhdf5 (only inside kvcts-golden-reader).
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct TreeDump {
   std::string blobs;   ///< bytes of the data sets, each once
 };
 
-/// Reads a file image. `dtypes` empty: all. Throws std::runtime_error naming the object that is missing or not sane.
+/// Reads a file image. `dtypes` empty: all. Throws std::runtime_error naming the missing or invalid object.
 TreeDump read_tree(std::string image, const std::vector<std::string>& dtypes);
 
 }  // namespace kvcts::golden

@@ -1,4 +1,4 @@
-// MANIFEST.json: which golden files there are and what they must be.
+// MANIFEST.json: which golden files exist and what they must contain.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace kvcts::golden {
 
-/// The one error type of this library: a sentence that says what was expected, what was found, what to do.
+/// The one error type of this library: a sentence with what was expected, what was found and what to do.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct ManifestFile {
-  std::vector<std::string> layouts;  ///< that have this content
+  std::vector<std::string> layouts;  ///< those with this content
   std::string template_text;
   std::string sha256;                           ///< of the file
   std::int64_t bytes{0};                        ///< of the file

@@ -1,6 +1,6 @@
 // kvcts-golden-reader [DTYPE...] < FILE.h5 > DUMP
 //
-// The only program of the suite that opens golden files with libhdf5. It takes the file's bytes (checked by the parent) from
+// The only program of the suite that opens golden files with libhdf5. It reads the file's bytes (checked by the parent) from
 // standard input, and writes one frame: "KVGOLD01", u64 header length, a JSON header, the bytes of the data sets. Without
 // arguments: all dtypes. A damaged file may end it in any way; the parent turns every end but exit status 0 into one error.
 #include <sys/prctl.h>

@@ -8,7 +8,7 @@
 
 namespace kvcts::golden {
 
-/// 64 lower-case hex digits of the SHA-256 of all parts, one after the other.
+/// 64 lower-case hex digits of the SHA-256 of all parts, concatenated.
 std::string sha256(std::string_view head, std::span<const std::uint8_t> body = {});
 std::string sha256(std::span<const std::uint8_t> bytes);
 

@@ -30,7 +30,7 @@ int VerifyReport::count(Check check) const {
 
 namespace {
 
-/// The request of a golden tensor, as the C++ kernels take it.
+/// The request of a golden tensor, in the form of the C++ kernels.
 std::vector<kernels::BlockContent> content_of(const GoldenTensor& tensor) {
   std::vector<kernels::BlockContent> content;
   const std::int64_t size = tensor.geometry.block_size;

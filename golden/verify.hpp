@@ -1,4 +1,4 @@
-// Are the golden tensors what they were, and does the C++ suite make the same bytes?
+// Checks that the golden tensors are unchanged, and that the C++ suite makes the same bytes.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct VerifyReport {
 
 struct VerifyOptions {
   LoadOptions load;
-  std::vector<std::string> layouts;  ///< empty: all of the manifest
+  std::vector<std::string> layouts;  ///< empty: all in the manifest
   bool cpp{true};                    ///< make every tensor again with kvcts_layout and kvcts_kernels
   std::filesystem::path python;      ///< interpreter of the virtual environment; empty: generate.py is SKIPPED
   std::filesystem::path generator;   ///< generate.py; empty: the one in the folder
@@ -37,12 +37,11 @@ struct VerifyOptions {
   std::chrono::milliseconds python_deadline{std::chrono::minutes(5)};
 };
 
-/// The sentence that says where the C++ bytes of this tensor differ first, in logical coordinates; nullopt when all are
-/// equal.
+/// A sentence that says where the C++ bytes of this tensor first differ, in logical coordinates; nullopt when all are equal.
 std::optional<std::string> differs_from_cpp(const GoldenTensor& tensor);
 
-/// Manifest and SHA-256 of every file, strangers in the folder, every tensor against the C++, and (with Python) every file
-/// against freshly made NumPy content. Never throws for what is in the folder: faults are items.
+/// Checks the manifest and SHA-256 of every file, unknown files in the folder, every tensor against the C++, and (with
+/// Python) every file against fresh NumPy content. Never throws for what the folder holds: faults become items.
 VerifyReport verify(const std::filesystem::path& folder, const VerifyOptions& options = {});
 
 }  // namespace kvcts::golden

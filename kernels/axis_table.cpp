@@ -14,7 +14,7 @@ void add_product(std::int64_t& sum, std::int64_t count, std::int64_t unit, const
   }
 }
 
-/// A table of 4 GiB: no real axis comes near, a mistyped extent does.
+/// A table of 4 GiB: no real axis comes near, but a mistyped extent does.
 constexpr std::int64_t most_entries = std::int64_t{1} << 28;
 
 void require_entries(layout::Axis axis, std::int64_t so_far, std::int64_t extent) {

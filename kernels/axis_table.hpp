@@ -1,5 +1,5 @@
-// The modes of one axis, multiplied out: which coordinates it has and how far each is from the plane's offset. A plane is
-// separable: a coordinate's bit is the plane's offset plus one such distance an axis, so nothing is looked up per element.
+// The modes of one axis, multiplied out: its coordinates and how far each is from the plane's offset. A plane is separable:
+// a coordinate's bit is the plane's offset plus one such distance per axis, so nothing is looked up per element.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +24,31 @@ class AxisTable {
   bool has_modes() const { return has_modes_; }
   /// All entries, by coordinate, then by bit.
   const std::vector<AxisEntry>& entries() const { return entries_; }
-  /// Whether [lo, hi) is all there, each coordinate as far from the next: then that distance is stride().
+  /// Whether [lo, hi) has every coordinate, at equal distances; that distance is then stride().
   bool even(std::int64_t lo, std::int64_t hi) const {
     return even_ && lo >= entries_.front().coord && hi <= entries_.back().coord + 1;
   }
   std::int64_t stride() const { return entries_.size() > 1 ? entries_[1].bit - entries_[0].bit : 0; }
   /// The entries with lo <= coord < hi.
   std::span<const AxisEntry> within(std::int64_t lo, std::int64_t hi) const;
-  /// Smallest distance between neighbours: how inner the axis is. Largest for an axis of one coordinate.
+  /// Smallest distance between neighbours: tells how inner the axis is. Maximal for an axis of one coordinate.
   std::int64_t pitch() const { return pitch_; }
 
  private:
   std::vector<AxisEntry> entries_;
   std::int64_t pitch_{INT64_MAX};
   bool has_modes_{false};
-  bool even_{false};     ///< gapless, and at equal distances
+  bool even_{false};     ///< gapless, with equal distances
   bool gapless_{false};  ///< one entry for each coordinate from the first to the last
 };
 
-/// Where blocks lie. Pools have many of them, mostly as one mode, of which no table is made.
+/// Where blocks lie. Pools have many, mostly as one mode, which needs no table.
 class BlockPlaces {
  public:
   /// Needs a plane that check_plane() accepts.
   explicit BlockPlaces(const layout::Plane& plane);
 
-  /// Calls found(bit) for each place of the block, from the plane's offset: mostly one, none where the plane has no such
+  /// Calls found(bit) for each place of the block, from the plane's offset: usually one, none where the plane has no such
   /// block.
   template <typename Found>
   void each(std::int64_t block, Found found) const {
@@ -66,7 +66,7 @@ class BlockPlaces {
   }
   /// Smallest distance between neighbours; 0 for a single block.
   std::int64_t pitch() const;
-  /// Every block lies as far from the first one as in `other`, which has the same blocks: no table is needed to say so.
+  /// Every block is as far from the first one as in `other`, which has the same blocks; needs no table.
   bool as(const BlockPlaces& other) const {
     return !table_ && !other.table_ && first_ == other.first_ && mode_ == other.mode_;
   }
@@ -77,8 +77,7 @@ class BlockPlaces {
   std::optional<AxisTable> table_;
 };
 
-/// Throws layout::Error unless modes are sane and every bit of the plane is inside `bytes` bytes. No overflow goes
-/// unnoticed.
+/// Throws layout::Error unless modes are sane and every bit of the plane is inside `bytes` bytes. Detects every overflow.
 void check_plane(const layout::Plane& plane, int width, std::uint64_t bytes);
 /// Smallest and largest coordinate of an axis. Throws layout::Error on overflow.
 struct Extremes {

@@ -14,8 +14,8 @@ namespace kvcts::kernels {
 
 namespace {
 
-/// What one thread finds in its share. Planes that lie between each other are looked at slice by slice, each slice while it
-/// is in the second-level cache.
+/// What one thread finds in its share. Interleaved planes are checked slice by slice while each slice is in the second-level
+/// cache.
 class Share {
  public:
   Share(std::span<const std::uint8_t> allocation, std::size_t limit) : allocation_(allocation), sink_(allocation, limit) {}
@@ -41,13 +41,13 @@ class Share {
   void part(const Map& map, const Part& part) { all_ = Walk(map, sink_).blocks(part.layer_kvs, part.content) && all_; }
   void unblocked(const Map& map, std::uint32_t generation) { all_ = Walk(map, sink_).unblocked(generation) && all_; }
 
-  /// Every row could be looked at.
+  /// Every row could be checked.
   bool all() const { return all_; }
   const Differences& differences() const { return sink_.differences(); }
 
  private:
-  /// Reads a byte of every line of these blocks, in order, which is how memory is fastest; their rows come from the cache
-  /// then. Not where a block's lines are spread over the allocation.
+  /// Reads a byte of every line of these blocks in order, the fastest way through memory; their rows then come from the
+  /// cache. Not if a block's lines are spread over the allocation.
   void fetch(std::span<const Map* const> maps, std::span<const BlockContent> content) const {
     Interval span = maps.front()->block_span;
     for (const Map* map : maps) {
@@ -68,8 +68,8 @@ class Share {
   bool all_{true};
 };
 
-/// Adds the bytes that the planes' codes of these blocks lie on. Blocks of one fill have them at the same places, so those
-/// of the first one are moved to the others.
+/// Adds the bytes that the planes' codes of these blocks occupy. Equally filled blocks have them at the same places, so the
+/// first one's are shifted to the others.
 void cover(std::span<const Map* const> maps, std::span<const BlockContent> content, Intervals& covered) {
   const BlockPlaces& places = maps.front()->blocks;
   const bool alike = std::all_of(maps.begin(), maps.end(), [&](const Map* map) { return map->blocks.as(places); });
@@ -78,7 +78,7 @@ void cover(std::span<const Map* const> maps, std::span<const BlockContent> conte
     for (const Map* map : maps) Walk(*map, sink).blocks(map->layer_kvs, blocks);
   };
   if (!alike) return walk(content, covered);
-  std::map<std::pair<std::int64_t, std::int64_t>, Intervals> known;  // by first slot and tokens; from the block's place on
+  std::map<std::pair<std::int64_t, std::int64_t>, Intervals> known;  // by first slot and tokens; relative to the block
   for (const BlockContent& block : content) {
     places.each(block.block, [&](std::int64_t bit) {
       const auto [found, is_new] = known.try_emplace({block.first_slot, block.tokens});
@@ -109,7 +109,7 @@ std::optional<Differences> check_in_place(std::span<const std::uint8_t> allocati
     sum.add(share.differences());
     return true;
   };
-  // Planes of the same content go together.
+  // Group planes with the same content.
   for (std::size_t m = 0; m < maps.size();) {
     if (!maps[m]->blocked) {
       Share share(allocation, limit);

@@ -1,4 +1,4 @@
-// What check() of an image is made of.
+// The parts of check() for an image.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace kvcts::kernels {
 
-/// Planes that share no byte. nullopt where a plane's codes cannot be looked at byte by byte (see check()). `covered`: gets
-/// the bytes that were looked at, or null.
+/// Planes that share no byte. nullopt where a plane's codes cannot be checked byte by byte (see check()). `covered`:
+/// receives the checked bytes, or null.
 std::optional<Differences> check_in_place(std::span<const std::uint8_t> allocation, std::span<const Tagged> tagged,
                                           std::size_t limit, int threads, Intervals* covered);
 
-/// Poison in many places of a whole memory file.
+/// Poison in many ranges of a whole memory file.
 Differences check_poison(std::uint64_t key, std::span<const std::uint8_t> file, std::span<const Interval> places,
                          std::size_t limit);
 

@@ -10,7 +10,7 @@
 namespace kvcts::kernels {
 namespace {
 
-/// Small enough that a chunk which differs is still in L1 when its differences are counted.
+/// Small enough that a differing chunk is still in L1 when its differences are counted.
 constexpr std::size_t chunk_bytes = 8192;
 
 }  // namespace

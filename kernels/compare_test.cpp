@@ -156,7 +156,7 @@ TEST(Isa, AllAgree) {
       }
     }
   }
-  // Pieces in two loops, and each byte of them different once.
+  // Pieces in two loops, and each byte changed once.
   for (const std::size_t bytes : {1, 4, 7, 64, 100}) {
     const Pieces pieces{0, bytes, 3, static_cast<std::int64_t>(bytes) + 5, 2, 3 * static_cast<std::int64_t>(bytes) + 20};
     auto memory = noise(800);

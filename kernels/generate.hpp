@@ -1,6 +1,6 @@
-// Writes tags into the planes of one rank's cache, and checks in place that they are there. Knows no connector.
+// Writes tags into the planes of one rank's cache, and checks them in place. Knows no connector.
 //
-// `threads` everywhere: 1 the caller's, 0 one a processor. Results do not depend on it.
+// `threads` everywhere: 1 only the caller's, 0 one per processor. It does not affect results.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace kvcts::kernels {
 
-/// What one block of the pool holds: slots [first_slot, first_slot + tokens) carry tokens first_token, first_token + 1, ...
-/// of a generation. Slots outside are not written (they keep their poison). A block or slot that a plane does not hold is
-/// passed over: another plane of the cache may hold it.
+/// The content of one block of the pool: slots [first_slot, first_slot + tokens) carry tokens first_token, first_token + 1,
+/// ... of a generation. Other slots are not written (they keep their poison). Blocks and slots that a plane does not hold
+/// are skipped: another plane of the cache may hold them.
 struct BlockContent {
   std::int64_t block{0};
   std::uint32_t generation{0};
@@ -25,28 +25,28 @@ struct BlockContent {
 };
 
 /// Writes the tags of `plane` for these blocks into the allocation's bytes. An axis without modes has its origin's
-/// coordinate; a plane with neither block nor slot modes is written once, with `unblocked_generation`, token 0. All bits
-/// that are not codes of these blocks are preserved (also the other nibble of a byte). Coordinates that share bits: one of
-/// them wins. Throws layout::Error, before it writes anything, if the plane leaves `allocation`, a mode is not sane (extent,
-/// step >= 1), a coordinate is outside tag/1's ranges, or a high-nibble-first plane does not lie on whole nibbles.
+/// coordinate; a plane with neither block nor slot modes is written once, with `unblocked_generation`, token 0. Preserves
+/// all bits that are not codes of these blocks (including the other nibble of a byte). Where coordinates share bits, one
+/// wins. Throws layout::Error, before writing, if the plane leaves `allocation`, a mode is not sane (extent, step >= 1), a
+/// coordinate is outside tag/1's ranges, or a high-nibble-first plane does not lie on whole nibbles.
 void generate(std::span<std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
               const TagKey& key, std::uint32_t unblocked_generation, int threads = 1);
 
-/// First differing bytes and the count, between what is there and what must be there.
+/// First differing bytes and their count, between found and expected.
 struct Difference {
   std::int64_t wrong_bytes{0};
   std::vector<std::int64_t> first;  ///< byte offsets of the first `limit` differences, ascending
   bool operator==(const Difference&) const = default;
 };
 
-/// Compares two images. Sizes must agree, else layout::Error.
+/// Compares two images. Throws layout::Error when sizes differ.
 Difference compare(std::span<const std::uint8_t> observed, std::span<const std::uint8_t> expected, std::size_t limit = 16,
                    int threads = 1);
 
-/// Checks in place that the allocation holds what generate() would write: the same as generating into a copy and comparing
-/// with the copy, without making an image. `wrong_bytes` are bytes with a wrong code in them; nothing is said of other bits.
-/// Where codes of one byte cannot be looked at together (rows of an odd number of nibbles, coordinates that share bits, a
-/// slot that is named twice), it does go through a copy. Throws as generate() does.
+/// Checks in place that the allocation holds what generate() would write: equivalent to generating into a copy and
+/// comparing, without making an image. `wrong_bytes` are bytes with a wrong code in them; other bits are not judged. Where
+/// codes of one byte cannot be checked together (rows of an odd number of nibbles, coordinates that share bits, a slot named
+/// twice), it does use a copy. Throws as generate() does.
 Difference check(std::span<const std::uint8_t> allocation, const layout::Plane& plane, std::span<const BlockContent> content,
                  const TagKey& key, std::uint32_t unblocked_generation, std::size_t limit = 16, int threads = 1);
 

@@ -47,7 +47,7 @@ std::string text(const Plane& plane) {
   return out.str();
 }
 
-/// A plane whose modes are drawn freely, one-to-one, and the bytes that it needs.
+/// A plane with random modes, one-to-one, and the bytes that it needs.
 struct Drawn {
   Plane plane;
   std::size_t bytes{0};
@@ -81,8 +81,8 @@ Drawn draw() {
   for (const Mode& mode : modes) most_kv += mode.axis == Axis::kv ? (mode.extent - 1) * mode.step : 0;
   if (most_kv >= 16) std::erase_if(modes, [](const Mode& m) { return m.axis == Axis::kv; });
 
-  // Places: packed from the innermost on in a drawn order (channel innermost half of the time), with drawn padding; negative
-  // strides by starting at the far end.
+  // Places: packed from the innermost on in a random order (channel innermost half of the time), with random padding;
+  // negative strides by starting at the far end.
   const bool channel_inner = *rc::gen::arbitrary<bool>();
   std::vector<std::uint32_t> weights =
       *rc::gen::container<std::vector<std::uint32_t>>(modes.size(), rc::gen::arbitrary<std::uint32_t>());
@@ -188,7 +188,7 @@ RC_GTEST_PROP(Check, FindsWhatTheReferenceWouldChange, ()) {
   RC_ASSERT(agree());
 }
 
-/// The kernel walks the modes by itself; layout's locate() is the other reading of the same map.
+/// The kernel walks the modes itself; layout's locate() is an independent reading of the same map.
 RC_GTEST_PROP(Generate, EveryCodeLiesWhereLocateSays, ()) {
   const Drawn drawn = draw();
   const Plane& plane = drawn.plane;
@@ -248,8 +248,8 @@ Plane packed(Dtype dtype, std::vector<Mode> modes, std::int64_t offset = 0) {
   return plane;
 }
 
-/// The layouts that people have, at sizes that reach every way of writing rows: batches of more than 64 rows, whole rows,
-/// x-packed rows, transposed rows, odd widths, rows that start in the middle of a word.
+/// Real layouts, at sizes that reach every way of writing rows: batches of more than 64 rows, whole rows, x-packed rows,
+/// transposed rows, odd widths, rows that start in the middle of a word.
 TEST(Generate, CommonLayoutsOfEveryDtype) {
   for (const Dtype dtype : reference::dtypes()) {
     for (const std::int64_t d : {1, 2, 3, 7, 40, 128}) {
@@ -349,7 +349,7 @@ TEST(Generate, PlanesWithoutBlocksAreWrittenOnce) {
   EXPECT_EQ(last, tag_code(row_key({1, 0, 0}, id), id, Dtype::fp32, 0));
 }
 
-/// Larger than the caches are taken to be: past them go whole lines and their ends, and no byte beside.
+/// Larger than the assumed caches: whole lines and their ends go past them, and no other byte.
 TEST(Generate, LargeAllocationsAreWrittenPastTheCaches) {
   const std::size_t bytes = (std::size_t{33} << 20) + 77;
   for (const Dtype dtype : {Dtype::bf16, Dtype::e4m3fn}) {
@@ -391,8 +391,7 @@ TEST(Generate, ABlockLongerThanThreadsSharesIsOneSequence) {
   EXPECT_EQ(check(many, plane, content, {}, 0, 16, 3), Difference{});
 }
 
-/// What threads share must not depend on who is first: entries of a slot that is named twice stay together, and so do
-/// nibbles.
+/// Shared work must not depend on which thread is first: entries of a slot named twice stay together, and so do nibbles.
 TEST(Generate, ThreadsDoNotPartWhatSharesBytes) {
   const Plane bytes = packed(Dtype::bf16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
   const Plane nibbles = packed(Dtype::int4, {{Axis::block, 3}, {Axis::channel, 8}, {Axis::slot, 4}});
@@ -408,7 +407,7 @@ TEST(Generate, ThreadsDoNotPartWhatSharesBytes) {
   EXPECT_EQ(cuts(nibbles, apart), 1u);
 }
 
-/// Two coordinates at one place cannot both be there: what generate() leaves is what check() wants.
+/// Two coordinates at one place cannot both be there: check() accepts what generate() leaves.
 TEST(Check, WhatSharesBitsIsAsGenerateLeavesIt) {
   Plane plane = packed(Dtype::fp16, {{Axis::block, 3}, {Axis::slot, 4}, {Axis::channel, 8}});
   plane.modes.push_back({Axis::kv, 2, 0});

@@ -1,4 +1,4 @@
-// Functions that host loops and device kernels share: __host__ __device__ where nvcc reads them, plain functions elsewhere.
+// For functions shared by host loops and device kernels: __host__ __device__ under nvcc, plain functions elsewhere.
 #pragma once
 
 #if defined(__CUDACC__)

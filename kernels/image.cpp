@@ -17,7 +17,7 @@ void require_inside(const Image& image, std::size_t file_bytes) {
                       std::to_string(image.bytes) + " bytes from " + std::to_string(image.base) + " on");
 }
 
-/// The differences of tags and of the poison around them, or nothing where they cannot be told apart byte by byte.
+/// The differences of tags and of the poison around them, or nothing if they cannot be separated byte by byte.
 std::optional<Difference> in_place(const Image& image, std::span<const std::uint8_t> file, std::size_t limit, int threads) {
   const auto allocation = file.subspan(static_cast<std::size_t>(image.base), static_cast<std::size_t>(image.bytes));
   Intervals covered;
@@ -30,7 +30,7 @@ std::optional<Difference> in_place(const Image& image, std::span<const std::uint
   all.add(found_tags->result(), image.base);
   holes.insert(holes.begin(), {0, image.base});
   holes.push_back({image.base + image.bytes, static_cast<std::int64_t>(file.size())});
-  // Long holes are shared out byte by byte, the others as they are.
+  // Splits long holes byte by byte, keeps the others whole.
   constexpr std::int64_t long_hole = 1 << 20;
   const auto shorter = std::stable_partition(holes.begin(), holes.end(),
                                              [](const Interval& hole) { return hole.end - hole.begin >= long_hole; });

@@ -19,7 +19,7 @@ using layout::Dtype;
 using layout::Mode;
 using layout::Plane;
 
-/// K and V of two layers in one allocation with padded rows, a scale behind each row, and blocks of which some are free.
+/// K and V of two layers in one allocation with padded rows, a scale after each row, and some free blocks.
 struct Scene {
   Scene() {
     data.dtype = Dtype::e4m3fn;
@@ -68,7 +68,7 @@ TEST(Image, OneValueOfTheWholeCacheIsNoHole) {
   Scene scene;
   Plane global = scene.scale;
   global.component = Component::global_scale;
-  global.offset = 8 * (5 * 384 * 4 - 8);  // in what is left free at the end
+  global.offset = 8 * (5 * 384 * 4 - 8);  // in the free space at the end
   global.modes.clear();
   scene.image.tags.push_back({&global, scene.content, scene.key, 7});
   write(scene.image, scene.file);

@@ -1,4 +1,4 @@
-// Which bytes of a memory file have been looked at.
+// Tracks which bytes of a memory file have been checked.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct Interval {
 
 class Intervals {
  public:
-  /// Bytes [begin, end). In memory's order, neighbours become one.
+  /// Bytes [begin, end). Merges neighbours added in memory order.
   void add(std::int64_t begin, std::int64_t end) {
     if (!all_.empty() && all_.back().end == begin) {
       all_.back().end = end;
@@ -26,7 +26,7 @@ class Intervals {
     for (const Interval& interval : other.all_) add(interval.begin + shift, interval.end + shift);
   }
 
-  /// Ascending, neighbours made one. False when two overlap.
+  /// Sorts and merges neighbours. False when two overlap.
   bool settle() {
     const auto before = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
     if (!std::is_sorted(all_.begin(), all_.end(), before)) std::sort(all_.begin(), all_.end(), before);
@@ -45,7 +45,7 @@ class Intervals {
 
   const std::vector<Interval>& all() const { return all_; }
 
-  /// What is left of [0, size), ascending. Needs settle().
+  /// The rest of [0, size), ascending. Needs settle().
   std::vector<Interval> holes(std::int64_t size) const {
     std::vector<Interval> out;
     std::int64_t at = 0;

@@ -1,5 +1,5 @@
-// The inner loops, once per instruction set that is worth a copy, chosen when the program runs. Plain function pointers, no
-// ifuncs: they work in static libraries and under sanitizers.
+// The inner loops, one version per worthwhile instruction set, selected at run time. Plain function pointers, no ifuncs:
+// they work in static libraries and under sanitizers.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace kvcts::kernels {
 
-/// Rows of channels, their keys in halves side by side. The OR mask carries a scale's digits, too.
+/// Rows of channels, with the halves of their keys side by side. The OR mask also carries a scale's digits.
 struct RowKeys {
   const std::uint32_t* low{nullptr};
   const std::uint32_t* high{nullptr};
@@ -25,8 +25,8 @@ struct RowKeys {
   }
 };
 
-/// Rows as they lie in memory: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r
-/// at out + r * pitch. All of that `runs` times: run k begins k * run_words words later, at out + k * run_pitch.
+/// Rows in memory order: words [first_word, ...) of each row, `bytes` bytes of them (the last word may be cut), row r at out
+/// + r * pitch. Repeated `runs` times: run k begins k * run_words words later, at out + k * run_pitch.
 struct RowShape {
   std::uint32_t first_word{0};
   std::size_t bytes{0};
@@ -37,7 +37,7 @@ struct RowShape {
   std::ptrdiff_t run_pitch{0};
 };
 
-/// Rows side by side: one channel's codes of all rows, row 0 first, then the next channel's, packed. Codes of 4 bits: an
+/// Rows side by side: one channel's codes of all rows, row 0 first, then the next channel's, packed. 4-bit codes need an
 /// even number of rows.
 struct ColumnShape {
   std::uint32_t first_word{0};
@@ -51,7 +51,7 @@ struct ColumnShape {
 enum class LaneKind : std::uint8_t {
   plain,    ///< nothing
   swapped,  ///< nibbles exchanged: high nibble first
-  digit16,  ///< 16-bit scales: bits 2..3 of both codes go on with the channel
+  digit16,  ///< 16-bit scales: bits 2..3 of both codes advance with the channel
   digit32,  ///< 32-bit scales: likewise
 };
 inline constexpr int lane_kinds = 4;
@@ -64,9 +64,9 @@ struct Isa {
   void (*keys)(const std::uint64_t* states, std::size_t n, std::uint32_t* low, std::uint32_t* high){};
   /// How many of n bytes differ.
   std::size_t (*count)(const std::uint8_t*, const std::uint8_t*, std::size_t n){};
-  /// Is a tile what lies at `seen` (where its first piece is)?
+  /// Does `seen` hold the tile (where its first piece is)?
   bool (*equal)(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces){};
-  /// memcpy past the caches, for what nobody reads soon. Ordinary stores of other threads see it after drain().
+  /// memcpy past the caches, for bytes that are not read soon. Other threads' ordinary stores see it after drain().
   void (*stream)(std::uint8_t* to, const std::uint8_t* from, std::size_t n){};
   void (*drain)(){};
 

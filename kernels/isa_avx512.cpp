@@ -8,7 +8,7 @@
 
 #include "kernels/isa_loops.hpp"
 
-// Functions of one target are inlined only into functions of the same, so every one here names it.
+// A function is inlined only into functions of the same target, so every one here names it.
 #define KVCTS_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi2,prefer-vector-width=512")]]
 #define KVCTS_AVX512_INLINE KVCTS_AVX512 [[gnu::always_inline]] inline
 
@@ -53,7 +53,7 @@ KVCTS_AVX512_INLINE __m512i lane(__m512i counter, __m512i high, __m512i i, __m51
 
 KVCTS_AVX512_INLINE __m512i set1(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
 
-/// Rows one after the other: vector by vector, the last one under a mask of bytes.
+/// Rows in sequence: vector by vector, the last one under a mask of bytes.
 template <LaneKind kind>
 KVCTS_AVX512_INLINE void long_rows(const RowKeys& keys, const RowShape& shape, std::uint32_t word, std::uint8_t* out) {
   const std::size_t whole = shape.bytes / 64, rest = shape.bytes % 64;
@@ -75,7 +75,7 @@ KVCTS_AVX512_INLINE void long_rows(const RowKeys& keys, const RowShape& shape, s
   }
 }
 
-/// Entries row[0], row[1], ... of the first sixteen (as far as `there` says), once for each lane.
+/// Entries row[0], row[1], ... of the first sixteen (those in `there`), once per lane.
 KVCTS_AVX512_INLINE __m512i spread(const std::uint32_t* from, __mmask16 there, __m512i row) {
   return _mm512_permutexvar_epi32(row, _mm512_maskz_loadu_epi32(there, from));
 }
@@ -89,7 +89,7 @@ struct ShortRows {
   }
 };
 
-/// Rows of so few words that follow each other without a gap: 16 / words rows a vector.
+/// Short rows that follow each other without a gap: 16 / words rows per vector.
 template <LaneKind kind, std::uint32_t words>
 KVCTS_AVX512_INLINE void short_rows(const RowKeys& keys, const RowShape& shape, std::uint8_t* out) {
   constexpr std::size_t together = lanes / words;
@@ -116,8 +116,8 @@ KVCTS_AVX512_INLINE void short_rows(const RowKeys& keys, const RowShape& shape, 
 /// nibble_pairs() leaves channel c of a pair of rows in byte `place` of eight.
 constexpr std::size_t place(std::size_t c) { return c % 2 * 4 + c / 2; }
 
-/// From sixteen words, of which lane k is word k / rows of row k % rows, to codes channel by channel: where each comes from,
-/// in units of 16 bits, of 8 bits, or of the bytes that nibble_pairs() makes.
+/// From sixteen words, of which lane k is word k / rows of row k % rows, to codes channel by channel: the origin of each, in
+/// units of 16 bits, of 8 bits, or of the bytes that nibble_pairs() makes.
 template <int width, std::size_t rows>
 struct Apart {
   std::uint16_t halves[32]{};

@@ -1,4 +1,4 @@
-// The inner loops by hand for AVX-512 with VBMI, where compilers leave much on the table: rows whose length is no whole
+// The inner loops by hand for AVX-512 with VBMI, for cases that compilers handle poorly: rows whose length is not a whole
 // number of vectors, rows shorter than a vector, and codes of many rows side by side.
 #pragma once
 

@@ -12,8 +12,8 @@ namespace kvcts::kernels::loops {
 
 static_assert(std::endian::native == std::endian::little, "tags and poison are little endian words, written as they are");
 
-/// A hashed word becomes codes. In an OR mask, the digits of a 16-bit or 32-bit scale are those of word 0: two channels a
-/// word later an odd word's are 2 on (bit 3 flips); one channel a word later they are i on.
+/// Turns a hashed word into codes. In an OR mask, the digits of a 16-bit or 32-bit scale are those of word 0. With two
+/// channels per word, an odd word's digits are 2 further (bit 3 flips); with one, word i's are i further.
 template <LaneKind kind>
 [[gnu::always_inline]] inline std::uint32_t lane(std::uint32_t counter, std::uint32_t high, std::uint32_t i,
                                                  std::uint32_t and_mask, std::uint32_t or_mask) {
@@ -34,7 +34,7 @@ template <LaneKind kind>
   const std::size_t words = shape.bytes / 4, tail = shape.bytes % 4;
   for (std::size_t r = 0; r < keys.rows; ++r, out += shape.pitch) {
     const std::uint32_t high = keys.high[r], or_mask = keys.or_mask[r];
-    // The counter is stepped, not multiplied: one product a word less.
+    // Steps the counter instead of multiplying: saves one product per word.
     std::uint32_t i = first, counter = keys.low[r] + first * counter_step;
     for (std::size_t k = 0; k < words; ++k, ++i, counter += counter_step) {
       const std::uint32_t x = lane<kind>(counter, high, i, and_mask, or_mask);
@@ -55,7 +55,7 @@ template <LaneKind kind>
   }
 }
 
-/// Codes of n rows out of one word of each: code c of row r to column c.
+/// Codes of n rows from one word of each: code c of row r to column c.
 template <typename Code>
 [[gnu::always_inline]] inline void spread(const std::uint32_t* lanes, std::size_t n, std::uint8_t* out, std::size_t column) {
   constexpr int codes = 4 / sizeof(Code);
@@ -112,7 +112,7 @@ template <LaneKind kind>
 [[gnu::always_inline]] inline std::size_t count(const std::uint8_t* a, const std::uint8_t* b, std::size_t n) {
   std::size_t total = 0;
   while (n > 0) {
-    // 255 rounds of 64 byte-wide counters cannot overflow; they are summed between.
+    // 255 rounds of 64 byte-wide counters cannot overflow; sum them after each batch.
     constexpr std::size_t lanes = 64;
     std::size_t rounds = n / lanes < 255 ? n / lanes : 255;
     if (rounds == 0) {
@@ -129,7 +129,7 @@ template <LaneKind kind>
   return total;
 }
 
-/// Without a branch a byte: eight bytes at once, the rest one by one.
+/// No branch per byte: eight bytes at once, the rest one by one.
 [[gnu::always_inline]] inline bool equal(const std::uint8_t* seen, const std::uint8_t* tile, const Pieces& pieces) {
   std::uint64_t different = 0;
   for (std::size_t o = 0; o < pieces.outer; ++o) {

@@ -48,7 +48,7 @@ void parallel(int threads, std::size_t pieces, const std::function<void(std::siz
 void parallel_ranges(int threads, std::size_t n, std::size_t grain,
                      const std::function<void(std::size_t, std::size_t)>& body) {
   if (threads == 0) threads = processors();
-  // Four ranges a thread: one that is held up leaves the rest to the others.
+  // Four ranges per thread: a delayed thread leaves the rest to the others.
   const std::size_t wanted = threads <= 1 ? 1 : static_cast<std::size_t>(threads) * 4;
   const std::size_t grains = (n + grain - 1) / grain;
   const std::size_t each = std::max<std::size_t>(1, (grains + wanted - 1) / wanted) * grain;

@@ -1,5 +1,5 @@
-// One loop over several threads. Kernels take `threads` (1: the caller's only, 0: one a processor) and give the same result
-// for any number of them.
+// One loop over several threads. Kernels take `threads` (1: only the caller's, 0: one per processor) and give the same
+// result for any number.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace kvcts::kernels {
 
-/// Processors that this process may run on (its affinity counts), at least 1.
+/// Processors that this process may run on (respects its affinity), at least 1.
 int processors();
 
-/// Calls body(piece) once for each piece in [0, pieces), on `threads` threads of which one is the caller's; a thread that is
-/// done with a piece takes the next one. Returns when all are done. The first exception of a body is thrown again here;
-/// pieces that no thread has begun by then are left out.
+/// Calls body(piece) once for each piece in [0, pieces), on `threads` threads including the caller's; a thread that finishes
+/// a piece takes the next. Returns when all are done. Rethrows the first exception of a body; pieces not begun by then are
+/// skipped.
 void parallel(int threads, std::size_t pieces, const std::function<void(std::size_t)>& body);
 
 /// The same over [0, n) in ranges of whole `grain`s (the last may be cut), a few for each thread.

@@ -1,4 +1,4 @@
-// Where the bytes of a tile (sinks.hpp) belong in memory.
+// Where the bytes of a tile (sinks.hpp) go in memory.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,7 @@
 
 namespace kvcts::kernels {
 
-/// The tile's bytes in equal pieces, one after the other; in memory, in two loops: piece (o, k) at at + o * outer_pitch + k
-/// * pitch.
+/// The tile's bytes in equal consecutive pieces; in memory, two loops: piece (o, k) at at + o * outer_pitch + k * pitch.
 struct Pieces {
   std::int64_t at{0};
   std::size_t bytes{0};
@@ -16,7 +15,7 @@ struct Pieces {
   std::size_t outer{1};
   std::int64_t outer_pitch{0};
 
-  /// The same with pieces that follow each other made one.
+  /// The same with adjacent pieces merged.
   Pieces joined() const {
     Pieces out = *this;
     if (out.count == 1 || out.pitch == static_cast<std::int64_t>(out.bytes)) out.bytes *= out.count, out.count = 1;

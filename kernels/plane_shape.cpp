@@ -7,7 +7,7 @@ namespace {
 
 using layout::Axis;
 
-/// Channels that follow each other in coordinates and in memory, then such runs at equal distances.
+/// Channels that are consecutive in coordinates and in memory, then such runs at equal distances.
 std::vector<Runs> find_runs(const AxisTable& channels, int width) {
   std::vector<Runs> single;
   for (const AxisEntry& entry : channels.entries()) {
@@ -59,8 +59,8 @@ PlaneShape::PlaneShape(const layout::Plane& plane, const AxisTable& channels, in
   last = channels.entries().back().coord + 1;
 
   const auto whole = [](std::int64_t bits) { return bits % 8 == 0; };
-  bool apart = whole(plane.offset);  // every axis but channel and the innermost goes in whole bytes
-  bool side_by_side = true;          // rows next to each other end at whole bytes
+  bool apart = whole(plane.offset);  // every axis but channel and the innermost steps in whole bytes
+  bool side_by_side = true;          // adjacent rows end at whole bytes
   for (const layout::Mode& mode : plane.modes) {
     if (mode.axis == Axis::channel || mode.extent == 1) continue;
     if (mode.stride == width && width < 8) {

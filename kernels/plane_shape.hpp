@@ -1,4 +1,4 @@
-// How the rows of a plane lie in memory, found out once: which of the fast ways of making them applies.
+// Classifies once how the rows of a plane lie in memory: which fast way of making them applies.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Runs {
 enum class Way : std::uint8_t {
   rows,      ///< runs of whole bytes that start at whole words: row by row, run by run
   columns,   ///< single channels apart, rows side by side: channel by channel
-  buffered,  ///< other whole bytes: each row into a buffer, its runs from there
+  buffered,  ///< other whole bytes: each row goes into a buffer, and its runs from there
   bitwise,   ///< code by code
 };
 
@@ -30,7 +30,7 @@ struct PlaneShape {
 
   std::vector<Runs> runs;
   Way way{Way::bitwise};
-  /// Of rows: the last channel that occurs, plus one, and the first.
+  /// Of rows: one past the last channel, and the first.
   std::int64_t first{0}, last{0};
   /// No two elements share a bit (sufficient, not necessary: the strides are nested).
   bool one_to_one{false};

@@ -29,7 +29,7 @@ void require_offset(std::int64_t offset) {
   if (offset < 0) throw layout::Error("poison starts at an offset >= 0 of a memory file, found " + std::to_string(offset));
 }
 
-/// Writes n bytes of poison from byte `at` of the file on.
+/// Writes n bytes of poison starting at byte `at` of the file.
 void make(std::uint64_t key, std::uint64_t at, std::uint8_t* out, std::size_t n) {
   for (; n > 0 && at % 4 != 0; ++at, --n) *out++ = poison_byte(key, static_cast<std::int64_t>(at));
   constexpr std::uint64_t span_of_key = std::uint64_t{1} << 34;  // 2^32 words

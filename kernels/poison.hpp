@@ -1,4 +1,4 @@
-// Poison: what every byte holds that should not be touched. CONTRACT (version 1); mix() and word() are those of tag.hpp:
+// Poison: the content of every byte that must not be touched. CONTRACT (version 1); mix() and word() are those of tag.hpp:
 //
 //   4-byte words, little endian; the word at byte offset o = 4*i (i: u64) of a *memory file* (guards included, so guards,
 //   padding and free blocks differ by position) is

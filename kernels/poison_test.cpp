@@ -32,7 +32,7 @@ TEST(Poison, KnownAnswers) {
   EXPECT_EQ(word_at((std::int64_t{1} << 32) + 1), 0xe266aa62u);
 }
 
-TEST(Poison, GoldenKnownAnswers) {  // the literals that golden/test_tag.py holds the NumPy generator to
+TEST(Poison, GoldenKnownAnswers) {  // the literals that golden/test_tag.py also requires of the NumPy generator
   std::vector<std::uint8_t> out(8);
   fill_poison(poison_key(1, 0, 0, 1), 0, out);
   EXPECT_EQ(out, (std::vector<std::uint8_t>{0xaa, 0x62, 0x66, 0xe2, 0xa2, 0xa2, 0x6a, 0x62}));
@@ -64,7 +64,7 @@ TEST(Poison, BytesAndNibblesAreNeverSpecial) {
     fill_poison(poison_key(file, file, file, file), 0, out);
     seen.insert(out.begin(), out.end());
   }
-  EXPECT_EQ(seen.size(), 16u);  // four free bits a byte, all used
+  EXPECT_EQ(seen.size(), 16u);  // four free bits per byte, all used
   for (const std::uint8_t byte : seen) {
     EXPECT_EQ(byte & 0x11, 0) << int(byte);
     EXPECT_NE(byte & 0x0f, 0) << int(byte);

@@ -1,5 +1,5 @@
-// For tests: tag/1, poison and the map once more, from the contract comments alone, one element and one bit at a time.
-// Shares nothing with the kernels but the value types.
+// For tests: tag/1, poison and the map again, from the contract comments alone, one element and one bit at a time. Shares
+// only the value types with the kernels.
 #pragma once
 
 #include <cmath>
@@ -86,8 +86,8 @@ inline const std::vector<Dtype>& dtypes() {
   return all;
 }
 
-/// What a code means as a number; NaN and infinities as such. From the formats' definitions (IEEE 754; OCP FP8 1.0 and
-/// MX 1.0; fnuz: Micikevicius et al. variants as in ml_dtypes), by arithmetic, without conversions of the language.
+/// What a code means as a number; NaN and infinities unchanged. From the formats' definitions (IEEE 754; OCP FP8 1.0 and MX
+/// 1.0; fnuz: Micikevicius et al. variants as in ml_dtypes), by arithmetic, without conversions of the language.
 inline double meaning(Dtype dtype, u32 bits) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   struct Format {

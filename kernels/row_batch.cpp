@@ -5,7 +5,7 @@
 namespace kvcts::kernels {
 namespace {
 
-/// Appends rows `next` behind what is there: to the last group where they go on at its distance.
+/// Appends rows `next`: to the last group if they continue at its distance.
 void join(std::vector<RowGroup>& groups, const RowGroup& next) {
   if (!groups.empty()) {
     RowGroup& last = groups.back();

@@ -1,4 +1,4 @@
-// Rows of a plane on their way to the inner loops: keys side by side, and where the rows lie.
+// Rows of a plane for the inner loops: keys side by side, and where the rows lie.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace kvcts::kernels {
 struct RowGroup {
   std::size_t first{0}, count{0};
   std::int64_t bit{0};
-  std::int64_t pitch{0};  ///< of a single row: 0
+  std::int64_t pitch{0};  ///< 0 for a single row
 };
 
-/// The rows of one block from one slot on, in the order in which they lie in memory, for token 0 in that slot. Blocks differ
-/// in where it begins and in the tokens.
+/// The rows of one block starting at one slot, in memory order, for token 0 in that slot. Blocks differ in their start and
+/// their tokens.
 struct RowPattern {
   std::int64_t first_slot{-1}, tokens{-1};
   std::vector<std::uint64_t> who;         ///< head + (token << 20)
@@ -32,8 +32,8 @@ struct RowPattern {
 
 class RowBatch {
  public:
-  /// Appends a block's rows: `base` is tag_base() of them, `token` the one in the first slot, `digit` that of token, layer
-  /// and kv.
+  /// Appends a block's rows: `base` is their tag_base(), `token` the one in the first slot, `digit` that of token, layer and
+  /// kv.
   void add(const RowPattern& pattern, std::uint64_t base, std::uint64_t token, std::uint32_t digit, std::int64_t bit);
   std::size_t rows() const { return rows_; }
   void clear();
@@ -45,7 +45,7 @@ class RowBatch {
   std::uint32_t or_mask(std::size_t row) const { return or_masks_[row]; }
 
  private:
-  std::size_t rows_{0};  // the vectors below are as long as they ever had to be
+  std::size_t rows_{0};  // the vectors below keep their largest size
   std::vector<std::uint64_t> states_;
   std::vector<std::uint32_t> or_masks_, low_, high_;
   std::vector<RowGroup> groups_;

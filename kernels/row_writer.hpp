@@ -1,4 +1,4 @@
-// Between rows of channels and the inner loops: masks and the kind of loop for one dtype, component and nibble order.
+// Connects rows of channels to the inner loops: masks and the kind of loop for one dtype, component and nibble order.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ class RowWriter {
   bool scale() const { return scale_; }
   bool high_nibble_first() const { return high_nibble_first_; }
 
-  /// The OR mask of a row: with the digits of word 0 where it is a scale. `digit` is scale_digit() of the row.
+  /// The OR mask of a row: includes the digits of word 0 if it is a scale. `digit` is scale_digit() of the row.
   std::uint32_t or_mask(std::uint32_t digit) const { return or_masks_[digit & 3u]; }
 
-  /// `bytes` bytes of each row, from word `first_word` of its stream on, `pitch` bytes apart.
+  /// `bytes` bytes of each row, starting at word `first_word` of its stream, `pitch` bytes apart.
   void rows(const RowKeys& keys, std::uint32_t first_word, std::size_t bytes, std::ptrdiff_t pitch,
             std::uint8_t* out) const {
     rows(keys, {first_word, bytes, pitch}, out);
   }
-  /// The shape's AND mask is set here.
+  /// Sets the shape's AND mask.
   void rows(const RowKeys& keys, RowShape shape, std::uint8_t* out) const {
     shape.and_mask = and_mask_;
     isa_->write_rows(kind_)(keys, shape, out);

@@ -1,5 +1,5 @@
-// Where expected bytes go: into memory, or against what is there. Tiles are made in a small buffer in the first-level cache,
-// in the order in which they lie in memory, so that a whole image is never made.
+// Where expected bytes go: into memory, or into a comparison. Tiles are made in memory order in a small buffer that fits the
+// first-level cache, so a whole image never exists.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 
 namespace kvcts::kernels {
 
-/// Is this more than anybody reads again from the caches? Then it is written past them, which spares reading it first.
+/// Is this too much to be read again from the caches? Then it is written past them, which avoids reading it first.
 inline bool past_caches(std::size_t bytes) { return bytes >= std::size_t{32} << 20; }
 
-/// Puts tiles into memory. `past_caches`: what is written is larger than the caches, and nobody reads it soon.
+/// Writes tiles to memory. `past_caches`: the output exceeds the caches and is not read soon.
 class Write {
  public:
   Write(std::span<std::uint8_t> memory, bool past_caches) : memory_(memory.data()), past_caches_(past_caches) {}
 
-  /// Where to make bytes that belong to one place, if not in a tile.
+  /// Where to make bytes that belong to one place, other than in a tile.
   std::uint8_t* direct(std::int64_t at) { return past_caches_ ? nullptr : memory_ + at; }
   void expect(const Pieces&) {}
   void take(const Pieces& pieces, const std::uint8_t* tile) {
@@ -55,7 +55,7 @@ class Write {
         });
     }
   }
-  /// To be called when all is written.
+  /// Call when everything is written.
   void finish() {
     if (past_caches_) isa_.drain();
   }
@@ -75,7 +75,7 @@ class Write {
   const Isa& isa_{best_isa()};
 };
 
-/// Counts differing bytes and keeps the places of the first ones, in whatever order tiles come.
+/// Counts differing bytes and keeps the first places, in whatever order tiles come.
 class Differences {
  public:
   explicit Differences(std::size_t limit) : limit_(limit) {}
@@ -93,7 +93,7 @@ class Differences {
     wrong_ += other.wrong_;
     for (const std::int64_t offset : other.first_) keep(offset);
   }
-  /// `shift` is added to the places.
+  /// Adds `shift` to the places.
   void add(const Difference& other, std::int64_t shift) {
     wrong_ += other.wrong_bytes;
     for (const std::int64_t offset : other.first) keep(offset + shift);
@@ -127,8 +127,8 @@ class Check {
   Check(std::span<const std::uint8_t> memory, std::size_t limit) : memory_(memory.data()), differences_(limit) {}
 
   std::uint8_t* direct(std::int64_t) { return nullptr; }
-  /// Memory is fetched while the tile is made. A processor's own fetching does as well in one program, and half as well in
-  /// another with the same code elsewhere. Short pieces share lines: asking once for each takes longer than it saves.
+  /// Fetches memory while the tile is made. A processor's own prefetching does as well in one program, and half as well in
+  /// another with the same code elsewhere. Short pieces share lines: one prefetch for each costs more than it saves.
   void expect(const Pieces& pieces) {
     if (pieces.bytes < 64) return;
     each_piece(pieces, [&](std::int64_t at) {
@@ -151,7 +151,7 @@ class Check {
   const Isa& isa_{best_isa()};
 };
 
-/// Notes where tiles belong, and has no use for their bytes.
+/// Records where tiles belong, and ignores their bytes.
 class Cover {
  public:
   static constexpr bool places_only = true;

@@ -1,4 +1,4 @@
-// tag/1: the value of every element as a function of who it is.
+// tag/1: the value of every element as a function of its coordinates.
 //
 // CONTRACT (version 1; golden files contain it: its speed may change, its value never).
 // All arithmetic is unsigned and wraps; u64 unless said otherwise.
@@ -23,16 +23,16 @@
 //   scale and global_scale components only (never data), whatever the dtype: bits 2..3 of the code are then replaced by
 //     (channel + token + head + layer + 2*kv) mod 4, so that a scale differs in its bits from each neighbour on every axis.
 //
-// What follows from it: floats are never 0, NaN, Inf or a power of two (bit w-2 is the top exponent bit, so |x| < 2; two
-// mantissa bits are set, so subnormals are no powers of two either), hence no scale is 1.0. Every e8m0 code is a power of
-// two; bit 6 clear keeps out 1.0 (0x7f) and NaN (0xff). uint8 and int8 are never 0 or a power of two (int8 may be -1). int4
-// is never 0, e2m1 never 0, 1.0, 2.0 or 4.0.
+// It follows that floats are never 0, NaN, Inf or a power of two (bit w-2 is the top exponent bit, so |x| < 2; two mantissa
+// bits are set, so subnormals are no powers of two either), hence no scale is 1.0. Every e8m0 code is a power of two; a
+// clear bit 6 excludes 1.0 (0x7f) and NaN (0xff). uint8 and int8 are never 0 or a power of two (int8 may be -1). int4 is
+// never 0, e2m1 never 0, 1.0, 2.0 or 4.0.
 //
-// Poison (poison.hpp) has bits 0 and 4 of every byte clear, so bit 0 of every code of every dtype tells tag from poison.
+// Poison (poison.hpp) clears bits 0 and 4 of every byte, so bit 0 of every code of every dtype tells tag from poison.
 //
 // Fields: `component` as in layout.hpp (0 data, 1 scale, 2 global scale); `kv` 0 K, 1 V; `layer`, `head` in the model, not
 // the rank; `token` the position in its request; `generation` which request (or rewrite) wrote it; `channel` as in the
-// coordinate (scale groups in scale planes); `origin` 0 in ordinary passes (replicas are equal by right), rank + 1 in the
+// coordinate (scale groups in scale planes); `origin` 0 in ordinary passes (correct replicas are equal), rank + 1 in the
 // provenance pass. Planes without block and slot axes use token 0; an axis without modes has its origin's coordinate (head 0
 // where there is no head).
 #pragma once
@@ -55,7 +55,7 @@ struct TagKey {
   bool operator==(const TagKey&) const = default;
 };
 
-/// Who a row of channels is.
+/// Identifies a row of channels.
 struct RowId {
   layout::Component component{};
   std::int64_t kv{0}, layer{0}, head{0}, token{0};
@@ -65,7 +65,7 @@ struct RowId {
 
 /// Throws layout::Error when a field is outside the contract's range.
 std::uint64_t row_key(const TagKey& key, const RowId& row);
-/// One code, right-aligned. `row` is needed beside its key for the scale rule.
+/// One code, right-aligned. The scale rule needs `row` besides its key.
 std::uint32_t tag_code(std::uint64_t row_key, const RowId& row, layout::Dtype dtype, std::int64_t channel);
 /// Codes of channels [first, first + count) packed contiguously, low nibble first, little endian. first * bits must be a
 /// multiple of 8. `out` has ceil(count * bits / 8) bytes; a last lone nibble leaves the high nibble 0. Throws layout::Error

@@ -1,6 +1,5 @@
-// The arithmetic of tag/1 and of poison, element by element and word by word: the contract of tag.hpp and poison.hpp as
-// code. Integers and constexpr only (nvcc: --expt-relaxed-constexpr), so that host loops and device kernels share this one
-// piece.
+// The arithmetic of tag/1 and poison, by element and by word: the contracts of tag.hpp and poison.hpp as code. Integers and
+// constexpr only (nvcc: --expt-relaxed-constexpr), so host loops and device kernels share it.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ constexpr std::uint64_t tag_row_key(std::uint64_t base, std::uint64_t head, std:
 
 inline constexpr std::uint32_t counter_step = 0x9e3779b9u;
 
-/// The 32-bit hash behind a word: of its counter (low half of the row's key, stepped) and the high half of the key.
+/// The 32-bit hash of a word, from its counter (low half of the row's key, stepped) and the high half of the key.
 constexpr std::uint32_t scramble(std::uint32_t counter, std::uint32_t high) {
   std::uint32_t x = counter;
   x ^= x >> 16;
@@ -47,7 +46,7 @@ constexpr std::uint32_t word(std::uint64_t row, std::uint32_t i) {
   return scramble(static_cast<std::uint32_t>(row) + i * counter_step, static_cast<std::uint32_t>(row >> 32));
 }
 
-/// How the bits of a stream become codes of one dtype. The masks are those of one code.
+/// How stream bits become codes of one dtype. The masks are those of one code.
 struct CodeRule {
   int width{32};
   std::uint32_t and_mask{0xffffffffu};
@@ -69,7 +68,7 @@ constexpr std::uint32_t scale_digit(std::uint64_t kv, std::uint64_t layer, std::
 }
 
 /// Bits 2..3 of all codes of word i of a row whose digit (channel excluded) is `digit`. Words of 8-bit and 4-bit codes hold
-/// whole periods of the digit, so that theirs does not depend on i.
+/// whole periods of the digit, so theirs does not depend on i.
 constexpr std::uint32_t scale_digits(int width, std::uint32_t i, std::uint32_t digit) {
   const int codes = 32 / width;
   std::uint32_t out = 0;
@@ -95,7 +94,7 @@ constexpr std::uint32_t code_of(const CodeRule& rule, std::uint64_t row, std::ui
 inline constexpr std::uint32_t poison_and = 0xeeeeeeeeu;
 inline constexpr std::uint32_t poison_or = 0x22222222u;
 
-/// Key of the 16 GiB of a memory file that hold word i.
+/// Key of the 16 GiB of a memory file that contain word i.
 constexpr std::uint64_t poison_row(std::uint64_t key, std::uint64_t i) { return mix(key + (i >> 32)); }
 
 constexpr std::uint32_t poison_word(std::uint64_t key, std::uint64_t i) {

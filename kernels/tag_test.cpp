@@ -88,7 +88,7 @@ std::vector<Known> known_answers() {
            {Dtype::fp32, {0xadd32bbf, 0x93c82e3, 0xefaa087, 0x8c28cab, 0xb88f222b, 0x2b8d415b, 0x22d633eb}},
            {Dtype::e4m3fn, {0xbf, 0x23, 0x97, 0xab, 0xb, 0x3b, 0xb}},
        }},
-      // The literals that golden/test_tag.py holds the NumPy generator to.
+      // The literals that golden/test_tag.py also requires of the NumPy generator.
       {{1, 0, 0},
        {Component::data, 1, 2, 3, 5, 1},
        {},
@@ -174,8 +174,8 @@ TEST(Tag, FloatsAreOrdinaryNumbers) {
 }
 
 TEST(Tag, EveryCodeOfANarrowDtypeIsSafeWhateverTheHash) {
-  // The masks alone, over all 2^16 hashes: what FloatsAreOrdinaryNumbers samples, exhaustively. A code that tag/1 can give
-  // is one that keeps the fixed bits: found by collecting all codes of long rows.
+  // The masks alone, over all 2^16 hashes: checks exhaustively what FloatsAreOrdinaryNumbers samples. A code that tag/1 can
+  // give keeps the fixed bits: found by collecting all codes of long rows.
   for (const Dtype dtype : {Dtype::fp16, Dtype::bf16, Dtype::e4m3fn, Dtype::e5m2, Dtype::e4m3fnuz, Dtype::e5m2fnuz,
                             Dtype::e8m0, Dtype::int8, Dtype::uint8, Dtype::int4, Dtype::e2m1}) {
     for (const Component component : {Component::data, Component::scale}) {

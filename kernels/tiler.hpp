@@ -11,7 +11,7 @@
 
 namespace kvcts::kernels {
 
-/// A tile: small enough that it, its tables and the memory that is fetched meanwhile stay in the first-level cache.
+/// A tile: small enough to stay in the first-level cache with its tables and the memory fetched meanwhile.
 inline constexpr std::size_t tile_bytes = 4096;
 
 template <typename Sink>
@@ -24,8 +24,7 @@ class Tiler {
     }
   }
 
-  /// False, where rows do not end at whole bytes, for a sink that cannot put single bits; then nothing is said of these
-  /// rows.
+  /// False where rows do not end at whole bytes and the sink cannot store single bits; these rows are then left out.
   bool rows(RowBatch& batch) {
     const RowKeys keys = makes_bytes ? batch.keys() : RowKeys{nullptr, nullptr, nullptr, batch.rows()};
     bool all = true;
@@ -69,7 +68,7 @@ class Tiler {
   void run_by_run(const RowKeys& keys, const RowGroup& group, const Runs& runs) {
     const std::int64_t width = writer_.width();
     const auto bytes = static_cast<std::size_t>(runs.channels * width / 8);
-    // Rows longer than a tile go in parts; of shorter ones, many rows and then many runs fill a tile.
+    // Rows longer than a tile are split; shorter ones fill a tile with many rows, then many runs.
     for (std::size_t from = 0; from < bytes; from += tile_bytes) {
       const std::size_t part = std::min(tile_bytes, bytes - from);
       const std::size_t most_rows = std::max<std::size_t>(1, tile_bytes / part);
@@ -120,7 +119,7 @@ class Tiler {
     }
   }
 
-  /// Channels [first, last) from `word` on, of which `first` may be in the middle.
+  /// Channels [first, last) starting at `word`, of which `first` may be in the middle.
   void make_columns(const RowKeys& keys, std::int64_t at, std::int64_t pitch, std::int64_t stride, std::int64_t word,
                     std::int64_t first, std::int64_t last) {
     const std::int64_t width = writer_.width(), codes = 32 / width;
@@ -157,7 +156,7 @@ class Tiler {
 
   void bitwise(const RowBatch& batch, std::size_t row, std::int64_t row_bit) {
     const int width = writer_.width();
-    // The digit of a scale is read back from its OR mask: bits 2..3 of the first code.
+    // Reads a scale's digit back from its OR mask: bits 2..3 of the first code.
     const std::uint32_t digit = batch.or_mask(row) >> 2 & 3u;
     for (const Runs& runs : shape_.runs) {
       for (std::int64_t k = 0; k < runs.count; ++k) {
@@ -171,7 +170,7 @@ class Tiler {
     }
   }
 
-  /// Writes one code at any bit, low bits first, and leaves every other bit as it was.
+  /// Writes one code at any bit, low bits first, and preserves every other bit.
   void put_bits(std::int64_t bit, std::uint32_t code) {
     const int shift = static_cast<int>(bit % 8);
     std::uint64_t mask = ((std::uint64_t{1} << writer_.width()) - 1) << shift;

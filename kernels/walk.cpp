@@ -14,7 +14,7 @@ struct Limit {
 };
 
 void check_coordinates(const layout::Plane& plane) {
-  // channel: a row's words are counted in 32 bits, and buffers are sized by it.
+  // channel: counts a row's words in 32 bits, and sizes buffers
   for (const Limit limit : {Limit{Axis::kv, 1 << 4}, Limit{Axis::layer, 1 << 24}, Limit{Axis::head, 1 << 20},
                             Limit{Axis::channel, std::int64_t{1} << 31}}) {
     const Extremes range = extremes(plane, limit.axis);
@@ -58,7 +58,7 @@ std::vector<BlockContent> by_block(std::span<const BlockContent> content) {
   return out;
 }
 
-/// Long blocks in pieces, so that threads share one of a whole sequence, too.
+/// Splits long blocks, so that threads can share one of a whole sequence, too.
 std::vector<BlockContent> short_blocks(std::span<const BlockContent> content) {
   constexpr std::int64_t most = 1024;
   std::vector<BlockContent> out;
@@ -118,7 +118,7 @@ Map::Map(std::size_t allocation_bytes, const layout::Plane& p, std::span<const B
 
 Cuts::Cuts(std::span<const Map* const> maps, std::span<const BlockContent> content, int threads)
     : content_(by_block(short_blocks(content))) {
-  // A slot that is named twice keeps its order, and two slots may share a byte; else a long block may be cut, too.
+  // A slot named twice keeps its order, and two slots may share a byte; otherwise a long block may be split, too.
   const bool anywhere = !any_twice(content) && std::all_of(maps.begin(), maps.end(), [](const Map* map) {
     return map->writer.width() >= 8 || map->shape.way == Way::rows;
   });

@@ -16,13 +16,13 @@
 
 namespace kvcts::kernels {
 
-/// A layer and one of K and V: what comes before the block in a tag.
+/// A layer and one of K and V: the part of a tag before the block.
 struct LayerKv {
   std::int64_t layer{0}, kv{0};
   std::int64_t bit{0};  ///< from the plane's offset
 };
 
-/// What all threads share: a plane, its tables, and how its rows lie. Keeps references.
+/// Shared by all threads: a plane, its tables, and how its rows lie. Keeps references.
 struct Map {
   /// Throws layout::Error as generate() does.
   Map(std::size_t allocation_bytes, const layout::Plane& plane, std::span<const BlockContent> content, const TagKey& key);
@@ -39,10 +39,10 @@ struct Map {
   AxisTable slots, heads;
   PlaneShape shape;
   std::vector<LayerKv> layer_kvs;  ///< outer axis first
-  std::size_t inside_block{1};     ///< so many of them in a row lie further in than the block axis
+  std::size_t inside_block{1};     ///< number of consecutive ones further in than the block axis
   bool blocked{true};              ///< has a block or slot axis
   std::int64_t block_bytes{0};     ///< of codes in one full block, over all layer_kvs
-  Interval block_span;             ///< bytes between a block's first and last code, from its place on
+  Interval block_span;             ///< bytes between a block's first and last code, from its place
 };
 
 /// One thread's walk over a part of a plane.
@@ -53,7 +53,7 @@ class Walk {
 
   /// Returns false where the sink could not take some rows (Tiler::rows).
   bool blocks(std::span<const LayerKv> layer_kvs, std::span<const BlockContent> content) {
-    // Memory is walked from its outer to its inner axes.
+    // Walk memory from its outer to its inner axes.
     for (std::size_t k = 0; k < layer_kvs.size(); k += map_.inside_block) {
       const auto inner = layer_kvs.subspan(k, std::min(map_.inside_block, layer_kvs.size() - k));
       prefixes_.clear();
@@ -85,7 +85,7 @@ class Walk {
       const std::int64_t slot = block.first_slot + from;
       const RowPattern& rows = pattern(slot, std::min(most_tokens, block.tokens - from));
       if (rows.rows() == 0) continue;
-      // Where slots lie evenly, the rows of other slots are the same ones, moved.
+      // Where slots are evenly spaced, the rows of other slots are the same ones, shifted.
       const std::int64_t moved = slot - rows.first_slot;
       const auto shift = static_cast<std::uint64_t>(block.first_token - block.first_slot + moved);
       const std::int64_t place = map_.plane.offset + at.bit + moved * map_.slots.stride();
@@ -93,7 +93,7 @@ class Walk {
     }
   }
 
-  /// `shift`: what is added to a slot to make it a token.
+  /// `shift`: added to a slot to get its token.
   void add(const RowPattern& rows, const LayerKv& at, std::uint64_t base, std::uint64_t shift, std::int64_t bit) {
     const std::uint32_t digit =
         scale_digit(static_cast<std::uint64_t>(at.kv), static_cast<std::uint64_t>(at.layer), 0, shift);
@@ -101,7 +101,7 @@ class Walk {
     if (rows_.rows() >= batch) flush();
   }
 
-  /// Blocks are mostly full, and mostly as the one before; of others, the last few kinds are kept.
+  /// Most blocks are full and equal the previous one; for others, keeps the last few kinds.
   const RowPattern& pattern(std::int64_t first_slot, std::int64_t tokens) {
     const bool even = map_.slots.even(first_slot, first_slot + tokens);
     const auto is_it = [&](const RowPattern& known) {
@@ -113,7 +113,7 @@ class Walk {
       if (known && is_it(*known)) return *(latest_ = &*known);
     }
     auto& place = patterns_[next_];
-    next_ = next_ + 1 == std::size(patterns_) ? 1 : next_ + 1;  // the first one seen stays: usually the full block
+    next_ = next_ + 1 == std::size(patterns_) ? 1 : next_ + 1;  // the first one stays: usually the full block
     place.emplace(map_.heads, map_.slots.within(first_slot, first_slot + tokens), map_.writer);
     place->first_slot = first_slot;
     place->tokens = tokens;
@@ -141,7 +141,7 @@ class Walk {
   bool all_{true};
 };
 
-/// Blocks' content, cut for threads. Parts of planes that are one-to-one share no byte, unless they are bitwise.
+/// Blocks' content, split among threads. Parts of one-to-one planes share no byte, unless they are bitwise.
 class Cuts {
  public:
   Cuts(std::span<const Map* const> maps, std::span<const BlockContent> content, int threads);
@@ -152,13 +152,13 @@ class Cuts {
   std::vector<std::span<const BlockContent>> cuts_;
 };
 
-/// Work of one thread at a time.
+/// One thread's work at a time.
 struct Part {
   std::span<const LayerKv> layer_kvs;
   std::span<const BlockContent> content;
 };
 
-/// A plane's work: the cuts, and where these are few, layer by layer.
+/// A plane's work: the cuts, split by layer too if there are few.
 std::vector<Part> parts(const Map& map, const Cuts& cuts);
 
 /// Do two entries name the same slot of a block?

@@ -92,7 +92,7 @@ json groups_to_json(const ResolvedCase& c, bool with_truth) {
   for (const auto& group : c.groups) {
     json requests = json::array();
     for (const auto& request : group.requests) {
-      if (!with_truth && !request.transfer) continue;  // code under test is not told of requests that are not its business
+      if (!with_truth && !request.transfer) continue;  // code under test never sees requests that do not concern it
       requests.push_back({{"generation", request.generation},
                           {"tokens", request.tokens},
                           {"transfer", request.transfer},
@@ -147,7 +147,7 @@ Expected expected_from_json(const json& in) {
   return e;
 }
 
-// Everything that decides what is executed (not id, title, facts or expected outcome).
+// Everything that decides execution (not id, title, facts or expected outcome).
 json executed_fields(const ResolvedCase& c, bool with_arch) {
   json out = shared_fields(c, true);
   out["seed"] = c.seed;
@@ -175,7 +175,7 @@ std::string digest_of(const json& executed) {
   return hex;
 }
 
-/// Adds to the executed fields what only travels along.
+/// Adds transport-only fields to the executed ones.
 void complete(json& out, const ResolvedCase& c) {
   out["id"] = c.id;
   out["title"] = c.title;

@@ -1,7 +1,7 @@
-// A case with every question answered: what the supervisor runs, the checker fills and compares, and the worker hosts.
+// A fully resolved case: what the supervisor runs, the checker fills and compares, and the worker hosts.
 //
-// Made by resolve() (resolve.hpp) from a CaseSpec (spec.hpp) and the catalogue. It holds the truth; the worker is sent
-// worker_view() of it, which has no truth, no expected outcome and no fault.
+// resolve() (resolve.hpp) makes it from a CaseSpec (spec.hpp) and the catalogue. It holds the truth; the worker receives its
+// worker_view(), which has no truth, no expected outcome and no fault.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ std::string_view name(Side side);
 struct RankCache {
   layout::Geometry geometry;  ///< of this rank
   layout::Cache truth;        ///< how the attention backend lays it out
-  layout::Cache claim;        ///< what the connector is told (tensors included); equals truth unless the case lies
+  layout::Cache claim;        ///< what the connector is given (tensors included); equals truth unless the case lies
   bool operator==(const RankCache&) const = default;
 };
 
@@ -37,8 +37,8 @@ struct SideCache {
   bool operator==(const SideCache&) const = default;
 };
 
-/// Tokens of one request and where its blocks are on each side. Position i of the list holds tokens
-/// [i * block_size, (i+1) * block_size) of that side's block size. Blocks not named on a side belong to nobody.
+/// Tokens of one request and where its blocks are on each side. Position i of the list holds tokens [i * block_size, (i+1) *
+/// block_size) of that side's block size. Blocks not named on a side are free.
 struct Request {
   std::uint32_t generation{1};
   std::int64_t tokens{0};
@@ -68,10 +68,10 @@ struct Copy {
 struct EngineSpec {
   std::string name;    ///< catalogue id
   std::string plugin;  ///< stem of the plug-in file, e.g. "kvcts_engine_memcpy"
-  int processes{1};    ///< 1: one worker hosts both sides; 2: a worker a side
+  int processes{1};    ///< 1: one worker hosts both sides; 2: one worker per side
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();  ///< for the worker process (UCX_TLS=...)
-  nlohmann::json path = nlohmann::json::object();         ///< what its facts must say where the case passes
+  nlohmann::json path = nlohmann::json::object();         ///< what its facts must say when the case passes
 };
 
 struct ConnectorSpec {
@@ -86,13 +86,13 @@ struct ReaderSpec {
   nlohmann::json options = nlohmann::json::object();
 };
 
-/// Where the content comes from. "tags": tag/1, checked by the oracle. "golden": both sides' bytes are golden tensors
-/// (HDF5); the oracle is not asked. "specials": tag/1 with NaN, -0, ... among it. "emulated": another harness's fill and
-/// checks, named by `producer` (checker/).
+/// The source of the content. "tags": tag/1, checked by the oracle. "golden": both sides' bytes are golden tensors (HDF5),
+/// without the oracle. "specials": tag/1 mixed with NaN, -0, ... "emulated": another harness's fill and checks, named by
+/// `producer` (checker/).
 struct ContentSpec {
   std::string kind{"tags"};
-  std::string folder;              ///< of the golden files; a place, so not part of any digest
-  std::string producer, consumer;  ///< layouts whose golden tensors are taken
+  std::string folder;              ///< of the golden files; a location, so not part of any digest
+  std::string producer, consumer;  ///< layouts whose golden tensors are used
   std::string digest;              ///< of both contents, from the manifest
 };
 
@@ -108,7 +108,7 @@ struct ResolvedCase {
   std::vector<Group> groups;
   ConnectorSpec connector;
   EngineSpec engine;
-  std::vector<std::string> grants;  ///< what the sandbox of both lets them see and do beside (process/grants.hpp)
+  std::vector<std::string> grants;  ///< what both sandboxes may also see and do (process/grants.hpp)
   ReaderSpec reader;
   std::vector<Copy> copies;  ///< connector kind "explicit"
   script::Script script;     ///< a scripted case has this instead of groups, connector, engine and reader
@@ -121,7 +121,7 @@ struct ResolvedCase {
   nlohmann::json facts = nlohmann::json::object();  ///< axis values and links for filters and reports
 };
 
-/// Name and place of every allocation of one side, in the order in which Copy numbers them: groups, ranks, allocations.
+/// Name and place of every allocation of one side, in Copy's numbering: groups, ranks, allocations.
 struct RegionRef {
   Side side{};
   int group{0}, rank{0}, allocation{0};
@@ -132,9 +132,9 @@ std::vector<RegionRef> regions(const ResolvedCase& resolved, Side side);
 /// The cache of the rank that owns `region`.
 const RankCache& rank_of(const ResolvedCase& resolved, const RegionRef& region);
 
-/// Bytes of memory that running the case takes: both sides' files, half as much for an engine's copies, and three images of
-/// the largest region to compare it with. A scripted case: what its steps touch (case/footprint.hpp). A search for a cause
-/// is tried only where it fits.
+/// Memory that running the case takes, in bytes: both sides' files, half as much for an engine's copies, and three images of
+/// the largest region for comparison. A scripted case: what its steps touch (case/footprint.hpp). A search for a cause is
+/// tried only if it fits.
 std::int64_t memory_needed(const ResolvedCase& resolved);
 
 nlohmann::json to_json(const ResolvedCase& resolved);
@@ -142,7 +142,7 @@ ResolvedCase case_from_json(const nlohmann::json& json);  ///< throws std::runti
 /// What code under test may know: claims, tensors, ids, connector, engine. No truth, expected, fault, seed or id.
 nlohmann::json worker_view(const ResolvedCase& resolved);
 
-/// XXH3-128 (hex) over everything that decides what is executed. `with_arch` false: cases that differ only in arch share it.
+/// XXH3-128 (hex) over everything that decides execution. `with_arch` false: cases that differ only in arch share it.
 std::string digest(const ResolvedCase& resolved, bool with_arch = true);
 
 }  // namespace kvcts

@@ -70,7 +70,7 @@ TEST(Resolve, ShardsAndReplicas) {
 TEST(Resolve, PassesFollowTheSmallestUnit) {
   auto s = spec();
   EXPECT_EQ(resolve(s, cases()).passes, 1);
-  s.consumer.layout = "vllm-xformers";  // value [nb, H, D, N]: single elements lie apart
+  s.consumer.layout = "vllm-xformers";  // value [nb, H, D, N]: single elements are not adjacent
   EXPECT_EQ(resolve(s, cases()).passes, kernels::deciding_passes(layout::Dtype::bf16, 1));
   EXPECT_GT(resolve(s, cases()).passes, 1);
 }

@@ -1,4 +1,4 @@
-// What kind of evidence a result is: from what the suite itself saw, never from what an engine says of itself.
+// What kind of evidence a result is: from what the suite itself saw, never from an engine's word.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,9 @@
 
 namespace kvcts {
 
-/// `claims`: what the engine says of itself (null where it never got so far). `devices`: architectures of the devices that
-/// the suite itself found and that this engine may use, asked only where the engine claims one; {}: none. Executed only
-/// where both name one device, and the case asks for that device's architecture or for none ("cpu"); anything else is
-/// modelled.
+/// `claims`: what the engine says about itself (null if it never got that far). `devices`: architectures of the devices that
+/// the suite itself found and that this engine may use, queried only if the engine claims one; {}: none. Executed only if
+/// both name one device, and the case requires that device's architecture or none ("cpu"); anything else is modelled.
 inline Evidence evidence_of(const nlohmann::json& claims, const std::string& arch,
                             const std::function<std::vector<std::string>()>& devices) {
   const auto text = [&](const char* key) {

@@ -9,14 +9,14 @@ namespace kvcts::script {
 
 namespace {
 
-// Measured on x86-64 and rounded up; script/memory_test.cpp holds what comes of them against runs.
+// Measured on x86-64 and rounded up; script/memory_test.cpp checks the resulting bounds against runs.
 constexpr double per_element = 120;                        // of a step while the truth is painted: its places, its codes
 constexpr double per_row = 200;                            // of a step on the tape
 constexpr double per_name = 450, per_name_and_pass = 300;  // of a row that is written, or a number that is read
 constexpr double per_byte = 4, per_byte_and_pass = 2;      // touched, at a check
 constexpr double kept_whole = 4 << 20, per_whole_byte_and_pass = 3;  // script::Arena
 
-// Passes that decide, at the most: enough for the narrowest codes (script/run.cpp).
+// At most so many deciding passes: enough for the narrowest codes (script/run.cpp).
 double passes_of(const Script& script) {
   double out = 3;
   for (const auto& [name, memory] : script.memories) {
@@ -100,7 +100,7 @@ double memory_needed(const Script& script) {
     rows += from.rows + to.rows;
     names += action.op == "write" ? to.rows : action.decode ? from.elements / 64 + from.rows : 0;
     const bool raw = action.op == "copy" || (action.op == "fill" && action.request.empty() && !action.to_blocks);
-    // A read has an output of its own, numbers of four bytes where it decodes; a put an object.
+    // A read has its own output, four-byte numbers if it decodes; a put has an object.
     const double out = action.op == "read" && action.decode        ? 4 * from.elements
                        : action.op == "read" || action.op == "put" ? from.bytes
                                                                    : 0;

@@ -48,8 +48,8 @@ std::optional<HangKind> hang_from_name(std::string_view wanted) { return by_name
 std::string_view name(Verdict verdict) { return at(verdict_names, verdict); }
 std::optional<Verdict> verdict_from_name(std::string_view wanted) { return by_name<Verdict>(verdict_names, wanted); }
 
-// The classes partition what published reports of KV-cache faults describe; the order is that of the collection they come
-// from, so that lists in reports stay in one order.
+// The classes partition published reports of KV-cache faults, in the order of the collection they come from, so that lists
+// in reports keep one order.
 const std::vector<FaultClass>& fault_classes() {
   static const std::vector<FaultClass> classes{
       {"axis-permuted", "The right bytes are read with two named axes exchanged, such as tokens and heads.",

@@ -1,4 +1,4 @@
-// What can come of a case, in one place: outcomes, phases, evidence, verdicts. Words are the ones people read in reports.
+// How a case can end, in one place: outcomes, phases, evidence, verdicts. Reports use these words.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class Outcome : std::uint8_t {
   unsupported,  ///< declared by backend, arch, engine or connector: a constraint of the catalogue
   skipped,      ///< this machine lacks something, named
   not_run,      ///< budget or interruption
-  error,        ///< the suite's own fault; never mixed up with the others
+  error,        ///< the suite's own fault; never confused with the others
 };
 inline constexpr int outcome_count = 10;
 std::string_view name(Outcome outcome);  ///< "PASS", "FAIL", "REFUSED", ...
@@ -48,7 +48,7 @@ struct FaultClass {
 const std::vector<FaultClass>& fault_classes();
 bool is_fault_class(std::string_view name);
 
-/// What a user needs of a case. Fields left empty match anything; a case may accept several.
+/// What a user requires of a case. Empty fields match anything; a case may accept several.
 struct Expected {
   Outcome outcome{Outcome::pass};
   std::string fault_class;     ///< FAIL, HANG, CRASH: primary class

@@ -8,7 +8,7 @@
 
 namespace kvcts {
 
-/// Passes that the planes of a cache need. The smallest unit: elements that lie together along channels.
+/// Passes that the planes of a cache need. The smallest unit: elements that are adjacent along channels.
 inline int deciding_passes(const layout::Cache& cache) {
   int passes = 1;
   for (const auto& plane : cache.planes) {

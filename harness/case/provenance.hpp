@@ -1,5 +1,5 @@
 // Who a run of bytes is, in the words of dumps and drawings: elements along one row of channels, poison of a region, one
-// value, or nobody known. Made from tags (script/window.hpp, oracle/window.hpp); nothing here decodes.
+// value, or unknown. Made from tags (script/window.hpp, oracle/window.hpp); nothing here decodes.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@ struct Provenance {
   Kind kind{Kind::unknown};
   std::string component;  ///< element: "" = data, "scale", "global scale", "number of"
   std::int64_t kv{0}, layer{0}, head{0}, channel{0}, last_channel{0};
-  std::int64_t block{-1}, slot{-1};  ///< where it lies in `from`; -1: nowhere that is known
-  std::int64_t token{-1};            ///< position in the content; -1: not told
+  std::int64_t block{-1}, slot{-1};  ///< its place in `from`; -1: unknown
+  std::int64_t token{-1};            ///< position in the content; -1: unknown
   std::uint32_t generation{0};
-  std::string from;  ///< memory, where there are several with one rank; may be empty
+  std::string from;  ///< memory, if several share a rank; may be empty
   int rank{-1};
-  std::string region;  ///< poison: whose
+  std::string region;  ///< poison: of which region
   std::int64_t offset{0}, last_offset{0};
   std::uint8_t value{0};  ///< constant
-  std::string text;       ///< other: said as it stands
+  std::string text;       ///< other: printed verbatim
   bool operator==(const Provenance&) const = default;
 };
 
-/// Makes `run` longer by the byte behind it. False: `next` is somebody else.
+/// Extends `run` by the following byte. False: `next` does not continue it.
 bool extend(Provenance& run, const Provenance& next);
 
 /// "K layer 3 block 7 slot 2 head 1 channel 0..15, generation 1, from rank 0", "poison of D/kv.L0 + 128..159", "0x00",
@@ -37,7 +37,7 @@ std::string words(const Provenance& who);
 /// or words.
 nlohmann::json place_json(const Provenance& who);
 
-/// Neighbouring bytes of a window that belong together, there and in what they should be.
+/// Neighbouring bytes of a window that belong together, both as found and as expected.
 struct Stretch {
   std::int64_t offset{0}, bytes{0};
   std::string

@@ -1,5 +1,5 @@
-// The JSON form of a result: one table of fields, read by writer and reader alike. Strict both ways: a key that is not in
-// the table, a missing key, a wrong type and an unknown word are errors that name the key.
+// The JSON form of a result: one table of fields for both writer and reader. Strict both ways: an unknown key, a missing
+// key, a wrong type and an unknown word are errors that name the key.
 #include "case/result.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Text of code under test may hold any bytes; JSON must hold UTF-8. Bytes that are not become U+FFFD.
+// Text of code under test may hold any bytes; JSON must hold UTF-8. Other bytes become U+FFFD.
 std::string utf8(const std::string& text) {
   const auto broken = [&] {  // cheap test first: nearly all texts are ASCII
     return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
@@ -89,7 +89,7 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 
 // ---- fields ----------------------------------------------------------------------------------------------------------
 
-enum class When { always, if_set };  // if_set: left out when equal to the default
+enum class When { always, if_set };  // if_set: omitted when equal to the default
 
 template <typename Owner, typename Member>
 struct Field {

@@ -1,4 +1,4 @@
-// What the suite knows after a case: one record, stored as it stands, shown by every report.
+// What the suite knows after a case: one record, stored verbatim, shown by every report.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ struct WrongByte {
 
 struct Diagnosis {
   std::string fault_class;  ///< primary class, "" = none
-  bool exact{false};        ///< explains every observed byte; otherwise a guess, and called one
+  bool exact{false};        ///< explains every observed byte; otherwise a guess, and labelled so
   std::string text;         ///< "written HND, read as NHD: explains 100 % of 31,744 wrong bytes"
   std::string what_to_do;
   std::vector<std::string> others;  ///< equally good explanations
 };
 
-/// Of one side's memory over all passes, guards included: 16 hex digits before the transfer and after it; "" = not looked
-/// at. Bytes where the oracle leaves a choice (scene/oracle/tail.hpp) count as it would have written them, so that of right
-/// memory there is one digest.
+/// Of one side's memory over all passes, guards included: 16 hex digits before the transfer and after it; "" = not computed.
+/// Bytes that the oracle leaves open (scene/oracle/tail.hpp) count as it would have written them, so correct memory has one
+/// digest.
 struct SideDigests {
   std::string before, after;
   bool operator==(const SideDigests&) const = default;
@@ -64,7 +64,7 @@ struct CaseResult {
   Evidence evidence{Evidence::modelled};
   Verdict verdict{Verdict::not_run};
   std::string waiver;  ///< name of the waiver that applied
-  Tries tries;         ///< of a case that was run more than once; the rest is of its first try that failed, or of the last
+  Tries tries;         ///< if the case ran more than once; the other fields describe its first failing try, or the last
   std::vector<PhaseTime> phases;
   std::int64_t wall_ns{0};
   std::int64_t peak_bytes{0};  ///< case memory plus the worker's high-water mark
@@ -76,10 +76,10 @@ struct CaseResult {
   Digests digests;
   std::string worker;              ///< "lane0/worker7"
   std::int64_t worker_ordinal{0};  ///< how many cases this worker had run before
-  std::string ran_before;          ///< id of the case that worker ran just before
+  std::string ran_before;          ///< id of the case that this worker ran just before
   std::vector<EvidenceFile> evidence_files;
   nlohmann::json facts = nlohmann::json::object();  ///< axis values; engine version; transport selected
-  nlohmann::json picture;                           ///< what a drawing of a failure needs (report/picture.hpp); null = none
+  nlohmann::json picture;                           ///< data for drawing a failure (report/picture.hpp); null = none
 };
 
 nlohmann::json to_json(const CaseResult& result);

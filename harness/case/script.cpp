@@ -1,5 +1,5 @@
-// The wire form of a script. Members are taken apart by structured bindings, so one that is added and not named here does
-// not compile.
+// The wire form of a script. Structured bindings take members apart, so a member that is added but not named here fails to
+// compile.
 #include "case/script.hpp"
 
 #include <type_traits>
@@ -96,7 +96,7 @@ struct Ignore {
 template <class T>
 concept Structure = requires(T& v) { members(v, static_cast<const T*>(nullptr), Ignore{}); };
 
-// Members at their default are left out: most of an action is.
+// Omits members at their default: most of an action is.
 template <class T>
 json pack(const T& value) {
   if constexpr (Structure<T>) {

@@ -1,9 +1,9 @@
 // A scripted case: named memories, requests, and a sequence of steps. Each step says what is *intended*; `actually` says
-// what the code under test did instead. The truth is the intended sequence, painted by harness/scene/truth; what happened is
-// the actual one, run by harness/scene/machine. Whoever diagnoses sees the intended sequence, the bytes and the events,
-// never what `actually` says.
+// what the code under test did instead. harness/scene/truth paints the truth from the intended sequence;
+// harness/scene/machine runs the actual one. The diagnosis sees the intended sequence, the bytes and the events, never what
+// `actually` says.
 //
-// Keys, units and defaults: catalogue/script_table.cpp, and cases/README.md for people. resolve_script()
+// Keys, units and defaults: catalogue/script_table.cpp, and cases/README.md in prose. resolve_script()
 // (case/resolve_script.hpp) fills in what is marked "resolved"; to_json() (below) carries everything from the supervisor to
 // the checker.
 #pragma once
@@ -18,7 +18,7 @@
 namespace kvcts::script {
 
 /// Width in which code computes addresses through a view. The result of each product (or of the sum) is cut to `bits`, in
-/// elements of the plane or in bytes, and read back signed or unsigned; what follows is 64 bits wide.
+/// elements of the plane or in bytes, and read back signed or unsigned; everything after that is 64 bits wide.
 struct Arithmetic {
   std::int64_t bits{64};  ///< 8..64
   bool is_signed{true};
@@ -27,7 +27,7 @@ struct Arithmetic {
   bool operator==(const Arithmetic&) const = default;
 };
 
-/// Memory as somebody sees it. Empty fields: as the memory declares.
+/// Memory as one piece of code sees it. Empty fields: as the memory declares.
 struct View {
   std::string of;      ///< memory "P", or one of its allocations "P/kv.L0"
   std::string layout;  ///< catalogue id, or another project's name for a layout (layout::template_from_name)
@@ -41,23 +41,22 @@ struct View {
       strides;  ///< axis (layer kv block slot head channel) -> bytes: the outermost mode of data planes
   std::map<std::string, std::int64_t> scale_strides;  ///< the same for scale planes
   std::int64_t scale_offset{0};                       ///< bytes added to addresses of scale planes
-  std::int64_t align{1};                              ///< every address is rounded down to a multiple
+  std::int64_t align{1};                              ///< every address is rounded down to a multiple of it
   Arithmetic arithmetic;
-  std::string cache;  ///< resolved: layout::to_text of the planes that this view acts through; "" = raw bytes
+  std::string cache;  ///< resolved: layout::to_text of the planes that this view uses; "" = raw bytes
   bool operator==(const View&) const = default;
 };
 
-/// A piece of memory with what lies in it. Allocations are backings of their own, each with guards, unless `pool` joins
-/// them.
+/// A piece of memory and its content. Each allocation is a separate backing with guards, unless `pool` joins them.
 struct Memory {
   std::string side{"consumer"};  ///< producer | consumer | staging | store
   std::int64_t rank{0};
   View view;              ///< as declared; `view.of` names another memory whose bytes this one shares
   std::int64_t bytes{0};  ///< size when there is no layout, or a larger one than the layout needs; 0 = what it needs
-  bool pool{false};       ///< one backing: allocations one behind the other, `gap` bytes between them
+  bool pool{false};       ///< one backing: consecutive allocations, with `gap` bytes between them
   std::int64_t gap{0};
   std::int64_t guard_below{4096}, guard_above{4096};
-  bool sparse{false};  ///< GiB in size: only bytes that somebody touches exist; nothing else is poisoned
+  bool sparse{false};  ///< GiB in size: only touched bytes exist; nothing else is poisoned
   std::vector<std::int64_t>
       boundaries;               ///< byte offsets at which one mapping ends and the next begins: no copy may straddle one
   std::int64_t base{0};         ///< address of byte 0; matters for alignment only
@@ -79,13 +78,13 @@ struct Request {
 /// Coordinates along one axis; absent = all that both ends have. Read from 3, [3, 1], "0..4", or a list of those.
 using Picks = std::optional<std::vector<std::int64_t>>;
 
-/// What a step takes part of. `to`: where each pick of the same position goes (move, get); absent = to itself.
+/// What a step selects. `to`: where each pick of the same position goes (move, get); absent = to itself.
 struct Selection {
   Picks layers, kv, tokens, heads, channels;
   bool operator==(const Selection&) const = default;
 };
 
-/// One operation. Which fields an op has is in script_table.cpp (one table an op).
+/// One operation. script_table.cpp lists the fields of each op (one table per op).
 struct Action {
   std::string op;
   // write, move, read, put, get: the bytes of a request through views
@@ -101,24 +100,24 @@ struct Action {
   // copy, fill: raw ranges of one allocation each. register, unregister, check: to_offset (key `offset`) and bytes of
   // `memory`
   std::int64_t from_offset{0}, to_offset{0}, bytes{0}, count{1}, from_step{0},
-      to_step{0};  ///< bytes 0: all from the offset on
+      to_step{0};  ///< bytes 0: everything from the offset
   // register, unregister
   std::optional<std::int64_t> maps;  ///< where in the memory the registration really begins
   // read: how codes become numbers
-  std::string output;          ///< name of the output; default the step's name (filled in when it is read)
+  std::string output;          ///< name of the output; default the step's name (filled in on reading)
   bool decode{false};          ///< numbers (fp32) rather than bytes
   std::string scales{"used"};  ///< used | ignored | twice
   // put, get
   std::string store;
   std::map<std::string, std::string> key;
   std::string on_exists{"replace"};  ///< replace | keep
-  // assign: the block table of a request from here on (`blocks` as in the request)
+  // assign: the block table of a request from now on (`blocks` as in the request)
   std::map<std::string, std::vector<std::int64_t>> blocks;
   std::optional<std::uint32_t> generation;
   std::optional<std::int64_t> tokens;
   // signal, wait, complete, fail, raise, refuse, crash, require, unpack, hang
   std::string event;                                 ///< name
-  nlohmann::json fields = nlohmann::json::object();  ///< signal: its fields; wait: those it needs
+  nlohmann::json fields = nlohmann::json::object();  ///< signal: its fields; wait: the fields it requires
   std::string in{"transfer"};                        ///< wait, hang: transfer | kernel | handshake
   std::string text;                                  ///< message
   std::string about;  ///< require: dims groups heads layers block_size bytes stride alignment registration dtype capability
@@ -140,7 +139,7 @@ struct Action {
 
 struct Step {
   std::string name;  ///< unique; default "<op><position>", the first step at 1
-  Action intended;   ///< op "nothing": no such step was meant
+  Action intended;   ///< op "nothing": no such step was intended
   bool as_intended{true};
   std::vector<Action> actual;  ///< when not as_intended; empty = skipped
   bool operator==(const Step&) const = default;
@@ -154,7 +153,7 @@ struct Script {
   bool operator==(const Script&) const = default;
 };
 
-/// Everything, as it travels. Case files have their own form: catalogue/script_table.hpp.
+/// Everything, for transport. Case files have a separate form: catalogue/script_table.hpp.
 nlohmann::json to_json(const Script& script);
 Script script_from_json(const nlohmann::json& json);  ///< throws nlohmann::json::exception
 

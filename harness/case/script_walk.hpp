@@ -1,4 +1,4 @@
-// Every action and every view of a script, in a fixed order, with words that say where it stands.
+// Every action and every view of a script, in a fixed order, with words for its place.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A case as written: one YAML document of cases/, or one point of a suite's matrix. One schema, one parser (parse in
-// catalogue/case_file.hpp); the matrix fills the same fields. Empty optional = default.
+// A case as written: one YAML document of cases/, or one point of a suite's matrix. Both share one schema and one parser
+// (catalogue/case_file.hpp); the matrix fills the same fields. Empty optional = default.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace kvcts {
 
-/// One side: a backend or a layout of the catalogue, or a template written out.
+/// One side: a backend or a layout of the catalogue, or a literal template.
 struct SideSpec {
   std::string backend;                        ///< catalogue id; gives layout and arch limits
   std::string layout;                         ///< catalogue id
   std::string text;                           ///< key `template`: template text instead of a layout id
-  std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, when other than the layout says
+  std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, if not as the layout says
   std::string dtype;                          ///< scheme, when the sides differ
   std::optional<std::int64_t> block_size, blocks;
   std::int64_t tp{1};  ///< ranks that share the KV heads (tp > heads: heads are replicated)
-  // What the connector is told, when it is not the truth:
+  // What the connector is given, when it is not the truth:
   std::string claim_layout, claim_text;
   std::optional<layout::TensorSpec> claim_tensors;
 };
@@ -36,7 +36,7 @@ struct RequestSpec {
   std::vector<std::int64_t> producer_blocks, consumer_blocks;  ///< empty: by the case's `ids` rule
 };
 
-/// A further KV cache group (other layers, other geometry); group 0 comes from the case's own keys.
+/// A further KV cache group (other layers, other geometry); the case's own keys define group 0.
 struct GroupSpec {
   std::string name;
   std::string geometry;
@@ -50,7 +50,7 @@ struct CopySpec {
   std::int64_t from_offset{0}, to_offset{0}, bytes{0};
 };
 
-/// A variant that must end otherwise (usually PASS): the case with some keys replaced.
+/// A variant with a different expected end (usually PASS): the case with some keys replaced.
 struct ControlSpec {
   std::string name;
   nlohmann::json set = nlohmann::json::object();  ///< JSON merge patch on the case document; `steps` by name of the step
@@ -70,7 +70,7 @@ struct CaseSpec {
   std::string engine{"memcpy"};
   nlohmann::json engine_options = nlohmann::json::object();
   std::string op{"write"};
-  std::string ids{"shuffled"};  ///< block ids where a request names none: shuffled | identity | reversed
+  std::string ids{"shuffled"};  ///< block ids of a request that names none: shuffled | identity | reversed
   std::string content{"tags"};  ///< what the producer holds: tags | golden (bytes of a golden file)
   std::uint64_t seed{1};
   SideSpec producer, consumer;
@@ -84,7 +84,7 @@ struct CaseSpec {
   std::optional<std::int64_t> settle_ms, guard_bytes, misalign;
   std::vector<Expected> expected;
   std::vector<ControlSpec> controls;
-  std::string declared_by;  ///< file or suite it came from
+  std::string declared_by;  ///< source file or suite
 };
 
 }  // namespace kvcts

@@ -1,4 +1,4 @@
-// Small words that several rooms print or throw. Header only: it stands below every room.
+// Small words that several rooms print or throw. Header only, because it stands below every room.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// Options and environments of a document as the texts that they are handed on as: a number or a truth value in JSON.
+// Options and environments of a document as text: a number or boolean in JSON form.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// A case that was run more than once: how often it did not end as expected, and what that says.
+// A case that ran more than once: how often it did not end as expected, and what that says.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct Try {
 };
 
 struct Tries {
-  std::int64_t made{0};       ///< 0: run once, as a case is without --repeat and --retry-failures
-  std::int64_t failed{0};     ///< of them
-  std::int64_t retries{0};    ///< of `made`: those that were made only because the first one failed
+  std::int64_t made{0};       ///< 0: run once, without --repeat and --retry-failures
+  std::int64_t failed{0};     ///< of `made`
+  std::int64_t retries{0};    ///< of `made`: those made only because the first one failed
   std::vector<Try> failures;  ///< the first try_limit
 };
 inline constexpr std::size_t try_limit = 20;
@@ -34,7 +34,7 @@ struct Rate {
 };
 Rate wilson(std::int64_t failed, std::int64_t made);
 
-/// What the tries say of the rate of failing. The try that others were made for is left out: it is there because it failed.
+/// What the tries say about the failure rate, without the try that caused the others: its failure selected it.
 Rate rate_of(const Tries& tries);
 /// How many tries see such a failure with 95 % probability, if its rate is the one seen; from 1 to 1000. 1 for a case that
 /// always fails.

@@ -1,4 +1,4 @@
-// A resolved case as it travels to the checker, with its digests: all of them of one document, written once a case.
+// A resolved case as sent to the checker, with its digests: all of one document, written once per case.
 #pragma once
 
 #include "case/case.hpp"

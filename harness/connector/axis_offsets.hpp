@@ -1,5 +1,5 @@
 // A plane's position is separable: offset + f_L(layer) + f_K(kv) + f_B(block) + f_N(slot) + f_H(head) + f_C(channel).
-// The planner works on these tables and so shares no arithmetic with layout::locate, which the oracle's side relies on.
+// The planner works on these tables, so it shares no arithmetic with layout::locate, on which the oracle relies.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct AxisOffsets {
   std::int64_t at(std::int64_t value) const { return bits[static_cast<std::size_t>(value - lo)]; }
 };
 
-/// Walks the digits of every mode of the axis. Sizes: product of the axis' extents.
+/// Walks the digits of every mode of the axis. Size: product of the axis' extents.
 AxisOffsets axis_offsets(const layout::Plane& plane, layout::Axis axis);
 
 }  // namespace kvcts::connector

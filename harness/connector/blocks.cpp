@@ -11,7 +11,7 @@ namespace {
 
 std::int64_t itemsize(const layout::TensorView& tensor) { return std::max(1, layout::bits(tensor.dtype) / 8); }
 
-/// Bytes of the dims from `first` on when they fill one stretch, in whatever order; 0 when they do not.
+/// Bytes of the dims from `first` on if they fill one stretch, in any order; otherwise 0.
 std::int64_t dense_bytes(const layout::TensorView& tensor, std::size_t first) {
   std::vector<layout::Dim> dims(tensor.dims.begin() + static_cast<std::ptrdiff_t>(first), tensor.dims.end());
   std::sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.stride < b.stride; });
@@ -23,8 +23,7 @@ std::int64_t dense_bytes(const layout::TensorView& tensor, std::size_t first) {
   return bytes;
 }
 
-/// Axes of a tensor from the outermost to the innermost, blocks left out: what the setting NHD or HND of an engine stands
-/// for.
+/// Axes of a tensor from outermost to innermost, without blocks: the meaning of an engine's NHD or HND setting.
 std::string inner_axes(const layout::TensorView& tensor) {
   std::vector<layout::Dim> dims = tensor.dims;
   std::stable_sort(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.stride > b.stride; });

@@ -1,13 +1,11 @@
-// A connector of today that moves blocks as bytes: dim 0 of every tensor is the block, what is inside is not looked at.
+// Models today's connectors that move blocks as bytes: dim 0 of every tensor is the block, and its content is ignored.
 // Options:
-//   refuse: [order, blocks, ranks]   what it does look at: the axis order of the tensors; the number of blocks against the
-//   pool's; unequal
-//                                    numbers of ranks
-//   heads_apart: true                unequal numbers of ranks only where the heads of a block lie apart (HND)
-//   at: {order: file:line, ...}      where its code says so; for the words of the refusal
-// Unequal numbers of ranks are served by contiguous pieces of a block, as if heads were outermost in it: right for HND,
-// wrong for NHD. Where the heads are replicated, the first replica sends. A block that is no one stretch of bytes is
-// registered head by head.
+//   refuse: [order, blocks, ranks]   what it does check: the tensors' axis order; their number of blocks against the pool's;
+//                                    unequal numbers of ranks
+//   heads_apart: true                unequal numbers of ranks only where the heads of a block are separate (HND)
+//   at: {order: file:line, ...}      where its code says so, for the refusal's text
+// It serves unequal numbers of ranks by contiguous pieces of a block, as if heads were outermost in it: right for HND,
+// wrong for NHD. The first replica of a head sends. A block that is not one stretch of bytes is registered head by head.
 #pragma once
 
 #include <map>
@@ -26,7 +24,7 @@ class Blocks final : public Connector {
   Plan plan(const ResolvedCase& view, process::Progress progress) override;
 
  private:
-  /// Bytes of one region of the connector's own: blocks of `length` bytes, `stride` apart.
+  /// Bytes of one region that this connector owns: blocks of `length` bytes, `stride` apart.
   struct Region {
     int allocation{0};
     std::int64_t offset{0}, stride{0}, length{0};

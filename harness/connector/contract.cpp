@@ -56,7 +56,7 @@ std::vector<Contract::Believed> Contract::believe(const ResolvedCase& view, Side
         std::int64_t stride = layout::bits(tensor.dtype) == 4 ? 1 : layout::bits(tensor.dtype) / 8;
         b.block_bytes = stride;
         for (std::size_t i = tensor.dims.size(); i-- > 0;) {
-          // The code under test computes packed strides from the shape; what the tensor's own strides say is not looked at.
+          // The code under test computes packed strides from the shape and ignores the tensor's own strides.
           const std::int64_t extent = tensor.dims[i].extent;
           if (reading_[i] == "K") b.kv = extent, b.kv_stride = stride;
           if (reading_[i] == "B") b.block_stride = stride;

@@ -1,5 +1,5 @@
-// A historical or foreign connector as data: how many dims it unpacks from the tensors it is handed, what it believes they
-// mean, and that it then moves whole blocks as they are. Options:
+// A historical or foreign connector as data: how many dims it unpacks from the tensors it receives and what it believes they
+// mean; it then moves whole blocks unchanged. Options:
 //   unpack: [names]      what the code assigns the shape to; another number of dims raises as Python does
 //   error: ValueError    the exception's type
 //   reading: "K B N H C" one group of letters a dim (default: taken from the names)
@@ -19,7 +19,7 @@ class Contract final : public Connector {
   Plan plan(const ResolvedCase& view, process::Progress progress) override;
 
  private:
-  /// What the contract takes a tensor to be: packed, in the order of `reading_`.
+  /// What the contract believes a tensor to be: packed, in the order of `reading_`.
   struct Believed {
     int region{0};
     std::int64_t offset{0}, kv{1}, kv_stride{0}, block_stride{0}, block_bytes{0};  ///< bytes; kv is a count

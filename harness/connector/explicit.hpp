@@ -1,5 +1,4 @@
-// Plans that are given rather than made: the case's own copy list ("explicit"), or nothing at all ("none", reader-only
-// cases).
+// Plans that are given rather than made: the case's own copy list ("explicit"), or nothing ("none", reader-only cases).
 #pragma once
 
 #include "connector/connector.hpp"

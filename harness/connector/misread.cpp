@@ -50,7 +50,7 @@ void each_plane(Group& group, const How& how, const std::function<void(Plane&, R
 
 // ---- layouts -------------------------------------------------------------------------------------------------------
 
-/// Two axes change places in the nesting; strides are those of the packed order that results. `swap: NH`.
+/// Two axes swap places in the nesting; strides are those of the resulting packed order. `swap: NH`.
 void axes(Group& group, const How& how) {
   const auto a = layout::axis_from_letter(how.swap.at(0)), b = layout::axis_from_letter(how.swap.at(1));
   if (!a || !b) throw std::runtime_error("sabotage axes: expected swap to be two axis letters, found '" + how.swap + "'");
@@ -64,15 +64,14 @@ void axes(Group& group, const How& how) {
     };
     const auto at_a = place(*a), at_b = place(*b);
     if (at_a == nest.end() || at_b == nest.end()) return;
-    std::vector<std::int64_t>
-        gaps;  // what lies between a mode's reach and the next step, as a factor: padding stays where it is
+    std::vector<std::int64_t> gaps;  // the gap between a mode's reach and the next step, as a factor: padding stays in place
     std::int64_t reach = layout::bits(plane.dtype);
     for (auto i = nest.rbegin(); i != nest.rend(); ++i) {
       gaps.push_back(modes[*i].stride - reach);
       reach = modes[*i].stride * modes[*i].extent;
     }
     if (std::any_of(gaps.begin(), gaps.end(), [](auto gap) { return gap != 0; })) {
-      std::swap(modes[*at_a].stride, modes[*at_b].stride);  // not packed: only the two steps are mistaken for one another
+      std::swap(modes[*at_a].stride, modes[*at_b].stride);  // not packed: only the two steps are swapped
       return;
     }
     std::iter_swap(at_a, at_b);
@@ -84,7 +83,7 @@ void axes(Group& group, const How& how) {
   });
 }
 
-/// The step of an axis, divided, or n bytes more.
+/// The step of an axis, divided, or n bytes larger.
 void stride(Group& group, const How& how) {
   const auto axis = how.axis.size() == 1 ? layout::axis_from_letter(how.axis[0]) : std::nullopt;
   if (!axis) throw std::runtime_error("sabotage stride: expected axis to be an axis letter, found '" + how.axis + "'");
@@ -104,8 +103,7 @@ void offset(Group& group, const How& how) {
   });
 }
 
-/// Coordinates of an axis of two or more change places: first and last. Works on a mode of the axis and on planes of one
-/// value each.
+/// Two coordinates of an axis swap places: first and last. Works on a mode of the axis and on planes of one value each.
 void exchange_ends(Plane& plane, Axis axis, std::int64_t first, std::int64_t last) {
   bool mode_found = false;
   for (auto& mode : plane.modes) {
@@ -148,7 +146,7 @@ void kv(Group& group, const How& how) {
   }
 }
 
-/// missing: the last layer is not known. exchanged: first and last. next: each is taken for the one after it.
+/// missing: the last layer is unknown. exchanged: first and last. next: each is taken for the one after it.
 void layers(Group& group, const How& how) {
   for (auto& rank : side_of(group, how).ranks) {
     const std::int64_t count = rank.geometry.layers, first = rank.geometry.first_layer, last = first + count - 1;
@@ -191,7 +189,7 @@ void heads(Group& group, const How& how) {
   }
 }
 
-/// missing: scale planes are not moved. next: each group's scale is taken for the one n bytes further on.
+/// missing: scale planes do not move. next: each group's scale is taken from n bytes further on.
 void scales(Group& group, const How& how) {
   if (how.how != "missing" && how.how != "displaced") unknown_how("scales", how, "missing or displaced");
   for (auto& rank : side_of(group, how).ranks) {
@@ -251,7 +249,7 @@ constexpr std::array id_rules{
                  std::all_of(others.begin(), others.end(), [&](auto id) { return id < pool; }))
                ids = others;
            }},
-    // Blocks that the request does not own, in the order of their ids: another request's, or nobody's.
+    // Blocks that the request does not own, in id order: another request's, or free ones.
     IdRule{"not-ours",
            [](auto& ids, auto&, auto pool, auto) {
              const std::set<std::int64_t> ours(ids.begin(), ids.end());
@@ -296,7 +294,7 @@ void tokens(Group& group, const How& how) {
   }
 }
 
-/// The other side's tokens of a block are taken for this side's: block i of one list goes to block i of the other.
+/// Takes the other side's tokens per block for this side's: block i of one list goes to block i of the other.
 void block_size(Group& group, const How&) {
   auto &p = group.producer.ranks, &c = group.consumer.ranks;
   const std::int64_t smaller = std::min(p.at(0).geometry.block_size, c.at(0).geometry.block_size);
@@ -329,7 +327,7 @@ std::vector<std::string> misreadings() {
 
 void misread(ResolvedCase& view, const json& sabotage) {
   const std::string fault = sabotage.value("fault", "");
-  if (fault == "label") {  // of readers: the other of the two
+  if (fault == "label") {  // readers only: the other of the two
     auto& options = view.reader.options;
     options["label"] = options.value("label", "") == "NHD" ? "HND" : "NHD";
     return;

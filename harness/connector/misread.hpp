@@ -1,6 +1,6 @@
-// What a wrong connector, planner or reader believes: the view it was handed, changed in one way of a table. The connector
-// that then plans from it is the suite's own, so a misreading is data: {fault: NAME, side: producer|consumer, ...} under the
-// option `sabotage` of a connector or a reader (cases/saboteurs/). Rows and their keys are in misread.cpp.
+// What a wrong connector, planner or reader believes: its view, changed in one of the ways listed in a table. The suite's
+// own connector then plans from it, so a misreading is data: {fault: NAME, side: producer|consumer, ...} under the option
+// `sabotage` of a connector or a reader (cases/saboteurs/). misread.cpp has the rows and their keys.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace kvcts::connector {
 
-/// Changes claims, geometry and requests of every group. A row that has nothing to misread in this case leaves the view as
-/// it is. Throws std::runtime_error on an unknown fault or key.
+/// Changes claims, geometry and requests of every group. A row with nothing to misread in this case leaves the view
+/// unchanged. Throws std::runtime_error on an unknown fault or key.
 void misread(ResolvedCase& view, const nlohmann::json& sabotage);
 
 /// Names of the rows.
 std::vector<std::string> misreadings();
 
-/// Plans as the connector inside, from the misread view.
+/// Plans as the inner connector does, from the misread view.
 class Misreading final : public Connector {
  public:
   Misreading(std::unique_ptr<Connector> inside, nlohmann::json sabotage)

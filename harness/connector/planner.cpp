@@ -54,7 +54,7 @@ std::vector<Segment> channel_segments(const Mapped& src, const Mapped& dst, std:
   return out;
 }
 
-// Where a token's row starts on each side: block and slot already looked up.
+// A token's row on each side: block and slot already resolved.
 struct Place {
   std::int64_t block{0}, slot{0};
 };
@@ -111,7 +111,7 @@ class GroupPlanner {
       std::int64_t here = 0;
       const auto& segments = segments_of(src, dst, here);
       if (here == 0) continue;
-      // Replicas (a head held by several producer ranks): the first rank that has it is enough.
+      // Replicas (a head held by several producer ranks): use the first rank that has it.
       if (covered == channels(dst)) break;
       check_types(src, dst);
       covered += here;
@@ -182,7 +182,7 @@ class GroupPlanner {
         const Place d = place(token, request.consumer_blocks, consumer_.block_size, "consumer");
         check_block(src, s.block, "producer");
         check_block(dst, d.block, "consumer");
-        // A plane may have a value for some slots only: one scale for 16 tokens.
+        // A plane may have a value only for some slots: one scale per 16 tokens.
         if (dst.slots && !dst[Axis::slot].holds(d.slot)) continue;
         if (src.slots && !src[Axis::slot].holds(s.slot)) {
           throw Refusal("consumer wants " + words(*dst.plane) + " of slot " + std::to_string(d.slot) +
@@ -240,7 +240,7 @@ void join(std::vector<Copy>& copies) {
 
 void finish(std::vector<Copy>& copies) {
   join(copies);
-  std::int64_t end = 0;  // of the bytes taken so far in this destination
+  std::int64_t end = 0;  // end of the bytes taken so far in this destination
   int region = -1;
   for (Copy& c : copies) {
     if (c.dst != region) region = c.dst, end = 0;
@@ -269,7 +269,7 @@ std::string inner_order(const Plane& plane) {
                    [](const layout::Mode& a, const layout::Mode& b) { return std::abs(a.stride) > std::abs(b.stride); });
   std::string out;
   for (const auto& m : modes) {
-    // Neighbouring modes of one axis that continue each other are one loop.
+    // Neighbouring modes of one axis that continue each other form one loop.
     if (!out.empty() && out.back() == layout::letter(m.axis)) continue;
     out += layout::letter(m.axis);
   }

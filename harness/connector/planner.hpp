@@ -8,7 +8,7 @@
 
 namespace kvcts::connector {
 
-/// What plan_group() looks at of one side: one cache a rank, tokens of a block, and the number of the first region.
+/// One side as plan_group() sees it: one cache per rank, tokens per block, and the number of the first region.
 struct SideView {
   std::vector<const layout::Cache*> ranks;
   std::int64_t block_size{0};
@@ -24,13 +24,12 @@ void plan_group(const SideView& producer, const SideView& consumer, const std::v
 /// Sorts by destination and joins copies that continue each other on both sides. Any unit.
 void join(std::vector<Copy>& copies);
 
-/// join(), then bits to bytes. A run that begins or ends inside a byte takes the whole byte along where the other half is
-/// nobody else's in this plan and both sides have it in the same half. Throws Refusal where codes would have to change
-/// halves.
+/// join(), then bits to bytes. A run that begins or ends inside a byte moves the whole byte if nothing else in this plan
+/// uses the other half and both sides have it in the same half. Throws Refusal when codes would have to change halves.
 void finish(std::vector<Copy>& copies);
 
-/// Axes within a block from outermost to innermost by stride ("NHC", "HNC", "HCNC"): what has to agree for whole blocks to
-/// be moved.
+/// Axes within a block from outermost to innermost by stride ("NHC", "HNC", "HCNC"): both sides must agree for whole blocks
+/// to move.
 std::string inner_order(const layout::Plane& plane);
 
 }  // namespace kvcts::connector

@@ -9,7 +9,7 @@ namespace kvcts::connector {
 
 namespace {
 
-// Heads sit outside the slots of a block, so that the part of a block that belongs to some heads is one piece (HND).
+// Heads are outside the slots of a block, so some heads' part of a block is one piece (HND).
 bool heads_outside_slots(const layout::Plane& plane) {
   std::int64_t head = 0, slot = 0;
   for (const auto& m : plane.modes) {

@@ -1,7 +1,7 @@
-// The suite's own connector: layouts in, exact plan out. Options: {refuse: [rule, ...]} makes stricter connectors out of it:
+// The suite's own connector: layouts in, exact plan out. Options: {refuse: [rule, ...]} makes it stricter:
 //   relayout    pairs whose order within a block differs        block-size  unequal tokens per block
 //   tp          unequal numbers of ranks                        head-slice  a head shard that is not contiguous in its block
-// and whole_blocks: true moves the last block of a request whole, as block movers do; default: only its tokens.
+// and whole_blocks: true moves a request's last block whole, as block movers do; default: only its tokens.
 #pragma once
 
 #include <set>

@@ -1,5 +1,5 @@
-// The diagnosis never sees what a case says of itself: cases without their name, title, links and expected outcome, and
-// cases that have those of another one, are diagnosed word for word as before.
+// The diagnosis never sees what a case says about itself: without their name, title, links and expected outcome, or with
+// those of another case, cases are diagnosed word for word as before.
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
@@ -22,7 +22,7 @@ std::string text_of(const YAML::Node& document) {
   return out.c_str();
 }
 
-// Documents of a file that are told step by step.
+// Documents of a file that are scripted.
 std::vector<YAML::Node> documents(const std::string& file) {
   std::vector<YAML::Node> out;
   for (YAML::Node& node : YAML::LoadAllFromFile((cases / file).string())) {

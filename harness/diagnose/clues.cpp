@@ -11,7 +11,7 @@ namespace {
 
 bool content(const Who& who) { return who.kind == Who::Kind::tag || who.kind == Who::Kind::number; }
 
-// Content, or poison from elsewhere: where a step is believed to bring what was there before anybody wrote.
+// Content, or poison from elsewhere: a step may have moved bytes from before the first write.
 bool brought(const Who& who, int backing, std::int64_t offset) {
   return content(who) || (who.kind == Who::Kind::poison && (who.backing != backing || who.offset != offset));
 }
@@ -34,7 +34,7 @@ std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte) {
 
 Namer::Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed)
     : observation_(observation), names_(names) {
-  // Everybody who was ever meant to be somewhere, and the poison of every byte.
+  // Everything that was ever meant to be somewhere, and the poison of every byte.
   for (const Backing& b : arena.backings()) {
     if (b.sparse) continue;
     for (std::int64_t i = -b.guard_below; i < b.bytes + b.guard_above; ++i)

@@ -1,5 +1,5 @@
-// Who is where: for each byte that should hold content, and for each wrong one, who it must be and who it is. Observed bytes
-// are named by their values over the naming passes; nothing here knows what the code under test did.
+// Who is where: who each content byte and each wrong byte must be, and who it is. Names observed bytes by their values over
+// the naming passes; nothing here knows what the code under test did.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ struct Clue {
   std::int64_t offset{0};
   Who must, is;
   bool wrong{false};
-  bool untouched{false};  ///< holds what it held before anybody wrote it
+  bool untouched{false};  ///< still holds its value from before the first write
 };
 
 struct Clues {
-  std::size_t check{0};   ///< the check they are taken at
+  std::size_t check{0};   ///< the check at which they are taken
   std::vector<Clue> all;  ///< by backing and offset; content bytes, and wrong bytes of any kind
   std::int64_t wrong{0}, unknown{0}, untouched{0}, damage{0};  ///< damage: wrong bytes that should hold no content
 };
 
 /// Bytes over which a signature is taken: enough for the narrowest codes.
 inline constexpr int naming_passes = 24;
-/// One more pass of a signature, which begins at 0. Names are told apart by it (lab/identity counts).
+/// One more pass of a signature, starting at 0. Names differ in it (lab/identity counts).
 std::uint64_t extend_signature(std::uint64_t signature, std::uint8_t byte);
 
 /// Turns the bytes of all passes into names. `observation` must have naming_passes passes.
@@ -36,15 +36,15 @@ class Namer {
  public:
   Namer(const Observation& observation, Names& names, const Arena& arena, std::uint64_t seed);
   Who who(std::size_t check, int backing, std::int64_t offset) const;
-  /// Takes up the names that were interned since.
+  /// Adds the names that were interned since.
   void learn();
 
  private:
-  /// Enough passes to leave one or two names for any bytes; the others decide between those.
+  /// Enough passes to leave one or two candidates for any bytes; the other passes decide between those.
   static constexpr int first_passes = 8;
   const Observation& observation_;
   Names& names_;
-  /// Signatures of the first passes, each with its name: an open hash table; names that share one stand behind each other.
+  /// Signatures of the first passes, each with its name: an open hash table that chains names sharing a signature.
   std::vector<std::pair<std::uint64_t, Id>> table_;
   std::vector<bool> known_;  ///< by Id
   std::size_t count_{0};     ///< of entries in the table
@@ -55,11 +55,11 @@ class Namer {
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, const Truth& truth, Expectation& expectation,
                  const Arena& arena, Names& names, std::uint64_t seed);
 
-/// The same, with names that are known already.
+/// The same, with names that are already known.
 Clues find_clues(const Observation& observation, const Mismatch& mismatch, Expectation& expectation, const Arena& arena,
                  Names& names, const Namer& namer);
 
-/// "K layer 1 token 3 head 0 channel 0", and where somebody like that must be: the place of each content byte in the truth.
+/// "K layer 1 token 3 head 0 channel 0", and where such an element must be: the place of each content byte in the truth.
 class Whereabouts {
  public:
   /// Places in the truth at a check, in backings of one memory or (empty) all.
@@ -69,11 +69,10 @@ class Whereabouts {
   std::span<const Place> of(const Who& who) const;
 
  private:
-  std::vector<std::uint64_t> keys_;  ///< ascending; of places_[i]
+  std::vector<std::uint64_t> keys_;  ///< ascending; keys of places_[i]
   std::vector<Place> places_;
 };
-/// A number for a byte of an element. What is looked up by it is tried out byte for byte, so that one number for two does no
-/// harm.
+/// A number for a byte of an element. Lookups compare byte for byte afterwards, so a collision does no harm.
 std::uint64_t identity_key(const Who& who);
 
 }  // namespace kvcts::script

@@ -11,7 +11,7 @@ namespace kvcts::script {
 
 namespace {
 
-// What code compares, and so says when it stops: the quantity names the class. The words of `about`, see cases/README.md.
+// Code reports what it compares when it stops: the quantity names the class. See cases/README.md for the words of `about`.
 std::string class_of_quantity(const std::string& about) {
   static const std::map<std::string, std::string> classes{{"dims", "rank-mismatch"},
                                                           {"groups", "rank-mismatch"},
@@ -36,7 +36,7 @@ std::string class_of_quantity(const std::string& about) {
   return found == classes.end() ? "" : found->second;
 }
 
-// A number that is another one cut to 32 bits, or below zero.
+// A number that is another one cut to 32 bits, or negative.
 bool wrapped(const nlohmann::json& expected, const nlohmann::json& found) {
   if (!expected.is_number_integer() || !found.is_number_integer() || expected == found) return false;
   if (found.is_number_unsigned() && found.get<std::uint64_t>() >= std::uint64_t{1} << 63) return true;
@@ -45,7 +45,7 @@ bool wrapped(const nlohmann::json& expected, const nlohmann::json& found) {
   return (f < 0 && e >= 0) || (e > f && e >> 31 != 0 && (e - f) % (std::int64_t{1} << 32) == 0);
 }
 
-// A message that shows a number which only an unsigned one below zero can be: 20 digits are 2^63 and more.
+// A message with a number that can only be a negative one read as unsigned: 20 digits mean 2^63 and more.
 bool shows_underflow(const std::string& text) {
   int digits = 0;
   for (const char c : text + " ") {
@@ -66,7 +66,7 @@ Explanation certain(const std::string& fault_class, const std::string& words) {
   return out;
 }
 
-// A comparison that should have held and did not, or the reverse: the quantity that was compared names the class.
+// A comparison that should have held and did not, or the reverse: the compared quantity names the class.
 Explanation from_requirements(const Evidence& e) {
   for (const nlohmann::json& seen : e.observation.events) {
     if (!seen.contains("good") || seen["good"]) continue;
@@ -97,7 +97,7 @@ Explanation from_requirements(const Evidence& e) {
     if (!fault_class.empty()) return certain(fault_class, words);
   }
   if (shows_underflow(e.observation.ending.text)) return certain("int32-overflow", e.observation.ending.text);
-  // What had to be refused was not.
+  // It failed to refuse.
   if (e.truth.ending.kind == "refused" && e.observation.ending.kind != "refused") {
     std::string fault_class = class_of_quantity(e.truth.ending.about);
     for (const Step& step : e.intended.steps) {
@@ -111,7 +111,7 @@ Explanation from_requirements(const Evidence& e) {
   return {};
 }
 
-// Bytes are right, what was said of them is not.
+// Bytes are correct, but the reports are not.
 Explanation from_reports(const Evidence& e) {
   if (e.mismatch.wrong_bytes > 0 || !e.mismatch.reports_differ || e.mismatch.ending_differs) return {};
   const auto meant = reports(e.truth.events), seen = reports(e.observation.events);
@@ -186,8 +186,7 @@ Explanation from_kinds(const Evidence& e) {
   return {};
 }
 
-// Zeros that lost their sign, NaNs that became another, numbers too small for some unit that became zero: a copy by way of
-// numbers.
+// Zeros that lost their sign, changed NaNs, tiny numbers flushed to zero: a copy that went through numbers.
 Explanation from_values(const Evidence& e) {
   std::map<int, layout::Dtype> dtypes;
   for (const auto& [name, memory] : e.intended.memories) {
@@ -203,7 +202,7 @@ Explanation from_values(const Evidence& e) {
   }
   struct Format {
     int bytes;
-    std::uint64_t exponent;  ///< its bits; sign is the highest bit
+    std::uint64_t exponent;  ///< exponent bits; sign is the highest bit
   };
   static const std::map<layout::Dtype, Format> formats{{layout::Dtype::bf16, {2, 0x7f80}},
                                                        {layout::Dtype::fp16, {2, 0x7c00}},
@@ -245,7 +244,7 @@ Explanation from_values(const Evidence& e) {
   return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits went by way of numbers");
 }
 
-// Copies that leave their memory as they were meant: nothing else has to be wrong.
+// Copies that leave their memory as intended: nothing else need be wrong.
 Explanation from_bounds(const Evidence& e, Workshop& workshop) {
   for (const nlohmann::json& meant : e.truth.events) {
     if (!meant.contains("leaves") || !workshop.as_it_stands()) continue;
@@ -255,7 +254,7 @@ Explanation from_bounds(const Evidence& e, Workshop& workshop) {
   return {};
 }
 
-// Keys that leave a field out, as first causes: with a second one besides, they explain no byte alone.
+// Keys that leave a field out, as first causes: without a second cause they explain no byte.
 std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   std::size_t puts = 0;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) puts += w.action(i).op == "put";
@@ -272,11 +271,11 @@ std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   return out;
 }
 
-// Of processor time for a second cause, in seconds. A search that goes on costs a run more than a second name is worth, and
-// past the checker's deadline all that is known of the case would be lost.
+// Processor time for a second cause, in seconds. A longer search costs a run more than a second name is worth, and past the
+// checker's deadline everything known about the case would be lost.
 constexpr std::clock_t patience = 30;
 
-// Two causes at once: what the first one would have made is taken for what was meant, and one search finds the second.
+// Two causes at once: assumes the first one's result was intended, then one search finds the second.
 std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& workshop) {
   workshop.allow(2000);
   const std::vector<Hypothesis> keys = keys_without_a_field(workshop);
@@ -319,7 +318,7 @@ std::optional<Explanation> explain_two(const Evidence& evidence, Workshop& works
       out.tried = tried;
       return out;
     } catch (const std::exception&) {
-      continue;  // nobody can have meant that
+      continue;  // no one can have meant that
     }
   }
   if (!keys.empty()) propose_pairs(workshop);

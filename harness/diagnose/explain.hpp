@@ -1,7 +1,6 @@
-// Naming the cause of a scripted failure. A hypothesis is the intended sequence with one thing wrong (or two); the machine
-// plays it, and what it predicts is held against what was observed: every byte of every memory at every check, how the run
-// ended, what was reported. The script's `actual` side is never looked at: an Evidence is made from the intended sequence,
-// the bytes and the events.
+// Names the cause of a scripted failure. A hypothesis is the intended sequence with one thing wrong (or two). The machine
+// plays it, and its prediction is compared with the observation: every byte of every memory at every check, the ending, the
+// reports. The script's `actual` side is never read: an Evidence holds the intended sequence, the bytes and the events.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +12,9 @@
 
 namespace kvcts::script {
 
-/// What the search may look at.
+/// All that the search may see.
 struct Evidence {
-  Script intended;  ///< without anything that `actually` said
+  Script intended;  ///< without any trace of `actually`
   const Arena& arena;
   const Truth& truth;
   Observation& observation;
@@ -28,7 +27,7 @@ struct Evidence {
 
 struct Explanation {
   std::string fault_class;  ///< "" = unexplained
-  bool exact{false};        ///< predicts everything that was observed
+  bool exact{false};        ///< predicts everything observed
   std::string words;
   double share{0};                  ///< of the wrong bytes
   std::vector<std::string> others;  ///< equally good, "class: words"
@@ -37,7 +36,7 @@ struct Explanation {
 
 Explanation explain(Evidence evidence);
 
-/// A script with its steps as intended; nothing of the actual sequence is left in it.
+/// A script with its steps as intended; no trace of the actual sequence remains.
 Script without_faults(const Script& script);
 
 }  // namespace kvcts::script

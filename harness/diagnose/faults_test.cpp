@@ -1,4 +1,4 @@
-// One case for each class of fault (cases/faults): caught, named, and its control passes. KVCTS_SHOW=1 prints what is said.
+// One case for each class of fault (cases/faults): caught, named, and its control passes. KVCTS_SHOW=1 prints the diagnoses.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

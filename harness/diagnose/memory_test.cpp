@@ -1,4 +1,4 @@
-// How much memory a told case takes: what it touches counts, not how large its pools are. Measured in a process of its own.
+// Memory use of a scripted case: depends on what it touches, not on the size of its pools. Measured in a separate process.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -106,7 +106,7 @@ Id Expectation::id(const Checkpoint& check, int backing, std::int64_t offset, Na
 std::vector<json> reports(const std::vector<json>& events) {
   static const std::set<std::string> ops{"complete", "fail", "get"};
   std::vector<json> out;
-  std::set<json> told;  // the parts of an object that one step gets are one hit or miss
+  std::set<json> told;  // the parts of an object that one step gets count as one hit or miss
   for (const json& event : events) {
     if (!ops.contains(event.value("op", "")) || event.contains("bytes_moved")) continue;
     if (event["op"] == "get" &&

@@ -1,5 +1,5 @@
-// What a run showed: the bytes at every check in every pass, how it ended and what was reported. And where that is not as it
-// must be.
+// What a run showed: the bytes at every check in every pass, the ending and the reports; and where they differ from what
+// they must be.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace kvcts::script {
 struct Observation {
   Ending ending;
   std::vector<nlohmann::json> events;
-  std::vector<std::string> checks;        ///< names of the checks that were reached; "" = the end
+  std::vector<std::string> checks;        ///< names of the checks reached; "" = the end
   std::vector<std::vector<Bytes>> bytes;  ///< [pass][check]
 };
 
 /// Plays a tape in passes [0, passes).
 Observation observe(const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
-/// Adds passes, up to `passes`.
+/// Adds passes up to `passes`.
 void observe_more(Observation& observation, const Tape& tape, std::uint64_t seed, int passes, const Mover& mover = {});
 
 /// What every byte must be, rendered pass by pass.
@@ -29,11 +29,11 @@ class Expectation {
   Expectation(const Truth& truth, const Arena& arena, const Names& names, std::uint64_t seed)
       : truth_(truth), arena_(arena), names_(names), seed_(seed) {}
 
-  /// The truth's checkpoint for a check of the run; nullptr: the truth never gets there.
+  /// The truth's checkpoint for a check of the run; nullptr: the truth never reaches it.
   const Checkpoint* at(const std::string& check) const;
   /// Bytes of a dense backing, guards included.
   const std::vector<std::uint8_t>& dense(const Checkpoint& check, int backing, int pass);
-  /// One page of a sparse backing (`number` = offset / 4096); bytes that nobody wrote are its poison.
+  /// One page of a sparse backing (`number` = offset / 4096); unwritten bytes are its poison.
   std::vector<std::uint8_t> page(const Checkpoint& check, int backing, std::int64_t number, int pass);
   Id id(const Checkpoint& check, int backing, std::int64_t offset, Names& names) const;
 
@@ -57,18 +57,18 @@ struct WrongRange {
 };
 struct Mismatch {
   std::vector<WrongRange> ranges;  ///< ascending
-  std::int64_t wrong_bytes{0};     ///< at the check where most are wrong
+  std::int64_t wrong_bytes{0};     ///< at the check with the most wrong bytes
   std::int64_t checked_bytes{0};
   bool ending_differs{false};
   bool reports_differ{false};  ///< completions, hits and misses
   bool any() const { return wrong_bytes > 0 || ending_differs || reports_differ; }
 };
-/// `decided`: the comparison of the passes that decide; where it finds a backing right at a check, the others are not looked
-/// at.
+/// `decided`: the comparison of the deciding passes; where it finds a backing correct at a check, the other passes are not
+/// examined.
 Mismatch compare(const Observation& observation, const Truth& truth, Expectation& expectation, const Arena& arena,
                  const Mismatch* decided = nullptr);
 
-/// The events that say what was reported: completions, failures, hits and misses.
+/// The events that count as reports: completions, failures, hits and misses.
 std::vector<nlohmann::json> reports(const std::vector<nlohmann::json>& events);
 
 }  // namespace kvcts::script

@@ -1,7 +1,6 @@
-// Two changes of one transfer at once. Neither explains a byte alone, so that no search gets from one to the other; but
-// where each byte came from is known (facts), and addresses can be worked out without playing anything: every layout that
-// either end may have been taken for, with every other one or with one list of what went elsewhere, is asked whether it
-// makes all facts.
+// Two changes of one transfer at once. Neither explains a byte alone, so no search gets from one to the other. But the
+// origin of each byte is known (facts), and addresses can be computed without playing anything: this tests every layout that
+// either end may have been taken for, with every other one or with one list of what went elsewhere, against all facts.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -19,7 +18,7 @@ struct End {
   std::vector<std::int64_t> ids, positions;
 };
 
-/// One way to take an end.
+/// One way to read an end.
 struct Taken {
   std::string fault_class, words;
   View view;
@@ -45,7 +44,7 @@ std::vector<Taken> ways(const View& view) {
   return out;
 }
 
-/// A list along one axis: which coordinate came to which.
+/// A list along one axis: which coordinate went where.
 struct Route {
   const char* what;
   const char* fault_class;
@@ -58,7 +57,7 @@ const std::array<Route, 3> routes{{{"layers", "layer-misrouted", &Selection::lay
 
 class Pairs {
  public:
-  /// `fetch`: the get of what step puts.
+  /// `fetch`: the get of what `step` puts.
   Pairs(Workshop& w, std::size_t step, std::optional<std::size_t> fetch)
       : w_(w), step_(step), fetch_(fetch), action_(w.action(step)), request_(*w.request_at(step, action_.request)) {
     from_ = end(action_.from[0], action_.from_blocks);
@@ -72,7 +71,7 @@ class Pairs {
     std::vector<Aim> aims;
     for (const Taken& source : sources)
       aims.emplace_back(w_.locators().of(source.view), from_.ids, from_.positions, request_.first_token);
-    // The source through any layout, the destination through any: x = what the destination's byte is, then where x is read.
+    // Source and destination through any layout: x = what the destination's byte is, then where x is read.
     for (const Taken& destination : destinations) {
       const auto asked = elements(destination);
       if (asked.empty()) {
@@ -99,7 +98,7 @@ class Pairs {
     return {&view, ids_in(request_, view, instead), positions_in(request_, view)};
   }
 
-  // Whom each fact's destination byte stands for, when the destination is taken so.
+  // Whom each fact's destination byte stands for under this reading of the destination.
   std::vector<Asked> elements(const Taken& destination) {
     std::vector<Asked> out;
     std::optional<Lens> lens;
@@ -135,7 +134,7 @@ class Pairs {
     return out;
   }
 
-  // What each coordinate of an axis must have come from, so that all facts hold; nothing where no list does it, or the plain
+  // What each coordinate of an axis must have come from for all facts to hold; nothing if no list does it, or only the plain
   // one.
   std::optional<std::map<std::int64_t, std::int64_t>> route(const Aim& aim, const std::vector<Asked>& asked,
                                                             std::int64_t Element::* member) const {
@@ -189,7 +188,7 @@ class Pairs {
     if (const auto list = ids(aim, asked)) attempt(source, destination, {}, list);
   }
 
-  // Elements that overlap at the destination cannot be told from their bytes: asked from the source, which is as declared.
+  // Bytes do not identify elements that overlap at the destination: start from the source, which is as declared.
   void with_route_to(const Taken& destination) {
     const Lens source(*from_.view, w_.evidence().arena, from_.ids, from_.positions, request_.first_token);
     const Aim aim(w_.locators().of(destination.view), to_.ids, to_.positions, request_.first_token);
@@ -216,7 +215,7 @@ class Pairs {
     for (std::size_t i = 0; i < routes.size(); ++i) {
       const std::vector<std::int64_t> mine = range_of(routes[i].member);
       for (std::size_t k = i + 1; k <= routes.size(); ++k) {
-        // Each fact leaves pairs of sources; a list is what all facts of a coordinate have in common.
+        // Each fact allows pairs of sources; a list is what all facts of a coordinate have in common.
         std::map<std::int64_t, std::set<std::int64_t>> first;
         std::map<std::int64_t, std::set<std::int64_t>> second;
         const bool blocks = k == routes.size();
@@ -292,7 +291,7 @@ class Pairs {
       body.from_blocks = *blocks;
       parts.emplace_back("wrong-block-id", "blocks " + list_words(*blocks) + " instead of " + list_words(from_.ids));
     }
-    if (action_.op == "put" && !lists.empty()) return;  // an object has no order but its own
+    if (action_.op == "put" && !lists.empty()) return;  // an object has only its own order
     Bodies bodies = w_.bodies();
     if (!source.declared) body.from[0] = source.view, parts.emplace_back(source.fault_class, "read with " + source.words);
     if (!destination.declared)

@@ -1,6 +1,5 @@
-// `parts` of every operation that has them: a step told as its parts is that step, in whatever way the scales lie; a part
-// that is not there, or is somebody else's, is seen. And where parts, picks and lists of blocks say nothing that can be
-// done, the file is told so.
+// `parts` of every operation that has them: a step split into its parts equals that step, however the scales are laid out; a
+// missing or foreign part is detected. Where parts, picks and lists of blocks ask for the impossible, the file is rejected.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -50,7 +49,7 @@ nlohmann::json played(const std::string& text) {
   expect_playable(script);
   return run_script(script, 1);
 }
-/// Whether every byte and report is as it was meant; the cause is not searched for.
+/// Whether every byte and report is as intended; does not search for a cause.
 bool right(const std::string& text) {
   const Script script = told(text);
   expect_playable(script);
@@ -70,7 +69,7 @@ std::string error_of(const std::string& text) {
   return "";
 }
 
-// Each operation that has parts, and what makes it show.
+// Each operation that has parts, and what makes it visible.
 struct Told {
   const char* before;
   const char* step;  ///< up to `actually`
@@ -152,7 +151,7 @@ TEST(Objects, OfSeveralViewsHaveOneOrder) {
   EXPECT_EQ(reply.at("outcome"), "PASS") << reply.dump(1);
 }
 
-// ---- what says nothing that can be done ----------------------------------------------------------------------------
+// ---- impossible requests -------------------------------------------------------------------------------------------
 
 TEST(Mistakes, OfPartsPicksAndListsAreSaid) {
   const std::string start = head(all_scales[2]) + "  - write: {request: A, to: P}\n";

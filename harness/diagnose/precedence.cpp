@@ -1,6 +1,6 @@
 // Which class a fault has when several fit: the first family below that predicts every byte. Within a family the simplest
-// comes first. The order says: what did not happen at all, before what happened in part; facts of a table or a key, before
-// geometry; a plain change of one number, before another order of axes; anything exact, before two causes at once.
+// comes first. The order: what never happened, before what happened in part; facts of a table or a key, before geometry; a
+// plain change of one number, before another order of axes; anything exact, before two causes at once.
 #include "diagnose/precedence.hpp"
 #include "diagnose/workshop.hpp"
 

@@ -1,4 +1,4 @@
-// The committed order of precedence, for people: `kvcts explain --precedence` prints it.
+// The committed order of precedence, in readable form: `kvcts explain --precedence` prints it.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace kvcts::script {
 
-/// Names of the families of hypotheses in their order (precedence.cpp).
+/// Names of the families of hypotheses, in order (precedence.cpp).
 std::vector<std::string> family_names();
 
-/// While it lives, searches of its thread go without a family. For tests: what would nobody else name?
+/// While it lives, searches in its thread skip one family. For tests: which cases does only that family explain?
 class WithoutFamily {
  public:
   explicit WithoutFamily(const std::string& name);

@@ -1,5 +1,5 @@
-// Who every byte would be after a tape: what a hypothesis leaves, in names. The truth's names come from the painter
-// (truth.hpp); these only serve to look for what is still wrong when one hypothesis is taken for true.
+// The names of all bytes after a tape: what a hypothesis leaves. The truth's names come from the painter (truth.hpp); these
+// only find what is still wrong when one hypothesis is assumed true.
 #pragma once
 
 #include "scene/machine/tape.hpp"
@@ -11,7 +11,7 @@ namespace kvcts::script {
 class NamePlayer {
  public:
   NamePlayer(const Tape& tape, Names& names) : tape_(tape), names_(names), images_(tape.backings.size()) {}
-  /// Ops up to `end`, which is not played.
+  /// Ops before `end`.
   void until(std::size_t end);
   /// Of the tape's backings.
   const std::vector<Image>& images() const { return images_; }
@@ -24,7 +24,8 @@ class NamePlayer {
   void row(const RowOp& op);
   void pattern(const Op& op);
   void decode(const Op& op);
-  /// Id + 1 of a code (Who::whole, scale, global_scale); 0: none. `element`: whose code it is, where it is one element's.
+  /// Id + 1 of a code (Who::whole, scale, global_scale); 0: none. `element`: the element of the code, if there is exactly
+  /// one.
   std::uint32_t reference(const DecodeOp::Code& code, Who* element);
 
   const Tape& tape_;
@@ -33,7 +34,7 @@ class NamePlayer {
   std::size_t next_{0};
 };
 
-/// The tape's checks; what need not be compared there is as it was meant (`meant`).
+/// The tape's checks; bytes that need no comparison there are as intended (`meant`).
 Truth predict(const Tape& tape, const Arena& arena, Names& names, const Truth& meant);
 
 }  // namespace kvcts::script

@@ -19,7 +19,7 @@ bool reaches_somebody(const json& event) {
   return op != event.end() && (*op == "complete" || *op == "fail" || *op == "get");
 }
 
-// What later steps depend on is changed by these only; a late step also leaves what it took.
+// Only these change what later steps depend on; a late step also leaves what it captured.
 bool leaves_traces(const Play& play) {
   static const std::set<std::string> ops{"assign", "register", "unregister", "put", "signal"};
   return play.part == Play::Part::capture || ops.contains(play.action.op);
@@ -124,7 +124,7 @@ std::vector<const Play*> Rehearsal::order(const Bodies& bodies, Sequence& own) c
   own.reserve(count);
   auto next = changed.begin();
   for (std::size_t step = 0; step < base_.size(); ++step) {
-    if (first_[step] >= plays_.size() && !until_.empty()) break;  // behind the end that is given
+    if (first_[step] >= plays_.size() && !until_.empty()) break;  // beyond the given end
     if (next == changed.end() || *next != step) {
       for (std::size_t k = first_[step]; k < first_[step + 1]; ++k) out.push_back(&plays_[k]);
       continue;
@@ -199,7 +199,7 @@ Rehearsed Rehearsal::play(const Bodies& bodies, const OnCheck& on_check) {
     Harvest got = harvest(tape.events, events);
     out.moved += got.moved;
     out.said.insert(out.said.end(), got.said.begin(), got.said.end());
-    // Whether what comes behind can be taken over.
+    // Whether the rest can be reused.
     const bool counted = k < segments_.size() && tape.backings.size() == segments_[k].backings_end &&
                          tape.checks.size() == segments_[k].checks_end;
     const bool quiet = same && k < plays_.size() && !leaves_traces(*plays[k]) && !leaves_traces(plays_[k]);

@@ -1,5 +1,5 @@
-// Hypotheses about one failure are sequences that differ in a step or two. Whatever comes before the first difference is
-// recorded and played once; what comes behind it and does not depend on it is played, but not recorded again.
+// Hypotheses about one failure are sequences that differ in a step or two. Everything before the first difference is
+// recorded and played once; what follows and does not depend on it is played, but not recorded again.
 #pragma once
 
 #include <functional>
@@ -17,32 +17,31 @@ using Bodies = std::vector<std::vector<Action>>;  ///< what each step does, in a
 struct Rehearsed {
   Ending ending;
   std::vector<std::string> checks;
-  std::vector<nlohmann::json> said;  ///< events that reach somebody: reports, and accesses that could not be
+  std::vector<nlohmann::json> said;  ///< visible events: reports, and illegal accesses
   std::int64_t moved{0};             ///< bytes, as engines count them
-  std::size_t first_check{0};        ///< the checks before are those of the unchanged sequence
-  std::int64_t ops{0};               ///< that were played
+  std::size_t first_check{0};        ///< the checks before it are those of the unchanged sequence
+  std::int64_t ops{0};               ///< number played
 };
 
-/// In one pass, from one sequence on.
+/// In one pass, from one base sequence.
 class Rehearsal {
  public:
-  /// Called at a check with the bytes there; false: nothing behind it is asked for.
+  /// Called at a check with the bytes there; false: nothing later is needed.
   using OnCheck = std::function<bool(std::size_t check, const Bytes& bytes)>;
 
-  /// `base`: the sequence from which hypotheses differ. `until`: plays of this step, and what comes behind them, are left
-  /// out.
+  /// `base`: the sequence that hypotheses modify. `until`: leaves out this step's plays and everything after them.
   Rehearsal(const Script& script, const Arena& arena, Locators& locators, Bodies base, std::string until, std::uint64_t seed,
             int pass);
 
-  /// Of the base itself.
+  /// The outcome of the base itself.
   const Rehearsed& unchanged() const { return unchanged_; }
   const std::vector<Bytes>& unchanged_bytes() const { return at_checks_; }
   const Tape& unchanged_tape() const { return tape_; }
-  /// How many ops of that tape come before a step takes place; all, where it does not.
+  /// How many ops of that tape precede a step; all, if it never happens.
   std::size_t ops_before(const std::string& step) const;
-  /// Throws std::runtime_error (std::exception) when bodies ask for what cannot be.
+  /// Throws std::runtime_error (std::exception) when bodies request the impossible.
   Rehearsed play(const Bodies& bodies, const OnCheck& on_check);
-  /// All of it on one tape, for other passes.
+  /// The whole sequence on one tape, for other passes.
   Tape tape(const Bodies& bodies);
 
  private:
@@ -55,7 +54,7 @@ class Rehearsal {
     Progress before, after;
     Bytes bytes;  ///< before it
   };
-  /// Plays in order; those of unchanged steps are the base's own. `own` keeps the others.
+  /// Plays in order, taking those of unchanged steps from the base. `own` keeps the others.
   std::vector<const Play*> order(const Bodies& bodies, Sequence& own) const;
   Sequence cut(Sequence sequence) const;
 
@@ -66,11 +65,11 @@ class Rehearsal {
   std::string until_;
   std::uint64_t seed_;
   int pass_;
-  bool reordered_{false};  ///< the base has steps that take place elsewhere
+  bool reordered_{false};  ///< the base has steps that execute out of place
   Sequence plays_;
-  std::vector<std::size_t> first_;  ///< step -> its first play, where nothing is reordered; one more at the end
+  std::vector<std::size_t> first_;  ///< step -> its first play, if nothing is reordered; plus one entry at the end
   Tape tape_;
-  std::vector<Segment> segments_;  ///< as far as the base came
+  std::vector<Segment> segments_;  ///< as far as the base got
   std::vector<Bytes> at_checks_;
   Rehearsed unchanged_;
 };

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-// Passes that decide: enough for the smallest unit that code can move, a byte (a pair of codes of 4 bits).
+// Deciding passes: enough for the smallest unit that code can move, a byte (a pair of 4-bit codes).
 int deciding_passes(const Script& script) {
   int passes = 2;
   for (const auto& [name, memory] : script.memories) {
@@ -56,7 +56,7 @@ std::string op_of(const Script& script, const std::string& step) {
   return "";
 }
 
-// The first wrong bytes, in words, with whose data are there instead.
+// The first wrong bytes, in words, with the owner of the data found there.
 json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& expectation, const Arena& arena, Names& names,
                  const Clues& clues) {
   json out = json::array();
@@ -95,11 +95,11 @@ json first_wrong(const Observation& o, const Mismatch& mismatch, Expectation& ex
   return out;
 }
 
-// What the search below holds at once: all passes of every check, the names in each pass, and what is known of each byte of
+// Peak memory of the search below: all passes of every check, the names in each pass, and the facts about each byte of
 // content.
 double memory_of_diagnosis(const Observation& seen, const Mismatch& mismatch, const Arena& arena, const Names& names,
                            std::int64_t content) {
-  // Measured, rounded up: clue, sighting and place of a byte; a byte whose poison is looked for by its value.
+  // Measured, rounded up: clue, sighting and place of a byte; a byte whose poison is looked up by its value.
   constexpr double per_clue = 600, per_named = 128;
   double kept = 0, named = 0;
   for (const Bytes& bytes : seen.bytes.front()) {
@@ -166,7 +166,7 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
     reply["ns"] = {{"compare", ns_since(begin)}, {"diagnose", 0}};
     return reply;
   }
-  // A refusal of what should have gone well, before anything moved, is still a clean refusal.
+  // A wrong refusal, before anything moved, is still a clean refusal.
   const bool moved = std::any_of(seen.events.begin(), seen.events.end(),
                                  [](const json& e) { return e.value("moved", false) || e.value("hit", false); });
   if (kind == "refused" && !moved) reply["outcome"] = "REFUSED";
@@ -205,8 +205,8 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
     if (mismatch.wrong_bytes > 0) text += fmt::format(": explains 100 % of {} wrong bytes", mismatch.wrong_bytes);
   } else {
     text = "unexplained";
-    // A guess says what speaks against it. All bytes and yet no proof: another ending, other reports, or right in some
-    // passes only.
+    // A guess states what contradicts it. All bytes and yet no proof: another ending, other reports, or right in some passes
+    // only.
     const auto left = static_cast<std::int64_t>(std::llround((1 - why.share) * static_cast<double>(mismatch.wrong_bytes)));
     if (!why.words.empty()) text += fmt::format("; best partial explanation (a guess): {}: ", why.words);
     if (!why.words.empty())

@@ -49,7 +49,7 @@ std::optional<Element> Lens::at(Place place) const {
       std::int64_t rest = bit - face.plane.offset;
       if (rest < 0) continue;
       for (const layout::Mode& mode : face.plane.modes) {
-        // An id beyond the pool has an address, too, where nothing lies outside of the blocks.
+        // An id beyond the pool also has an address if nothing lies outside the blocks.
         const bool open = &mode == &face.plane.modes.front() && mode.axis == Axis::block;
         const std::int64_t digit = open ? rest / mode.stride : std::min(rest / mode.stride, mode.extent - 1);
         at[mode.axis] += digit * mode.step;
@@ -166,7 +166,7 @@ class OutputLens {
  public:
   OutputLens(const Script& script, const Action& read, int backing)
       : shape_(output_shape(script, read)), backing_(backing) {}
-  /// The bytes of the number that begins there lie behind one another; at() knows the first.
+  /// The bytes of the number that begins there are consecutive; at() knows the first.
   bool same_number(Place first, Place other) const {
     return first.backing == other.backing && first.offset / 4 == other.offset / 4;
   }
@@ -245,7 +245,7 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
     } else if (output) {
       s.at = output->at(here);
       if (!s.at) {
-        // A number may be right in its first byte and wrong behind it: an exponent that is one off.
+        // A number may be right in its first byte and wrong after it: an exponent off by one.
         Sighting* last = out.empty() ? nullptr : &out.back();
         if (last && clue.wrong && !last->clue->wrong && a.decode &&
             output->same_number({last->clue->backing, last->clue->offset}, here))
@@ -288,7 +288,7 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
     if (element && places) {
       Who code = is;
       code.kind = Who::Kind::tag;
-      const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // its byte is named by the even one
+      const std::int64_t odd = layout::bits(code.dtype) == 4 ? code.channel % 2 : 0;  // the even code names its byte
       code.channel -= odd;
       for (const Place& place : places->of(code)) {
         if (accept(place, odd)) break;
@@ -345,7 +345,7 @@ double Workshop::agreement(std::size_t step, const Action& body) {
     const auto place = from.at(*x);
     return place && *place == fact.from;
   };
-  // Of all, or of what lies where this step brings something: several steps may share a destination.
+  // From all, or from what lies where this step writes: several steps may share a destination.
   const auto share = [&](bool taken) {
     std::size_t agree = 0, seen = 0;
     for (const Fact& fact : asked) {

@@ -1,5 +1,5 @@
-// A step seen from the bytes: for each element that its destination has room for, which element of its source is there.
-// Places say it, not content: what lay at the source in front of the step, data or poison, is found again wherever it went.
+// A step seen from the bytes: for each element of its destination, which element of its source is there. Finds them by
+// place, not content: whatever the source held before the step, data or poison, is recognised wherever it went.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kvcts::script {
 
-/// An element as a view has it. Without a token: of a block that is not in the request's table.
+/// An element as a view has it. Without a token: its block is not in the request's table.
 struct Element {
   layout::Component component{};
   layout::Dtype dtype{};
@@ -30,15 +30,15 @@ class Lens {
   /// The element whose code begins at a byte (4 bits: the even one of the pair).
   std::optional<Element> at(Place place) const;
   bool sees(int backing) const;
-  /// No two elements share a byte: at() knows all there is to know.
+  /// No two elements share a byte: at() is complete.
   bool nested() const;
-  std::int64_t slots() const { return slots_; }  ///< of a block
+  std::int64_t slots() const { return slots_; }  ///< per block
 
  private:
   struct Face {
     layout::Plane plane;  ///< modes by falling stride
     Place start;
-    bool nested{true};  ///< each mode's steps are longer than what lies inside of it
+    bool nested{true};  ///< each mode's step exceeds everything inside it
   };
   std::vector<Face> faces_;
   std::unordered_map<std::int64_t, std::int64_t> token_of_block_;
@@ -52,7 +52,7 @@ class Aim {
       std::int64_t first_token)
       : view_(view), ids_(ids), positions_(positions), first_token_(first_token) {}
   std::optional<Place> at(const Element& element) const;
-  /// With the block given, instead of the table's.
+  /// With the given block instead of the table's.
   std::optional<Place> at(const Element& element, std::int64_t block) const;
   std::int64_t slots() const { return view_.block_size(); }
 
@@ -64,31 +64,30 @@ class Aim {
 
 struct Sighting {
   std::optional<Element> at;    ///< where it is: in the destination; in a step without one, whom the truth has there
-  Element asked;                ///< who comes there when the step is done as it stands
-  bool taken{false};            ///< `at` is one of the elements that the step brings
-  std::optional<Element> from;  ///< who has come
-  std::optional<Place> source;  ///< from where
+  Element asked;                ///< the element that belongs there if the step runs as written
+  bool taken{false};            ///< `at` is one of the elements that the step moves
+  std::optional<Element> from;  ///< the element that arrived
+  std::optional<Place> source;  ///< its origin
   const Clue* clue{nullptr};
 };
 
-/// This byte of the destination holds what that byte of the source held in front of the step. What a step would have done
-/// with addresses can be asked for such facts without playing it.
+/// This byte of the destination holds what that byte of the source held before the step. Such facts show what a step would
+/// have done with addresses without playing it.
 struct Fact {
   Place to, from;
-  bool taken{false};  ///< by the step, where it is: others may have brought the rest
+  bool taken{false};  ///< moved by the step to its place: other steps may have moved the rest
 };
 
-/// Where a pick of a destination comes from, and where a pick of a source goes.
+/// The source of a destination's pick, and the destination of a source's pick.
 std::int64_t picked_source(const Picks& from, const Picks& to, std::int64_t destination);
 std::int64_t picked_destination(const Picks& from, const Picks& to, std::int64_t source);
 /// Nothing picked: all are.
 bool picked(const Picks& picks, std::int64_t value);
-/// The block table that a request has in a view's memory, or the one that is given instead; and which positions of a request
-/// lie there.
+/// The block table of a request in a view's memory, or the one given instead; and which positions of a request lie there.
 std::vector<std::int64_t> ids_in(const Request& request, const View& view,
                                  const std::optional<std::vector<std::int64_t>>& instead);
 std::vector<std::int64_t> positions_in(const Request& request, const View& view);
-/// A step that brings only these destinations of those that it brings.
+/// The step, limited to these of its destinations.
 void keep_only(Action& action, Picks Selection::* axis, const std::set<std::int64_t>& destinations);
 
 }  // namespace kvcts::script

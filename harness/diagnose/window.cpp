@@ -95,7 +95,7 @@ Provenance Teller::tell(const Who& who, int backing) const {
   out.kv = who.kv, out.layer = who.layer, out.head = who.head, out.token = who.token, out.generation = who.generation;
   out.channel = who.channel;
   out.last_channel = who.channel + (who.kind == Who::Kind::tag && layout::bits(who.dtype) == 4 ? 1 : 0);
-  // Somebody has it: a producer's memory, else another one, else the one that is looked at.
+  // Some memory has it: a producer's, else another one, else the one shown.
   int best = -1;
   for (const Place& place : whereabouts_.of(who)) {
     const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];

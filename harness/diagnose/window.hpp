@@ -12,12 +12,12 @@
 
 namespace kvcts::script {
 
-/// Where bytes of the arena lie by the layouts that their memories declare.
+/// Where bytes of the arena lie by the declared layouts of their memories.
 class Seats {
  public:
   Seats(const Script& script, const Arena& arena);
-  /// The element there as a place: layer, kv, block, slot, head, channel, and the memory that it is in. nullopt: padding,
-  /// guard, raw bytes.
+  /// The element there as a place: layer, kv, block, slot, head, channel, and its memory. nullopt: padding, guard, raw
+  /// bytes.
   std::optional<Provenance> at(Place place) const;
   /// "K layer 0 block 1 slot 2 head 0", "padding", "guard below", "guard above", "raw bytes".
   std::string words_at(Place place) const;
@@ -33,8 +33,8 @@ class Seats {
   std::vector<Memory> memories_;
 };
 
-/// Whos as people read them: the element with the block and slot of the memory that it came from (the first other memory
-/// that has it in the truth, a producer's before others).
+/// Whos in readable form: the element with its block and slot in the memory it came from (the first other memory that has it
+/// in the truth, a producer's before others).
 class Teller {
  public:
   Teller(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check);
@@ -49,23 +49,23 @@ class Teller {
 };
 
 struct Window {
-  std::string region;  ///< "P/kv.L0", or a memory, an allocation or an output that is the only one of that name
-  std::int64_t offset{0}, bytes{0};  ///< from the region's first byte; guards are below 0 and behind the end
-  std::string check;                 ///< name of a check; "" = the last that was reached
+  std::string region;                ///< "P/kv.L0", or a memory, allocation or output with a unique name
+  std::int64_t offset{0}, bytes{0};  ///< from the region's first byte; guards are below 0 and beyond the end
+  std::string check;                 ///< name of a check; "" = the last one reached
 };
 struct Region {
   std::string name, side;
   std::int64_t bytes{0}, guard_below{0}, guard_above{0};
 };
 
-/// What can be looked at.
+/// The regions that can be shown.
 std::vector<Region> regions_of(const Script& script);
-/// Plays the script, as run_script() does, and looks. Throws std::runtime_error where there is no such region, check or
-/// byte.
+/// Plays the script as run_script() does, then reads the window. Throws std::runtime_error when the region, check or byte
+/// does not exist.
 std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window& window);
 
 /// The runs around the first wrong byte, for a drawing: `moves`, `moves_from`, `bytes_left_out` of `$defs/picture`. Empty
-/// where none is wrong.
+/// when no byte is wrong.
 nlohmann::json moves_of(const Script& script, const Arena& arena, const Names& names, const Checkpoint& check,
                         const Clues& clues);
 

@@ -16,7 +16,7 @@ std::int64_t moved(const std::vector<json>& events) {
   return out;
 }
 
-// What must agree besides the bytes: reports, and accesses that could not be.
+// What must agree besides the bytes: reports, and illegal accesses.
 json outcome_of(const Ending& ending, const std::vector<json>& events) {
   json out{{"kind", ending.kind}, {"in", ending.kind == "hung" ? ending.in : ""}, {"reports", reports(events)}};
   json violations = json::array();
@@ -39,7 +39,7 @@ Bodies intended_bodies(const Script& script) {
   return out;
 }
 
-// The run stopped where it was not meant to, at a step that is known: how it ended is taken as given.
+// The run stopped early at a known step: takes its ending as given.
 bool stopped_early(const Evidence& e) {
   const Ending& end = e.observation.ending;
   const auto violated = [](const json& event) { return event.contains("violation"); };
@@ -257,7 +257,7 @@ std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
   return out;
 }
 
-// Wrong bytes that the prediction gets right, less the right ones that it gets wrong, as a share.
+// Wrong bytes that the prediction gets right, minus right ones that it gets wrong, as a share.
 double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
   all = false;
   const Observation& o = evidence_.observation;
@@ -278,15 +278,15 @@ double Workshop::judge(const Bodies& bodies, bool& all, bool& counts) {
       return misses == 0 || !found();
     });
   } catch (const std::exception&) {
-    return 0;  // what is proposed cannot be: a name or a range that does not exist
+    return 0;  // the proposal is impossible: a name or a range that does not exist
   }
   work_ += seen.ops / 4096;
   for (std::size_t check = 0; check < seen.first_check && check < base_misses_.size(); ++check) {
     for (const std::int64_t n : base_misses_[check]) misses += n;
   }
-  if (misses > 0 && found()) return 0;  // only the exact ones are still asked for
+  if (misses > 0 && found()) return 0;  // only exact ones are still needed
   if (ending_given_ && seen.ending.kind == "completed") seen.ending = o.ending;
-  // What went to a place that does not matter cannot be told from what did not go anywhere.
+  // What went to a place that does not matter looks like what went nowhere.
   const bool anywhere = std::any_of(evidence_.truth.checks.begin(), evidence_.truth.checks.end(),
                                     [](const Checkpoint& c) { return !c.any.empty(); });
   counts = anywhere || seen.moved == moved_;
@@ -323,10 +323,10 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
   try {
     share = judge(bodies, all, counts);
   } catch (const std::exception&) {
-    return false;  // what is proposed cannot be: coordinates that no content has
+    return false;  // the proposal is impossible: coordinates that no content has
   }
   Hypothesis hypothesis{fault_class, words, std::move(bodies)};
-  if (all && !counts) {  // right bytes, but another number of them was moved: only if nothing better turns up
+  if (all && !counts) {  // right bytes, but another number of them moved: only if nothing better turns up
     if (!second_) second_ = std::move(hypothesis);
     return false;
   }
@@ -349,8 +349,7 @@ bool Workshop::attempt(const std::string& fault_class, const std::string& words,
   return false;
 }
 
-// Of hypotheses that do equally well the first is kept, and few of one class: variants of one idea would crowd out the
-// others.
+// Of equally good hypotheses, keep the first and only a few per class: variants of one idea would crowd out the others.
 void Workshop::remember(Partial partial) {
   constexpr std::size_t kept = 10, alike = 2;
   if (std::any_of(partial_.begin(), partial_.end(), [&](const Partial& other) { return other.bytes == partial.bytes; }))
@@ -367,7 +366,7 @@ void Workshop::remember(Partial partial) {
   if (partial_.size() > kept) partial_.pop_back();
 }
 
-// What is wrong with scales alone: they are there, but those of somebody else.
+// Wrong scales alone: they are there, but another element's.
 static std::string of_scales(const std::string& fault_class) {
   static const std::set<std::string> of_data{"wrong-block-id",     "region-aliasing",         "layer-misrouted",
                                              "head-shard-mapping", "kv-split-vs-interleaved", "axis-permuted"};
@@ -382,7 +381,7 @@ bool Workshop::attempt(const std::string& given_class, const std::string& words,
   try {
     agrees = agreement(step, body);
   } catch (const std::exception&) {
-    return false;  // a view of what is not there
+    return false;  // a view of something that does not exist
   }
   if (agrees == 0 && !plausible(step, body)) return false;
   changed[step] = {body};
@@ -397,7 +396,7 @@ bool Workshop::attempt(const std::string& given_class, const std::string& words,
 
 bool Workshop::plausible(std::size_t step, const Action& body) {
   if (body.op != "move" || !body.after.empty() || !body.before.empty() || body.splits != action(step).splits) return true;
-  // What is at the source now was there when it was moved, unless somebody wrote there later.
+  // What is at the source now was there when it moved, unless a later write changed it.
   const auto memories = [](const std::vector<View>& views) {
     std::set<std::string> out;
     for (const View& view : views) out.insert(Arena::memory_of(view));
@@ -449,7 +448,7 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
     const Op& op = tape.ops[i];
     if (op.kind != Op::Kind::copy) continue;
     if (op.src_backing >= static_cast<int>(tape.own) || op.dst_backing >= static_cast<int>(tape.own))
-      return true;  // by way of a copy
+      return true;  // through a copy
     for (const std::int64_t at : {std::int64_t{0}, op.n - 1}) {
       const Who source = evidence_.names.at(evidence_.expectation.id(check, op.src_backing, op.src + at, evidence_.names));
       const auto seen = clue_at_.find(spot(op.dst_backing, op.dst + at));

@@ -1,4 +1,4 @@
-// Where hypotheses are made and tried. Internal to the diagnosis.
+// Makes and tries hypotheses. Internal to the diagnosis.
 #pragma once
 
 #include <algorithm>
@@ -27,49 +27,49 @@ struct Hypothesis {
 class Workshop {
  public:
   explicit Workshop(Evidence& evidence);
-  /// A search for what is wrong besides a hypothesis of another one: `evidence.intended` has its steps.
+  /// A search for what is wrong besides a hypothesis of another search: `evidence.intended` has its steps.
   Workshop(Evidence& evidence, const Workshop& first);
   /// A search for what is wrong with one piece of a step: `evidence.intended` has the pieces as steps, and only step `only`
-  /// is changed.
+  /// may change.
   Workshop(Evidence& evidence, const Workshop& first, std::size_t only);
 
   const Script& script() const { return evidence_.intended; }
   const Evidence& evidence() const { return evidence_; }
   const Clues& clues() const { return evidence_.clues; }
   const Whereabouts& whereabouts();
-  /// What the bytes say of a step; see sighting.hpp.
+  /// What the bytes say about a step; see sighting.hpp.
   const std::vector<Sighting>& sightings(std::size_t step);
   /// A sample of them, as places.
   const std::vector<Fact>& facts(std::size_t step);
-  /// The share of a step's facts that it would have made, done so. 0 also where that cannot be told.
+  /// The share of a step's facts that this version of it would produce. Also 0 when that is unknown.
   double agreement(std::size_t step, const Action& body);
   Locators& locators() { return common_->locators; }
-  /// Names of all bytes in front of a step, when all is done as it stands.
+  /// Names of all bytes before a step, if everything runs as written.
   const std::vector<Image>& images_before(std::size_t step);
   Who name_before(std::size_t step, int backing, std::int64_t offset);
   Bodies bodies() const { return base_; }
   const Action& action(std::size_t step) const { return script().steps[step].intended; }
-  /// A request with what the steps in front of this one assigned to it; nothing where there is no such request.
+  /// A request with everything that earlier steps assigned to it; empty when no such request exists.
   std::optional<Request> request_at(std::size_t step, const std::string& name) const;
-  /// Block tables that a request had in a memory before the one that it has at a step, the first one first.
+  /// Block tables that a request had in a memory before its table at a step, oldest first.
   std::vector<std::vector<std::int64_t>> older_tables(std::size_t step, const std::string& name,
                                                       const std::string& memory) const;
-  /// Whether a step takes part in what went wrong, as far as one can tell before trying: it moves, writes or reads.
+  /// Whether a step could have caused the failure, judged before any trial: it moves, writes or reads.
   bool moves(std::size_t step) const;
 
-  /// Tries one; true when it predicts everything. Exact ones are kept, and the best of the others.
+  /// Tries one; true when it predicts everything. Keeps exact ones, and the best of the others.
   bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies);
   /// One step with another body.
   bool attempt(const std::string& fault_class, const std::string& words, std::size_t step, const Action& body);
-  /// These steps left out.
+  /// Without these steps.
   bool attempt_without(const std::string& fault_class, const std::string& words, const std::set<std::size_t>& steps);
 
-  /// The sequence ended where it should not have, and nothing else is wrong: what was done before is as intended.
+  /// The sequence ended where it should not have, and nothing else is wrong: everything before is as intended.
   bool as_it_ended();
-  /// What was meant, done to the letter, makes all of it: the steps themselves are what is wrong.
+  /// The intended steps, done to the letter, produce all of it: the steps themselves are wrong.
   bool as_it_stands();
 
-  /// What a hypothesis leaves unexplained, as if it had been meant. Nothing where no search can start from it.
+  /// What a hypothesis leaves unexplained, if it had been intended. Empty when no search can start from it.
   struct Residue {
     Script believed;
     Truth truth;
@@ -80,58 +80,58 @@ class Workshop {
 
   bool found() const { return !exact_.empty(); }
   const std::vector<Hypothesis>& exact() const { return exact_; }
-  /// Predicts every byte, but not how many were moved.
+  /// Predicts every byte, but not how many moved.
   const std::optional<Hypothesis>& second() const { return second_; }
-  /// Predicts everything, but changes so much that two plain causes at once come before it.
+  /// Predicts everything, but changes so much that two plain causes at once take precedence.
   const std::optional<Hypothesis>& late() const { return late_; }
-  /// What is attempted from here on is of that kind.
+  /// Every later attempt is of that kind.
   void involved(bool so) { involved_ = so; }
   std::int64_t tried() const { return tried_; }
-  /// By the work done, never by the clock: the same case is given the same search on every machine.
+  /// Limited by work done, never by the clock: a case gets the same search on every machine.
   bool spent() const { return work_ >= limit_; }
   void allow(std::int64_t more) { limit_ = std::max(limit_, work_ + more); }
-  /// Explains a part.
+  /// Explains part of the failure.
   struct Partial {
     double share{0};         ///< of the wrong bytes
-    double rank{0};          ///< higher where it also says from where bytes came
-    std::uint64_t bytes{0};  ///< a number for what it predicts
+    double rank{0};          ///< higher if it also says where bytes came from
+    std::uint64_t bytes{0};  ///< hash of its prediction
     Hypothesis hypothesis;
   };
-  /// The best few, best first: no two that predict the same bytes.
+  /// The best few, best first: no two predict the same bytes.
   const std::vector<Partial>& partial() const { return partial_; }
-  /// Those that would have brought every byte from where it came, whatever else is wrong with it.
+  /// Those that would have moved every byte from its true source, whatever else is wrong with it.
   const std::vector<Hypothesis>& agreeing() const { return agreeing_; }
-  /// Of one step: changes that make all of its own facts, in the order in which they were proposed, one a class.
+  /// Of one step: changes that produce all of its own facts, in order of proposal, one per class.
   const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:
   bool attempt(const std::string& fault_class, const std::string& words, Bodies bodies, double agreement,
                double base_agreement);
   void remember(Partial partial);
-  /// A few elements of a changed step, before all of them: whether what it would have brought is there. Says yes when in
+  /// Tests a few elements of a changed step before all of them: whether what it would have moved is there. Says yes when in
   /// doubt.
   bool plausible(std::size_t step, const Action& body);
   double judge(const Bodies& bodies, bool& all, bool& counts);
-  std::uint64_t predicted_{0};  ///< by the last that was judged: a number for its bytes
-  /// Bytes that differ from what was observed at a check in a pass, and matter.
+  std::uint64_t predicted_{0};  ///< by the last one judged: hash of its bytes
+  /// Bytes that matter and differ from the observation at a check in a pass.
   std::int64_t differing(const Bytes& bytes, int pass, std::size_t check, int backing) const;
-  /// Whether it predicts the passes behind the first as well.
+  /// Whether it also predicts the passes after the first.
   bool in_every_pass(const Bodies& bodies);
-  /// What searches about one observation share.
+  /// Shared by all searches about one observation.
   struct Common {
     explicit Common(const Arena& arena) : locators(arena) {}
     Locators locators;
-    std::vector<Bytes> begin;  ///< of each pass, before the first step
+    std::vector<Bytes> begin;  ///< in each pass, before the first step
     std::optional<Namer> namer;
   };
   Workshop(Evidence& evidence, const Script& asked, bool ending_given, std::shared_ptr<Common> common);
-  /// Calls f(offset) for bytes that differ from what was observed and matter; false: no more.
+  /// Calls f(offset) for bytes that matter and differ from the observation; false: stop.
   template <class F>
   void each_difference(const Bytes& bytes, int pass, std::size_t check, int backing, F&& f) const;
   const Bytes& begin(int pass);
 
   Evidence& evidence_;
-  const Script& asked_;              ///< the sequence that was meant
+  const Script& asked_;              ///< the intended sequence
   std::optional<std::size_t> only_;  ///< the one step that hypotheses may change
   bool ending_given_{false};
   std::shared_ptr<Common> common_;
@@ -139,7 +139,7 @@ class Workshop {
   Rehearsal rehearsal_;                                 ///< of the first pass
   std::vector<std::vector<std::int64_t>> base_misses_;  ///< check, backing -> bytes that the base gets wrong
   std::int64_t all_base_misses_{0};
-  nlohmann::json outcome_;  ///< that was observed
+  nlohmann::json outcome_;  ///< the observed one
   std::int64_t moved_{0};   ///< bytes, as engines counted them
   std::vector<Sighting> look(std::size_t step);
   std::optional<Whereabouts> whereabouts_;
@@ -149,13 +149,13 @@ class Workshop {
   std::unordered_map<std::int64_t, std::size_t> clue_at_;  ///< backing and offset -> index of the clue
   std::vector<Hypothesis> exact_;
   std::vector<Partial> partial_;
-  std::vector<std::uint64_t> agreeing_bytes_;  ///< what those of the same index predict
+  std::vector<std::uint64_t> agreeing_bytes_;  ///< prediction hashes, by the same index
   std::vector<Hypothesis> agreeing_;
   std::vector<std::vector<Hypothesis>> locals_;  ///< by step
   std::optional<Hypothesis> second_, late_;
   bool involved_{false};
   std::int64_t tried_{0};
-  std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count as several
+  std::int64_t work_{0}, limit_{4000};  ///< in hypotheses of a small case; larger ones count several times
 };
 
 /// One family of hypotheses: proposes to the workshop, simplest first.
@@ -174,7 +174,7 @@ void propose_options(Workshop& w);          ///< scales, decode, splits, directi
 void propose_keys(Workshop& w);             ///< stores: fields of keys that are left out
 void propose_orders(Workshop& w);           ///< a step happened at another time
 void propose_orders_together(Workshop& w);  ///< several steps happened at another time
-void propose_tables_together(Workshop& w);  ///< requests of a batch, each by the table of another one
+void propose_tables_together(Workshop& w);  ///< each request of a batch uses another's table
 void propose_lists(Workshop& w);            ///< block ids, layers, heads, kv, tokens that went elsewhere
 void propose_any_lists(Workshop& w);        ///< block ids, whatever the bytes show
 void propose_memories(Workshop& w);         ///< another memory, another request, another generation
@@ -189,17 +189,17 @@ void propose_fits(Workshop& w);             ///< one linear map, read off the by
 void propose_lengths(Workshop& w);          ///< more or fewer tokens than there are
 void propose_copies(Workshop& w);           ///< a transfer as a list of copies: other lengths, joined, cut
 void propose_tables(Workshop& w);           ///< ids of another unit, or of another time
-void propose_beyond(Workshop& w);           ///< ids beyond the pool, in front of it or behind it
+void propose_beyond(Workshop& w);           ///< ids beyond the pool, before or after it
 void propose_pieces(Workshop& w);           ///< any of these, in a piece of a step only
 void propose_registered(Workshop& w);       ///< several registrations: a limit, a side, bases exchanged
 void propose_stores(Workshop& w);           ///< several contents under one key, and who wins
 void propose_ways_out(Workshop& w);         ///< where the elements of a step went
-void propose_parts(Workshop& w);            ///< a layer, K or V, a head, a destination of a step unlike the others
+void propose_parts(Workshop& w);            ///< a layer, K or V, a head or a destination of a step differs
 void propose_part_by_part(Workshop& w);     ///< regions paired by index, a table for each part
 void propose_some_beliefs(Workshop& w);     ///< one belief about a memory in some steps
 void propose_together(Workshop& w);         ///< one mistake in several steps, each with its own numbers
 
-/// Not a family: two changes of one transfer at once, told by where its bytes came from (pairs.cpp).
+/// Not a family: two changes of one transfer at once, recognised by where its bytes came from (pairs.cpp).
 void propose_pairs(Workshop& w);
 
 }  // namespace kvcts::script

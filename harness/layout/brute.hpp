@@ -15,7 +15,7 @@ struct Point {
   std::int64_t bit;  ///< nibble order applied
 };
 
-/// All elements of a plane, in no order. One entry a digit combination.
+/// All elements of a plane, unordered. One entry per digit combination.
 inline std::vector<Point> points(const Plane& plane) {
   std::vector<Point> all{{plane.origin, plane.offset}};
   for (const Mode& m : plane.modes) {

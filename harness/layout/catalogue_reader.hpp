@@ -1,5 +1,5 @@
-// A small reader of cases/layouts/ and cases/dtypes/ for the tests of this folder only (the loader with schemas is
-// harness/case/catalogue). Unknown keys are not its business; missing ones throw.
+// Reads just enough of cases/layouts/ and cases/dtypes/ for the tests of this folder (harness/case/catalogue has the loader
+// with schemas). It ignores unknown keys and throws on missing ones.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

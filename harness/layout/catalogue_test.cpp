@@ -37,7 +37,7 @@ void instantiates_soundly(const Entry& e) {
       try {
         cache = instantiate(e.text, g, scheme, e.tensors);
       } catch (const Error& error) {
-        // The only ways not to fit: a row that does not divide into groups or bytes, and K and V of unlike width.
+        // The only reasons not to fit: a row that does not divide into groups or bytes, and K and V of different widths.
         const std::string why = error.what();
         const bool fits = why.find("divide into") == std::string::npos && why.find("one width") == std::string::npos &&
                           why.find("unlike width") == std::string::npos && why.find("whole bytes") == std::string::npos &&
@@ -125,7 +125,7 @@ Coord coordinate(const TensorView& view, const std::vector<std::int64_t>& index,
   return coord;
 }
 
-/// Shape and strides that a connector sees lead to the same bytes as the map.
+/// The shape and strides that a connector sees lead to the same bytes as the map.
 TEST(Catalogue, ViewsShowWhatThePlanesHold) {
   const auto all = schemes();
   std::uint64_t random = 88172645463325252ULL;

@@ -1,9 +1,9 @@
 // The digits of one axis: its modes by step, descending. Internal to the layout library.
 //
-// A coordinate offset t of an axis is sum(digit * step). The modes of an axis are *unique* when every t has at most one
-// set of digits, which holds when each step is larger than everything the smaller ones can reach:
+// A coordinate offset t of an axis is sum(digit * step). The modes of an axis are *unique* when every t has at most one set
+// of digits. That holds when each step is larger than everything the smaller ones can reach:
 //   step_i > sum over j > i of (extent_j - 1) * step_j
-// Then the digits fall out greedily: digit_i = t / step_i, t -= digit_i * step_i. validate() demands it of every plane.
+// Then the digits fall out greedily: digit_i = t / step_i, t -= digit_i * step_i. validate() requires it of every plane.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct AxisDigits {
     }
   }
 
-  /// How far the modes from `from` on reach: the largest t, 0 when there are none.
+  /// How far the modes from index `from` reach: the largest t, 0 when there are none.
   std::int64_t reach(const Plane& plane, int from = 0) const {
     std::int64_t sum = 0;
     for (int i = from; i < count; ++i) {

@@ -22,7 +22,7 @@ enum class Dtype : std::uint8_t {
   e8m0,
 };
 
-/// Width of one code in bits: 32, 16, 8 or 4. Codes of 4 bits are packed two a byte (nibble order is the plane's).
+/// Width of one code in bits: 32, 16, 8 or 4. Two 4-bit codes share a byte (the plane sets the nibble order).
 int bits(Dtype dtype);
 std::string_view name(Dtype dtype);
 /// Throws layout::Error naming the accepted dtypes.

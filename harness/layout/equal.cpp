@@ -1,9 +1,9 @@
-// Comparison of maps, whatever the way their modes are written.
+// Comparison of maps, however their modes are written.
 //
 // A position is offset + sum over axes of F_axis(coordinate): separable. So two planes are the same map on a product of
-// coordinate sets when, axis by axis, their F differ by a constant and the constants add up to nothing. Caches that cut
-// their planes differently are compared on the common refinement: on every axis the coordinates are grouped by the set of
-// planes that hold them, and each product of groups is compared once. Cost: the sum of the extents, never their product.
+// coordinate sets when, axis by axis, their F differ by a constant and the constants sum to zero. Caches that cut their
+// planes differently are compared on the common refinement: every axis groups its coordinates by the set of planes that hold
+// them, and each product of groups is compared once. Cost: the sum of the extents, never their product.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -115,7 +115,7 @@ std::vector<const Plane*> planes_of(const Cache& cache, Component component) {
   return out;
 }
 
-/// Takes out pairs of planes that are equal once normalised: nearly all of them, in nearly all comparisons.
+/// Removes pairs of planes that are equal once normalised: nearly all of them, in nearly all comparisons.
 void cancel(std::vector<const Plane*>& left, std::vector<const Plane*>& right) {
   std::multimap<std::string, const Plane*> known;
   for (const Plane* plane : right) known.emplace(to_text(normalised(*plane)), plane);
@@ -187,7 +187,7 @@ class Comparison {
   std::array<const Group*, axis_count> cell_{};
 };
 
-/// Modes by stride, descending; cut so that the modes of both planes have pairwise equal extents where that is possible.
+/// Modes by descending stride, cut so that the modes of both planes have pairwise equal extents where possible.
 bool refine(std::vector<Mode>& a, std::vector<Mode>& b) {
   const auto split = [](std::vector<Mode>& list, std::size_t i, std::int64_t inner) {
     Mode outer = list[i];
@@ -208,7 +208,7 @@ bool refine(std::vector<Mode>& a, std::vector<Mode>& b) {
   return a.size() == b.size();
 }
 
-/// Strides descending; ties by axis, then by step, so that the order is one and only one.
+/// Strides descending; ties by axis, then by step, so the order is unique.
 bool by_stride(const Mode& x, const Mode& y) {
   return std::tuple(y.stride, x.axis, y.step, y.extent) < std::tuple(x.stride, y.axis, x.step, x.extent);
 }
@@ -253,14 +253,14 @@ std::optional<std::string> same_bytes_other_names(const Plane& a, const Plane& b
   auto left = normalised(a).modes;
   auto right = normalised(b).modes;
   if (!refine(left, right)) return std::nullopt;
-  // Which names stand for which, over all modes.
+  // Which names map to which, over all modes.
   std::array<std::array<bool, axis_count>, axis_count> renamed{};
   bool any = false;
   for (std::size_t i = 0; i < left.size(); ++i) {
     renamed[static_cast<std::size_t>(left[i].axis)][static_cast<std::size_t>(right[i].axis)] = true;
     any = any || left[i].axis != right[i].axis;
   }
-  if (!any) return std::nullopt;  // equal, or different in origin or steps: not a matter of names
+  if (!any) return std::nullopt;  // equal, or different in origin or steps: not a naming difference
   std::string words;
   for (Axis x : all_axes) {
     for (Axis y : all_axes) {

@@ -1,4 +1,4 @@
-// The one error type of the layout library: a sentence that says what was expected, what was found, what to do.
+// The one error type of the layout library: a sentence with what was expected, what was found and what to do.
 #pragma once
 
 #include <stdexcept>

@@ -1,10 +1,10 @@
-// The one map of the suite, as a value: logical coordinate -> bits of an allocation.
+// The suite's one map, as a value: logical coordinate -> bits of an allocation.
 //
 //   Cache      = allocations (backing memory) + planes that say where each coordinate lives in them
 //   Plane      = component, dtype, offset, modes (axis, extent, stride) over one allocation
 //   TensorView = what a framework hands to a connector: shape + strides + axis names over one allocation
 //
-// Everything is 64-bit; an overflow is a layout::Error, never a wrap. No CUDA, no YAML, no process in this library.
+// Everything is 64-bit; an overflow throws layout::Error and never wraps. This library knows no CUDA, YAML or processes.
 #pragma once
 
 #include <cstdint>
@@ -54,10 +54,10 @@ struct Allocation {
 };
 
 /// One dimension of a tensor as a framework shows it; `axes` names what it runs over, outermost first ("NHC", "B", "K");
-/// "(NHC)" = these axes in an order that the view does not say, "1" = none, "*" = raw bytes.
+/// "(NHC)" = these axes in an order that the view does not state, "1" = none, "*" = raw bytes.
 struct Dim {
   std::int64_t extent{0};
-  std::int64_t stride{0};  ///< bytes; 4-bit data is shown as uint8, two codes a unit along its contiguous dim
+  std::int64_t stride{0};  ///< bytes; 4-bit data is shown as uint8, two codes per unit along its contiguous dim
   std::string axes;
   bool operator==(const Dim&) const = default;
 };
@@ -113,7 +113,7 @@ bool has_axis(const Plane& plane, Axis axis);
 std::optional<Location> locate(const Plane& plane, const Coord& coord);
 /// First plane of `component` that holds the coordinate.
 std::optional<Location> locate(const Cache& cache, Component component, const Coord& coord);
-/// Every element whose bits include the given bit; empty means padding. More than one means overlap. Throws Error where
+/// Every element whose bits include the given bit. Empty means padding, more than one means overlap. Throws Error when
 /// millions of aliased elements share the bit.
 std::vector<Element> inverse(const Cache& cache, int allocation, std::int64_t bit);
 std::vector<Element> inverse(const Plane& plane, std::int64_t bit);
@@ -122,9 +122,9 @@ std::vector<Element> inverse(const Plane& plane, std::int64_t bit);
 
 /// Bytes touched by the plane, as [lowest, highest+1). Throws Error on overflow.
 ByteRange bounds(const Plane& plane);
-/// Throws Error unless every plane and tensor is inside its allocation and every mode is sane: extent >= 1, step >= 1,
-/// offsets and strides in whole elements' units (bytes, or nibbles for 4-bit codes), and no coordinate with two places (each
-/// step of an axis larger than what its smaller steps reach). The other operations take planes that pass.
+/// Throws Error unless every plane and tensor is inside its allocation, every mode has extent >= 1 and step >= 1, offsets
+/// and strides are whole elements (bytes, or nibbles for 4-bit codes), and no coordinate has two places (each step of an
+/// axis exceeds what its smaller steps reach). All other operations require planes that pass.
 void validate(const Cache& cache);
 /// Byte ranges of the allocation that no plane touches.
 std::vector<ByteRange> holes(const Cache& cache, int allocation);
@@ -139,10 +139,10 @@ std::vector<Overlap> overlaps(const Cache& cache, int allocation);
 
 /// The plane with extent-1 modes dropped, adjacent modes of one axis merged and modes sorted by stride, descending.
 Plane normalised(const Plane& plane);
-/// Same coordinates at the same bits (whatever the way the modes are written).
+/// Same coordinates at the same bits, however the modes are written.
 bool same_map(const Cache& a, const Cache& b);
-/// Same set of bits but other names: the maps differ only in which axis a mode is called. Returns the words for it
-/// ("slot <-> head"), or nullopt when the maps are equal or differ otherwise.
+/// The same bits under other names: the maps differ only in which axis each mode belongs to. Returns the swap in words
+/// ("slot <-> head"), or nullopt when the maps are equal or differ in another way.
 std::optional<std::string> same_bytes_other_names(const Plane& a, const Plane& b);
 
 // ---- runs (runs.cpp) -----------------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 /// Maximal runs of contiguous bits that hold exactly the elements of `box` (clipped to the plane's domain), ascending. Bits
-/// are those of memory: with the high nibble first, a run that begins or ends inside a byte has that nibble as a run of its
-/// own. Cost: the number of runs, not of elements. Throws Error on overflow and beyond 2^26 runs.
+/// are memory bits: with the high nibble first, a run that starts or ends inside a byte puts that nibble in a separate run.
+/// Cost is linear in runs, not elements. Throws Error on overflow and beyond 2^26 runs.
 std::vector<Run> runs(const Plane& plane, const Box& box);
 
 // ---- text (text.cpp) -----------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ std::string order(const Plane& plane);
 
 struct Names {
   std::string letters;     ///< ours: "L|K B N H C"
-  std::string vllm;        ///< LBHNC ... or "" where vLLM has no name (K outside the row); says nothing of allocations
+  std::string vllm;        ///< LBHNC ... or "" where vLLM has no name (K outside the row); ignores allocations
   std::string flashinfer;  ///< NHD / HND or ""
   std::string lmcache;     ///< NL_X_TWO_NB_BS_NH_HS ... or ""
   std::string kvbm;        ///< FullyContiguous / LayerSeparate / OperationalNHD ... or ""
@@ -183,24 +183,24 @@ struct Names {
 /// Names derived from the template text (template.hpp), not looked up by layout id.
 Names names_of(std::string_view template_text);
 /// Accepts any of those names ("LBNHC", "NL_X_TWO_NB_BS_NH_HS", "OperationalHND") or a template text; returns template text.
-/// HND and NHD alone are vLLM's aliases of LBHNC and LBNHC; "flashinfer:HND" is the page [2, H, P, D]. A prefix vllm:,
-/// flashinfer:, lmcache: or kvbm: asks one vocabulary only. Throws Error that lists near names.
+/// Bare HND and NHD are vLLM's aliases of LBHNC and LBNHC; "flashinfer:HND" is the page [2, H, P, D]. A prefix vllm:,
+/// flashinfer:, lmcache: or kvbm: searches that vocabulary only. Throws Error that lists near names.
 std::string template_from_name(std::string_view name);
 
 // ---- ambiguity (readings.cpp) --------------------------------------------------------------------------------------
 
-/// What is known beside a shape. Absent = unknown.
+/// What is known besides the shape. Absent = unknown.
 struct Facts {
   std::optional<std::int64_t> layers{}, blocks{}, block_size{}, heads{}, head_dim{};
 };
 struct Reading {
-  std::string letters;                ///< one group of letters a dim, e.g. "K B N H C", "B K N H C", "B N HC"
+  std::string letters;                ///< one group of letters per dim, e.g. "K B N H C", "B K N H C", "B N HC"
   std::vector<std::int64_t> extents;  ///< per axis L K B N H C, 0 = not determined by shape and facts
 };
-/// The ways in which a bare shape (and, where given, strides in elements) can be read as a KV cache under the facts.
+/// Every way to read a bare shape (and, where given, strides in elements) as a KV cache that fits the facts.
 std::vector<Reading> readings(const std::vector<std::int64_t>& shape, const Facts& facts,
                               const std::vector<std::int64_t>& strides = {});
-/// Which further fact would leave one reading ("num_kv_heads", "block_size", "axis names"), in words; "" if unambiguous.
+/// The fact that would leave one reading ("num_kv_heads", "block_size", "axis names"), in words; "" if unambiguous.
 std::string settled_by(const std::vector<Reading>& readings);
 
 }  // namespace kvcts::layout

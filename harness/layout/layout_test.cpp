@@ -147,12 +147,12 @@ TEST(Check, HolesAreWhatNobodyTouches) {
 
 TEST(Check, OverlapsAreFound) {
   EXPECT_TRUE(overlaps(one_allocation("data fp16 a0+0 [K=2:57344 B=7:8192 N=16:512 H=4:128 C=64:2]"), 0).empty());
-  // Aliased blocks, and a stride that is too small by two bytes.
+  // Aliased blocks, and a stride that is two bytes too small.
   ASSERT_EQ(overlaps(one_allocation("data fp16 a0+0 [B=7:0 C=64:2]"), 0).size(), 1U);
   const auto tight = overlaps(one_allocation("data fp16 a0+0 [B=7:126 C=64:2]"), 0);
   ASSERT_EQ(tight.size(), 1U);
   EXPECT_EQ(tight[0].bit, 8 * 126);
-  // Not nested and yet one-to-one: 0 2 4 3 5 7.
+  // Not nested, yet one-to-one: 0 2 4 3 5 7.
   EXPECT_TRUE(overlaps(one_allocation("data uint8 a0+0 [B=2:3 C=3:2]"), 0).empty());
   // Neighbours in one byte.
   Cache nibbles = one_allocation("data int4 a0+0 []");
@@ -202,7 +202,7 @@ TEST(Equal, SameBytesOtherNames) {
   EXPECT_EQ(same_bytes_other_names(plane_from_text("data fp16 a0+0 [K=2:4096 B=2:8192 C=64:2]"),
                                    plane_from_text("data fp16 a0+0 [B=2:4096 K=2:8192 C=64:2]")),
             "kv <-> block");
-  EXPECT_EQ(same_bytes_other_names(major, block), std::nullopt);  // extents 2 and 7 do not refine into one another
+  EXPECT_EQ(same_bytes_other_names(major, block), std::nullopt);  // extents 2 and 7 do not refine each other
 }
 
 // ---- runs --------------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ TEST(Runs, BlockOfNhdIsOneRunAndAHeadIsNot) {
 }
 
 TEST(Runs, PartialDigitsOfASplitAxis) {
-  // Slots 3..9 of scales that are interleaved by four tokens.
+  // Slots 3..9 of scales interleaved by four tokens.
   const Plane plane = plane_from_text("scale e4m3fn a0+0 [N=4:16 C=4:4 N=4:1]");
   const auto found = runs(plane, box(at(0, 0, 0, 3, 0, 0), at(1, 1, 1, 9, 1, 4)));
   std::vector<std::pair<std::int64_t, std::int64_t>> bytes;
@@ -284,7 +284,7 @@ TEST(Template, SideScalesFollowTheData) {
   EXPECT_EQ(to_text(cache.planes.back()), "gscale fp32 a4+0 [L=2:8 K=2:4]");
   const Cache rows =
       instantiate("L x B N C=0..4 & L x B N C=4..6", {.blocks = 2, .block_size = 4, .head_dim = 6, .kv = 1}, row_scaled);
-  ASSERT_EQ(rows.planes.size(), 3U);  // one scale a row, with the part that holds channel 0
+  ASSERT_EQ(rows.planes.size(), 3U);  // one scale per row, with the part that holds channel 0
   EXPECT_EQ(to_text(rows.planes[2]), "scale fp32 a2+0 [B=2:16 N=4:4 C=1:4]");
 }
 
@@ -354,7 +354,7 @@ TEST(Template, ViewsThatCannotBeAreErrors) {
 TEST(Template, PackedCodesAreShownAsBytes) {
   const Geometry g{.blocks = 2, .block_size = 16, .heads = 2, .head_dim = 64};
   const Cache cache = instantiate("L x { K=0 B H C/x N C%x ; K=1 B H C N }", g, nvfp4, {"L K", ""});
-  // Two codes a byte along the contiguous dim: C of the key, N of the value.
+  // Two codes per byte along the contiguous dim: C of the key, N of the value.
   EXPECT_EQ(cache.tensors[0].dtype, Dtype::uint8);
   EXPECT_EQ(cache.tensors[0].dims,
             (std::vector<Dim>{{2, 1024, "B"}, {2, 512, "H"}, {2, 256, "C"}, {16, 16, "N"}, {16, 1, "C"}}));
@@ -444,7 +444,7 @@ TEST(Readings, NhdOrHnd) {
 }
 
 TEST(Readings, StridesTellBlocksFromSlots) {
-  // [B, H, N, C] under NHD strides; the row [N, B, H, C] of a permuted view is told apart by its strides alone.
+  // [B, H, N, C] under NHD strides; only the strides identify the row [N, B, H, C] of a permuted view.
   const Facts model{.heads = 3, .head_dim = 64};
   EXPECT_TRUE(has(readings({7, 3, 16, 64}, model, {3072, 64, 192, 1}), "B H N C"));
   EXPECT_TRUE(has(readings({16, 7, 3, 64}, model, {192, 3072, 64, 1}), "N B H C"));

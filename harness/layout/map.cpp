@@ -18,7 +18,7 @@ std::int64_t physical(const Plane& plane, int width, std::int64_t bit) {
   return plane.high_nibble_first && width == 4 ? bit ^ 4 : bit;
 }
 
-/// One mode with its stride made positive: digit' = extent - 1 - digit where the stride was negative.
+/// One mode with its stride made positive: digit' = extent - 1 - digit if the stride was negative.
 struct Lattice {
   int mode;
   bool flipped;
@@ -28,13 +28,13 @@ struct Lattice {
 
 struct Search {
   const Plane& plane;
-  std::int64_t at;  ///< the bit asked for
+  std::int64_t at;  ///< the requested bit
   int width;
   std::array<Lattice, max_modes> modes;
   int count{0};
   Coord coord;
   std::vector<Coord>* found;
-  std::int64_t budget{std::int64_t{1} << 22};  ///< digits to try; nested strides need one or two a mode
+  std::int64_t budget{std::int64_t{1} << 22};  ///< digits to try; nested strides need one or two per mode
 
   /// Every digit of mode i that can still leave 0 <= rest - (smaller modes) < width.
   void descend(int i, std::int64_t rest) {
@@ -68,7 +68,7 @@ struct Search {
 
 std::vector<Coord> coordinates_at(const Plane& plane, std::int64_t bit) {
   if (plane.modes.size() > max_modes) AxisDigits(plane, Axis::layer);  // throws
-  (void)domain(plane);                                                 // throws where a coordinate would overflow
+  (void)domain(plane);                                                 // throws when a coordinate would overflow
   const int width = bits(plane.dtype);
   std::vector<Coord> found;
   Search search{plane, bit, width, {}, 0, plane.origin, &found};
@@ -134,7 +134,7 @@ std::optional<Location> locate(const Plane& plane, const Coord& coord) {
     if (digit != 0) position = add(position, mul(digit, m.stride));
     return true;
   };
-  // Modes of an axis are nearly always written with descending steps; where not, they are taken through AxisDigits.
+  // Modes of an axis nearly always have descending steps; otherwise, use AxisDigits.
   std::array<std::int64_t, axis_count> last;
   last.fill(INT64_MAX);
   unsigned unordered = 0;

@@ -1,4 +1,4 @@
-// Names that other projects give to layouts, derived from the order of the letters, and read back.
+// Other projects' names for layouts, derived from the order of the letters, and read back.
 //
 // vLLM       vllm.v1.kv_cache_layout.KVCacheLayout (0.33.0): a permutation of L B H N C, K and V joined in C. HND = LBHNC,
 //            NHD = LBNHC there. Layouts with K outside the row have no name in that vocabulary.
@@ -174,7 +174,7 @@ std::string append(std::string out, std::string_view word) {
   return out;
 }
 
-/// nullopt where the text is not of LMCache's grammar; Error where the name says less than a layout needs.
+/// nullopt when the text is not in LMCache's grammar; Error when the name says less than a layout needs.
 std::optional<std::string> from_lmcache(std::string_view name) {
   auto levels = split(name, "_X_");
   std::string out;
@@ -203,10 +203,10 @@ std::optional<std::string> from_kvbm(std::string_view name) {
   for (const Alias& a : kvbm_names) {
     if (a.name == name) return std::string(a.text);
   }
-  for (const Alias& a : kvbm_names) {  // "FullyContiguous", "LayerSeparate/outer_contiguous": the first that begins so
+  for (const Alias& a : kvbm_names) {  // "FullyContiguous", "LayerSeparate/outer_contiguous": the first with this prefix
     if (a.name.starts_with(std::string(name) + '/')) return std::string(a.text);
   }
-  for (const Alias& a : kvbm_names) {  // "OperationalHND": the first that ends so
+  for (const Alias& a : kvbm_names) {  // "OperationalHND": the first with this suffix
     if (a.name.ends_with('/' + std::string(name))) return std::string(a.text);
   }
   return std::nullopt;

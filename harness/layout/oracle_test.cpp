@@ -1,5 +1,5 @@
-// The catalogue against what upstream's own code said (cases/oracles/README.md). Each backend shape, view and format must be
-// matched by the layouts that claim it, and each claim must be confirmed.
+// The catalogue against upstream's own code (cases/oracles/README.md). Each backend shape, view and format must match the
+// layouts that claim it, and each claim must be confirmed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ View view_of(const TensorView& t) {
 
 // ---- vLLM's per-backend shape functions --------------------------------------------------------------------------------
 
-/// The enum name of a backend class; engine-version suffixes dropped, classes that share a name told apart.
+/// The enum name of a backend class, without engine-version suffixes; disambiguates classes that share a name.
 std::string backend_name(const std::string& cls, const json& name) {
   static const std::map<std::string, std::string> by_class{{"AiterFlashAttentionBackend", "ROCM_AITER_FA"},
                                                            {"XFormersAttentionBackend", "XFORMERS_V1"},
@@ -215,7 +215,7 @@ TEST(VllmOracle, SingleVersionFilesAgreeWithTheHistory) {
   }
 }
 
-/// Stride orders with layers in front (0.27.1): the cross-layer pools are layouts of ours, too.
+/// Stride orders with layers in front (0.27.1): our layouts must also cover the cross-layer pools.
 TEST(VllmOracle, CrossLayerOrdersAreCatalogued) {
   std::set<std::string> orders;
   const json file = oracle("vllm_shapes_0.27.1.json");
@@ -274,7 +274,7 @@ TEST(VllmOracle, ViewsOf0330) {
       EXPECT_EQ(view.shape, v.at("shape").get<Numbers>()) << e.id << ' ' << v;
       EXPECT_EQ(view.strides, v.at("stride").get<Numbers>()) << e.id << ' ' << v;
       const std::int64_t itemsize = bits(dtype) / 8;
-      // One allocation a layer: vLLM cuts them from one buffer, back to back.
+      // One allocation per layer: vLLM cuts them from one buffer, back to back.
       const std::int64_t second =
           cache.tensors[1].offset + (cache.tensors[1].allocation == 1 ? cache.allocations[0].bytes : 0);
       EXPECT_EQ(second / itemsize, v.at("layer1_offset_elems").get<std::int64_t>()) << e.id << ' ' << v;
@@ -359,7 +359,7 @@ TEST(LmcacheOracle, EveryFormat) {
 
 // ---- SGLang ------------------------------------------------------------------------------------------------------------
 
-/// Dims of extent 1 have no stride to speak of.
+/// Dims of extent 1 have no meaningful stride.
 View without_ones(const View& v) {
   View out;
   for (std::size_t i = 0; i < v.shape.size(); ++i)
@@ -367,7 +367,7 @@ View without_ones(const View& v) {
   return out;
 }
 
-/// Tensors as the pool's class allocated them: shape, strides, place, and which of them share an allocation.
+/// Tensors as the pool's class allocated them: shape, strides, place, and which share an allocation.
 void hold(const std::string& layout, const Geometry& geometry, const json& tensors) {
   const auto entries = layouts();
   const auto e = std::find_if(entries.begin(), entries.end(), [&](const Entry& one) { return one.id == layout; });
@@ -434,7 +434,7 @@ TEST(KvbmOracle, EveryElementOfEveryLayout) {
     const auto name = e.names.find("kvbm");
     if (name == e.names.end() || !file.at("strides").contains(name->second)) continue;
     if (const Geometry own = with_fixed(g, e); own.block_size != g.block_size || own.kv != 2)
-      continue;  // numbers of its own
+      continue;  // has separate numbers
     held.insert(e.id);
     const json& stride = file.at("strides").at(name->second);
     const bool separate = !stride.contains("layers");

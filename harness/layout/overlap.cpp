@@ -1,9 +1,9 @@
-// Elements at positions p = low_a + sum(i * s) and q = low_b + sum(j * t) share a bit when -width_a < p - q < width_b.
-// Modes of equal stride in both planes only matter through the difference of their digits, so the search runs over
-// differences e in [-(extent_b - 1), extent_a - 1], strides descending, and leaves a branch as soon as the smaller
-// strides cannot bring p - q back into the window. For nested strides each level then has one or two candidates:
-// the cost does not depend on the extents. The lowest shared bit for given differences is reached at digits
-// max(0, e) in a and max(0, -e) in b, which also bounds the search from below.
+// Elements at positions p = low_a + sum(i * s) and q = low_b + sum(j * t) share a bit when -width_a < p - q < width_b. Modes
+// of equal stride in both planes only matter through the difference of their digits, so the search runs over differences e
+// in [-(extent_b - 1), extent_a - 1], strides descending, and leaves a branch as soon as the smaller strides cannot bring p
+// - q back into the window. For nested strides each level then has one or two candidates: the cost does not depend on the
+// extents. The lowest shared bit for given differences is reached at digits max(0, e) in a and max(0, -e) in b, which also
+// bounds the search from below.
 #include "layout/overlap.hpp"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class Search {
     }
   }
 
-  /// Lowest max(p, q), or nullopt; exhausted() says that the search gave up.
+  /// Lowest max(p, q), or nullopt; exhausted() says whether the search gave up.
   std::optional<std::int64_t> run(std::int64_t low_a, std::int64_t low_b) {
     descend(0, low_a, low_b, !self_);
     if (best_ == std::numeric_limits<std::int64_t>::max()) return std::nullopt;
@@ -92,7 +92,7 @@ class Search {
       low = std::max(low, checked::ceil_div(least, t.stride));
       high = std::min(high, checked::floor_div(most, t.stride));
     }
-    if (!differs) low = std::max<std::int64_t>(low, 0);  // a pair and its mirror image are one
+    if (!differs) low = std::max<std::int64_t>(low, 0);  // a pair and its mirror image are the same
     const auto take = [&](std::int64_t e) {
       descend(i + 1, e > 0 ? add(p, mul(e, t.stride)) : p, e < 0 ? add(q, mul(-e, t.stride)) : q, differs || e != 0);
     };

@@ -8,7 +8,7 @@
 
 namespace kvcts::layout {
 
-/// Lowest bit that an element of `a` and an element of `b` share, both in one allocation; nullopt when there is none.
+/// Lowest bit shared by an element of `a` and an element of `b` in one allocation; nullopt when there is none.
 std::optional<std::int64_t> first_shared_bit(const Plane& a, const Plane& b);
 /// Lowest bit that two different elements of the plane share.
 std::optional<std::int64_t> first_doubled_bit(const Plane& plane);

@@ -11,14 +11,14 @@
 namespace kvcts::layout::testing {
 namespace {
 
-// RapidCheck reads its parameters at the first property; a value from outside wins (RC_PARAMS="seed=... max_success=...").
+// RapidCheck reads its parameters once; the environment wins (RC_PARAMS="seed=... max_success=...").
 const int parameters = setenv("RC_PARAMS", "max_success=1000", 0);
 
 std::int64_t pick(std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high + 1); }
 bool chance(int percent) { return pick(1, 100) <= percent; }
 
 /// Modes that give each coordinate one place: random axes split into random digits, sometimes with gaps in the steps.
-/// Strides are packed in a random order (with padding at times), or anything: zero, negative, overlapping.
+/// Strides are packed in a random order (sometimes padded), or arbitrary: zero, negative, overlapping.
 Plane random_plane(bool free_strides, bool may_flip = true) {
   static const std::vector<Dtype> dtypes(all_dtypes().begin(), all_dtypes().end());
   Plane plane;
@@ -180,7 +180,7 @@ RC_GTEST_PROP(Property, OverlapsAreFoundWhereTheyAre, ()) {
   RC_ASSERT(found.size() == expected.size());
   for (const auto& [pair, bit] : expected) {
     RC_ASSERT(found.contains(pair));
-    // Within a plane whose nibbles are exchanged the first doubled bit is exact to the byte.
+    // Within a plane whose nibbles are swapped, the first doubled bit is exact to the byte.
     const bool flipped = planes[static_cast<std::size_t>(pair.first)].high_nibble_first;
     RC_ASSERT((flipped ? found[pair] / 8 == bit / 8 : found[pair] == bit));
   }
@@ -208,7 +208,7 @@ RC_GTEST_PROP(Property, HolesAreTheUntouchedBytes, ()) {
 
 // ---- comparison --------------------------------------------------------------------------------------------------------
 
-/// The same plane, otherwise written: modes split and shuffled, extents of one added, or cut in two planes along an axis.
+/// The same plane, written differently: modes split and shuffled, extents of one added, or cut in two planes along an axis.
 std::vector<Plane> rewritten(const Plane& plane) {
   std::vector<Mode> modes;
   for (const Mode& m : plane.modes) {
@@ -261,7 +261,7 @@ RC_GTEST_PROP(Property, RewritingKeepsTheMap, ()) {
   }
 }
 
-/// same_map says yes exactly when the brute-force maps are equal.
+/// same_map is true exactly when the brute-force maps are equal.
 RC_GTEST_PROP(Property, SameMapAgreesWithBruteForce, ()) {
   const Plane a = random_plane(chance(50));
   auto list = rewritten(a);
@@ -310,7 +310,7 @@ RC_GTEST_PROP(Property, SameMapAgreesWithBruteForce, ()) {
   RC_CLASSIFY(equal);
 }
 
-/// Exchanging the names of two axes is found, and named.
+/// Detects and names an exchange of two axes' names.
 RC_GTEST_PROP(Property, OtherNamesAreNamed, ()) {
   const Plane a = random_plane(false);
   const auto x = *rc::gen::elementOf(std::vector<Axis>(all_axes.begin(), all_axes.end()));
@@ -460,7 +460,7 @@ RC_GTEST_PROP(Property, PlainTemplatesArePackedArrays, ()) {
 
 // ---- bad input ---------------------------------------------------------------------------------------------------------
 
-/// Some characters exchanged, removed, doubled or put in, from the alphabet that the grammars use.
+/// Some characters exchanged, removed, doubled or inserted, from the grammars' alphabet.
 std::string mutated(std::string text) {
   static const std::string alphabet = "LKBNHCDVxG0123456789{}[];&:=./%*+-@, \tabdehilopst_\"\\\n\x80";
   for (std::int64_t n = pick(1, 4); n > 0; --n) {

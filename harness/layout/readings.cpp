@@ -1,10 +1,10 @@
 // What a bare shape can mean.
 //
 // A reading assigns the axes to the dimensions: every dimension runs over one axis, or over several adjacent ones joined
-// into one ("HC", "NHC", "KC", "BN"), or over nothing (extent 1). Rules that every layout of the catalogue keeps, and no
-// others: C is innermost; a block is outside its slots (B before N); K has extent 2; layers appear only where the number of
-// layers is known or six dimensions leave nothing else. Axes that a shape need not have: L, K (K and V apart, or a latent),
-// H (a latent has one head).
+// into one ("HC", "NHC", "KC", "BN"), or over nothing (extent 1). It applies only the rules that every layout of the
+// catalogue obeys: C is innermost; a block is outside its slots (B before N); K has extent 2; layers appear only if the
+// number of layers is known or six dimensions leave nothing else. Axes that a shape may lack: L, K (K and V separate, or a
+// latent), H (a latent has one head).
 #include <algorithm>
 #include <set>
 
@@ -13,8 +13,8 @@
 namespace kvcts::layout {
 namespace {
 
-/// Axes joined into one dimension, in the order in which they are named. (KC: vLLM >= 0.26; NHC: vLLM XFORMERS;
-/// BN: SGLang pools, LMCache NBBS; HC and KHC: flattened rows; BNHC..: whole allocations.)
+/// Axes joined into one dimension, in naming order. (KC: vLLM >= 0.26; NHC: vLLM XFORMERS; BN: SGLang pools, LMCache NBBS;
+/// HC and KHC: flattened rows; BNHC..: whole allocations.)
 constexpr std::array<std::string_view, 8> joins{"BN", "HC", "NHC", "KC", "HKC", "NC", "NHKC", "KHC"};
 
 struct Candidate {
@@ -129,7 +129,7 @@ class Enumeration {
       if (open == 1) reading.extents[static_cast<std::size_t>(last)] = rest;
     }
     if (!outside(static_cast<std::size_t>(block_dim), static_cast<std::size_t>(slot_dim))) return;
-    // One extent of one for each dimension that is named, and a C that is really innermost.
+    // An extent of one for each named dimension, and a C that is really innermost.
     if (!strides_.empty()) {
       for (std::size_t d = 0; d + 1 < strides_.size(); ++d) {
         if (shape_[d] > 1 && shape_.back() > 1 && strides_[d] < strides_.back()) return;
@@ -138,7 +138,7 @@ class Enumeration {
     found_.push_back(std::move(reading));
   }
 
-  /// B outside N: by the strides where they are given (a permuted view shows another order), else by position.
+  /// B outside N: by the strides if given (a permuted view shows another order), else by position.
   bool outside(std::size_t block, std::size_t slot) const {
     if (block == slot) return true;
     if (!strides_.empty() && shape_[block] > 1 && shape_[slot] > 1) return strides_[block] > strides_[slot];
@@ -162,7 +162,7 @@ std::vector<Reading> readings(const std::vector<std::int64_t>& shape, const Fact
 
 std::string settled_by(const std::vector<Reading>& readings) {
   if (readings.size() <= 1) return "";
-  // The fact whose value differs between all readings; 0 (not determined) tells nothing apart.
+  // The fact whose value differs between all readings; 0 (not determined) distinguishes nothing.
   constexpr std::array<std::pair<Axis, std::string_view>, 5> facts{{{Axis::head, "num_kv_heads"},
                                                                     {Axis::slot, "block_size"},
                                                                     {Axis::channel, "head_dim"},

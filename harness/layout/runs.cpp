@@ -1,9 +1,9 @@
 // Maximal contiguous runs of a box.
 //
-// A range of an axis that is split over several digits is not a product of digit ranges; it is a union of at most
-// 2 * digits - 1 such products (partial first digit, whole digits, partial last digit). For each combination of these
-// pieces the elements form a lattice: its small strides that continue one another become the run, the others are looped
-// over. No element is visited. Runs are then put in order and joined where they touch.
+// A range of an axis that is split over several digits is not a product of digit ranges; it is a union of at most 2 * digits
+// - 1 such products (partial first digit, whole digits, partial last digit). For each combination of these pieces the
+// elements form a lattice: its small strides that continue one another become the run, and the others become loops. No
+// element is visited. Runs are then sorted and joined where they touch.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -25,7 +25,7 @@ struct DigitRange {
   std::uint8_t mode;
   std::int64_t first, count;
 };
-using Piece = std::vector<DigitRange>;  ///< one range for each mode of the axis
+using Piece = std::vector<DigitRange>;  ///< one range per mode of the axis
 
 class Pieces {
  public:
@@ -79,7 +79,7 @@ class Pieces {
   Piece prefix_;
 };
 
-/// The pieces of one axis. Axes of one digit or none, which is nearly all of them, need no memory.
+/// The pieces of one axis. Axes of one digit or none, nearly all of them, allocate nothing.
 class AxisPieces {
  public:
   void cut(const Plane& plane, Axis axis, std::int64_t low, std::int64_t high) {
@@ -116,7 +116,7 @@ class AxisPieces {
 struct Loop {
   std::int64_t stride, count;
   Axis axis;
-  std::int64_t step;  ///< coordinate units per repetition, negative where the stride was
+  std::int64_t step;  ///< coordinate units per repetition, negative if the stride was
 };
 
 /// Collects the runs of one lattice after another.
@@ -163,7 +163,7 @@ class Collector {
   std::int64_t width_;
 };
 
-/// Ascending, touching and overlapping runs joined.
+/// Ascending, with touching and overlapping runs joined.
 void join(std::vector<Run>& list) {
   const auto before = [](const Run& a, const Run& b) { return a.bit < b.bit; };
   if (!std::is_sorted(list.begin(), list.end(), before)) std::stable_sort(list.begin(), list.end(), before);
@@ -187,7 +187,7 @@ bool inside(const Coord& coord, const Box& box) {
 std::vector<Run> with_high_nibble_first(const Plane& plane, const Box& box, const std::vector<Run>& logical) {
   std::vector<Run> out;
   const auto push = [&](std::int64_t bit, std::int64_t length) {
-    const auto owners = inverse(plane, bit);  // of a plane that overlaps itself, one inside the box
+    const auto owners = inverse(plane, bit);  // in a plane that overlaps itself, one inside the box
     const auto owner = std::find_if(owners.begin(), owners.end(), [&](const Element& e) { return inside(e.coord, box); });
     out.push_back({bit, length, owner == owners.end() ? Coord{} : owner->coord});
   };
@@ -210,7 +210,7 @@ std::vector<Run> with_high_nibble_first(const Plane& plane, const Box& box, cons
 }  // namespace
 
 std::vector<Run> runs(const Plane& plane, const Box& box) {
-  (void)bounds(plane);  // throws where a position would overflow; all sums below stay within
+  (void)bounds(plane);  // throws if a position would overflow; all sums below stay within
   Collector collector(plane);
   std::array<AxisPieces, axis_count> pieces;
   for (Axis axis : all_axes) {

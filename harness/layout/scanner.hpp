@@ -78,7 +78,7 @@ class Scanner {
   std::size_t at_{0};
 };
 
-/// Bare where it can be, quoted where it must.
+/// Bare where possible, quoted where necessary.
 std::string print_name(std::string_view name);
 
 }  // namespace kvcts::layout

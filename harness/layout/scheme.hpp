@@ -1,4 +1,4 @@
-// A cache dtype ("scheme"): the data codes of a KV cache and the scales that go with them.
+// A cache dtype ("scheme"): the data codes of a KV cache and their scales.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kvcts::layout {
 
-/// Block or row scales: one scale of `dtype` for each `group` channels. group 0 = the whole row (one per token and head).
+/// Block or row scales: one scale of `dtype` per `group` channels. group 0 = the whole row (one per token and head).
 struct ScaleSpec {
   Dtype dtype{Dtype::fp32};
   std::int64_t group{0};

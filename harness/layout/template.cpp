@@ -1,7 +1,7 @@
 // instantiate(): a template and a geometry become a cache.
 //
-// Sizes come inside out: a leaf is one code, a mode multiplies what is inside by its extent and strides over it, braces put
-// their parts one after another. All planes of a part carry offsets relative to it until the allocation is complete.
+// Sizes are computed from the inside out: a leaf is one code, a mode multiplies its content by its extent and strides over
+// it, braces concatenate their parts. All planes of a part carry offsets relative to it until the allocation is complete.
 #include "layout/template.hpp"
 
 #include <algorithm>
@@ -26,11 +26,11 @@ struct Built {
   std::vector<Plane> planes;
 };
 
-/// What the modes outside have fixed. One copy per part; small.
+/// Coordinates that the outer modes fixed. One copy per part; small.
 struct Path {
   std::array<bool, axis_count> placed{};
   std::array<std::optional<std::int64_t>, axis_count> at;  ///< fixed coordinate, relative to the rank
-  std::array<std::int64_t, axis_count> start{};            ///< of a range
+  std::array<std::int64_t, axis_count> start{};            ///< start of a range
   std::optional<Component> component;
 };
 
@@ -157,7 +157,7 @@ class Builder {
     if (part.parts.empty() && !part.pad) out.insert(own.value_or(Component::data));
   }
 
-  /// A mode of the map, or nothing where the coordinate is fixed. Notes on the path what was placed.
+  /// A mode of the map, or nothing if the coordinate is fixed. Records on the path what was placed.
   std::optional<Mode> place(const ModeSpec& m, const std::set<Component>& below, Path& path) const {
     const auto a = static_cast<std::size_t>(m.axis);
     path.placed[a] = true;
@@ -260,7 +260,7 @@ class Builder {
     if (part.component) path.component = part.component;
     std::set<Component> below;
     components(part, path.component, below);
-    // A fixed K decides the width of a row, wherever in the part it is written.
+    // A fixed K decides the width of a row, wherever it appears in the part.
     for (const ModeSpec& m : part.modes) {
       if (m.axis == Axis::kv && m.kind == ModeSpec::Kind::at) (void)place(m, below, path);
     }
@@ -343,8 +343,8 @@ bool places(const Part& part, Component component, std::optional<Component> outs
   return std::any_of(part.parts.begin(), part.parts.end(), [&](const Part& p) { return places(p, component, own); });
 }
 
-/// The part with scales for its data: pads and leaves of a dtype of their own fall away, a split C becomes one C at the
-/// place of its outer digit. nullopt where nothing is left.
+/// The part with scales for its data: pads and leaves with an explicit dtype disappear, a split C becomes one C at the place
+/// of its outer digit. nullopt if nothing is left.
 std::optional<Part> scales_of(const Part& part, const ScaleSpec& scale, std::optional<Component> outside = std::nullopt) {
   const auto own = part.component ? part.component : outside;
   Part out;
@@ -352,7 +352,7 @@ std::optional<Part> scales_of(const Part& part, const ScaleSpec& scale, std::opt
   out.column = part.column;
   for (ModeSpec m : part.modes) {
     if (m.axis == Axis::channel) {
-      if (m.kind == ModeSpec::Kind::at) return std::nullopt;  // one channel alone has no scale of its own
+      if (m.kind == ModeSpec::Kind::at) return std::nullopt;  // a single channel has no scale
       if (m.kind == ModeSpec::Kind::inner) continue;
       if (m.kind == ModeSpec::Kind::outer) m.kind = ModeSpec::Kind::whole;
       if (m.kind == ModeSpec::Kind::range) {

@@ -103,7 +103,7 @@ class Parser {
     return r;
   }
 
-  /// AXIS 'x' with the x a word of its own.
+  /// AXIS 'x' with the x as a separate word.
   bool at_list_level() {
     if (!axis_from_letter(in_.peek())) return false;
     const std::size_t back = in_.column();
@@ -167,7 +167,7 @@ class Parser {
     in_.spaces();
     for (Axis axis : all_axes) {
       const auto a = static_cast<std::size_t>(axis);
-      const bool alone = placed.outer[a] && p.component == Component::scale;  // one scale for n coordinates
+      const bool alone = placed.outer[a] && p.component == Component::scale;  // one scale per n coordinates
       if (!p.pad && placed.outer[a] != placed.inner[a] && !alone) {
         in_.fail(std::string("both digits of the split axis (") + letter(axis) + '/' + placed.factor[a] + " and " +
                  letter(axis) + '%' + placed.factor[a] + ") before the end of the part");

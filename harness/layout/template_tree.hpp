@@ -17,7 +17,7 @@ struct Variables {
   std::optional<std::int64_t> G;  ///< absent where the scheme has no scales
 };
 
-/// A number or a formula in postfix order; `text` is how it was written, without spaces.
+/// A number or a formula in postfix order; `text` is the source text, without spaces.
 struct Expression {
   struct Step {
     char op;             ///< '#' a number, a letter a variable, else * / + -
@@ -36,7 +36,7 @@ struct ModeSpec {
   Kind kind{Kind::whole};
   Expression a, b;  ///< outer, inner, at: a; range: a..b
   std::size_t column{0};
-  bool in_groups{false};  ///< of a side plane of scales: the range is in channels and is divided by the group size
+  bool in_groups{false};  ///< set in a side plane of scales: the range is in channels and is divided by the group size
 };
 
 struct Part {

@@ -1,8 +1,8 @@
 // Planes -> the tensors a framework shows.
 //
-// A dimension of a view runs over one or several axes. Each data plane says which (extent, stride) the dimension has there;
-// where a cache keeps parts of a dimension in planes of their own (K and V of unlike width, latent and rope), the parts must
-// continue one another at one stride. Nothing is guessed: what is not one strided view is an Error.
+// A dimension of a view runs over one or several axes. Each data plane gives the dimension's (extent, stride) there; where a
+// cache keeps parts of a dimension in separate planes (K and V of different widths, latent and rope), the parts must
+// continue one another at one stride. Nothing is guessed: anything that is not one strided view is an Error.
 #include "layout/tensors.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using checked::mul;
 using checked::sub;
 
 constexpr std::int64_t list_limit = 100'000;
-constexpr std::int64_t unknown = -1;  ///< stride of a dimension of one that nothing places
+constexpr std::int64_t unknown = -1;  ///< stride of an extent-1 dimension that nothing places
 
 enum class Form { axes, physical, one, bytes };
 struct DimSpec {
@@ -139,7 +139,7 @@ Span span_of(const Plane& plane, const DimSpec& dim) {
   if (!chain.empty()) {
     span.stride = chain.back().stride;
   } else {
-    for (const Mode& m : plane.modes) {  // extents of one keep the stride they were written with
+    for (const Mode& m : plane.modes) {  // extents of one keep their written stride
       if (std::find(dim.axes.begin(), dim.axes.end(), m.axis) != dim.axes.end()) span.stride = m.stride;
     }
   }
@@ -177,7 +177,7 @@ Span joined(std::vector<Plane>& planes, const DimSpec& dim) {
   return all;
 }
 
-/// Bits to bytes; 4-bit codes are shown as uint8 with two codes each along their contiguous dimension.
+/// Bits to bytes; 4-bit codes are shown as uint8, two per unit along their contiguous dimension.
 void finish(TensorView& view, std::vector<Span> spans) {
   const int width = bits(view.dtype);
   if (width == 4) {
@@ -295,7 +295,7 @@ TensorView shaped_view(const std::string& name, std::vector<Plane> planes, const
   return view;
 }
 
-/// The axis along which planes of the same modes lie at equal distances (K halves of one allocation); they get sorted.
+/// The axis along which planes with equal modes lie at equal distances (K halves of one allocation); sorts them.
 std::optional<Span> stacked(std::vector<Plane>& planes, Axis& axis) {
   const Plane& first = planes.front();
   std::optional<Axis> varying;
@@ -318,7 +318,7 @@ std::optional<Span> stacked(std::vector<Plane>& planes, Axis& axis) {
   return Span{static_cast<std::int64_t>(planes.size()), stride};
 }
 
-/// Dimensions in physical order: the modes of the one plane; of several planes what they have in common, then bytes.
+/// Dimensions in physical order: the modes of a single plane, or the common modes of several, then bytes.
 TensorView physical_view(const std::string& name, std::vector<Plane> planes, const Allocation& allocation) {
   std::vector<Dim> dims;
   std::vector<Span> spans;
@@ -403,7 +403,7 @@ std::vector<TensorView> tensor_views(const Cache& cache, const TensorSpec& spec,
     std::string name = base;
     for (int n = 2; !names.insert(name).second; ++n) name = base + '.' + std::to_string(n);
     const std::vector<Plane>& all = in_allocation[static_cast<std::size_t>(allocation)];
-    bool inside = false;  // the list picks a part of the allocation
+    bool inside = false;  // the list selects a part of the allocation
     for (const Plane& p : all) {
       for (const Mode& m : p.modes)
         inside = inside || (m.extent > 1 && std::find(list.begin(), list.end(), m.axis) != list.end());

@@ -1,4 +1,4 @@
-// The text form of planes and caches. What is printed is what is accepted.
+// The text form of planes and caches. The printed form is the accepted form.
 //
 //   plane   := component dtype ['hi'] place [origin] '[' { AXIS '=' extent ':' stride ['@' step] } ']'
 //   place   := 'a' allocation ('+'|'-') bits          origin := '{' AXIS '=' n { ',' AXIS '=' n } '}'
@@ -23,8 +23,8 @@ std::int64_t parse_bits(Scanner& in, const std::string& what) {
   return in.accept('b') ? value : checked::mul(value, 8);
 }
 
-/// Steps that follow from the order: the last mode of an axis counts in ones, the others in what comes after them.
-/// 0 stands for a product that does not fit: no step equals it, so such a step is always written.
+/// Steps implied by the order: the last mode of an axis counts in ones, the others in the extents after them. 0 stands for a
+/// product that overflows: no step equals it, so such a step is always written.
 std::vector<std::int64_t> implied_steps(const std::vector<Mode>& modes) {
   std::vector<std::int64_t> steps(modes.size());
   std::array<std::int64_t, axis_count> unit;

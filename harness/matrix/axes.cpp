@@ -12,7 +12,7 @@ void set_side(SideSpec& side, const std::string& value, const Catalogue& catalog
   (catalogue.layouts().contains(value) ? side.layout : side.backend) = value;
 }
 std::string side_name(const SideSpec& side) { return !side.layout.empty() ? side.layout : side.backend; }
-// A block size of its own; the pool keeps about its tokens, with two blocks to spare.
+// A separate block size; the pool keeps about its tokens, with two blocks to spare.
 void set_block_size(CaseSpec& spec, SideSpec& side, const std::string& value, const Catalogue& catalogue) {
   const auto& geometry = catalogue.geometries().at(spec.geometry);
   side.block_size = value == "geometry" ? geometry.block_size : std::stoll(value);

@@ -1,4 +1,4 @@
-// The axes of the matrix, in the order of the id: what can vary, its default, its values, and what it sets in a case.
+// The axes of the matrix, in id order: what can vary, its default, its values, and what it sets in a case.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace kvcts::matrix {
 using catalogue::Catalogue;
 using catalogue::Error;
 
-/// Order here is the order in ids. Adding one: a line here and one in axes.cpp.
+/// Ids use this order. To add an axis, add a line here and one in axes.cpp.
 enum class AxisId : std::uint8_t {
   producer,
   consumer,
@@ -46,12 +46,12 @@ struct Axis {
   std::int64_t low{0}, high{0};
   std::vector<std::string> (*values)(const Catalogue&){nullptr};  ///< closed list, or the usual values of an open axis
   void (*apply)(CaseSpec&, const std::string& value, const Catalogue&){nullptr};
-  std::string (*of)(const CaseSpec&){nullptr};  ///< the same of a hand-written case; "" = it has none
+  std::string (*of)(const CaseSpec&){nullptr};  ///< the same for a hand-written case; "" = it has none
 };
 
 const std::array<Axis, axis_count>& axes();
 const Axis& axis(AxisId id);
-/// nullptr when there is none of this name.
+/// nullptr when no axis has this name.
 const Axis* find_axis(std::string_view name);
 std::vector<std::string> axis_names();
 

@@ -59,7 +59,7 @@ Constraints::Constraints(Space& space) : space_(space) {
       {"planes", pair | bit(AxisId::content)}};
   for (const auto& constraint : compiled_) rules_.push_back({constraint.entry->id, constraint.when.support()});
   any_backend_ = space.catalogue().backends().size() > 0;
-  // UNSUPPORTED before REFUSED: a point that cannot run must not be asked to refuse.
+  // UNSUPPORTED before REFUSED: a point that cannot run must not be required to refuse.
   for (const bool refused : {false, true}) {
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       if (refuses(static_cast<int>(i) + 1) == refused) order_.push_back(i);
@@ -70,7 +70,7 @@ Constraints::Constraints(Space& space) : space_(space) {
 Constraints::SideAt Constraints::side_at(Limit limit, const Point& point) const {
   const bool consumer = of_consumer(limit) && at(point, AxisId::consumer) != 0;
   SideAt out;
-  // Consumers are the producer's values behind "same".
+  // Consumer values are the producer's, after "same".
   out.side = consumer ? static_cast<std::uint16_t>(at(point, AxisId::consumer) - 1) : at(point, AxisId::producer);
   out.geometry = at(point, AxisId::geometry);
   out.dtype = at(point, AxisId::dtype);
@@ -95,7 +95,7 @@ std::string Constraints::limit_reason(Limit limit, const Point& point) const {
     case Limit::consumer_layout:
       break;
   }
-  return is_golden ? "" : layout_reason(side_at(limit, point));  // golden tensors bring a geometry of their own
+  return is_golden ? "" : layout_reason(side_at(limit, point));  // golden tensors bring their own geometry
 }
 
 // Golden tensors exist for some layouts and dtypes, each at the first geometry of golden/plan.yaml that fits.
@@ -111,7 +111,7 @@ std::string Constraints::golden_reason(const Point& point) const {
         }
       }
     } catch (const std::exception&) {
-      golden_->clear();  // no golden files: every golden point says so
+      golden_->clear();  // no golden files: every golden point reports it
     }
   }
   const std::string& dtype = space_.text(AxisId::dtype, at(point, AxisId::dtype));
@@ -134,7 +134,7 @@ std::string Constraints::golden_reason(const Point& point) const {
 }
 
 // The rows of the two sides must hold the same codes: the consumer's every (component, K or V, channels, dtype), with 4-bit
-// codes paired along the same axis. No copy of bytes makes one out of another.
+// codes paired along the same axis. No byte copy turns one into another.
 std::string Constraints::planes_reason(const Point& point) const {
   if (space_.text(AxisId::content, at(point, AxisId::content)) == "golden") return "";
   const SideAt producer = side_at(Limit::producer_layout, point), consumer = side_at(Limit::consumer_layout, point);
@@ -175,7 +175,7 @@ std::string Constraints::plane_text(const SideAt& at_side) const {
         entry->text, catalogue::geometry_of(catalogue.geometries().at(space_.text(AxisId::geometry, at_side.geometry))),
         catalogue::scheme_of(catalogue.dtypes().at(space_.text(AxisId::dtype, at_side.dtype))), entry->tensors);
   } catch (const layout::Error&) {
-    return "";  // the layout rules say why
+    return "";  // the layout rules give the reason
   }
   struct Part {
     std::string component;
@@ -198,7 +198,7 @@ std::string Constraints::plane_text(const SideAt& at_side) const {
                     box.hi[layout::Axis::channel], codes});
     }
   }
-  // Neighbouring ranges of channels with the same codes are one.
+  // Merge neighbouring ranges of channels with the same codes.
   std::string out;
   for (auto it = parts.begin(); it != parts.end();) {
     Part part = *it++;
@@ -212,7 +212,7 @@ std::string Constraints::plane_text(const SideAt& at_side) const {
   return out;
 }
 
-// Why a backend does not take this dtype, block size, head size or arch.
+// Why a backend rejects this dtype, block size, head size or arch.
 std::string Constraints::backend_reason(const SideAt& at_side) const {
   const Catalogue& catalogue = space_.catalogue();
   const auto* backend = catalogue.backends().find(space_.text(AxisId::producer, at_side.side));
@@ -290,11 +290,11 @@ std::string Constraints::layout_reason(const SideAt& at_side) const {
       return layout->id + " requires " + requirement.that +
              (requirement.because.empty() ? "" : " (" + requirement.because + ")");
   }
-  // The layout itself has the last word: widths, divisions, packing.
+  // The layout itself decides: widths, divisions, packing.
   layout::Geometry rank = catalogue::geometry_of(geometry);
   rank.heads = heads;
   rank.block_size = at_side.block_size;
-  rank.blocks = std::min<std::int64_t>(rank.blocks, 2);  // their number changes nothing, unless a layout fixes it
+  rank.blocks = std::min<std::int64_t>(rank.blocks, 2);  // their number is irrelevant unless a layout fixes it
   if (layout->fixed.contains("blocks")) rank.blocks = geometry.blocks;
   try {
     layout::instantiate(layout->text, rank, catalogue::scheme_of(scheme), layout->tensors);
@@ -320,7 +320,7 @@ bool Constraints::over_limit(Limit limit, const Point& point) {
       return std::uint32_t{!first_missing(plane_texts_[have], plane_texts_[want]).empty()};
     }) != 0;
   }
-  // Block sizes and degrees of the axes stay far below 2^20 and 2^8; larger ones are not remembered.
+  // Block sizes and degrees of the axes stay far below 2^20 and 2^8; larger ones are not cached.
   std::uint64_t key = side.side;
   key = key << 10 | side.geometry, key = key << 8 | side.dtype, key = key << 6 | side.arch;
   key = key << 20 | static_cast<std::uint64_t>(side.block_size), key = key << 8 | static_cast<std::uint64_t>(side.tp);
@@ -351,7 +351,7 @@ bool Constraints::refuses(int number) const {
                          : compiled_[i - limit_count].entry->outcome == Outcome::refused;
 }
 
-// "{arch}" and "{geometry.heads}" become their values; anything else in braces stays.
+// Replaces "{arch}" and "{geometry.heads}" with their values; anything else in braces stays.
 std::string Constraints::fill_in(const std::string& reason, const Point& point) const {
   std::string out;
   for (std::size_t i = 0; i < reason.size(); ++i) {

@@ -59,7 +59,7 @@ std::uint64_t scramble(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// Builds rows of a covering array. A row is one local value number a factor; -1 = not yet chosen.
+// Builds rows of a covering array. A row has one local value number per factor; -1 = not yet chosen.
 class RowBuilder {
  public:
   RowBuilder(const Space& space, Constraints& constraints, const Block& block, int strength)
@@ -75,7 +75,7 @@ class RowBuilder {
     for (const int axis_number : factors_) fixed_ &= ~(std::uint32_t{1} << axis_number);
     for (std::size_t v = 0; v < factors_.size(); ++v) used_.emplace_back(sizes_[v], 0);
     find_rules();
-    // Axes that many rules look at come first: a dead end is then met before the free axes are filled in.
+    // Axes that many rules read come first, so a dead end is found before the free axes are filled in.
     for (std::size_t f = 0; f < factors_.size(); ++f) order_.push_back(f);
     const auto weight = [&](std::size_t f) {
       return std::count_if(rules_.begin(), rules_.end(),
@@ -140,7 +140,7 @@ class RowBuilder {
   }
   void clear(std::size_t factor) { digits_[factor] = -1; }
 
-  // A rule (or `where`) and the factors it looks at.
+  // A rule (or `where`) and the factors it reads.
   struct Projected {
     int rule{-1};              ///< of the constraints; -1 = where
     std::uint32_t factors{0};  ///< bit per factor
@@ -176,8 +176,8 @@ class RowBuilder {
                          : !constraints_.violates(static_cast<std::size_t>(rule.rule), canonical);
   }
 
-  // Can the axes that the rule looks at and that have no value yet be given values that satisfy it? Each rule by itself;
-  // conflicts between rules are left to the search.
+  // Can the rule's unassigned axes be given values that satisfy it? Checks each rule alone; the search handles conflicts
+  // between rules.
   bool possible(Projected& rule) {
     std::uint64_t key = 0;
     std::size_t open = factors_.size();
@@ -226,8 +226,8 @@ class RowBuilder {
     return Search::none;
   }
 
-  // Values of a factor, those first that make the most new tuples with what is assigned; then the least used; then a fixed
-  // shuffle.
+  // Values of a factor: first those that complete the most new tuples with what is assigned, then the least used, then a
+  // fixed shuffle.
   std::vector<std::size_t> by_gain(std::size_t factor) {
     const std::size_t n = sizes_[factor];
     std::vector<int> gain(n, 0);
@@ -282,7 +282,7 @@ class RowBuilder {
       const auto a = static_cast<std::size_t>(factors_[f]);
       out.tuple.emplace_back(static_cast<AxisId>(a), block_.values[a][(tuple / subset.strides[i]) % sizes_[f]]);
     }
-    // A constraint over the tuple's own axes is the better reason, if there is one.
+    // Prefer a constraint over the tuple's own axes as the reason.
     out.constraint = stopped > 0 ? constraints_.rules()[static_cast<std::size_t>(stopped) - 1].name : "several together";
     std::uint32_t own = 0;
     for (const auto& [a, v] : out.tuple) own |= std::uint32_t{1} << static_cast<unsigned>(a);
@@ -341,7 +341,7 @@ std::vector<Point> covering_array(const Space& space, Constraints& constraints, 
 std::vector<std::size_t> covering_subset(const Space& space, const Constraints& constraints,
                                          const std::vector<Point>& canonical, const std::vector<int>& constraint,
                                          int strength, CoverReport& report) {
-  // A consumer that is like its producer counts under its own name. Then: local value numbers of the axes that vary.
+  // A consumer equal to its producer counts under its own name. Then: local value numbers of the axes that vary.
   std::vector<Point> points = canonical;
   for (auto& point : points) at(point, AxisId::consumer) = space.consumer_of(point);
   std::vector<std::size_t> factors, sizes;
@@ -405,7 +405,7 @@ std::vector<std::size_t> covering_subset(const Space& space, const Constraints& 
     }
   }
 
-  // Greedy by falling thresholds: in each pass take every point that still adds at least so many tuples.
+  // Greedy by falling thresholds: each pass takes every point that still adds at least that many tuples.
   const auto gain_of = [&](std::size_t i) {
     const auto d = digits(points[i]);
     int gain = 0;

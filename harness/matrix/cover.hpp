@@ -1,4 +1,4 @@
-// t-way covers: few points in which every combination of t axis values that can run at all occurs. Deterministic.
+// t-way covers: few points that contain every runnable combination of t axis values. Deterministic.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ std::string to_text(const Space& space, const Tuple& tuple);
 struct CoverReport {
   int strength{0};
   std::int64_t points{0};
-  std::int64_t tuples{0};     ///< that can run; all are covered
-  std::int64_t undecided{0};  ///< given up on (search limit); counted neither as covered nor as excluded
+  std::int64_t tuples{0};     ///< runnable ones; all are covered
+  std::int64_t undecided{0};  ///< abandoned at the search limit; counted neither as covered nor as excluded
   struct Excluded {
     Tuple tuple;
-    std::string constraint;  ///< one that stops it
+    std::string constraint;  ///< one that excludes it
   };
   std::vector<Excluded> excluded;  ///< tuples of the axes' values that constraints make impossible, in order
 };
 
-/// A covering array of strength t over a block's values, built row by row without making the product (of any size).
+/// A covering array of strength t over a block's values, built row by row, so the product may be of any size.
 std::vector<Point> covering_array(const Space& space, Constraints& constraints, const Block& block, int strength,
                                   CoverReport& report);
 
-/// Indices, ascending, of a subset of `points` that holds every tuple which any of the free ones (constraint[i] == 0) holds.
+/// Ascending indices of a subset of `points` that holds every tuple found in any free point (constraint[i] == 0).
 std::vector<std::size_t> covering_subset(const Space& space, const Constraints& constraints,
                                          const std::vector<Point>& points, const std::vector<int>& constraint, int strength,
                                          CoverReport& report);

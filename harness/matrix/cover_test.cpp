@@ -13,7 +13,7 @@ using testing::committed;
 
 using Values = std::set<std::pair<int, std::string>>;  // axis, text
 
-// All t-subsets of a point's axis values, written without anything of cover.cpp. Only axes that the block varies.
+// All t-subsets of a point's axis values, independent of cover.cpp. Only axes that the block varies.
 void add_tuples(const Space& space, const Point& point, const std::vector<int>& varied, int t, std::set<Values>& out) {
   std::vector<std::pair<int, std::string>> values;
   for (const int a : varied) {
@@ -41,7 +41,7 @@ void add_tuples(const Space& space, const Point& point, const std::vector<int>& 
 catalogue::MatrixBlock block() {
   catalogue::MatrixBlock b;
   b.title = "test";
-  // No value twice under two names ("geometry" and 16), so that texts are tuples.
+  // No value has two names ("geometry" and 16), so texts are tuples.
   b.axes = {{"producer",
              {"vllm-fa-nhd", "vllm-fa-hnd", "vllm-xformers", "vllm-mla", "flashinfer-nvfp4-hnd", "vllm-flash-attn-0.22"}},
             {"consumer", {"vllm-fa-nhd", "flashinfer-hnd-separate", "sglang-mla", "vllm-flash-attn-0.22"}},

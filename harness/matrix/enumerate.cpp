@@ -73,7 +73,7 @@ void each_point(const Space& space, Constraints& constraints, const Block& block
 
 void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed,
                  std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit) {
-  constexpr int patience = 100'000;  // draws in a row without a new point
+  constexpr int patience = 100'000;  // consecutive draws without a new point
   struct Turn {
     std::uint64_t drawn{0};
     int in_vain{0};

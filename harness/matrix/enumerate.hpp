@@ -1,4 +1,4 @@
-// Points of a suite's matrix block: the product of its axes, less `where`; with the constraint that stops a point, if any.
+// Points of a suite's matrix block: the product of its axes, less `where`, each with the constraint that stops it, if any.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace kvcts::matrix {
 
-/// A matrix block with its names resolved. Axes that it does not name have one value, their default.
+/// A matrix block with its names resolved. Axes that it does not name take their default.
 struct Block {
   std::string title;
   std::array<std::vector<std::uint16_t>, axis_count> values;
@@ -25,14 +25,13 @@ struct Block {
 /// Throws Error "file: matrix block n: ..." on an unknown axis, value or glob, or a bad expression.
 Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std::string& where_from);
 
-/// Calls `visit(point, constraint)` for every point of the product that `where` keeps, canonical, in the order of the axes
-/// with the last fastest; constraint as in Constraints::check. A block whose values overlap through "same" may give a point
-/// twice.
+/// Calls `visit(point, constraint)` for every point of the product that `where` keeps: canonical, in axis order, last axis
+/// fastest; constraint as in Constraints::check. A block whose values overlap through "same" may yield a point twice.
 void each_point(const Space& space, Constraints& constraints, const Block& block,
                 const std::function<void(const Point&, int constraint)>& visit);
 
-/// Calls `visit(block, point)` for random free points of the blocks' products, canonical, block after block in turns, until
-/// it has said `n` times that the point is new. A block in which nothing new turns up for long drops out: there may be fewer
+/// Calls `visit(block, point)` for random free points of the blocks' products, canonical, taking blocks in turn, until it
+/// has returned `n` times that the point is new. A block that long yields nothing new drops out, so there may be fewer
 /// points.
 void draw_points(const Space& space, Constraints& constraints, const std::vector<Block>& blocks, std::uint64_t seed,
                  std::int64_t n, const std::function<bool(std::size_t block, const Point&)>& visit);

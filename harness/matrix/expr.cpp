@@ -54,7 +54,7 @@ struct Expression::Node {
   std::uint32_t support{0};
   bool has_id{false};
 
-  // Truth by values of the support's axes: 0 not asked yet, 1 false, 2 true.
+  // Truth by values of the support's axes: 0 not computed yet, 1 false, 2 true.
   mutable std::vector<std::uint8_t> memo;
   mutable std::vector<std::pair<std::size_t, std::size_t>> strides;  // axis, stride
   mutable std::vector<std::size_t> capacity;
@@ -297,8 +297,7 @@ class Parser {
     }
     if (left.op != Op::name) return;
     const auto known = names_.space->texts_of(left.ref);
-    if (left.type == Type::arch && arch_order(word) >= 0)
-      return;  // orders against an arch that is not in the catalogue are fine
+    if (left.type == Type::arch && arch_order(word) >= 0) return;  // ordering against an arch outside the catalogue is fine
     if (left.type != Type::text && left.type != Type::arch) return;
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       fail(right.column, "a value that the left can have", "'" + word + "'", catalogue::suggestion(word, known));
@@ -445,7 +444,7 @@ std::optional<std::int64_t> order_key(const Value& value) {
   return std::nullopt;
 }
 
-// Absent is equal to nothing, and not unequal to anything either: a constraint must not fire on what is not known.
+// Absent is equal to nothing, and not unequal to anything either: a constraint must not fire on unknowns.
 bool compare_values(Op op, const Value& left, const Value& right) {
   if (std::holds_alternative<std::monostate>(left) || std::holds_alternative<std::monostate>(right)) return false;
   if (op == Op::equal || op == Op::not_equal) {
@@ -582,7 +581,7 @@ struct PointEnv {
     std::size_t index = 0;
     for (std::size_t i = 0; i < node.strides.size(); ++i) {
       const std::size_t v = point[node.strides[i].first];
-      if (v >= node.capacity[i]) return plain.truth(node);  // an open axis has learnt a value since
+      if (v >= node.capacity[i]) return plain.truth(node);  // an open axis has since gained a value
       index += v * node.strides[i].second;
     }
     if (node.memo.empty()) node.memo.resize(node.strides.back().second * node.capacity.back());

@@ -1,13 +1,14 @@
-// Axis expressions: which points are meant. One language for filters, constraints, suites and waivers.
+// Axis expressions select points. Filters, constraints, suites and waivers share this one language.
 //
 //   dtype == bf16 && engine != ucx-tcp              axes; words need no quotes
-//   arch < sm_89 && dtype.family == fp8             facts of the catalogue behind an axis; archs compare by number, cpu with
-//   nothing arch.fp8_convert || !arch.tma                   true-or-false facts stand alone producer ~ vllm-* && id ~ "kv/*"
-//   globs; !~ for the opposite dtype in [fp16, bf16] && dtype in producer.dtypes geometry.heads % ptp != 0 && pbs * 2 <= cbs
-//   whole numbers: + - * / % (minus and slash need spaces around them)
+//   arch < sm_89 && dtype.family == fp8             catalogue facts; archs compare by number, cpu with nothing
+//   arch.fp8_convert || !arch.tma                   true-or-false facts stand alone
+//   producer ~ vllm-* && id ~ "kv/*"                globs; !~ for the opposite
+//   dtype in [fp16, bf16] && dtype in producer.dtypes
+//   geometry.heads % ptp != 0 && pbs * 2 <= cbs     whole numbers: + - * / % (spaces around - and /)
 //
-// Precedence, loosest first: ||  &&  !  comparison  + -  * / %. A name that is no axis, a word that the compared axis never
-// has, and operands of the wrong type are errors with the column and the near names.
+// Precedence, loosest first: ||  &&  !  comparison  + -  * / %. An unknown axis name, a word that the compared axis never
+// takes, and operands of the wrong type are errors with the column and the near names.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 namespace kvcts::matrix {
 
-/// Values for names where there is no point: hand-written cases (value by name), conditions of layouts.
+/// Values of names where there is no point: hand-written cases (value by name), conditions of layouts.
 using Lookup = std::function<Value(const NameRef& ref)>;
 
 /// Free names of an expression that is not about axes (a layout's `requires`): name -> number.
@@ -41,8 +42,8 @@ class Expression {
   std::uint32_t support() const;
   bool uses_id() const;
 
-  /// At a point; `id` is needed only where the expression says `id`. Sub-expressions are tabulated over the values of their
-  /// axes as they are asked for, so that a million points cost a look-up each. Not for several threads at once.
+  /// At a point; `id` is needed only where the expression says `id`. Tabulates sub-expressions over their axes' values on
+  /// first use, so a million points cost one look-up each. Not thread-safe.
   bool operator()(const Point& point, std::string_view id = {}) const;
   /// The same without tables, with any source of values.
   bool evaluate(const Lookup& lookup, std::string_view id = {}) const;

@@ -121,8 +121,8 @@ TEST(Expression, RandomTextIsAnExpressionOrOneError) {
   EXPECT_GT(good, 20);
 }
 
-// Random expressions with an evaluator of their own (closures over names and values), at random points: tables, short cuts
-// and precedence must not show.
+// Random expressions with an independent evaluator (closures over names and values), at random points: tables, short cuts
+// and precedence must not change the result.
 struct Random {
   std::mt19937_64 engine{11};
   using Truth = std::function<bool(const Point&)>;
@@ -173,7 +173,7 @@ struct Random {
     }
   }
 
-  // Text without more brackets than precedence needs half of the time.
+  // Half of the time, text with no more brackets than precedence needs.
   std::pair<std::string, Truth> make(int depth, int context) {
     const std::size_t kind = depth == 0 ? 0 : below(4);
     if (kind == 0) return atom();

@@ -78,7 +78,7 @@ CaseSpec spec_of(const Space& space, const Point& point) {
       a.apply(spec, space.text(a.id, at(point, a.id)), space.catalogue());
     }
   }
-  // Where one side has a block size of its own, both say theirs: a case file that inherits sides keeps its meaning.
+  // If one side has its own block size, both state theirs: a case file that inherits sides keeps its meaning.
   if (spec.producer.block_size && !spec.consumer.block_size) axis(AxisId::cbs).apply(spec, "geometry", space.catalogue());
   if (spec.consumer.block_size && !spec.producer.block_size) axis(AxisId::pbs).apply(spec, "geometry", space.catalogue());
   return spec;

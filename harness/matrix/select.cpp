@@ -36,7 +36,7 @@ struct Selection::State {
   std::vector<std::pair<std::string, CoverReport>> suite_covers;
   std::int64_t considered{0}, left_out{0};
   std::int64_t whole{0};             ///< before the shard step; 0 = none
-  std::vector<std::int64_t> places;  ///< of the items, among those
+  std::vector<std::int64_t> places;  ///< positions of the items among those
   std::string why_empty;
 
   std::string id(const Item& item) const { return item.written ? specs[item.index].id : id_of(space, points[item.index]); }
@@ -47,7 +47,7 @@ namespace {
 using State = Selection::State;
 using Item = State::Item;
 
-// Points seen so far, as numbers into a vector of them: open addressing, since a selection may hold a million.
+// Points seen so far, as indices into a vector of them: open addressing, because a selection may hold a million.
 class PointSet {
  public:
   explicit PointSet(const std::vector<Point>& points) : points_(points) {}
@@ -80,10 +80,10 @@ class PointSet {
 
 bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-// Fills a state with the cases of suites, files and written-out ids; later steps only take away.
+// Fills a state with the cases of suites, files and literal ids; later steps only remove.
 class Gatherer {
  public:
-  /// `draws`: the suites' matrix blocks are only kept, for draw().
+  /// `draws`: only stores the suites' matrix blocks, for draw().
   Gatherer(State& state, bool draws) : state_(state), catalogue_(state.space.catalogue()), draws_(draws) {}
 
   void add_suite(const std::string& name) {
@@ -119,7 +119,7 @@ class Gatherer {
     }
   }
 
-  /// False: it is there already.
+  /// False: already present.
   bool add_point(const Point& point, int constraint) {
     if (!seen_points_.insert(point)) return false;
     state_.items.push_back({false, static_cast<std::uint32_t>(state_.points.size()), suite_});
@@ -128,7 +128,7 @@ class Gatherer {
     return true;
   }
 
-  /// Random points of the blocks of all suites that were added.
+  /// Random points of the blocks of all added suites.
   void draw(std::int64_t n, std::uint64_t seed, const Expression* where) {
     if (blocks_.empty())
       throw Error("expected a suite with matrix blocks to draw from, found none; name another --suite, or leave out --draw");
@@ -158,7 +158,7 @@ class Gatherer {
   void add_spec(CaseSpec spec) {
     const auto [it, fresh] = seen_ids_.emplace(spec.id, spec.declared_by);
     if (!fresh) {
-      if (it->second == spec.declared_by) return;  // the same file by another way
+      if (it->second == spec.declared_by) return;  // the same file through another path
       throw Error(spec.declared_by + ":1: expected a new case id, found '" + spec.id + "' again (first in " + it->second +
                   "); rename one of them");
     }
@@ -177,7 +177,7 @@ class Gatherer {
     }
   }
 
-  // Folders that hold case files: those that suites name.
+  // Folders with case files: those that suites name.
   std::vector<std::pair<fs::path, std::string>> all_case_files() const {
     std::vector<std::pair<fs::path, std::string>> out;
     std::set<std::string> folders;
@@ -239,12 +239,12 @@ class Gatherer {
   std::map<std::string, std::string> seen_ids_;
 };
 
-// ---- the steps that take away --------------------------------------------------------------------------------------
+// ---- the steps that remove -----------------------------------------------------------------------------------------
 
 using Keep = std::function<bool(const Item&)>;
 
 Keep by_id(const State& state, std::vector<std::string> patterns) {
-  // An id that is not in canonical form is meant, too.
+  // Also match an id that is not in canonical form.
   for (auto& pattern : patterns) {
     if (!is_glob(pattern) && is_matrix_id(pattern)) {
       pattern = id_of(state.space, point_from_id(const_cast<Space&>(state.space), pattern));
@@ -265,7 +265,7 @@ Keep by_expression(State& state, std::shared_ptr<const Expression> where) {
   };
 }
 
-/// Cases that differ only in arch share one execution, and so are in one shard.
+/// Cases that differ only in arch share one execution, so they are in one shard.
 Keep by_shard(const State& state, int shard, int shards) {
   return [&state, shard, shards](const Item& item) {
     std::string id = state.id(item);
@@ -303,8 +303,8 @@ void cover_items(State& state, int strength) {
   state.items = std::move(items);
 }
 
-// Rough seconds of a case: what any takes (31 ms in a run of smoke), the engine's set-up, and its bytes generated, moved and
-// compared at 1 GB/s.
+// Rough seconds of a case: the minimum for any (31 ms in a run of smoke), the engine's set-up, and its bytes generated,
+// moved and compared at 1 GB/s.
 double estimate(const State& state, const Item& item) {
   const Catalogue& catalogue = state.space.catalogue();
   const auto cost = [&](const std::string& engine, const std::string& geometry, const std::string& dtype) {
@@ -419,7 +419,7 @@ Selection select(const Catalogue& catalogue, const Query& query) {
   return Selection(std::move(state));
 }
 
-// ---- what a selection tells ----------------------------------------------------------------------------------------
+// ---- what a selection reports --------------------------------------------------------------------------------------
 
 std::size_t Selection::size() const { return state_->items.size(); }
 const std::string& Selection::why_empty() const { return state_->why_empty; }

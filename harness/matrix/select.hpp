@@ -1,5 +1,5 @@
-// Which cases are meant: suites (or random points of their matrix), id globs, an axis expression, a cover, a shard and a
-// budget, each a step that the next one narrows.
+// Selects cases: suites (or random points of their matrix), id globs, an axis expression, a cover, a shard and a budget.
+// Each step narrows the one before.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 namespace kvcts::matrix {
 
 struct Query {
-  std::vector<std::string> suites;  ///< empty: ids that are written out are found anywhere; else "smoke", or "full" when
-                                    ///< there is an id glob or an expression
-  std::vector<std::string> ids;     ///< ids or globs; a case is meant when any matches. "name#*" takes controls
+  std::vector<std::string> suites;  ///< empty: fully written ids are found anywhere; else "smoke", or "full" when there is
+                                    ///< an id glob or an expression
+  std::vector<std::string> ids;     ///< ids or globs; a case is selected when any matches. "name#*" selects controls
   std::string where;                ///< axis expression
   std::int64_t draw{0};             ///< n > 0: instead of the suites' cases, n random points of their matrix blocks'
-                                    ///< products that `where` keeps and that no constraint stops
+                                    ///< products that `where` keeps and no constraint stops
   std::uint64_t draw_seed{1};       ///< the first n points of a seed are the same for every larger draw
   int cover{0};                     ///< t: keep a cover of strength t (and every hand-written case)
   int shard{1}, shards{1};          ///< i of n, 1-based, by the hash of the id without its arch
-  double budget_s{0};               ///< > 0: only the first cases, as many as fit into that many estimated seconds
+  double budget_s{0};               ///< > 0: only as many of the first cases as fit into that many estimated seconds
   std::vector<std::filesystem::path> files;  ///< case files beside (or instead of) suites
 };
 
-/// The cases of a query, in order. Ids, specs and facts are made when asked for, so that a million cases cost little.
+/// The cases of a query, in order. Builds ids, specs and facts on demand, so a million cases cost little.
 class Selection {
  public:
   std::size_t size() const;
   bool empty() const { return size() == 0; }
-  /// Why nothing was selected: how many there were and what took the last away. "" when something was.
+  /// Why nothing was selected: how many cases there were and which step removed the last. "" when something was.
   const std::string& why_empty() const;
   /// Cases of the suites, before ids, expression, cover and shard.
   std::int64_t considered() const;
@@ -41,9 +41,9 @@ class Selection {
 
   std::string id(std::size_t i) const;
   const std::string& suite(std::size_t i) const;  ///< first suite that holds it; "" = none
-  /// Of a shard: where each of its cases is among those of all shards; else empty.
+  /// In a shard: the index of each of its cases among those of all shards; else empty.
   const std::vector<std::int64_t>& places() const;
-  /// Cases of all shards together; 0 where there are none.
+  /// Number of cases of all shards together; 0 without shards.
   std::int64_t whole() const;
   /// Cases that the budget left out.
   std::int64_t left_out() const;
@@ -51,7 +51,7 @@ class Selection {
   bool optional(std::size_t i, const std::vector<std::string>& lacking) const;
   /// UNSUPPORTED: list it, do not run it. REFUSED: run it, spec() expects a refusal.
   std::optional<Declared> declared(std::size_t i) const;
-  /// Everything filled in as a hand-written case would be; `expected` and the suite's deadlines included.
+  /// Complete, as a hand-written case would be; `expected` and the suite's deadlines included.
   CaseSpec spec(std::size_t i) const;
   /// {"axes": {axis: value}, "suite": ..., "links": [...], "title": ...}: for ResolvedCase::facts, filters and reports.
   nlohmann::json facts(std::size_t i) const;
@@ -69,8 +69,8 @@ class Selection {
 /// result is not an error here. The catalogue must outlive the selection.
 Selection select(const Catalogue& catalogue, const Query& query);
 
-/// Axis values of a case: matrix points by their axes, hand-written ones as far as they have them, with geometry values that
-/// the case replaces as "geometry.heads": what expressions and facts()["axes"] see.
+/// Axis values of a case, as expressions and facts()["axes"] see them: matrix points by their axes, hand-written cases as
+/// far as they have them, with geometry values that the case replaces as "geometry.heads".
 nlohmann::json axes_of(const Space& space, const Point& point);
 nlohmann::json axes_of(const CaseSpec& spec);
 /// Values for an expression from such an object.

@@ -131,7 +131,7 @@ TEST(Select, SmokeHasWhatItPromises) {
   EXPECT_GE(unlike, 150u);
   EXPECT_GE(refused, 5u);
   EXPECT_LT(stopped, smoke.size() / 4);
-  // Every layout is there as a producer, unless no geometry of the block fits it.
+  // Every layout appears as a producer, unless no geometry of the block fits it.
   std::size_t missing = 0;
   for (const auto& [id, layout] : committed().layouts()) missing += !producers.contains(id);
   EXPECT_LE(missing, 6u);
@@ -174,7 +174,7 @@ TEST(Select, ShardsPartition) {
   }
 }
 
-// Points that run, every axis with many values; the same ones again, a larger draw has them, too, and parts make the whole.
+// Points that run, with many values on every axis; a redraw repeats them, a larger draw includes them, and shards add up.
 TEST(Select, DrawsRandomPoints) {
   Query query = suite("drawn");
   query.draw = 400;
@@ -282,7 +282,7 @@ TEST(Select, ASuiteSaysWhichLacksItAccepts) {
   Query query;
   query.ids = {"kv/producer=vllm-fa-nhd/engine=ucx-tcp"};
   EXPECT_FALSE(select(committed(), query).optional(0, {"ucx", "ucx-tcp"})) << "no suite holds it";
-  // What is always there is never optional, and no list is out of date.
+  // Nothing that always exists is optional, and no list is out of date.
   for (const auto& [id, entry] : committed().suites()) {
     for (const auto& glob : entry.optional) {
       for (const char* always : {"memcpy", "shm", "memory"}) EXPECT_FALSE(catalogue::matches_glob(glob, always)) << id;

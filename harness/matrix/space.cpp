@@ -76,8 +76,7 @@ std::optional<std::pair<Value, Type>> scalar(const json& value) {
   return std::nullopt;
 }
 
-// Letters of the first leaf of a template, list levels included, each once: "LKBNHC". A plain reading of the text, for
-// filters only.
+// Letters of the first leaf of a template, list levels included, each once: "LKBNHC". A simple text scan, for filters only.
 std::string letters_of(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -171,7 +170,7 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     if (!a.fallback.empty()) add(a.id, {std::string(a.fallback)});
     add(a.id, a.values(catalogue));
   }
-  // Constraints rely on it: a consumer's number is its producer's plus one, for "same".
+  // Constraints rely on this: a consumer's number is its producer's plus one, because of "same".
   if (size(AxisId::consumer) != size(AxisId::producer) + 1)
     throw Error("expected one set of ids for producers and consumers, found two");
   for (const auto& a : axes()) {
@@ -192,7 +191,7 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     set_fact(side, value, "nhd", both && place('N') < place('H'), Type::boolean);
     set_fact(side, value, "hnd", both && place('H') < place('N'), Type::boolean);
     set_fact(side, value, "packed", layout.text.find_first_of("/%") != std::string::npos, Type::boolean);
-    // Data whose innermost letter is N: codes of neighbouring tokens lie together (and share bytes in 4 bits).
+    // Data whose innermost letter is N: codes of neighbouring tokens are adjacent (and share bytes in 4 bits).
     bool token_inner = false, token_scales = false;
     std::string leaf;
     for (const char c : layout.text + ";") {
@@ -220,7 +219,7 @@ Space::Space(const Catalogue& catalogue) : catalogue_(catalogue) {
     std::string shape = layout.tensors.shape;
     const auto rank = 1 + std::count(shape.begin(), shape.end(), ' ');
     if (!shape.empty()) set_fact(side, value, "rank", std::int64_t{rank}, Type::integer);
-    // What a connector is handed has a dim for blocks alone; else it is addressed by token, or by bytes.
+    // A connector's tensors have a dim for blocks alone; otherwise they are addressed by token, or by bytes.
     set_fact(side, value, "block_dim", shape.empty() || (" " + shape + " ").find(" B ") != std::string::npos, Type::boolean);
   };
   for (const AxisId side : {AxisId::producer, AxisId::consumer}) {

@@ -1,5 +1,5 @@
-// The values that axes take, numbered, with the facts of the catalogue behind each: what points, constraints, expressions
-// and covers are made of. A point is one value number an axis.
+// Axis values, numbered, with the catalogue facts behind each: points, constraints, expressions and covers build on them. A
+// point is one value number per axis.
 #pragma once
 
 #include <array>
@@ -36,21 +36,21 @@ class Space {
   const std::string& text(AxisId axis, int value) const {
     return values_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(value)];
   }
-  /// Number of a value; an open axis learns new ones. -1 when the axis has no such value.
+  /// Number of a value; an open axis adds new ones. -1 when the axis has no such value.
   int find(AxisId axis, std::string_view text);
-  /// As find(), but throws Error with the near ones.
+  /// As find(), but throws Error with near names.
   std::uint16_t number(AxisId axis, std::string_view text);
-  /// Values of the axis that a list of values and globs names, in the list's order; "!glob" takes away. Throws Error on a
-  /// value or a glob that matches nothing.
+  /// Values of the axis that a list of values and globs names, in list order; "!glob" removes. Throws Error on a value or
+  /// glob that matches nothing.
   std::vector<std::uint16_t> select(AxisId axis, const std::vector<std::string>& patterns);
 
   /// All axes at their default; the producer is value 0.
   Point origin() const { return origin_; }
-  /// One point, one name: consumer "same" and equal to the producer are one value; so are a block size of the geometry's and
+  /// One point, one name: a consumer equal to the producer becomes "same", and a block size equal to the geometry's becomes
   /// "geometry".
   Point canonical(Point point) const;
 
-  /// The consumer as a value of its own axis: that of the producer's name where it is "same".
+  /// The consumer as a value of the consumer axis: the producer's name where it is "same".
   std::uint16_t consumer_of(const Point& point) const;
 
   /// "dtype" or "dtype.family". Throws Error with near names.

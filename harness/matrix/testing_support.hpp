@@ -22,7 +22,7 @@ inline const Catalogue& committed() {
   return instance;
 }
 
-/// A folder of case data whose kinds are those of the repository, except those written here.
+/// A folder of case data: the repository's kinds, except those written here.
 class Folder {
  public:
   Folder()

@@ -1,4 +1,4 @@
-// What a name of an axis expression stands for.
+// The value of a name in an axis expression.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace kvcts::matrix {
 enum class Type : std::uint8_t { none, boolean, integer, text, arch, list };
 std::string_view name(Type type);
 
-/// monostate = the entity says nothing of it: not true, equal to nothing, in no list, ordered with nothing.
+/// monostate = the entity does not say: not true, equal to nothing, in no list, ordered with nothing.
 using Value = std::variant<std::monostate, bool, std::int64_t, std::string, std::vector<std::string>>;
 
 std::string to_text(const Value& value);

@@ -27,7 +27,7 @@ std::string words(const CaseResult& result) {
   return words(got);
 }
 
-/// Did a flaky case fail only in a way that the waiver names?
+/// Did a flaky case fail only as the waiver says?
 bool failed_so(const CaseResult& result, std::string_view outcome) {
   const auto& failures = result.tries.failures;
   return result.outcome == Outcome::flaky &&
@@ -90,7 +90,7 @@ Ruling Waivers::judge(const CaseResult& result, const std::vector<Expected>& exp
                             waiver.entry->expires + ")";
     const bool holds_still = std::string_view(waiver.entry->expires) >= day;
     if (good) {
-      // Only a waiver that names cases can be out of date; one by class alone says nothing of this one.
+      // Only a waiver that names cases can be out of date; one by class alone does not refer to this case.
       const bool names_cases = !match.id.empty() || waiver.where;
       if (names_cases && holds_still) return {Verdict::xpass, waiver.entry->id, "ended as expected under a waiver: " + who};
       continue;

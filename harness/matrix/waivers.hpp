@@ -1,4 +1,4 @@
-// From an outcome to a verdict: was it the expected one, and if not, is the failure a known one?
+// From an outcome to a verdict: was it expected, and if not, is the failure known?
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ class Waivers {
   /// Compiles the waivers of the catalogue. Throws Error on a bad expression.
   explicit Waivers(Space& space);
 
-  /// SKIPPED, NOT_RUN and ERROR keep their own verdicts; UNSUPPORTED is as expected, since it is declared. An unexpected
-  /// outcome with a waiver is XFAIL, with an expired one expired_waiver; an expected outcome under a waiver (by id or
-  /// expression, not by class alone) is XPASS. `today`: YYYY-MM-DD; a waiver holds on its last day. Expressions see the axes
-  /// in result.facts["axes"] (Selection::facts), or those of the id where that is missing.
+  /// SKIPPED, NOT_RUN and ERROR keep their own verdicts; UNSUPPORTED counts as expected because it is declared. An
+  /// unexpected outcome is XFAIL with a waiver and expired_waiver with an expired one. An expected outcome under a waiver
+  /// (by id or expression, not by class alone) is XPASS. `today`: YYYY-MM-DD; a waiver holds on its last day. Expressions
+  /// see the axes in result.facts["axes"] (Selection::facts), or those of the id where that is missing.
   Ruling judge(const CaseResult& result, const std::vector<Expected>& expected, std::string_view today);
 
  private:

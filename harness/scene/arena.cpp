@@ -28,7 +28,7 @@ std::vector<const Action*> all_reads(const Script& script) {
 
 }  // namespace
 
-// Views are asked for again and again; their texts are few.
+// The same few view texts are queried again and again.
 layout::Cache cache_of(const View& view) {
   if (view.cache.empty()) return {};
   thread_local std::unordered_map<std::string, layout::Cache> known;
@@ -40,7 +40,7 @@ layout::Cache cache_of(const View& view) {
 std::string Arena::memory_of(const View& view) { return view.of.substr(0, view.of.find('/')); }
 
 Arena::Arena(const Script& script) : script_(script) {
-  // Memories with bytes of their own first; those that share them need their places.
+  // Memories that own their bytes first; those that share them need their places.
   for (const auto& [name, memory] : script.memories) {
     if (memory.view.of.empty() && memory.side != "store") add(name, memory, script);
   }
@@ -220,7 +220,7 @@ OutputShape output_shape(const Script& script, const Action& read) {
   };
   OutputShape shape;
   for (const Component component : {Component::data, Component::scale, Component::global_scale}) {
-    // A decoded number has its scales in it.
+    // A decoded number includes its scales.
     if (read.decode ? component != Component::data : !in_parts(component, read.parts)) continue;
     OutputSection section;
     section.component = component;
@@ -273,7 +273,7 @@ OutputSection place_in_output(const Script& script, const std::string& step, con
     smaller = smaller || (axis != &OutputSection::channels && mine.size() < all.size());
   }
   if (part && smaller) return *at;
-  OutputSection out = own;  // as many in another order: what is read has its place by order
+  OutputSection out = own;  // as many in another order: elements are placed by order
   out.begin = at->begin;
   return out;
 }

@@ -1,5 +1,5 @@
-// Where the memories of a script lie: backings, and where the allocations of a view begin in them. Shared by the machine
-// (what happened) and the truth (what should have); neither looks at the other's bytes.
+// Where a script's memories lie: backings, and where the allocations of a view begin in them. The machine (what happened)
+// and the truth (what should have) share it; neither sees the other's bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kvcts::script {
 
-/// A stretch of memory of its own. Offsets run from -guard_below to bytes + guard_above; what lies beyond is not mapped.
+/// A separate stretch of memory. Offsets run from -guard_below to bytes + guard_above; nothing beyond is mapped.
 struct Backing {
   std::string name;  ///< "P/kv.L0", "P" (a pool, raw bytes), "out1"
   std::string memory;
@@ -19,7 +19,7 @@ struct Backing {
   int ordinal{0};  ///< in the list: decides its poison
   std::int64_t bytes{0}, guard_below{0}, guard_above{0};
   std::int64_t base{0};  ///< address of offset 0
-  bool sparse{false};    ///< kept page by page: only those that somebody touches exist
+  bool sparse{false};    ///< stored page by page: only touched pages exist
   bool zeroed{false};    ///< holds zeros rather than poison before the first step
   std::vector<std::int64_t> boundaries;
 };
@@ -33,27 +33,28 @@ struct Place {
 
 class Arena {
  public:
-  /// Memory of up to this many bytes in all is kept whole; more of it page by page, and pages that nobody touches do not
-  /// exist. What is compared is the same: a tape is all that writes, so an untouched page is as it was.
+  /// Memory of up to this many bytes in total is stored whole, larger memory page by page; untouched pages do not exist. The
+  /// comparison is the same: only a tape writes, so an untouched page never changed.
   static constexpr std::int64_t kept_whole = 4 << 20;
 
-  /// Lays out every memory with bytes of its own, then the outputs of `read` steps (dense, by the intended and the actual
-  /// sequence, whichever is longer). Throws std::runtime_error with the memory's name.
+  /// Lays out every memory that owns its bytes, then the outputs of `read` steps (dense, by the longer of the intended and
+  /// the actual sequence). Throws std::runtime_error with the memory's name.
   explicit Arena(const Script& script);
 
   const std::vector<Backing>& backings() const { return backings_; }
-  /// Backing of an output. -1: there is none of that name.
+  /// Backing of an output, -1 when no output has that name.
   int output(const std::string& name) const;
   /// Where a raw offset of "P", "P/kv.L0" or an output begins. Throws when there is no such place.
   Place place(const std::string& name) const;
-  /// Where each allocation of a view's cache begins (view.offset is not in it). `cache`: cache_of(view). As many allocations
-  /// as the memory has: one for one. A view of "P/kv.L0", or of a memory with one backing: one behind the other from there.
+  /// Where each allocation of a view's cache begins (without view.offset). `cache`: cache_of(view). With as many allocations
+  /// as the memory, they map one to one. A view of "P/kv.L0", or of a memory with one backing, places them consecutively
+  /// from there.
   std::vector<Place> places(const View& view, const layout::Cache& cache) const;
   /// Name of the memory that `view.of` is in.
   static std::string memory_of(const View& view);
   /// "P/kv.L0" for a place in a pool, with the offset from there; the backing's name elsewhere.
   std::string name_of(Place place, std::int64_t& offset) const;
-  /// The first offset behind a place at which another name may begin; the end of its backing at the latest.
+  /// The first offset after a place where another name may begin; at the latest, the end of its backing.
   std::int64_t name_end(Place place) const;
 
  private:
@@ -64,11 +65,11 @@ class Arena {
   };
   void add(const std::string& name, const Memory& memory, const Script& script);
   std::vector<Backing> backings_;
-  std::vector<Spot> spots_;  ///< allocations, and memories as a whole
+  std::vector<Spot> spots_;  ///< allocations, and whole memories
   const Script& script_;
 };
 
-/// The planes that a view acts through, from its resolved text.
+/// The planes that a view uses, from its resolved text.
 layout::Cache cache_of(const View& view);
 
 /// The elements of one component in the output of a `read`: for kv, for layer, for token, for head, for channel.
@@ -86,12 +87,12 @@ struct OutputShape {
   std::int64_t bytes() const { return sections.empty() ? 0 : sections.back().begin + sections.back().bytes(); }
 };
 OutputShape output_shape(const Script& script, const Action& read);
-/// Where a section of what is read lies: its place in the output of the read that was meant, where this is a part of it;
-/// else its own.
+/// Where a section that is read lies: its place in the output of the intended read if it is part of it, otherwise its own
+/// place.
 OutputSection place_in_output(const Script& script, const std::string& step, const Action& read,
                               const OutputSection& section);
 
-/// Seed of a pass: poison and tags of different passes have nothing in common.
+/// Seed of a pass: different passes share no poison and no tags.
 std::uint64_t pass_seed(std::uint64_t seed, int pass);
 /// Poison key of a backing in a pass.
 std::uint64_t poison_of(const Backing& backing, std::uint64_t seed, int pass);

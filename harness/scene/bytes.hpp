@@ -1,4 +1,4 @@
-// The bytes of all backings in one pass. Dense, or (sparse backings) only the pages that somebody wrote.
+// The bytes of all backings in one pass: dense, or only the written pages (sparse backings).
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ class Bytes {
   static constexpr std::int64_t page = 4096;
 
   Bytes(const std::vector<Backing>& backings, std::uint64_t seed, int pass);
-  /// As `begin`, with those of `backings` that it lacks behind.
+  /// A copy of `begin`, with the missing ones of `backings` appended.
   Bytes(const Bytes& begin, const std::vector<Backing>& backings, std::uint64_t seed, int pass);
-  /// Takes up those of `backings` that it lacks; the list outlives this object.
+  /// Adds the missing ones of `backings`; the list must outlive this object.
   void grow(const std::vector<Backing>& backings, std::uint64_t seed, int pass);
 
   /// Whether [offset, offset + size) is mapped: region and guards.
@@ -29,18 +29,18 @@ class Bytes {
 
   /// Dense backings: everything, from -guard_below on. Empty for sparse ones.
   const std::vector<std::uint8_t>& dense(int backing) const { return *stores_[static_cast<std::size_t>(backing)].dense; }
-  /// Whether both hold the very same bytes of a dense backing, or pages of a sparse one: neither has written there since one
-  /// was copied.
+  /// Whether both share the same storage of a dense backing, or the same pages of a sparse one: neither has written there
+  /// since one was copied.
   bool shares(const Bytes& other, int backing) const;
-  /// Begins of the pages of a sparse backing that were written.
+  /// Start offsets of the written pages of a sparse backing.
   std::vector<std::int64_t> pages(int backing) const;
-  /// What a byte holds before anybody writes it.
+  /// What a byte holds before the first write.
   std::uint8_t fresh(int backing, std::int64_t offset) const;
-  /// The poison of a byte, whatever it holds at first.
+  /// The poison of a byte, whatever it holds initially.
   std::uint8_t poison(int backing, std::int64_t offset) const;
 
  private:
-  /// Copied on write: snapshots are cheap.
+  /// Copy-on-write: snapshots are cheap.
   struct Store {
     std::shared_ptr<std::vector<std::uint8_t>> dense;
     std::map<std::int64_t, std::shared_ptr<std::vector<std::uint8_t>>> sparse;

@@ -1,4 +1,4 @@
-// How a sequence of steps ends, meant or real.
+// How a sequence of steps ends, intended or actual.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -12,7 +12,7 @@
 
 namespace kvcts::script {
 
-/// Only pages that somebody wrote are stored, and a copy shares them until one side writes.
+/// Stores only written pages; a copy shares them until one side writes.
 class Image {
  public:
   static constexpr std::int64_t page = 4096;
@@ -22,7 +22,7 @@ class Image {
   Image(const Image& other) : pages_(other.pages_) {}
   Image& operator=(const Image& other);
 
-  /// hole: nobody wrote it, so it is what fresh_id() says.
+  /// hole: never written, so it equals fresh_id().
   Id at(std::int64_t offset) const;
   void set(std::int64_t offset, Id id);
   /// Number of the page (offset / page, rounded down) -> its Ids.
@@ -33,7 +33,7 @@ class Image {
   Pages::iterator last_{pages_.end()};  ///< page of the last set()
 };
 
-/// What a byte is before anybody writes it: poison, or zero where the memory holds zeros.
+/// What a byte is before the first write: poison, or zero where the memory holds zeros.
 Id fresh_id(const Backing& backing, std::int64_t offset, Names& names);
 /// The bytes [offset, offset + out.size()) in a pass; `names` renders that pass.
 void render(const Image& image, const Backing& backing, Rendering& names, std::int64_t offset, std::span<std::uint8_t> out);

@@ -120,7 +120,7 @@ std::uint32_t nearest_code(Dtype dtype, float number) {
     const auto below = std::prev(above);
     // Exact in double: both neighbours and the number are floats close to each other.
     const double up = double{above->first} - wanted, down = double{wanted} - below->first;
-    // e8m0 has no bit of a significand that could be even: 1.5 rounds to 2.
+    // e8m0 has no significand bit that could be even: 1.5 rounds to 2.
     if (down < up || (down == up && below->second % 2 == 0 && dtype != Dtype::e8m0)) code = below->second;
   }
   if (integer || dtype == Dtype::e8m0 || !std::signbit(number)) return code;

@@ -1,5 +1,5 @@
-// What codes mean as numbers, and the nearest code of a number: from the definitions of the formats, by search in a table.
-// It shares nothing with kernels/convert, whose results it has to equal.
+// What codes mean as numbers, and the nearest code of a number: from the definitions of the formats, by table search. Shares
+// nothing with kernels/convert, whose results it must equal.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ float number_of(layout::Dtype dtype, std::uint32_t code);
 /// ties up (as ml_dtypes does). `number` is finite.
 std::uint32_t nearest_code(layout::Dtype dtype, float number);
 
-/// Content `codes`: the n-th code. Dtypes of up to 16 bits: every code in turn. fp32 has too many: every other one is of a
-/// list, so that each kind of number comes by in 32 channels; those between are anything.
+/// Content `codes`: the n-th code. Dtypes of up to 16 bits: every code in turn. fp32 has too many: every other one comes
+/// from a list, so each kind of number appears within 32 channels; the rest are arbitrary.
 inline constexpr std::array<std::uint32_t, 16> fp32_kinds{
     0x00000000, 0x80000000,              // +0, -0
     0x7f800000, 0xff800000,              // infinities

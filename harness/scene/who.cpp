@@ -35,7 +35,7 @@ Pitch pitch_of(const Who& who) {
   return width == 4 ? Pitch{1, 2} : Pitch{width / 8, 1};
 }
 
-/// The first Who of the chunk, and where in it `who` stands.
+/// The first Who of the chunk, and the place of `who` in it.
 Who first_of(const Who& who, unsigned& index) {
   Who first = who;
   switch (who.kind) {
@@ -173,7 +173,7 @@ std::size_t Names::count() const {
   return n;
 }
 
-// A half is named by the byte of its pair with the low nibble first; halves of constants by the constant with nothing above.
+// A half is named by its pair's byte with the low nibble first; halves of constants by the constant with a zero high nibble.
 Nibble Names::nibble(Id byte, bool high) {
   Who who = at(byte);
   if (who.kind == Kind::nibbles) return {who.pieces[high], (who.halves >> static_cast<int>(high) & 1) != 0};
@@ -229,7 +229,7 @@ std::uint8_t Rendering::byte(Id id) {
   const std::size_t number = id / Names::chunk;
   if (number < done_.size() && done_[number]) return (*done_[number])[id % Names::chunk];
   if (const Who who = names_.at(id); single(who)) {
-    // Singles are added to a chunk that may have been asked for before; they are few.
+    // Singles may be added to a chunk that was already rendered; they are few.
     if (who.kind != Kind::nibbles) return 0;
     const auto half = [&](std::size_t i) { return (byte(who.pieces[i]) >> ((who.halves >> i & 1) != 0 ? 4 : 0)) & 0xf; };
     return static_cast<std::uint8_t>(half(0) | half(1) << 4);

@@ -1,5 +1,4 @@
-// Names of bytes: each one once, the bytes they stand for, and what is said of them. Numbers: our table against
-// kernels/convert.
+// Names of bytes: each exactly once, the bytes they stand for, and their words. Numbers: our table against kernels/convert.
 #include "scene/who.hpp"
 
 #include <gtest/gtest.h>
@@ -143,7 +142,7 @@ TEST(Names, AHalfHasOneName) {
   EXPECT_EQ(names.join(names.nibble(low_first, false), names.nibble(low_first, true)), low_first);
   EXPECT_EQ(names.join(names.nibble(low_first, true), names.nibble(low_first, false)), high_first);
   EXPECT_EQ(names.join(names.nibble(constant, false), names.nibble(constant, true)), constant);
-  // A byte of two owners, taken apart again.
+  // A byte of two owners, split again.
   const Id mixed = names.join(names.nibble(low_first, true), names.nibble(poison, false));
   EXPECT_EQ(names.nibble(mixed, false), names.nibble(low_first, true));
   EXPECT_EQ(names.nibble(mixed, true), names.nibble(poison, false));

@@ -1,8 +1,8 @@
-// Quantised blocks: elements that share a scale. One block at a time, on the host and on the device; convert.hpp has whole
+// Quantised blocks: elements that share a scale. One block at a time, on host and device; convert.hpp converts whole
 // tensors, fast, with the same results.
 //
-// CONTRACT. amax = the largest magnitude of the block (a NaN counts as larger than infinity: it reaches the scale, where
-// whoever reads the block sees it). All arithmetic is single fp32 operations, rounded to nearest even, denormals kept.
+// CONTRACT. amax = the largest magnitude of the block (a NaN counts as larger than infinity: it reaches the scale, where any
+// reader sees it). All arithmetic is single fp32 operations, rounded to nearest even, denormals kept.
 //
 //   nvfp4      (16 elements, e2m1, scale e4m3fn, global fp32 g)      element * (scale * g)
 //                scale = e4m3fn(amax / (6 * g))          6 is the largest e2m1; g is the decoding factor that the cache
@@ -15,8 +15,8 @@
 //   row        (a token's head: any number of elements, fp8 or int8, scale fp32)    element * scale
 //                scale = amax / largest; code = element(x * (1 / scale)), saturated; all zero where amax is 0
 //
-// Reciprocals are divided out once a block and multiplied, as the quantising kernels of serving systems do. 1 / scale of a
-// denormal scale is infinity there: its elements saturate, and 0 * infinity is NaN; both are as the formulas say.
+// Reciprocals are computed once per block and multiplied, as the quantising kernels of serving systems do. 1 / scale of a
+// denormal scale is infinity there: its elements saturate, and 0 * infinity is NaN, as the formulas say.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ KVCTS_HD inline float over(float a, float b) {
 #endif
 }
 
-/// A block's scale as it is stored, and the factor that its elements are multiplied by before they are encoded.
+/// A block's stored scale, and the factor that multiplies its elements before encoding.
 struct BlockScale {
   std::uint32_t code{0};
   float factor{0};
@@ -99,7 +99,7 @@ KVCTS_HD inline BlockScale row_scale(std::uint32_t amax, layout::Dtype element) 
   const float largest =
       element == layout::Dtype::int8 ? 127.0F : float_of(decode_float(format_of(element), format_of(element).largest()));
   const float scale = over(float_of(amax), largest);
-  // Through encode_float(): machines differ in the bits of a NaN that they compute.
+  // Through encode_float(): NaN bits differ between machines.
   const std::uint32_t code = encode_float(format_of(layout::Dtype::fp32), bits_of(scale), Overflow::special);
   return {code, scale == 0.0F ? 0.0F : over(1.0F, scale)};
 }

@@ -17,12 +17,12 @@ namespace {
 using layout::Dtype;
 using layout::Error;
 
-/// Elements that are on their way at once: their fp32 words and their codes stay in the first-level cache.
+/// Elements in flight at once: their fp32 words and codes stay in the first-level cache.
 constexpr std::size_t chunk = 2048;
-/// Outputs from here on do not fit into caches anyway: they are written past them.
+/// Outputs of this size and above exceed the caches: they are written past them.
 constexpr std::size_t stream_from = std::size_t{8} << 20;
 
-/// Blocks that are worth the half millisecond which the tables of nvfp4 take.
+/// Enough blocks to be worth the half millisecond that the nvfp4 tables take.
 constexpr std::int64_t tables_from = 1 << 16;
 
 std::size_t index(Dtype dtype) { return static_cast<std::size_t>(dtype); }
@@ -43,7 +43,7 @@ void swap_nibbles(std::uint8_t* bytes, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::uint8_t>((bytes[i] << 4) | (bytes[i] >> 4));
 }
 
-/// A tensor's codes as input, chunk by chunk: nibble order mended in a copy.
+/// A tensor's codes as input, chunk by chunk: fixes the nibble order in a copy.
 class Source {
  public:
   Source(Dtype dtype, std::span<const std::uint8_t> bytes, bool high_nibble_first)
@@ -68,7 +68,7 @@ class Source {
   std::vector<std::uint8_t> copy_;
 };
 
-/// And as output: written in place, or staged where nibbles are exchanged or memory is written past the caches.
+/// The same for output: written in place, or staged if nibbles are swapped or memory is written past the caches.
 class Sink {
  public:
   Sink(Dtype dtype, std::span<std::uint8_t> bytes, bool high_nibble_first)
@@ -79,7 +79,7 @@ class Sink {
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
 
-  /// Where codes [first, first + n) are to be written; put() then makes them count.
+  /// Where to write codes [first, first + n); put() then commits them.
   std::uint8_t* begin(std::size_t first, std::size_t n) {
     at_ = bytes_.data() + bytes_of(dtype_, first);
     size_ = bytes_of(dtype_, n);
@@ -106,7 +106,7 @@ class Sink {
   std::vector<std::uint8_t> staged_;
 };
 
-/// fp32 words -> codes. Only e8m0 has roundings, and no loop of its own for the ones that are not the default.
+/// fp32 words -> codes. Only e8m0 has roundings, and no special loop for its non-default ones.
 void encode_words(Dtype to, const Options& options, const std::uint32_t* words, std::uint8_t* out, std::size_t n) {
   if (to == Dtype::e8m0 && options.rounding != Rounding::down) {
     for (std::size_t i = 0; i < n; ++i)
@@ -197,7 +197,7 @@ std::size_t blocks_at_once(const BlockRule& rule) {
   return std::max<std::size_t>(1, chunk / static_cast<std::size_t>(rule.block));
 }
 
-/// Blocks of one thread, batch by batch, with what a batch needs.
+/// Blocks of one thread, batch by batch, with the buffers of a batch.
 class Quantiser {
  public:
   Quantiser(const BlockRule& rule, Kind kind, Dtype from, std::span<const std::uint8_t> in, std::span<std::uint8_t> codes,

@@ -1,4 +1,4 @@
-// For test_convert.py: bytes from standard input, converted, to standard output.
+// For test_convert.py: converts bytes from standard input to standard output.
 //   convert FROM TO saturate|special down|up|nearest COUNT
 //   quantise nvfp4|mxfp8|mxfp4|row:DTYPE:ELEMENTS FROM BLOCKS GLOBAL down|up      -> codes, then scales
 //   dequantise RULE TO BLOCKS GLOBAL down|up                                     codes, then scales -> elements

@@ -1,5 +1,5 @@
 // The fast loops of every instruction set against the element functions, bit for bit, and these against the formats'
-// definitions. test_convert.py holds both against ml_dtypes.
+// definitions. test_convert.py checks both against ml_dtypes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using Bytes = std::vector<std::uint8_t>;
 using Words = std::vector<std::uint32_t>;
 constexpr Overflow overflows[]{Overflow::saturate, Overflow::special};
 
-/// fp32 words that matter: every exponent with the fractions at which some format rounds, of both signs, and noise.
+/// fp32 words that matter: every exponent with the fractions at which some format rounds, both signs, and noise.
 Words telling_words() {
   Words words;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
@@ -107,7 +107,7 @@ TEST(ConvertElement, EncodingChoosesTheNearestNumber) {
     for (const std::uint32_t word : words) {
       const auto value = static_cast<double>(float_of(word & ~fp32_sign));
       if (!(value <= 2 * reference::meaning(dtype, format.largest())))
-        continue;  // saturated; a double cannot tell by how much
+        continue;  // saturated; a double cannot say by how much
       const std::uint32_t code = encode(dtype, word) & format.top();
       const double here = std::fabs(value - reference::meaning(dtype, code));
       if (code > 0) {
@@ -161,7 +161,7 @@ TEST_P(EachIsa, LoopsEncodeAsTheElementDoes) {
   const Words words = telling_words();
   for (const Dtype dtype : layout::all_dtypes()) {
     for (const Overflow overflow : overflows) {
-      // Lengths around the vector sizes, too; the rest of the room must stay as it was.
+      // Include lengths around the vector sizes; the rest of the room must stay unchanged.
       for (const std::size_t n : {words.size(), std::size_t{67}, std::size_t{31}, std::size_t{1}, std::size_t{0}}) {
         Bytes codes(words.size() * 4 + 1, 0xa5);
         GetParam().encode[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(overflow)](words.data(), codes.data(),
@@ -383,7 +383,7 @@ TEST(Quantise, LargeTensorsTakeTheShortWayWithTheSameCodes) {
       const auto amax = static_cast<std::uint32_t>(i / 16 % 0x8000);
       const bool nan = amax > format_of(from).infinity();
       std::uint32_t code = i % 16 == i / 16 % 16 ? amax : static_cast<std::uint32_t>(noise() % (amax + 1));
-      if (nan && i / 16 % 64 != 0) code %= 0x3c00;  // few NaNs: most rounds of 16 blocks are to be without one
+      if (nan && i / 16 % 64 != 0) code %= 0x3c00;  // few NaNs: most rounds of 16 blocks have none
       code |= static_cast<std::uint32_t>(noise()) & 0x8000u;
       std::memcpy(in.data() + 2 * i, &code, 2);
     }

@@ -1,20 +1,18 @@
-// One element from fp32 to a code and back: the reference of every conversion, on the host and on the device, by integer
-// arithmetic only (no rounding mode, no flush to zero of the machine takes part).
+// One element from fp32 to a code and back: the reference of every conversion, on host and device, by integer arithmetic
+// only (the machine's rounding mode and flush to zero have no effect).
 //
-// CONTRACT. Numbers travel as the bits of an fp32. All other dtypes but e8m0 below 2^-126 widen to fp32 exactly and without
-// loss, so that fp16 -> X, bf16 -> X are decode, then encode: one rounding.
-//   rounding    to nearest, ties to even; denormals are kept on both sides; the sign of zero is kept where -0 exists (fnuz
-//   and
-//               integers: +0). e8m0 by its own mode, see Rounding.
+// CONTRACT. Numbers are the bits of an fp32. Every other dtype except e8m0 below 2^-126 widens to fp32 exactly, so fp16 -> X
+// and bf16 -> X are decode, then encode: one rounding.
+//   rounding    to nearest, ties to even; keeps denormals on both sides; keeps the sign of zero where -0 exists (fnuz and
+//               integers: +0). e8m0 has its own mode, see Rounding.
 //   overflow    a number whose rounded value is beyond the largest finite one, and infinity:
 //                 saturate  the largest finite number with its sign (CUDA's __NV_SATFINITE, the saturating mode of OFP8)
 //                 special   infinity, or NaN where there is none (__NV_NOSAT); e2m1, integers: saturate
 //   NaN         becomes the canonical NaN without sign: all bits but the sign set (PTX cvt); fnuz: 0x80. e2m1 has no NaN and
 //               gets +6 (PTX). int8, uint8, int4: 0 (PTX cvt.rni.sat). Decoding any NaN gives 0x7fffffff.
 //   integers    to nearest even, clamped to the range.
-//   e8m0        a power of two, 2^(code - 127); 0xff is NaN. The sign of what is encoded is dropped (CUDA's
-//               __nv_cvt_float_to_e8m0); zero becomes the least scale, 2^-127 (ml_dtypes makes NaN of zero and of
-//               negatives).
+//   e8m0        a power of two, 2^(code - 127); 0xff is NaN. Encoding drops the sign (CUDA's __nv_cvt_float_to_e8m0); zero
+//               becomes the least scale, 2^-127 (ml_dtypes makes NaN of zero and of negatives).
 #pragma once
 
 #include <cstdint>
@@ -25,10 +23,10 @@
 
 namespace kvcts::kernels::convert {
 
-/// What becomes of numbers beyond the range.
+/// How to treat numbers beyond the range.
 enum class Overflow : std::uint8_t { saturate, special };
 
-/// How a number that is no power of two becomes a scale of e8m0.
+/// How a number that is no power of two becomes an e8m0 scale.
 enum class Rounding : std::uint8_t {
   down,     ///< OCP MX 1.0, 6.3: floor(log2)
   up,       ///< cudaRoundPosInf, NVIDIA's recipe: nothing saturates under the scale
@@ -47,15 +45,15 @@ KVCTS_HD constexpr std::uint32_t shift_to_even(std::uint32_t value, std::uint32_
   return (value + ((std::uint32_t{1} << (by - 1u)) - 1u) + odd) >> by;
 }
 
-/// fp32 bits -> code of a float format, right-aligned. Written without branches: loops over it become vector code.
+/// fp32 bits -> code of a float format, right-aligned. Branch-free, so loops over it vectorise.
 KVCTS_HD constexpr std::uint32_t encode_float(const Format& format, std::uint32_t bits, Overflow overflow) {
   const std::uint32_t magnitude = bits & ~fp32_sign;
   const auto source = static_cast<std::int32_t>(magnitude >> 23);
   // Exponent of the source's last place; a denormal has the least exponent and no hidden bit.
   const std::int32_t exponent = source > 0 ? source : 1;
   const std::uint32_t significand = (magnitude & 0x7fffffu) | (source > 0 ? 0x800000u : 0u);
-  // Binades above the target's least. A target's code is (binade << mantissa) + significand, hidden bit and all: it carries
-  // into the exponent by itself, and the number of a binade below the least is a denormal.
+  // Binades above the target's least. A target's code is (binade << mantissa) + significand including the hidden bit: it
+  // carries into the exponent, and the number of a binade below the least is a denormal.
   const std::int32_t binade = exponent - 128 + format.bias;
   const std::int32_t above = binade > 0 ? binade : 0;
   const std::int32_t below = binade < 0 ? -binade : 0;
@@ -83,15 +81,15 @@ KVCTS_HD constexpr Leading lift(Leading from, int hidden, int by) {
           small ? from.binades + static_cast<std::uint32_t>(by) : from.binades};
 }
 
-/// Code of a float format -> fp32 bits. Without branches, too.
+/// Code of a float format -> fp32 bits. Also branch-free.
 KVCTS_HD constexpr std::uint32_t decode_float(const Format& format, std::uint32_t code) {
   const std::uint32_t magnitude = code & format.top();
   const std::uint32_t sign = ((code >> (format.exponent + format.mantissa)) & 1u) << 31;
   const int rebias = 127 - format.bias;
   std::uint32_t bits = (magnitude << (23 - format.mantissa)) + (static_cast<std::uint32_t>(rebias) << 23);
   if (rebias != 0) {
-    // A denormal is a normal number in fp32: its leading bit is brought to the hidden place, a binade down a step. The
-    // hidden bit then adds one to the exponent.
+    // A denormal is normal in fp32: shift its leading bit to the hidden place, one binade down per step. The hidden bit then
+    // adds one to the exponent.
     const int hidden = format.mantissa;
     const Leading leading = lift(lift(lift(lift({magnitude, 0}, hidden, 8), hidden, 4), hidden, 2), hidden, 1);
     const std::uint32_t exponent = static_cast<std::uint32_t>(rebias) - leading.binades;

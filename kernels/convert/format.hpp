@@ -1,9 +1,8 @@
-// What the bits of each float dtype mean, as numbers. Everything else in this folder derives from this table.
+// What the bits of each float dtype mean. Everything else in this folder derives from this table.
 //
 //   binary16, binary32   IEEE 754-2019          bf16             the top half of binary32
 //   e4m3fn, e5m2         OCP OFP8 1.0           e4m3fnuz, e5m2fnuz   ONNX/ml_dtypes "fnuz": no -0, NaN is the code of -0
-//   e2m1                 OCP MX 1.0 (FP4)       e8m0             OCP MX 1.0 (scale): see element.hpp, it has no sign and no
-//   zero
+//   e2m1                 OCP MX 1.0 (FP4)       e8m0             OCP MX 1.0 (scale), no sign, no zero: see element.hpp
 #pragma once
 
 #include <cstdint>
@@ -38,10 +37,10 @@ struct Format {
   KVCTS_HD constexpr std::uint32_t largest() const {
     return specials == Specials::ieee ? infinity() - 1 : specials == Specials::fn ? top() - 1 : top();
   }
-  /// The NaN that conversions write, which is PTX's canonical one: sign clear, all else set. `none` has no NaN: PTX's
-  /// cvt.satfinite writes the largest number there.
+  /// The NaN that conversions write, PTX's canonical one: sign clear, all else set. `none` has no NaN: PTX's cvt.satfinite
+  /// writes the largest number instead.
   KVCTS_HD constexpr std::uint32_t nan() const { return specials == Specials::fnuz ? sign() : top(); }
-  /// What a number beyond the largest becomes when it is not saturated.
+  /// What a number beyond the largest becomes without saturation.
   KVCTS_HD constexpr std::uint32_t beyond() const { return specials == Specials::ieee ? infinity() : nan(); }
 };
 

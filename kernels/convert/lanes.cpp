@@ -57,7 +57,7 @@ KVCTS_BODY void store_code(u8* out, std::size_t i, u32 code) {
   }
 }
 
-/// What each code of a narrow dtype decodes to.
+/// The decoded value of each code of a narrow dtype.
 template <Dtype dtype>
 inline constexpr auto decoded = [] {
   std::array<u32, is_nibble(dtype) ? 16 : 256> table{};
@@ -67,7 +67,7 @@ inline constexpr auto decoded = [] {
 
 template <Dtype dtype>
 KVCTS_BODY u32 decode_one(u32 code) {
-  // Whole numbers by the machine's own conversion, which is exact.
+  // The machine's own conversion of whole numbers is exact.
   if constexpr (dtype == Dtype::int8) return bits_of(static_cast<float>(static_cast<std::int32_t>(code ^ 0x80u) - 0x80));
   if constexpr (dtype == Dtype::int4) return bits_of(static_cast<float>(static_cast<std::int32_t>(code ^ 0x8u) - 0x8));
   if constexpr (dtype == Dtype::uint8) return bits_of(static_cast<float>(static_cast<std::int32_t>(code)));
@@ -103,7 +103,7 @@ KVCTS_BODY void encode_each(const u32* in, u8* codes, std::size_t n) {
   }
 }
 
-/// Vectors of so many bytes. GCC forgets a vector_size that depends on a template's argument, hence one by one.
+/// Vectors of that many bytes. GCC drops a vector_size that depends on a template argument, hence one by one.
 template <std::size_t width>
 struct Vectors;
 template <>
@@ -191,7 +191,7 @@ KVCTS_BODY void block_maxima(const u32* in, std::size_t block, std::size_t block
   }
 }
 
-/// The same for blocks of 16, sixteen of them a round: the maxima of columns of a transposed tile are lane by lane.
+/// The same for blocks of 16, sixteen of them per round: column maxima of a transposed tile are lane by lane.
 KVCTS_BODY void block_maxima_16(const u32* in, std::size_t blocks, u32* maxima) {
   using Words = u32 __attribute__((vector_size(64)));
   const auto most = [](Words a, Words b) { return a > b ? a : b; };
@@ -199,7 +199,7 @@ KVCTS_BODY void block_maxima_16(const u32* in, std::size_t blocks, u32* maxima) 
     Words v[16];
     std::memcpy(v, in, sizeof v);
     for (Words& w : v) w &= ~fp32_sign;
-    // Each step halves the vectors: the halves of two blocks side by side, larger of each kept.
+    // Each step halves the vectors: puts halves of two blocks side by side and keeps the larger of each.
     for (int k = 0; k < 8; ++k) {
       v[k] = most(__builtin_shufflevector(v[k], v[k + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
                   __builtin_shufflevector(v[k], v[k + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
@@ -234,9 +234,9 @@ KVCTS_BODY void scale_values(u32* values, const float* factors, std::size_t bloc
   }
 }
 
-/// Half steps on the grid that a 16-bit magnitude has with the target's mantissa: even ones are numbers of the grid, odd
-/// ones all that lies between two of them. This is the one of half the target's least denormal, up to which everything
-/// rounds to zero.
+/// Half steps on the grid of a 16-bit magnitude with the target's mantissa: even ones are numbers of the grid, odd ones
+/// everything between two of them. This is the one of half the target's least denormal, up to which everything rounds to
+/// zero.
 template <Dtype from, Dtype to>
 inline constexpr u16 first_step = [] {
   constexpr Format source = format_of(from), target = format_of(to);
@@ -259,8 +259,8 @@ inline constexpr auto denormal_codes = [] {
   return table;
 }();
 
-/// One 16-bit float to an 8-bit one within lanes of 16 bits: encode_float() of decode_float(), shortened. All numbers of a
-/// 16-bit format lie on its own grid, so that rounding needs none of fp32's bits.
+/// One 16-bit float to an 8-bit one within 16-bit lanes: encode_float() of decode_float(), shortened. All numbers of a
+/// 16-bit format lie on its own grid, so rounding needs no fp32 bits.
 template <Dtype from, Dtype to, Overflow overflow, typename V>
 KVCTS_BODY V narrow(V h) {
   constexpr Format source = format_of(from), target = format_of(to);
@@ -324,8 +324,8 @@ KVCTS_BODY void narrow_codes(const u8* in, u8* out, std::size_t n) {
   for (; i < n; ++i) out[i] = static_cast<u8>(encode(to, decode(from, load_code<from>(in, i)), overflow));
 }
 
-// One instruction set: functions with its target attribute, made from the bodies above. `flatten`: the element functions
-// must be part of the loops.
+// One instruction set: functions with its target attribute, made from the bodies above. `flatten`: the loops must inline the
+// element functions.
 struct Baseline {
   template <Dtype dtype>
   [[gnu::flatten]] static void decode(const u8* codes, u32* out, std::size_t n) {

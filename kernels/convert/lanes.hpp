@@ -1,5 +1,4 @@
-// The inner loops of conversion, once per instruction set that is worth a copy (as kernels/isa.hpp). Internal to this
-// folder.
+// The inner loops of conversion, one version per worthwhile instruction set (as kernels/isa.hpp). Internal to this folder.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 namespace kvcts::kernels::convert {
 
 inline constexpr std::size_t dtype_count = 12;
-/// How far ahead of a read its line is asked for: over the ends of pages, at which processors stop looking ahead.
+/// Prefetch distance: crosses page ends, where processors stop prefetching.
 inline constexpr std::size_t prefetch_ahead = 4096;
 
 /// n packed codes (low nibble first) -> n fp32 words.
@@ -30,7 +29,7 @@ using Nvfp4Scales = void (*)(const std::uint32_t* maxima, float global, std::siz
                              float* factors);
 /// Each word of a block times its factor, in place.
 using ScaleValues = void (*)(std::uint32_t* values, const float* factors, std::size_t block, std::size_t blocks);
-/// Copies n bytes past the caches; others see them after Drain.
+/// Copies n bytes past the caches; other threads see them after Drain.
 using Stream = void (*)(std::uint8_t* to, const std::uint8_t* from, std::size_t n);
 using Drain = void (*)();
 

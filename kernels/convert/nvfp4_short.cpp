@@ -14,7 +14,7 @@ namespace {
 
 using layout::Dtype;
 
-/// The least magnitude up to infinity whose code is `code` or more; beyond all magnitudes where there is none.
+/// The least magnitude up to infinity whose code is `code` or more; beyond all magnitudes if none is.
 std::uint16_t least_magnitude(Dtype from, float factor, std::uint32_t infinity, std::uint32_t code) {
   std::uint32_t low = 0, high = infinity + 1;
   while (low < high) {
@@ -60,7 +60,7 @@ std::unique_ptr<const ShortTables> short_tables(Dtype from, float global) {
 [[gnu::target("avx512f,avx512bw,avx512vl,bmi2")]] bool quantise_short(const ShortTables& tables, const std::uint8_t* in,
                                                                       std::uint8_t* codes, std::uint8_t* scales) {
   const __m512i magnitude_bits = _mm512_set1_epi16(0x7fff);
-  // Largest magnitudes: halves of two blocks side by side, the larger kept, until a block is one word.
+  // Largest magnitudes: halves of two blocks side by side, keeping the larger, until a block is one word.
   __m512i v[8], four[4];
   for (int k = 0; k < 8; ++k) {
     __builtin_prefetch(in + 64 * k + prefetch_ahead);

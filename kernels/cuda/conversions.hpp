@@ -1,5 +1,5 @@
-// Quantise and dequantise: one thread an element where elements stand alone, one thread a block where they share a scale.
-// The arithmetic is kernels/convert's, bit for bit; fp4 codes by the hardware's own instruction where the target has it.
+// Quantise and dequantise: one thread per element where elements stand alone, one per block where they share a scale. Same
+// arithmetic as kernels/convert, bit for bit; fp4 codes use the hardware instruction where the target has it.
 #pragma once
 
 #include "kernels/convert/block.hpp"
@@ -35,7 +35,7 @@ KVCTS_HD inline u32 load_code(const u8* memory, u32 width, u64 element) {
   return memory[element / 2] >> (4 * (element & 1)) & 0xfu;
 }
 
-/// Two neighbouring codes, from an even element on.
+/// Two neighbouring codes, starting at an even element.
 KVCTS_HD inline void store_pair(u8* memory, u32 width, u64 element, u32 first, u32 second, bool both) {
   if (width == 32) {
     reinterpret_cast<u32*>(memory)[element] = first;
@@ -51,7 +51,7 @@ KVCTS_HD inline void store_pair(u8* memory, u32 width, u64 element, u32 first, u
   }
 }
 
-/// Encodes a pair under a factor (1 = as it is).
+/// Encodes a pair under a factor (1 = unchanged).
 KVCTS_HD inline void store_encoded(u8* memory, layout::Dtype dtype, u32 width, u64 element, u32 first, u32 second,
                                    bool both) {
   using kernels::convert::encode;
@@ -69,7 +69,7 @@ struct Convert {
   using Args = ConvertArgs;
   struct Shared {};
   using Local = NoLocal;
-  /// Elements of one thread in one tile: an even number, so that no two threads share a byte.
+  /// Elements per thread in one tile: an even number, so no two threads share a byte.
   static constexpr u32 each = 8;
   KVCTS_HD static u64 tiles(const ConvertArgs& args) { return (args.elements + each * threads - 1) / (each * threads); }
   KVCTS_HD static void load(const ConvertArgs&, u64, u32, Shared&) {}
@@ -100,7 +100,7 @@ KVCTS_HD inline u32 block_amax(const BlockArgs& args, u64 first, u32 count) {
   return amax;
 }
 
-/// Blocks that share a scale: contract in convert/block.hpp. One thread a block.
+/// Blocks that share a scale: contract in convert/block.hpp. One thread per block.
 struct BlockKernel {
   using Args = BlockArgs;
   struct Shared {};

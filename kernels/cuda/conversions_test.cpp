@@ -1,4 +1,4 @@
-// Conversions by the device kernels' bodies, held against kernels/convert/element.hpp and block.hpp element by element.
+// Conversions by the device kernels' bodies against kernels/convert/element.hpp and block.hpp, element by element.
 #include "kernels/cuda/conversions.hpp"
 #include "kernels/cuda/twin_testing.hpp"
 #include "kernels/poison.hpp"

@@ -1,5 +1,5 @@
 // Bytes from one layout to another: relayout between any two planes, scatter by slot mapping, gather by block table. A tile
-// is `threads` rows, whose two addresses each thread finds once; then all threads move the tile's pieces of 1 to 16 bytes.
+// is `threads` rows; each thread computes one row's two addresses, then all move the tile's pieces of 1 to 16 bytes.
 #pragma once
 
 #include "kernels/cuda/tiles.hpp"
@@ -7,7 +7,7 @@
 
 namespace kvcts::cuda {
 
-/// Two places of one row, bytes; from < 0: no such row.
+/// Two places of one row, in bytes; from < 0: no such row.
 struct RowPair {
   i64 from, to;
 };
@@ -15,7 +15,7 @@ struct PairTile {
   RowPair rows[threads];
 };
 
-/// Accesses that a thread has under way before it writes the first.
+/// Reads that a thread issues before its first write.
 inline constexpr u32 copies_ahead = 4;
 
 template <class T>

@@ -1,4 +1,4 @@
-// Relayout, scatter and gather by the device kernels' bodies, held against plain loops over coordinates.
+// Relayout, scatter and gather by the device kernels' bodies against plain loops over coordinates.
 #include <numeric>
 
 #include "kernels/cuda/twin_testing.hpp"

@@ -1,4 +1,4 @@
-// How checks count and locate wrong bytes: in registers of each thread, and in memory only when there are any.
+// How checks count and locate wrong bytes: in each thread's registers, and in memory only when there are any.
 #pragma once
 
 #include "kernels/cuda/launch.hpp"
@@ -14,7 +14,7 @@ struct Tally {
 KVCTS_HD inline Vector difference(const Vector& x, const Vector& y) { return {x.a ^ y.a, x.b ^ y.b, x.c ^ y.c, x.d ^ y.d}; }
 KVCTS_HD inline bool any(const Vector& v) { return (v.a | v.b | v.c | v.d) != 0; }
 
-/// `wrong`: the xor of sixteen bytes that lie at `offset` and what they should be. A rolled loop: this is the cold path.
+/// `wrong`: the xor of sixteen bytes at `offset` and their expected values. A rolled loop: this is the cold path.
 KVCTS_HD inline void note_vector(const Probe& probe, Tally& tally, u64 offset, const Vector& wrong) {
   if (!any(wrong)) return;
   u64 low = u64{wrong.b} << 32 | wrong.a, high = u64{wrong.d} << 32 | wrong.c;

@@ -1,4 +1,4 @@
-// The compiled device kernels: one fatbin with machine code for many architectures, inside of this library.
+// The compiled device kernels: one fatbin with machine code for many architectures, inside this library.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace kvcts::cuda {
 
-/// What cuModuleLoadData takes. Empty in a build without nvcc.
+/// The input of cuModuleLoadData. Empty in a build without nvcc.
 std::span<const std::byte> device_image();
 
 }  // namespace kvcts::cuda

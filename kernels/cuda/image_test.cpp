@@ -1,4 +1,4 @@
-// The fatbin that is part of the program, and the list of kernels.
+// The program's embedded fatbin, and the list of kernels.
 #include "kernels/cuda/image.hpp"
 
 #include <set>
@@ -17,7 +17,7 @@ TEST(DeviceImage, IsAFatbinThatNamesItsArchitectures) {
   std::memcpy(&magic, image.data(), 4);
   EXPECT_EQ(magic, 0xba55ed50U);  // fatbin header
   u64 bytes = 0;
-  std::memcpy(&bytes, image.data() + 8, 8);  // of what follows the 16 bytes of the header
+  std::memcpy(&bytes, image.data() + 8, 8);  // of what follows the 16-byte header
   EXPECT_EQ(bytes + 16, image.size());
 }
 

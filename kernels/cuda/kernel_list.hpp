@@ -1,4 +1,4 @@
-// Every kernel that is made of tiles: its name and its class. kernels.cu and twin.cpp are made from this one list.
+// Every tiled kernel: its name and its class. kernels.cu and twin.cpp both expand this list.
 #pragma once
 
 #include "kernels/cuda/conversions.hpp"

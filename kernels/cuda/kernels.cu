@@ -1,5 +1,5 @@
-// The device kernels, with C names so that the driver API finds them: no CUDA runtime is linked. Their bodies are in the
-// headers named in kernel_list.hpp, shared with the CPU twin; those of the watchdog fixtures are here.
+// The device kernels, with C names so that the driver API finds them: no CUDA runtime is linked. The headers named in
+// kernel_list.hpp hold their bodies, shared with the CPU twin; the watchdog fixtures' bodies are here.
 #if !defined(__CUDACC_RTC__)
 #include <cassert>
 #endif
@@ -16,8 +16,7 @@ __device__ __forceinline__ unsigned long long now_ns() {
 
 }  // namespace
 
-// Four thread blocks fit on a multiprocessor at least: up to 64 registers a thread, and no spills for the sake of more
-// threads.
+// At least four thread blocks fit on a multiprocessor: up to 64 registers per thread, and no spills to gain more threads.
 #define KVCTS_DEVICE_KERNEL(name, Work)                                 \
   extern "C" __global__ void __launch_bounds__(kvcts::cuda::threads, 4) \
       name(const __grid_constant__ kvcts::cuda::Work::Args args) {      \
@@ -36,7 +35,7 @@ extern "C" __global__ void kvcts_spin(const __grid_constant__ kvcts::cuda::SpinA
   }
 }
 
-// Watchdog fixtures: each is the fault that it is named for.
+// Watchdog fixtures: each is the fault in its name.
 extern "C" __global__ void kvcts_never_ends(const __grid_constant__ kvcts::cuda::HangArgs args) {
   for (unsigned i = 1; i != 0; i += 2) *args.word = i;
 }

@@ -1,8 +1,8 @@
 // The arguments of every device kernel: plain structures, the same for nvcc, NVRTC and the host. Pointers are device
-// addresses. All tables are built by plan.hpp.
+// addresses. plan.hpp builds all tables.
 //
-// A launch has `threads` threads a block and any number of blocks: kernels stride over tiles, and all that an argument
-// counts is 64 bits wide. Memory handed to them is 16-byte aligned and may be read to the next 16 bytes beyond its end.
+// A launch has `threads` threads per block and any number of blocks: kernels stride over tiles, and every count is 64 bits
+// wide. Memory passed in is 16-byte aligned and readable up to the next 16-byte boundary after its end.
 #pragma once
 
 #include "kernels/cuda/portable.hpp"
@@ -21,9 +21,9 @@ struct Part {
   u32 reserved{0};
 };
 
-/// One block of the pool and the tokens that it holds.
+/// One block of the pool and its tokens.
 struct Filled {
-  i64 bit{0};  ///< from its part
+  i64 bit{0};  ///< from its part's bit
   i64 first_token{0}, first_slot{0}, tokens{0};
   u32 generation{0};
   u32 reserved{0};
@@ -35,7 +35,7 @@ struct Place {
   i64 bit{0};
 };
 
-/// Channels of a row that lie together.
+/// Adjacent channels of a row.
 struct ChannelRun {
   i64 bit{0};     ///< from the row's bit
   i64 stream{0};  ///< where it begins in the row's key stream: bytes for rows, the channel for codes
@@ -56,11 +56,11 @@ struct Codes {
   u32 scale{0};  ///< 0 or 1
 };
 
-/// What a check has found in one region. Offsets are bytes from the start of its memory.
+/// What a check found in one region. Offsets are bytes from the start of its memory.
 struct Findings {
   u64 wrong_bytes{0};
-  u64 first{~u64{0}};  ///< smallest wrong offset at or behind Probe::from
-  u64 listed{0};       ///< wrong offsets met in [from, to); those beyond the list's capacity are counted only
+  u64 first{~u64{0}};  ///< smallest wrong offset >= Probe::from
+  u64 listed{0};       ///< wrong offsets found in [from, to); those beyond the list's capacity are only counted
 };
 
 /// Where findings go, and which wrong offsets are listed, in any order.
@@ -81,12 +81,12 @@ struct RowsArgs {
   const ChannelRun* runs{nullptr};
   u64 rows{0};
   Divider inner, outer, blocks;
-  u32 slots_inner{0};   ///< 1: i counts slots and o heads; 0: the other way round
+  u32 slots_inner{0};   ///< 1: i counts slots and o heads; 0: the reverse
   u32 rows_fastest{0};  ///< 1: neighbouring threads write the same run of neighbouring rows
   u32 run_bytes{0};
-  u32 whole{0};              ///< 1: every run starts at a multiple of 16 bytes and is one
-  SmallDivider vectors;      ///< 16-byte accesses a run
-  SmallDivider row_vectors;  ///< and a row
+  u32 whole{0};              ///< 1: every run is whole vectors and starts at a multiple of 16 bytes
+  SmallDivider vectors;      ///< 16-byte accesses per run
+  SmallDivider row_vectors;  ///< and per row
   Codes codes;
   Probe probe;
 };
@@ -101,8 +101,8 @@ struct Range {
 /// 16-byte accesses that one tile of ranges makes.
 inline constexpr u32 range_vectors = 4 * threads;
 
-/// Poison over many ranges. `first[k]`: number of the first tile of range k (of the first 16-byte access where `fine`), one
-/// more entry than ranges.
+/// Poison over many ranges. `first[k]`: number of the first tile of range k (of the first 16-byte access if `fine`), with
+/// one more entry than ranges.
 struct PoisonArgs {
   u8* memory{nullptr};
   const Range* ranges{nullptr};
@@ -124,15 +124,15 @@ struct CompareArgs {
   Probe probe;
 };
 
-/// digest/1 of `bytes` bytes: the sum over 8-byte little-endian words w[i] (the last padded with zeros) of
-/// mix(w[i] + (i + 1) * 0x9e3779b97f4a7c15), plus mix(bytes). A sum, so that threads may add in any order.
+/// digest/1 of `bytes` bytes: the sum over 8-byte little-endian words w[i] (the last padded with zeros) of mix(w[i] + (i +
+/// 1) * 0x9e3779b97f4a7c15), plus mix(bytes). A sum, so threads may add in any order.
 struct DigestArgs {
   const u8* memory{nullptr};
   u64 bytes{0};
   u64* sum{nullptr};
 };
 
-/// Reads every byte and keeps nothing: the yardstick of checks. `never` is written only if the words' xor is `unlikely`.
+/// Reads every byte and keeps nothing: the baseline for checks. Writes `never` only if the words' xor is `unlikely`.
 struct ReadArgs {
   const u8* memory{nullptr};
   u64 bytes{0};
@@ -147,7 +147,7 @@ struct Pair {
   i64 from{0}, to{0};
 };
 
-/// row = (part * outer + o) * inner + i; `runs` pieces a row of `run_bytes` bytes, moved `access` bytes at a time.
+/// row = (part * outer + o) * inner + i; `runs` pieces per row of `run_bytes` bytes each, moved `access` bytes at a time.
 struct RelayoutArgs {
   const u8* from{nullptr};
   u8* to{nullptr};
@@ -158,21 +158,21 @@ struct RelayoutArgs {
   u64 rows{0};
   Divider inner, outer;
   u32 rows_fastest{0};
-  u32 swap_nibbles{0};  ///< 1: the two sides pack 4-bit codes in different order
+  u32 swap_nibbles{0};  ///< 1: the two sides pack 4-bit codes in opposite order
   u32 access{16};       ///< 1, 2, 4, 8 or 16; divides every place and run_bytes
   u32 reserved{0};
-  SmallDivider pieces;  ///< accesses a run
+  SmallDivider pieces;  ///< accesses per run
   SmallDivider row_pieces;
 };
 
-/// Strides of one paged cache of one layer, bytes. A channel run is all of head_dim, or x channels of it where the layout
-/// splits it.
+/// Strides of one paged cache of one layer, in bytes. A channel run is all of head_dim, or x of its channels where the
+/// layout splits it.
 struct Paged {
   u64 block{0}, slot{0}, head{0}, run{0};
 };
 
 /// What reshape_and_cache does: rows [tokens, heads, head_dim] of new keys or values go where the slot mapping says. A
-/// negative slot is padding and is passed over.
+/// negative slot is padding and is skipped.
 struct ScatterArgs {
   const u8* rows{nullptr};
   u64 token_stride{0}, head_stride{0};  ///< bytes
@@ -212,10 +212,10 @@ struct ConvertArgs {
   u32 from_dtype{0}, from_width{0}, to_dtype{0}, to_width{0};
 };
 
-/// Which contract of kernels/convert/block.hpp a block's scale follows.
+/// The contract in kernels/convert/block.hpp for a block's scale.
 enum class ScaleRule : u32 { nvfp4, mx_down, mx_up, row };
 
-/// `blocks` blocks of `block` elements, packed on both sides, and a scale each: one byte, or an fp32 for rows. A block
+/// `blocks` blocks of `block` elements, packed on both sides, each with a scale: one byte, or an fp32 for rows. A block
 /// begins at a whole byte of the codes.
 struct BlockArgs {
   u8* wide{nullptr};  ///< fp32, fp16 or bf16
@@ -231,15 +231,14 @@ struct BlockArgs {
 
 // ---- watchdog fixtures -------------------------------------------------------------------------------------------------
 
-/// Spins until `*flag` is not 0 or `nanoseconds` have passed. `flag` may be null. `*passed` counts launches that came to
-/// their end.
+/// Spins until `*flag` is not 0 or `nanoseconds` have passed. `flag` may be null. `*passed` counts completed launches.
 struct SpinArgs {
   const volatile u32* flag{nullptr};
   u64 nanoseconds{0};
   u64* passed{nullptr};
 };
 
-/// Of the kernels that never end or fail. `address` is what kvcts_illegal_address writes to.
+/// For the kernels that never end or fail. kvcts_illegal_address writes to `address`.
 struct HangArgs {
   volatile u32* word{nullptr};
   u64 address{0};

@@ -14,7 +14,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
-# The kernels use nothing of the standard library but these names; NVRTC has no standard headers of its own.
+# The kernels use only these names of the standard library; NVRTC has no standard headers.
 HEADERS = {
     "cstdint": """namespace std { using int8_t = signed char; using uint8_t = unsigned char; using int16_t = short;
       using uint16_t = unsigned short;

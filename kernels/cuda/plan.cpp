@@ -32,7 +32,7 @@ struct Extent {
   i64 first{0}, count{0}, bit{0};
 };
 
-/// Channels that follow each other in coordinates and in memory.
+/// Channels that are consecutive in coordinates and in memory.
 std::vector<Extent> channel_runs(const AxisTable& channels, int width) {
   std::vector<Extent> runs;
   for (const AxisEntry& entry : channels.entries()) {
@@ -189,7 +189,7 @@ RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout:
   args.inner = divider(inner, args.rows);
   args.outer = divider(outer, args.rows);
   args.blocks = divider(filled.size(), args.rows);
-  // Short runs of neighbouring rows lie next to each other in x-packed and transposed layouts.
+  // Short runs of neighbouring rows are adjacent in x-packed and transposed layouts.
   args.rows_fastest = runs.size() > 1 && std::min(slots.pitch(), heads.pitch()) <= channels.pitch() * runs.front().count;
 
   plan.parts = plan.tables.add(parts);
@@ -266,7 +266,7 @@ PoisonPlan plan_poison(std::span<const Range> ranges, u64 key, u64 memory_bytes)
     at = range.end;
     vectors += (range.end + 15) / 16 - range.begin / 16;
   }
-  // Where ranges are shorter than a tile on average, a tile takes several.
+  // If ranges are shorter than a tile on average, a tile takes several.
   args.fine = vectors < ranges.size() * range_vectors;
   const u64 unit = args.fine != 0 ? 1 : range_vectors;
   std::vector<u64> first{0};
@@ -354,7 +354,7 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
   const AxisTable from_heads(from, Axis::head), to_heads(to, Axis::head);
   for (const Joined& head : join(from_heads, to_heads, Axis::head)) heads.push_back(pair(head.from, head.to));
 
-  // Channels that lie together on both sides; all such runs must have one length, or else go channel by channel.
+  // Channels that are adjacent on both sides; all such runs must have one length, or else go channel by channel.
   struct Both {
     i64 count, from, to;
   };
@@ -389,7 +389,7 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
   args.row_pieces = small_divider(args.pieces.divisor * runs.size(), "accesses a row");
   args.swap_nibbles = width == 4 && from.high_nibble_first != to.high_nibble_first;
 
-  // The axis that is the inner one where it is written.
+  // The inner axis on the writing side.
   const bool tokens_inner = to_slots.pitch() < to_heads.pitch();
   const auto& inner = tokens_inner ? token_places : heads;
   const auto& outer = tokens_inner ? heads : token_places;

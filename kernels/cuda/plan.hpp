@@ -1,6 +1,5 @@
-// From planes and lists of blocks to the arguments of device kernels. Everything that needs thought is done here, once, on
-// the host; kernels only multiply out. A plan holds no pointers: its tables are uploaded as one block, and bind() makes the
-// arguments.
+// From planes and lists of blocks to the arguments of device kernels. The host does all the planning once; kernels only
+// multiply out. A plan holds no pointers: its tables are uploaded as one block, and bind() makes the arguments.
 #pragma once
 
 #include <span>
@@ -14,10 +13,10 @@ namespace kvcts::cuda {
 
 /// Exact for values up to `limit`.
 Divider divider(u64 divisor, u64 limit);
-/// Throws layout::Error from 2^31 on.
+/// Throws layout::Error for 2^31 and above.
 SmallDivider small_divider(u64 divisor, const char* what);
 
-/// Tables of a launch, one after the other, each at a multiple of 16 bytes.
+/// Tables of a launch, consecutive, each at a multiple of 16 bytes.
 class Tables {
  public:
   /// Where the table lies.
@@ -40,13 +39,13 @@ struct RowsPlan {
   bool by_code{false};  ///< kvcts_generate_codes: 4-bit codes of several rows share bytes; cannot be checked in place
   u64 blocks() const { return (args.rows + threads - 1) / threads; }
 };
-/// `base`: bytes from the start of the memory (16-byte aligned) to the plane's allocation. The same demands on the plane and
-/// errors as kernels::generate(), and codes of 8 bits and more must lie on whole bytes (as validate() wants).
+/// `base`: bytes from the start of the memory (16-byte aligned) to the plane's allocation. Same requirements and errors as
+/// kernels::generate(); also, codes of 8 bits or more must lie on whole bytes (as validate() requires).
 RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout::Plane& plane, const kernels::TagKey& key,
                    u32 unblocked_generation, u64 base, u64 memory_bytes);
 RowsArgs bind(const RowsPlan& plan, void* memory, const void* tables, const Probe& probe = {});
 
-/// Byte ranges of the memory that none of the planes' filled rows touches, ascending: where poison has to be. Planes must be
+/// Byte ranges of the memory that none of the planes' filled rows touches, ascending: where poison must be. Planes must be
 /// plan_rows() plans that are not by_code.
 std::vector<Range> unwritten(u64 memory_bytes, u64 base, std::span<const layout::Plane> planes,
                              std::span<const kernels::BlockContent> content);
@@ -57,11 +56,11 @@ struct PoisonPlan {
   std::size_t ranges{0}, first{0};
   u64 blocks() const { return args.tiles; }
 };
-/// Throws layout::Error when a range leaves the memory or they do not ascend.
+/// Throws layout::Error when a range leaves the memory or ranges do not ascend.
 PoisonPlan plan_poison(std::span<const Range> ranges, u64 key, u64 memory_bytes);
 PoisonArgs bind(const PoisonPlan& plan, void* memory, const void* tables, const Probe& probe = {});
 
-/// One token of a relayout: where it is, and where it has to go.
+/// One token of a relayout: where it is, and where it goes.
 struct TokenMove {
   i64 from_block{0}, from_slot{0}, to_block{0}, to_slot{0};
 };
@@ -69,18 +68,18 @@ struct RelayoutPlan {
   RelayoutArgs args;
   Tables tables;
   std::size_t parts{0}, outer{0}, inner{0}, runs{0};
-  u64 bytes{0};  ///< that it moves
+  u64 bytes{0};  ///< bytes moved
   u64 blocks() const { return (args.rows + threads - 1) / threads; }
 };
 /// Moves these tokens between two planes of one dtype that hold the same layers, K/V, heads and channels; `from_base` and
 /// `to_base` are bytes from the start of each memory to the plane's allocation. Throws layout::Error when the planes do not
-/// fit each other, a token is not in its plane, or codes do not lie on whole bytes together on both sides.
+/// match, a token is not in its plane, or codes do not lie together on whole bytes on both sides.
 RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layout::Plane& to, u64 to_base,
                            std::span<const TokenMove> tokens);
 RelayoutArgs bind(const RelayoutPlan& plan, const void* from, void* to, const void* tables);
 
-/// Access width, and accesses a run and a row, of a copy between paged caches and packed rows: `run_bytes` bytes of channels
-/// lie together and `runs` of them make a head. `places`: every stride and base address that takes part.
+/// Access width, and accesses per run and per row, of a copy between paged caches and packed rows: `run_bytes` bytes of
+/// channels are adjacent and `runs` of them make a head. `places`: every stride and base address involved.
 template <class Args>
 void shape_copy(Args& args, u64 run_bytes, u64 runs, std::span<const u64> places);
 

@@ -1,5 +1,5 @@
-// What device kernels use of the hardware, and the same on the host for the CPU twin: 16-byte accesses, wide products,
-// atomics. The twin runs the threads of a launch one after the other, so that its atomics are plain operations.
+// The hardware features that device kernels use, and their host equivalents for the CPU twin: 16-byte accesses, wide
+// products, atomics. The twin runs the threads of a launch one by one, so its atomics are plain operations.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 using i64 = std::int64_t;
 
-/// Sixteen bytes, little endian: what one memory access moves.
+/// Sixteen bytes, little endian: the unit of one memory access.
 struct alignas(16) Vector {
   u32 a, b, c, d;
 };
@@ -54,7 +54,7 @@ KVCTS_HD inline u32 funnel(u32 low, u32 high, u32 shift) {
 #endif
 }
 
-// The two 64-bit integer types of one size are different types to CUDA's overloads.
+// CUDA's overloads distinguish the two 64-bit integer types of the same size.
 KVCTS_HD inline u64 add_atomically(u64* at, u64 value) {
 #if defined(__CUDA_ARCH__)
   return atomicAdd(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));
@@ -73,7 +73,7 @@ KVCTS_HD inline void min_atomically(u64* at, u64 value) {
 #endif
 }
 
-/// Replaces the bits under `mask` of a word; other threads may be replacing other bits of it.
+/// Replaces the bits of a word under `mask`; other threads may replace other bits of it concurrently.
 KVCTS_HD inline void put_bits_atomically(u32* at, u32 mask, u32 bits) {
 #if defined(__CUDA_ARCH__)
   atomicAnd(at, ~mask | bits);
@@ -83,7 +83,7 @@ KVCTS_HD inline void put_bits_atomically(u32* at, u32 mask, u32 bits) {
 #endif
 }
 
-/// Division by a number that is known at the launch: one wide product. Exact for value * divisor < 2^64, see divider().
+/// Division by a number known at launch: one wide product. Exact for value * divisor < 2^64, see divider().
 struct Divider {
   u64 divisor{1};
   u64 magic{0};  ///< ceil(2^64 / divisor); 0: divide

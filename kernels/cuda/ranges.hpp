@@ -1,4 +1,4 @@
-// Whole ranges of memory: poison written and checked, two memories compared, digests, and a reader that only reads.
+// Whole ranges of memory: writing and checking poison, comparing two memories, digests, and a pure reader.
 #pragma once
 
 #include "kernels/cuda/findings.hpp"
@@ -16,7 +16,7 @@ KVCTS_HD inline Vector poison_vector(u64 row, u64 offset) {
           (kernels::word(row, i + 3) & kernels::poison_and) | kernels::poison_or};
 }
 
-/// The range that holds tile (or access) `number`: the last one that begins at or before it. Empty ranges hold none.
+/// The range of tile (or access) `number`: the last one that begins at or before it. Empty ranges have none.
 KVCTS_HD inline u64 range_of(const PoisonArgs& args, u64 number) {
   u64 low = 0, high = args.count;
   while (high - low > 1) {
@@ -43,7 +43,7 @@ struct PoisonKernel {
   KVCTS_HD static void load(const PoisonArgs& args, u64 tile, u32 thread, Shared& shared) {
     if (args.fine == 0 && thread == 0) shared.range = range_of(args, tile);
   }
-  /// The access `u` of a tile; low >= high: none.
+  /// Access `u` of a tile; low >= high: none.
   KVCTS_HD static Unit unit(const PoisonArgs& args, u64 tile, u32 u, const Shared& shared) {
     u64 range = shared.range, vector;
     if (args.fine != 0) {
@@ -108,7 +108,7 @@ struct CheckPoison : PoisonKernel {
   KVCTS_HD static void finish(const PoisonArgs& args, Tally& tally) { report(args.probe, tally); }
 };
 
-/// A tile of a plain range: `range_vectors` accesses, `range_vectors / threads` of them under way in each thread.
+/// A tile of a plain range: `range_vectors` accesses, of which each thread issues `range_vectors / threads`.
 template <class RangeArgs>
 struct RangeKernel {
   using Args = RangeArgs;
@@ -118,7 +118,7 @@ struct RangeKernel {
   KVCTS_HD static void load(const RangeArgs&, u64, u32, Shared&) {}
   /// Byte offset of access k of a thread.
   KVCTS_HD static u64 at(u64 tile, u32 thread, u32 k) { return 16 * (tile * range_vectors + thread + u64{k} * threads); }
-  /// How many bytes of it belong to the range.
+  /// How many of its bytes belong to the range.
   KVCTS_HD static int valid(const RangeArgs& args, u64 at) {
     return at >= args.bytes ? 0 : args.bytes - at < 16 ? static_cast<int>(args.bytes - at) : 16;
   }

@@ -83,7 +83,7 @@ TEST(DeviceCompare, FindsWhatDiffers) {
     EXPECT_EQ(same.found.wrong_bytes, 0U);
     a.data()[bytes - 1] = 4;
     a.data()[0] = 4;
-    a.data()[bytes] = 9;  // behind the end: nobody's
+    a.data()[bytes] = 9;  // beyond the end: unowned
     Watch two;
     launch("kvcts_compare", CompareArgs{a.data(), b.data(), bytes, two.probe}, 4);
     EXPECT_EQ(two.found.wrong_bytes, bytes == 1 ? 1U : 2U);

@@ -1,5 +1,5 @@
-// Tags, row by row: written, or regenerated and compared in place. A tile is `threads` rows. Each thread finds one row's
-// place and key, once; then all threads write the tile's 16-byte vectors, neighbours next to each other.
+// Tags, row by row: written, or regenerated and compared in place. A tile is `threads` rows. Each thread computes one row's
+// place and key, once; then all threads write the tile's 16-byte vectors, neighbours side by side.
 #pragma once
 
 #include "kernels/cuda/findings.hpp"
@@ -17,7 +17,7 @@ struct RowTile {
   Row rows[threads];
 };
 
-/// Four words of a row's key stream as codes, from word `i` on.
+/// Four words of a row's key stream as codes, starting at word `i`.
 template <CodeKind kind>
 KVCTS_HD inline u32 code_word(const Codes& codes, const Row& row, u32 i) {
   u32 w = (kernels::word(row.key, i) & codes.and_mask) | row.or_mask;
@@ -80,7 +80,7 @@ KVCTS_HD inline RowUnit row_unit(const RowsArgs& args, u32 number) {
   return unit;
 }
 
-/// Where a vector lies, which of its bytes belong to the run, and the stream byte of its byte 0 (below 0 only outside of the
+/// Where a vector lies, which of its bytes belong to the run, and the stream byte of its byte 0 (below 0 only outside the
 /// run).
 struct RowVector {
   i64 at;
@@ -165,7 +165,7 @@ struct GenerateRows : RowKernel {
 
 struct CheckRows : RowKernel {
   using Local = Tally;
-  /// Loads that a thread has under way before it looks at the first.
+  /// Loads that a thread issues before it uses the first.
   static constexpr u32 ahead = 4;
 
   KVCTS_HD static void work(const RowsArgs& args, u64, u32 thread, const RowTile& tile, Tally& tally) {
@@ -205,7 +205,7 @@ struct CheckRows : RowKernel {
   KVCTS_HD static void finish(const RowsArgs& args, Tally& tally) { report(args.probe, tally); }
 };
 
-/// Code by code, at any bit: 4-bit codes that share bytes with other rows. Runs are single codes here, `stream` is the
+/// Code by code, at any bit: 4-bit codes that share bytes with other rows. Runs are single codes here; `stream` is the
 /// channel.
 struct GenerateCodes : RowKernel {
   using Local = NoLocal;

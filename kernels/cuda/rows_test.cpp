@@ -1,4 +1,4 @@
-// Generate and check in place, by the device kernels' bodies, held against the reference that walks bit by bit.
+// Generate and check in place, by the device kernels' bodies, against the bit-by-bit reference.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -192,7 +192,7 @@ TEST(DeviceRows, AWrongPlaneIsRefused) {
 }
 
 TEST(DeviceRows, NothingIsCountedIn32Bits) {
-  // A pool of 6 GiB that is only planned: its last block lies behind 4 GiB, and so do the addresses of its rows.
+  // A pool of 6 GiB that is only planned: its last block, and so the addresses of its rows, are beyond 4 GiB.
   const Plane plane =
       packed(Dtype::fp16, {{Axis::block, i64{3} << 14}, {Axis::slot, 16}, {Axis::head, 8}, {Axis::channel, 512}});
   const i64 last = (i64{3} << 14) - 1;

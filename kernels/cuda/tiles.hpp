@@ -1,4 +1,4 @@
-// How a kernel is put together, so that nvcc and g++ compile the same body. A kernel is a class:
+// How to build a kernel so that nvcc and g++ compile the same body. A kernel is a class:
 //
 //   struct Work {
 //     using Args = ...;                                              // launch.hpp
@@ -36,7 +36,7 @@ __device__ __forceinline__ void run_tiles(const typename Work::Args& args) {
   Work::finish(args, local);
 }
 #else
-/// The twin: what lies between two barriers is a loop over the threads.
+/// The twin turns the work between two barriers into a loop over the threads.
 template <class Work>
 void run_tiles_on_cpu(const void* raw, u32 blocks) {
   const auto& args = *static_cast<const typename Work::Args*>(raw);

@@ -1,5 +1,5 @@
-// The device kernels on the CPU: the same bodies, compiled by g++, by name. What they compute is evidence of the kind
-// `modelled`: it shows that the code is right, not that a device ran it.
+// The device kernels on the CPU, by name: the same bodies, compiled by g++. Their results are evidence of the kind
+// `modelled`: they show that the code is right, not that a device ran it.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace kvcts::cuda {
 /// How a launch ends.
 enum class Ending { done, illegal_address, assertion };
 
-/// Runs one launch in the calling thread. kvcts_never_ends and kvcts_waits_for_flag do as they are called.
+/// Runs one launch in the calling thread. kvcts_never_ends and kvcts_waits_for_flag do what their names say.
 using TwinKernel = Ending (*)(const void* args, u32 blocks);
 
 struct Twin {

@@ -14,7 +14,7 @@
 
 namespace kvcts::cuda::testing {
 
-/// Bytes at a multiple of 16, readable up to the next one behind their end, as device memory is.
+/// Bytes at a multiple of 16, readable up to the next multiple after their end, like device memory.
 class Memory {
  public:
   explicit Memory(std::size_t bytes, u8 value = 0) : words_(bytes / 16 + 1), bytes_(bytes) {
@@ -48,11 +48,11 @@ void launch(std::string_view kernel, const Args& args, u64 blocks) {
   const Twin* twin = find_twin(kernel);
   ASSERT_NE(twin, nullptr) << kernel;
   ASSERT_EQ(twin->args_bytes, sizeof(Args)) << kernel;
-  // Fewer blocks than tiles, so that blocks stride.
+  // Fewer blocks than tiles, so blocks stride.
   twin->run(&args, static_cast<u32>(std::clamp<u64>(blocks / 2, 1, 7)));
 }
 
-/// Findings and their list, as they lie in device memory.
+/// Findings and their list, laid out as in device memory.
 struct Watch {
   explicit Watch(u64 from = 0, u64 to = ~u64{0}, std::size_t capacity = 1 << 16) : list(capacity) {
     probe = {&found, list.data(), from, to, capacity};

@@ -8,7 +8,7 @@ namespace {
 
 using layout::Axis;
 
-/// No real axis comes near, a mistyped extent does.
+/// No real axis comes near, but a mistyped extent does.
 constexpr std::int64_t most_coordinates = std::int64_t{1} << 28;
 
 }  // namespace
@@ -62,7 +62,7 @@ std::array<Pairs, layout::axis_count> common(const Coordinates& from, const Coor
         pairs.to.push_back((t++)->bit);
       }
     }
-    if (pairs.from.empty()) break;  // nothing in common; the other axes are of no interest
+    if (pairs.from.empty()) break;  // nothing in common; the other axes are irrelevant
   }
   return all;
 }

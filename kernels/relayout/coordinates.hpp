@@ -1,4 +1,4 @@
-// The coordinates of a plane, axis by axis, and where they are. Internal to this folder.
+// The coordinates of a plane, axis by axis, and their places. Internal to this folder.
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ class Coordinates {
   std::array<std::vector<Place>, layout::axis_count> axes_;
 };
 
-/// For each axis, what both have; one of them is empty when they have no coordinate in common.
+/// For each axis, the common coordinates; one axis is empty when the planes share none.
 std::array<Pairs, layout::axis_count> common(const Coordinates& from, const Coordinates& to);
-/// How many coordinates that are.
+/// The number of those coordinates.
 std::int64_t count(const std::array<Pairs, layout::axis_count>& pairs);
 
 }  // namespace kvcts::kernels::relayout

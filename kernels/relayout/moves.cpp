@@ -21,7 +21,7 @@ KVCTS_BODY void copy_fixed(u8* to, const u8* from, const Runs& runs) {
   for (std::size_t k = 0; k < runs.n; ++k, to += runs.to, from += runs.from) std::memcpy(to, from, bytes);
 }
 
-/// Runs of a cache line or so are too short for a call of memcpy each.
+/// Runs of about a cache line are too short for a memcpy call each.
 KVCTS_BODY void copy_runs(u8* to, const u8* from, const Runs& runs) {
   switch (runs.bytes) {
     case 1:
@@ -53,10 +53,10 @@ KVCTS_BODY void swap_runs(u8* to, const u8* from, const Runs& runs) {
   }
 }
 
-// Transposition of square tiles of 16-byte rows: each step interleaves rows that are half a tile apart, the last leaves
-// columns. Words of 1, 2, 4, 8 bytes, 16 / size rows. Wider vectors hold two or four tiles side by side.
+// Transposition of square tiles of 16-byte rows: each step interleaves rows half a tile apart, and the last leaves columns.
+// Words of 1, 2, 4, 8 bytes, 16 / size rows. Wider vectors hold two or four tiles side by side.
 
-/// GCC forgets a vector_size that depends on a template's argument, hence one by one.
+/// GCC drops a vector_size that depends on a template argument, hence one by one.
 template <std::size_t width>
 struct Vector;
 template <>
@@ -72,7 +72,7 @@ struct Vector<64> {
   using V = u8 __attribute__((vector_size(64)));
 };
 
-/// Which byte of the rows a and b (b's from `width` on) comes to byte i when the low or high halves of each 16 are
+/// Which byte of the rows a and b (b's from `width` on) goes to byte i when the low or high halves of each 16 are
 /// interleaved.
 template <std::size_t width, std::size_t size, bool high>
 constexpr int interleaved(std::size_t i) {
@@ -157,11 +157,10 @@ struct Baseline {
 #define KVCTS_AVX2 gnu::target("avx2,bmi2")
 #define KVCTS_AVX512 gnu::target("avx512f,avx512bw,avx512vl,bmi2,prefer-vector-width=512")
 
-/// How far ahead of a read that walks through memory its lines are asked for. Runs that are written elsewhere each time keep
-/// the processor's own look-ahead from getting there.
+/// Prefetch distance of a read that walks through memory. Scattered writes stop the processor's own prefetching.
 constexpr std::size_t ahead = 2048;
 
-/// Whole lines past the caches, what lies before and after them through.
+/// Writes whole lines past the caches, and the bytes before and after them through.
 template <std::size_t line, typename Line>
 KVCTS_BODY void stream_runs(u8* to, const u8* from, const Runs& runs, Line put) {
   for (std::size_t k = 0; k < runs.n; ++k, to += runs.to, from += runs.from) {

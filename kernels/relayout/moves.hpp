@@ -1,5 +1,5 @@
-// The inner loops of relayout: many equal runs of bytes from one place to another, once per instruction set that is worth a
-// copy. Internal to this folder.
+// The inner loops of relayout: moving many equal runs of bytes, one version per worthwhile instruction set. Internal to this
+// folder.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ using MoveTile = void (*)(std::uint8_t* to, const std::uint8_t* from, const Tile
 struct Moves {
   std::string_view name;
   MoveRuns copy{};
-  MoveRuns stream{};        ///< past the caches; others see the bytes after drain()
-  MoveRuns swap{};          ///< the nibbles of each byte exchanged
+  MoveRuns stream{};        ///< past the caches; other threads see the bytes after drain()
+  MoveRuns swap{};          ///< exchanges the nibbles of each byte
   MoveTile transpose[4]{};  ///< elements of 1, 2, 4, 8 bytes
   void (*drain)(){};
 };

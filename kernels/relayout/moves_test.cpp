@@ -1,4 +1,4 @@
-// The inner loops of every instruction set against byte by byte.
+// The inner loops of every instruction set against a byte-by-byte copy.
 #include <gtest/gtest.h>
 
 #include <random>

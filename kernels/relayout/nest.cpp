@@ -11,9 +11,9 @@
 namespace kvcts::kernels::relayout {
 namespace {
 
-/// Targets from here on do not fit into caches anyway: they are written past them.
+/// Targets of this size and above exceed the caches: they are written past them.
 constexpr std::int64_t stream_from = std::int64_t{8} << 20;
-/// What is put together in the first-level cache before it is written past the others.
+/// Size of the first-level stage that is assembled before it is written past the caches.
 constexpr std::int64_t stage_limit = std::int64_t{32} << 10;
 /// A run of this size is worth writing on its own.
 constexpr std::int64_t line = 64;
@@ -72,8 +72,8 @@ std::int64_t product(const std::vector<Loop>& loops) {
   return n;
 }
 
-/// Loops with strides and lists apart; neighbours that continue one another on both sides joined, those that continue the
-/// run made part of it.
+/// Separates loops with strides from lists; joins neighbours that continue one another on both sides, and merges those that
+/// continue the run.
 struct Shape {
   std::vector<Loop> loops;  ///< ascending by the target's stride
   std::vector<Loop> lists;
@@ -87,7 +87,7 @@ struct Shape {
         lists.push_back(std::move(loop));
         continue;
       }
-      if (loop.to < 0) {  // the other way round
+      if (loop.to < 0) {  // backwards
         from += (loop.count - 1) * loop.from;
         to += (loop.count - 1) * loop.to;
         loop.from = -loop.from;
@@ -144,7 +144,7 @@ struct Shape {
   }
 };
 
-/// How a copy of whole bytes is done: for each step of `outer`, the steps of `tile`, each one a leaf move.
+/// How to copy whole bytes: for each step of `outer`, the steps of `tile`, each one a leaf move.
 struct Plan {
   std::vector<Loop> outer;  ///< slowest first
   std::vector<Loop> tile;   ///< slowest first
@@ -152,8 +152,8 @@ struct Plan {
   Runs runs{};
   MoveTile tile_move{};
   Tile leaf_tile{};
-  std::size_t staged{0};  ///< bytes of the target that the tile fills without gaps, put together first; 0: written directly
-  bool walks{false};      ///< the tile's source is one stretch of `staged` bytes, too, from its first byte on
+  std::size_t staged{0};  ///< bytes of the target that the tile fills without gaps, assembled first; 0: written directly
+  bool walks{false};      ///< the tile's source is also one stretch of `staged` bytes, from its first byte
 };
 
 int transposable(std::int64_t run) { return run == 1 ? 0 : run == 2 ? 1 : run == 4 ? 2 : run == 8 ? 3 : -1; }
@@ -177,7 +177,7 @@ class Planner {
   }
 
  private:
-  /// In the order of the source: reads that walk are worth more than writes that do, as whole lines are written anyway.
+  /// In source order: sequential reads are worth more than sequential writes, because whole lines are written anyway.
   void long_runs() {
     set_runs(large_ && !swap_ ? moves_.stream : swap_ ? moves_.swap : moves_.copy);
     sort_by_source(shape_.loops, std::less<>());
@@ -196,7 +196,7 @@ class Planner {
     std::vector<Loop> dense = take_dense();
     const auto inside = std::find_if(dense.begin(), dense.end(), [&](const Loop& l) { return l.from == shape_.run; });
     if (inside == dense.end() || dense.front().to != shape_.run) {
-      // The source's line is longer than a tile of the target: square tiles straight across.
+      // The source's line is longer than a tile of the target: square tiles directly.
       for (const Loop& loop : dense) shape_.loops.push_back(loop);
       Loop rows = take([&](const Loop& l) { return l.to == shape_.run; });
       Loop columns = take([&](const Loop& l) { return l.from == shape_.run; });
@@ -230,7 +230,7 @@ class Planner {
     finish(std::move(dense), whole);
   }
 
-  /// `whole`: all loops of the tile, those of the leaf, too.
+  /// `whole`: all loops of the tile, including the leaf's.
   void finish(std::vector<Loop> dense, std::vector<Loop> whole) {
     const std::int64_t bytes = shape_.run * product(whole);
     sort_by_source(whole, std::less<>());
@@ -243,7 +243,7 @@ class Planner {
     outer_by_target();
   }
 
-  /// Takes the innermost loops of the target, as long as they fill it without gaps and a stage holds them.
+  /// Takes the innermost loops of the target, while they fill it without gaps and fit a stage.
   std::vector<Loop> take_dense() {
     std::vector<Loop> dense;
     std::int64_t bytes = shape_.run;
@@ -335,7 +335,7 @@ void run_plan(const Plan& plan, const std::uint8_t* from, std::uint8_t* to, std:
   alignas(64) std::array<std::uint8_t, stage_limit> stage;
   const Moves& moves = best_moves();
   const std::int64_t leaves = product(plan.tile);
-  // A tile is read across its rows, which no processor foresees: while one is moved, the next is asked for, a part a leaf.
+  // No processor predicts reads across a tile's rows: while one tile moves, prefetch the next, one part per leaf.
   const std::int64_t part = plan.staged != 0 && plan.walks ? static_cast<std::int64_t>(plan.staged) / leaves : 0;
   Odometer outer(plan.outer, begin), next(plan.outer, begin);
   for (std::int64_t step = begin; step < end; ++step, outer.next()) {
@@ -363,7 +363,7 @@ void run_bytes(const Plan& plan, const std::uint8_t* from, std::uint8_t* to, int
   });
 }
 
-/// Codes of 4 bits that do not keep to whole bytes: one by one, on one thread, as neighbours share bytes.
+/// 4-bit codes not aligned to whole bytes: one by one, on one thread, because neighbours share bytes.
 void run_nibbles(const Shape& shape, bool from_high, bool to_high, const std::uint8_t* from, std::uint8_t* to) {
   std::vector<Loop> loops = shape.lists;
   loops.insert(loops.end(), shape.loops.rbegin(), shape.loops.rend());
@@ -384,7 +384,7 @@ void run_nibbles(const Shape& shape, bool from_high, bool to_high, const std::ui
   }
 }
 
-/// Codes of 4 bits, a byte each, so that they can be moved as bytes are; back to nibbles where they go.
+/// 4-bit codes, one per byte, so that they move like bytes; packed into nibbles at the target.
 void unpack_nibbles(std::vector<std::uint8_t>& out, const std::uint8_t* from, bool high) {
   for (std::size_t i = 0; i < out.size() / 2; ++i) {
     out[2 * i] = static_cast<std::uint8_t>(high ? from[i] >> 4 : from[i] & 0xf);
@@ -397,7 +397,7 @@ void pack_nibbles(std::uint8_t* to, const std::vector<std::uint8_t>& codes, bool
   }
 }
 
-/// A stretch of a side that the inner loops reach, in whole bytes around the first bit's place.
+/// The stretch of a side that the inner loops reach, in whole bytes around the first bit's place.
 struct Reach {
   std::int64_t before{0}, bits{0};  ///< of the first bit within the stretch; length
 };
@@ -411,10 +411,10 @@ Reach reach(const std::vector<Loop>& loops, std::int64_t run, std::int64_t first
   return {first - aligned, (first + high - aligned + 7) / 8 * 8};
 }
 
-/// Nibbles by way of bytes: the loops whose steps are no whole bytes, and those within them, are moved in a stage of one
-/// byte a code. False, and nothing done, where these reach too far or leave too much between.
+/// Nibbles through bytes: loops whose steps are not whole bytes, and those inside them, move in a stage of one byte per
+/// code. False, and nothing done, if these reach too far or leave too much between.
 bool run_staged_nibbles(Shape shape, bool from_high, bool to_high, const std::uint8_t* from, std::uint8_t* to) {
-  constexpr std::int64_t reach_limit = std::int64_t{1} << 20;  // bits a side
+  constexpr std::int64_t reach_limit = std::int64_t{1} << 20;  // bits per side
   const auto whole = [](std::int64_t bit) { return bit % 8 == 0; };
   for (const Loop& list : shape.lists) {
     if (!std::all_of(list.list.from.begin(), list.list.from.end(), whole) ||
@@ -448,7 +448,7 @@ bool run_staged_nibbles(Shape shape, bool from_high, bool to_high, const std::ui
   for (std::int64_t step = 0; step < steps; ++step, place.next()) {
     std::uint8_t* at = to + to_byte + place.to() / 8;
     unpack_nibbles(read, from + from_byte + place.from() / 8, from_high);
-    unpack_nibbles(written, at, to_high);  // what is not moved stays as it was
+    unpack_nibbles(written, at, to_high);  // bytes that do not move keep their value
     run_plan(plan, read.data() + first_read, written.data() + first_written, 0, inner_steps);
     pack_nibbles(at, written, to_high);
   }

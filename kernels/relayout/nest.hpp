@@ -1,7 +1,7 @@
-// A copy of many elements between two places as a nest of loops, found in the offsets themselves. A plane is separable: an
-// element's bit is an offset plus one distance an axis; so a copy between two planes is, for each axis, a list of pairs of
-// distances. Lists that are regular become loops with strides, whatever the modes were called on either side; what remains
-// irregular (blocks of a block table, slots of a slot mapping) stays a list. Internal to this folder.
+// A copy of many elements between two places as a nest of loops, derived from the offsets. A plane is separable: an
+// element's bit is an offset plus one distance per axis. So a copy between two planes is, for each axis, a list of pairs of
+// distances. Regular lists become loops with strides, whatever the modes are called on either side; irregular ones (blocks
+// of a block table, slots of a slot mapping) stay lists. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,12 @@ class Nest {
   /// Bits before everything else.
   void base(std::int64_t from, std::int64_t to) { from_ = from, to_ = to; }
   void add(const Pairs& pairs);
-  /// Copies. All places must be inside the memory, and no two elements may have the same place in the target.
+  /// Copies. All places must be inside the memory, and no two elements may share a place in the target.
   void run(std::span<const std::uint8_t> from, std::span<std::uint8_t> to, int threads) const;
 
-  /// Bits that follow each other on both sides: what one move can take at once.
+  /// Bits that are contiguous on both sides: what one move can take.
   std::int64_t run_bits() const;
-  /// How many such moves there are.
+  /// The number of such moves.
   std::int64_t moves() const;
 
  private:

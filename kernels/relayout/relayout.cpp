@@ -16,7 +16,7 @@ using layout::Cache;
 using layout::Error;
 using layout::Plane;
 
-/// A cache of one plane, to ask the layout library about it.
+/// A cache of one plane, for queries to the layout library.
 Cache alone(const Plane& plane, std::size_t bytes) {
   Cache cache;
   cache.allocations.push_back({"the memory", static_cast<std::int64_t>(bytes)});
@@ -144,7 +144,7 @@ class Pool {
   std::int64_t block_size() const { return static_cast<std::int64_t>(axes_[Axis::slot].size()); }
   std::int64_t slots() const { return static_cast<std::int64_t>(axes_[Axis::block].size()) * block_size(); }
 
-  /// Of the index-th block; nullptr when there is none.
+  /// Bit of the index-th block; nullptr when there is none.
   const Place* block(std::int64_t id) const {
     const auto& blocks = axes_[Axis::block];
     const auto found = std::lower_bound(blocks.begin(), blocks.end(), id,
@@ -152,7 +152,7 @@ class Pool {
     return found != blocks.end() && found->coord == id ? &*found : nullptr;
   }
 
-  /// Tokens and where they are: `rows` are token numbers, `bits` those of the pool. With `whole` blocks, the first tokens of
+  /// Tokens and their places: `rows` are token numbers, `bits` those of the pool. With `whole` blocks, the first tokens of
   /// blocks; their other slots follow. The nest copies rows to the pool or, `reading`, the pool to rows.
   Nest nest(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& bits, bool whole, bool reading) const {
     Nest nest(layout::bits(plane_.dtype), reading && plane_.high_nibble_first, !reading && plane_.high_nibble_first);

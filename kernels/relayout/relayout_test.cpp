@@ -40,8 +40,8 @@ Bytes noise(std::size_t n, unsigned seed) {
 
 using Extents = std::array<std::int64_t, layout::axis_count>;
 
-/// A plane that holds [origin, origin + extent) of each axis, each axis cut into digits at random, modes in any order, with
-/// gaps and now and then a stride that runs backwards. Codes of 4 bits need not keep to bytes.
+/// A plane that holds [origin, origin + extent) of each axis, each axis cut into random digits, modes in any order, with
+/// gaps and sometimes a negative stride. 4-bit codes need not align to bytes.
 struct Placed {
   Plane plane;
   std::size_t bytes{0};
@@ -66,7 +66,7 @@ Placed place(Random& random, Dtype dtype, const Extents& extents, const Coord& o
     }
   }
   std::shuffle(plane.modes.begin(), plane.modes.end(), random.engine);
-  // Often as real layouts are: channels innermost.
+  // Often as in real layouts: channels innermost.
   if (random.one_in(2))
     std::stable_partition(plane.modes.begin(), plane.modes.end(), [](const auto& m) { return m.axis == Axis::channel; });
   const std::int64_t unit = std::min(layout::bits(dtype), 8);
@@ -176,7 +176,7 @@ RC_GTEST_PROP(Relayout, ExtractTakesAPartAsTheMapSays, (unsigned seed)) {
   RC_ASSERT(found == by_map(from_bytes, from.plane, before, to.plane, part, part_origin));
 }
 
-/// Rows as scatter() takes them: codes one after the other.
+/// Rows as scatter() takes them: consecutive codes.
 layout::Location in_rows(std::int64_t token, std::int64_t head, std::int64_t channel, const Extents& extents, int width) {
   const std::int64_t index = (token * extents[at(Axis::head)] + head) * extents[at(Axis::channel)] + channel;
   return {0, index * width, width};
@@ -194,7 +194,7 @@ RC_GTEST_PROP(Relayout, ScatterAndGatherBySlotsAsTheMapSays, (unsigned seed)) {
                   origin[Axis::kv] + random.below(extents[at(Axis::kv)])};
   const std::int64_t size = extents[at(Axis::slot)], blocks = extents[at(Axis::block)];
 
-  // Some whole blocks in any order, then some slots of what is left, with tokens that go nowhere.
+  // Some whole blocks in any order, then some remaining slots, with some tokens that go nowhere.
   std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random.engine);
@@ -241,7 +241,7 @@ RC_GTEST_PROP(Relayout, ScatterAndGatherBySlotsAsTheMapSays, (unsigned seed)) {
 RC_GTEST_PROP(Nest, LoopsReachTheirPairsAndNoOthers, (unsigned seed)) {
   Random random{std::mt19937(seed)};
   Pairs pairs;
-  // Products of digits with strides of their own, then some of them moved away.
+  // Products of digits with their own strides, then some of them moved away.
   pairs.from = {0};
   pairs.to = {0};
   for (int digits = static_cast<int>(random.below(4)); digits > 0; --digits) {
@@ -272,7 +272,7 @@ RC_GTEST_PROP(Nest, LoopsReachTheirPairsAndNoOthers, (unsigned seed)) {
   RC_ASSERT(found == expected);
 }
 
-// ---- as engineers know them ----------------------------------------------------------------------------------------
+// ---- real layouts --------------------------------------------------------------------------------------------------
 
 layout::Scheme plain(Dtype dtype) { return {"plain", dtype, {}, {}}; }
 const layout::Geometry small{.layers = 2, .blocks = 300, .block_size = 16, .heads = 8, .head_dim = 64};
@@ -295,7 +295,7 @@ void there_and_back(const char* a, const char* b, Dtype dtype, const layout::Geo
   relayout(from, readable(first), to, writable(second), 2);
   relayout(to, readable(second), from, writable(third), 1);
   EXPECT_EQ(first, third) << a << " -> " << b;
-  // The way there, at some coordinates.
+  // The forward copy, at some coordinates.
   Random random{std::mt19937(7)};
   for (int i = 0; i < 2000; ++i) {
     const Coord coord{{random.below(geometry.layers), random.below(geometry.kv), random.below(geometry.blocks),

@@ -1,4 +1,4 @@
-// Hand-written cases: YAML -> CaseSpec. Keys and their defaults are in case_table.cpp; controls become cases of their own.
+// Hand-written cases: YAML -> CaseSpec. case_table.cpp has the keys and their defaults; controls become separate cases.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,13 @@ namespace kvcts::catalogue {
 
 const Table<CaseSpec>& case_table();
 
-/// The cases of one text: each document and, behind it, its controls as "id#name". With a catalogue, the names it uses
-/// (arch, dtype, geometry, layouts, connector, engine) must exist. Throws Error "file:line: expected ..., found ...; ...".
+/// The cases of one text: each document, followed by its controls as "id#name". With a catalogue, the names it uses (arch,
+/// dtype, geometry, layouts, connector, engine) must exist. Throws Error "file:line: expected ..., found ...; ...".
 std::vector<CaseSpec> parse_cases(std::string_view text, const std::string& name, const Catalogue* catalogue = nullptr);
-/// The same for a file; `shown` is what errors and `declared_by` call it (default: the path). Ids must be unique in the
-/// file.
+/// The same for a file; errors and `declared_by` call it `shown` (default: the path). Ids must be unique in the file.
 std::vector<CaseSpec> read_case_file(const std::filesystem::path& path, const std::string& shown = "",
                                      const Catalogue* catalogue = nullptr);
-/// A case as a document again: parse_cases(to_yaml(c)) gives the same case. Keys at their default are left out.
+/// Writes a case back as a document: parse_cases(to_yaml(c)) gives the same case. Omits keys at their default.
 std::string to_yaml(const CaseSpec& spec);
 json to_document(const CaseSpec& spec);
 

@@ -91,12 +91,12 @@ TEST(CaseFile, ConsumerHasWhatItDoesNotSayFromTheProducer) {
   const auto cases = parse_cases(whole, "f.yaml");
   const SideSpec& consumer = cases[0].consumer;
   EXPECT_EQ(consumer.text, "L x B H N C");
-  EXPECT_EQ(consumer.layout, "");  // a layout of its own replaces the producer's as a whole
+  EXPECT_EQ(consumer.layout, "");  // its own layout replaces the producer's entirely
   EXPECT_FALSE(consumer.tensors.has_value());
   EXPECT_EQ(consumer.dtype, "fp32");
   EXPECT_EQ(consumer.block_size, 8);
   EXPECT_EQ(consumer.tp, 1);
-  EXPECT_EQ(consumer.claim_text, "");  // a lie is told to one side
+  EXPECT_EQ(consumer.claim_text, "");  // one side gets the false claim
   EXPECT_EQ(cases[0].groups[0].consumer.layout, "vllm-fa-hnd");
   EXPECT_EQ(parse_cases("case: a\nproducer: {layout: vllm-mla, tp: 2}\n", "f")[0].consumer.tp, 2);
 }

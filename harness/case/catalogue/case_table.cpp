@@ -99,7 +99,7 @@ Codec<std::optional<Phase>> phase() {
           [](const std::optional<Phase>& value) { return value ? json(name(*value)) : json(nullptr); }};
 }
 
-// One class: what may end in several ways has several outcomes.
+// One class: a case that may end in several ways has several outcomes.
 Codec<std::string> expected_class() {
   const Codec<std::string> word = one_of(fault_class_names());
   return {word.words, word.schema,
@@ -112,7 +112,7 @@ Codec<std::string> expected_class() {
           word.write};
 }
 
-/// FLAKY is what several tries of a case come to, never what a user needs.
+/// FLAKY is the outcome of several tries of a case, never one that a user requires.
 std::vector<std::string> expectable() {
   std::vector<std::string> out = outcome_names();
   std::erase(out, std::string(name(Outcome::flaky)));
@@ -132,7 +132,7 @@ const Table<Expected>& expected_table() {
   return table;
 }
 
-// A word ("PASS"), a mapping, or a list of those of which any will do.
+// A word ("PASS"), a mapping, or a list of those; any may match.
 Codec<Expected> expected() {
   const Codec<Expected> full = object<Expected>(expected_table);
   const Codec<Outcome> word = outcome_codec(expectable());
@@ -175,7 +175,7 @@ std::vector<std::string> override_keys() {
   return {"layers", "blocks", "block_size", "heads", "head_dim", "v_head_dim", "kv", "tokens", "q_heads"};
 }
 
-// geometry: a name, or a mapping of values over a base ("small" unless it says otherwise).
+// geometry: a name, or a mapping of values over a base ("small" by default).
 template <class T>
 Field<T> geometry_field() {
   const auto values = map_of(integer_codec(0, many), override_keys());
@@ -259,7 +259,7 @@ Field<CaseSpec> reader_field() {
 
 // ---- scripted cases ------------------------------------------------------------------------------------------------
 
-// memory and steps as in the table of scripts.
+// memory and steps as in the scripts' table.
 Field<CaseSpec> script_field(const std::string& key) {
   for (const auto& field : script_table().fields) {
     if (field.key == key) {
@@ -320,7 +320,7 @@ void check_kind(const CaseSpec& spec, const Node& node) {
   check_script(spec.script, node);
 }
 
-// guard: of the case stands for every memory that does not say otherwise.
+// the case's guard applies to every memory without its own.
 Node with_guards(Node document) {
   const Node* guard = document.find("guard");
   if (document.kind != Node::Kind::mapping || !guard || !document.find("memory")) return document;
@@ -338,8 +338,8 @@ Node with_guards(Node document) {
   return document;
 }
 
-// Node level, so that "absent" and "at its default" stay apart: consumer = producer less its claim, then key by key what
-// consumer says (a null takes the producer's away). A layout of the consumer's own replaces the producer's with all that
+// Works on nodes, to distinguish "absent" from "at its default": consumer = producer less its claim, then key by key what
+// consumer says (a null removes the producer's). The consumer's own layout replaces the producer's and everything that
 // belongs to it.
 Node inherit(const Node& producer, const Node* consumer) {
   if (producer.kind != Node::Kind::mapping || (consumer && consumer->kind != Node::Kind::mapping))
@@ -594,7 +594,7 @@ json to_document(const CaseSpec& spec) {
 std::string to_yaml(const CaseSpec& spec) {
   const json document = to_document(spec);
   std::string out;
-  for (const auto& field : case_table().fields) {  // in the order of the table, not of the alphabet
+  for (const auto& field : case_table().fields) {  // in table order, not alphabetical
     const auto it = document.find(field.key);
     if (it == document.end()) continue;
     if (it->is_array() && !it->empty() && it->front().is_object()) {

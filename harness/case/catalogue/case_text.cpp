@@ -65,7 +65,7 @@ std::string step_text(const json& step) {
 
 namespace {
 
-// What a mapping is comes before what it has; other keys by the alphabet.
+// What a mapping is comes before what it has; other keys in alphabetical order.
 int place_of(const std::string& key) {
   static const std::vector<std::string> first{
       "base",    "name",   "as_intended", "outcome", "class",  "phase",  "contains",   "side",   "rank",      "of",
@@ -115,7 +115,7 @@ json difference(const json& from, const json& to) {
     else if (*old != value && value.is_object() && old->is_object())
       out[key] = difference(*old, value);
     else if (*old != value && value.is_object() && old->is_string())
-      out[key] = difference({{"of", *old}}, value);  // a view, where only the memory was named
+      out[key] = difference({{"of", *old}}, value);  // a view, where there was only a memory name
     else if (*old != value)
       out[key] = value;
   }
@@ -133,7 +133,7 @@ std::string written_out(const json& document) {
   if (const auto memory = std::find(keys.begin(), keys.end(), "memory"),
       requests = std::find(keys.begin(), keys.end(), "requests");
       requests < memory) {
-    std::iter_swap(memory, requests);  // what there is, then who uses it
+    std::iter_swap(memory, requests);  // first the memories, then their users
   }
   std::string out;
   for (const std::string& key : keys) {
@@ -160,7 +160,7 @@ std::string readable_yaml(const json& document) {
   try {
     if (to_document(parse_cases(text, "(text)").front()) == document) return text;
   } catch (const Error&) {
-    // Something that flow style has no words for: JSON has.
+    // No flow-style form exists: use JSON.
   }
   text.clear();
   for (const auto& [key, value] : document.items()) text += key + ": " + value.dump() + "\n";

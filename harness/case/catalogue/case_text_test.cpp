@@ -1,4 +1,4 @@
-// Every committed case as text for people reads back as the same case.
+// Every committed case, written as readable text, reads back as the same case.
 #include "case/catalogue/case_text.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ expected: {class: axis-permuted, outcome: FAIL}
       << written;
 }
 
-// Settle 0s turns the watch for late writes off; a deadline of no time would be a hang in every case.
+// A settle of 0s disables the watch for late writes; a deadline of 0s would make every case hang.
 TEST(CaseText, SettleMayBeZeroAndNothingElse) {
   const std::string text = "case: my/case\nproducer: {layout: vllm-fa-nhd}\nsettle: 0s\n";
   const CaseSpec spec = parse_cases(text, "(text)").front();

@@ -138,7 +138,7 @@ struct Lazy {
   Entries<T> entries;
 };
 
-// Reads cases/<folder>/*.yaml, one or more documents each. `by_file`: one document a file, named like its id.
+// Reads cases/<folder>/*.yaml, one or more documents each. `by_file`: one document per file, whose name is its id.
 template <class T>
 Entries<T> load(const fs::path& root, const std::string& folder, const std::string& kind, const Table<T>& table,
                 bool by_file, const std::vector<T>& added) {

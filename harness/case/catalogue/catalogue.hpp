@@ -1,4 +1,4 @@
-// cases/ as values. Each kind is read on first use, so a program that needs one kind pays for one kind.
+// cases/ as values. Each kind is read on first use, so a program pays only for the kinds it needs.
 #pragma once
 
 #include <filesystem>
@@ -43,7 +43,7 @@ class Entries {
 };
 
 /// The directory of case data: `given` if not empty, else $KVCTS_CASES, else share/kvcts/cases or cases beside or above the
-/// running program. Throws Error naming the places looked at.
+/// running program. Throws Error with the places searched.
 std::filesystem::path find_cases(const std::string& given = "");
 
 /// Entries that no file of the directory has. Each has a new id.
@@ -76,11 +76,11 @@ class Catalogue {
   const Entries<WaiverEntry>& waivers() const;
   const Entries<CollectionEntry>& collections() const;
 
-  /// What a machine may lack, by name: engines, what they need, connectors, environments of connector programs.
+  /// What a machine may lack, by name: engines, their needs, connectors, environments of connector programs.
   std::vector<std::string> lackable_names() const;
 
-  /// Reads everything and checks what entries say of each other (a backend's layouts exist, no id is both layout and
-  /// backend, a suite includes suites that exist, ...). Throws Error on the first fault.
+  /// Reads everything and checks cross-references (a backend's layouts exist, no id is both layout and backend, a suite
+  /// includes suites that exist, ...). Throws Error on the first fault.
   void check() const;
 
  private:
@@ -89,7 +89,7 @@ class Catalogue {
   std::unique_ptr<Loaded> loaded_;
 };
 
-/// Regular files of `directory` that end in .yaml, sorted by name; empty when there is none.
+/// Regular files of `directory` that end in .yaml, sorted by name; empty when it has none.
 std::vector<std::filesystem::path> yaml_files(const std::filesystem::path& directory);
 /// Does `text` match `glob`? '*' any run (also of '/'), '?' one character, '[abc]', '[a-z]', '[!a]' sets.
 bool matches_glob(std::string_view glob, std::string_view text);

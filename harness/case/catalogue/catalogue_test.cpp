@@ -99,7 +99,7 @@ TEST(Catalogue, BadFilesAreOneError) {
             "of them");
   EXPECT_EQ(error_of([&] { catalogue.geometries(); }),
             "cases/geometries/a.yaml:8: expected tokens that fit in 2 blocks of 4, found '9'; lower tokens or add blocks");
-  // An error is not remembered as an empty kind.
+  // An error is not cached as an empty kind.
   EXPECT_NE(error_of([&] { catalogue.layouts(); }), "");
   folder.write("layouts/a.yaml", "layout: a\ntitle: t\ntemplate: L x B N H C\n");
   folder.write("engines/a.yaml", "engine: e\ntitle: t\nplugin: p\n");
@@ -162,7 +162,7 @@ TEST(Schema, ReferenceHasARowForEveryKey) {
   }
 }
 
-// cases/README.md tells the language of scripted cases with these tables, word for word.
+// cases/README.md documents the language of scripted cases with these tables, word for word.
 TEST(Schema, ThePageOfCasesHasEveryTableOfTheLanguage) {
   const std::string page = read_text_file(cases / "README.md", "README.md");
   for (const auto& kind : kinds()) {

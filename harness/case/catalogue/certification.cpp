@@ -16,7 +16,7 @@ struct Engine {
   bool known{false};
 };
 
-/// An id of cases/engines, or an entry as one stands there.
+/// An id of cases/engines, or an entry as written there.
 Codec<Engine> engine() {
   const Codec<std::string> id = identifier();
   const Codec<EngineEntry> whole = object<EngineEntry>(engine_table);

@@ -1,5 +1,5 @@
-// What a certificate is about: a profile (cases/profiles/*.yaml: which cases, and why) and a product (a file of its
-// vendor's).
+// The subject of a certificate: a profile (cases/profiles/*.yaml: which cases, and why) and a product (a file from its
+// vendor).
 #pragma once
 
 #include "case/catalogue/catalogue.hpp"
@@ -10,9 +10,9 @@ namespace kvcts::catalogue {
 struct ProfileEntry {
   std::string id;  ///< key `profile`: "core"
   std::string title;
-  std::int64_t version{1};                ///< another set of cases is another version
+  std::int64_t version{1};                ///< a different set of cases is a new version
   Evidence evidence{Evidence::modelled};  ///< the weakest that its cases may have
-  std::vector<MatrixBlock> matrix;        ///< without the axis engine: that is the product's
+  std::vector<MatrixBlock> matrix;        ///< without the axis engine, which the product supplies
   std::string notes, file;
 };
 
@@ -20,7 +20,7 @@ struct ProductEntry {
   std::string product, vendor, version;
   EngineEntry engine;  ///< one of cases/engines where `known`: then only its id is set
   bool known{false};
-  std::vector<WaiverEntry> waivers;  ///< what the vendor says is known to fail
+  std::vector<WaiverEntry> waivers;  ///< what the vendor declares as failing
   std::string notes;
 };
 
@@ -29,16 +29,16 @@ const Table<ProductEntry>& product_table();
 
 /// Ids of cases/profiles, sorted.
 std::vector<std::string> profile_ids(const std::filesystem::path& cases);
-/// Throws Error: there is no such profile, or a bad file.
+/// Throws Error on an unknown profile or a bad file.
 ProfileEntry load_profile(const std::filesystem::path& cases, const std::string& id);
-/// `text`: of a product file that is shown as `shown`. Throws Error.
+/// `text`: of a product file that errors call `shown`. Throws Error.
 ProductEntry read_product(const std::string& text, const std::string& shown);
 
 /// What a run of the profile with the product adds to the case data: the suite "profile-<id>", the engine, the waivers.
 Additions additions_of(const ProfileEntry& profile, const ProductEntry& product);
 std::string suite_of(const ProfileEntry& profile);
-/// What the product file adds that $KVCTS_PRODUCT names; without one nothing. So a case of a certificate is run again by its
-/// line.
+/// What the product file named by $KVCTS_PRODUCT adds; nothing when it is unset. This lets a case's repro line rerun a case
+/// of a certificate.
 Additions additions_here();
 inline constexpr const char* product_variable = "KVCTS_PRODUCT";
 

@@ -1,4 +1,4 @@
-// What the YAML files of cases/ hold, as values. The keys of each kind are in tables.cpp; nothing here knows YAML.
+// What the YAML files of cases/ hold, as values. tables.cpp has the keys of each kind; nothing here knows YAML.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Usage {
   std::string system, backend, versions, hint;
 };
 
-/// A condition on the geometry that a layout demands, in the expression language of the matrix.
+/// A geometry condition that a layout demands, in the expression language of the matrix.
 struct Requirement {
   std::string that, because;
 };
@@ -64,7 +64,7 @@ struct GeometryEntry {
 };
 layout::Geometry geometry_of(const GeometryEntry& entry);
 
-/// An attention backend of a system: which layout it gives its cache and where it runs. Empty lists = no limit.
+/// An attention backend of a system: its cache layout and where it runs. Empty lists = no limit.
 struct BackendEntry {
   std::string id, title, system, name, layout;
   std::map<std::string, std::string> hints;  ///< layout setting (NHD, HND, LBNHC, ...) -> layout id; `layout` is the default
@@ -91,13 +91,13 @@ struct ArchEntry {
 struct ConnectorEntry {
   std::string id, title, kind;  ///< kind: reference | contract | explicit | none
   nlohmann::json options = nlohmann::json::object();
-  std::vector<std::string> grants;  ///< as an engine's, for a program that moves bytes by itself
+  std::vector<std::string> grants;  ///< as an engine's, for a program that moves bytes itself
   bool any_layout{true};            ///< relayouts: takes pairs whose layouts differ
   bool any_block_size{true};        ///< takes pairs whose block sizes differ
   bool any_tp{true};                ///< takes pairs whose tensor-parallel degrees differ
   std::vector<Source> source;
   std::string notes, file;
-  /// Python environments that its programs are started in: the words "{python:NAME}" of its commands.
+  /// Python environments of its programs: the words "{python:NAME}" of its commands.
   std::vector<std::string> environments() const;
 };
 
@@ -106,15 +106,15 @@ struct EngineEntry {
   std::int64_t processes{1};
   nlohmann::json options = nlohmann::json::object();
   nlohmann::json environment = nlohmann::json::object();
-  nlohmann::json path = nlohmann::json::object();  ///< what its facts must say of a case that passes
-  std::vector<std::string> grants;                 ///< what its sandbox lets it see and do beside
-  std::vector<std::string> needs;                  ///< what the machine must have ("ucx", "gpu"): SKIPPED otherwise
-  std::int64_t setup_ms{0};                        ///< rough cost of a case beside its bytes, for budgets
-  std::int64_t piece_us{0};                        ///< rough cost of a copy, however short; 0 = too little to matter
+  nlohmann::json path = nlohmann::json::object();  ///< what its facts must say about a passing case
+  std::vector<std::string> grants;                 ///< what else its sandbox may see and do
+  std::vector<std::string> needs;                  ///< what the machine must have ("ucx", "gpu"); otherwise SKIPPED
+  std::int64_t setup_ms{0};                        ///< rough cost of a case besides its bytes, for budgets
+  std::int64_t piece_us{0};                        ///< rough cost of a copy, however short; 0 = negligible
   std::string notes, file;
 };
 
-/// When `when` holds, a point ends as `outcome` (UNSUPPORTED or REFUSED), for the reason given.
+/// When `when` holds, a point ends as `outcome` (UNSUPPORTED or REFUSED), for the given reason.
 struct ConstraintEntry {
   std::string id, when, reason;  ///< the reason may name facts: "needs sm_89, this is {arch}"
   Outcome outcome{Outcome::unsupported};
@@ -129,7 +129,7 @@ struct MatrixBlock {
   std::string where;
   std::int64_t cover{0};   ///< t > 0: a covering array of strength t instead of the whole product
   std::int64_t sample{0};  ///< n > 0: n points, chosen by the hash of their ids
-  std::string reason;      ///< why it is there; needed in a profile
+  std::string reason;      ///< why the block exists; required in a profile
 };
 
 struct SuiteEntry {
@@ -137,15 +137,15 @@ struct SuiteEntry {
   std::map<std::string, std::int64_t> deadlines_ms;
   std::vector<std::string> include;  ///< other suites
   std::vector<std::string> files;    ///< globs of case files, relative to cases/
-  std::vector<std::string> ids;      ///< globs of case ids: only these of the files' cases, each with its controls
+  std::vector<std::string> ids;      ///< globs of case ids: selects only these of the files' cases, each with its controls
   std::vector<MatrixBlock> matrix;
   std::vector<std::string>
       optional;  ///< names or globs of engines, needs, connectors, environments: cases that lack them may be skipped
   std::string notes, file;
 };
 
-/// A published fault: where it was reported and what is known of it. Cases and lines that say why there is none:
-/// museum/museum.hpp.
+/// A published fault: where it was reported and what is known about it. museum/museum.hpp has its cases, and the lines that
+/// say why a fault has none.
 struct ExhibitEntry {
   std::string id;           ///< M001
   std::string report;       ///< repository#number
@@ -162,7 +162,7 @@ struct CollectionEntry {
   std::string file;
 };
 
-/// A known failure. All keys given in `match` must agree.
+/// A known failure. Every key given in `match` must agree.
 struct WaiverMatch {
   std::string id;           ///< glob over case ids
   std::string where;        ///< axis expression

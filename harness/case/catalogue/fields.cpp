@@ -88,8 +88,7 @@ Codec<std::string> identifier() {
 
 namespace {
 
-// A case's id becomes an argument and a name of files: a word that begins with '-' or '.' would be an option there, or
-// another place.
+// A case's id becomes an argument and a file name: a leading '-' or '.' would make it an option, or another place.
 bool word_begins(char c) { return identifier_char(c) && c != '-' && c != '.' && c != '+'; }
 
 }  // namespace

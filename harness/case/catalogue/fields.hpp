@@ -1,4 +1,4 @@
-// One table a kind of YAML mapping: key, type, need, default, doc, and how to read and write it. Strict parsing, the error
+// One table per kind of YAML mapping: key, type, need, default, doc, and how to read and write it. Strict parsing, the error
 // texts, JSON Schema, the Markdown reference and the facts of axis expressions all derive from it.
 //
 //   const Table<Request>& request_table() {
@@ -9,7 +9,7 @@
 //     return table;
 //   }
 //
-// A default is stated once, in the struct (or in Table::initial): documentation takes it from there.
+// The struct (or Table::initial) states each default once; the documentation reads it from there.
 #pragma once
 
 #include <algorithm>
@@ -103,7 +103,7 @@ Codec<std::vector<M>> one_or_list_of(Codec<M> item) {
           }};
 }
 
-/// The same, where an empty list says nothing: an error.
+/// The same, but an empty list is an error.
 template <class M>
 Codec<std::vector<M>> one_or_more_of(Codec<M> item) {
   const Codec<std::vector<M>> list = list_of(item), any = one_or_list_of(item);
@@ -121,7 +121,7 @@ Codec<std::vector<M>> one_or_more_of(Codec<M> item) {
           any.write};
 }
 
-/// A mapping with keys of the author's choice. `key_words`: what a key is.
+/// A mapping with author-chosen keys. `key_words`: what a key is.
 template <class M>
 Codec<std::map<std::string, M>> map_of(Codec<M> item, std::vector<std::string> keys = {}) {
   const std::string words = "a mapping of " + item.words;
@@ -169,7 +169,7 @@ struct Table {
   std::string what;  ///< "a request"
   std::vector<Field<T>> fields;
   std::function<void(const T&, const Node&)> check{};  ///< rules over several keys; throws Error
-  T initial{};                                         ///< what keys that are not there leave in place: the defaults
+  T initial{};                                         ///< what absent keys leave in place: the defaults
 };
 
 template <class T, class M, class V>
@@ -198,7 +198,7 @@ template <class T, class M, class V>
 Field<T> optional(std::string key, M T::* member, Codec<V> codec, std::string doc) {
   return make_field<T>(std::move(key), false, member, std::move(codec), std::move(doc));
 }
-// Integers are clipped to what the member can hold, so a cast never narrows silently.
+// Integers are clipped to the member's range, so a cast never narrows silently.
 template <class M>
 Codec<std::int64_t> integer_for(IntegerRange range) {
   if constexpr (sizeof(M) < sizeof(std::int64_t)) {
@@ -258,7 +258,7 @@ T read(const Table<T>& table, const Node& node) {
   return out;
 }
 
-/// The value as JSON, keys at their default left out.
+/// The value as JSON, without keys at their default.
 template <class T>
 json write(const Table<T>& table, const T& value) {
   const T& fallback = table.initial;
@@ -292,7 +292,7 @@ json schema(const Table<T>& table) {
   return out;
 }
 
-/// A mapping with a table of its own as a value. The table is a function so that tables can refer to later ones.
+/// A mapping with its own table as a value. The table is a function so that tables can refer to later ones.
 template <class T>
 Codec<T> object(const Table<T>& (*table)()) {
   return {table().what, [table] { return schema(table()); }, [table](const Node& node) { return read(table(), node); },

@@ -1,7 +1,6 @@
-// Rules of engines (cases/rules): how an engine behaves at the edges of what it promises, step by step through the transport
-// ABI, and what each engine and version is known to answer. Meaning of the steps: reports/rules.md; they are played by
-// harness/tools/rules. Claims of engines (cases/claims) are played in the same way: what must be seen where an engine says
-// so of itself.
+// Rules of engines (cases/rules): how an engine behaves at the limits of its contract, step by step through the transport
+// ABI, and each engine version's known answers. reports/rules.md defines the steps; harness/tools/rules plays them. Claims
+// of engines (cases/claims) play the same way: what must be seen when an engine makes the claim.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +14,11 @@ namespace kvcts::catalogue {
 
 /// One piece of a request: bytes between a region of the initiator and one of the target.
 struct RuleCopy {
-  std::string local{"local"},
-      remote{"remote"};  ///< names of regions; local may be "nobody": memory that was never registered
+  std::string local{"local"}, remote{"remote"};  ///< names of regions; local may be "nobody": never registered memory
   std::int64_t local_at{0}, remote_at{0}, bytes{4096};
-  std::int64_t times{1};  ///< > 1: as many, each `bytes` further on
-  std::string limit;      ///< what the engine claims takes the place of `times`, `bytes`, or moves both offsets
-  bool over{false};       ///< one more than that; for alignment: half of it
+  std::int64_t times{1};  ///< > 1: repeated, each `bytes` further on
+  std::string limit;      ///< the engine's claim replaces `times`, `bytes`, or moves both offsets
+  bool over{false};       ///< one more than that; for alignment: half
 };
 
 struct RuleStep {
@@ -36,17 +34,18 @@ struct RuleStep {
 struct RuleEntry {
   std::string id, title, known_as, explain, advice;
   std::string prelude{"pair"};
-  json options = json::object(), environment = json::object();  ///< in front of those of the engine's entry; null removes
+  json options = json::object(), environment = json::object();  ///< prepended to those of the engine's entry; null removes
   std::vector<RuleStep> steps;
-  std::map<std::string, std::vector<std::string>> expect;  ///< engine -> what is seen; several: each is right (racy)
+  std::map<std::string, std::vector<std::string>> expect;  ///< engine -> what is seen; several: each is correct (racy)
   bool once{false};            ///< waits for the engines' own limits: played once where others are played often
-  std::string timed, promise;  ///< the step whose time counts; where it is written how long it may take
-  std::map<std::string, std::int64_t> promised_ms;  ///< engine -> how long that step may take
+  std::string timed, promise;  ///< the timed step; the source of its time limit
+  std::map<std::string, std::int64_t> promised_ms;  ///< engine -> time limit of that step
   std::string notes, file;
-  std::string claim;  ///< of a claim: which; "always": the header demands it of every engine
+  std::string claim;                                      ///< which claim; "always": the header demands it of every engine
   std::map<std::string, std::vector<std::string>> holds;  ///< the claim's value -> what may be seen
-  std::string beyond;                                     ///< what of the claim no test on this machine could refute
-  std::map<std::string, std::string> when;                ///< only asked where these claims have these values
+  std::string beyond;                                     ///< the part of the claim that no test on this machine could
+                                                          ///< refute
+  std::map<std::string, std::string> when;                ///< applies only when these claims have these values
 };
 
 const Table<RuleStep>& rule_step_table();

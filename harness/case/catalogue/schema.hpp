@@ -17,15 +17,15 @@ struct Section {
 
 struct Kind {
   std::string name;              ///< "layout"
-  std::string folder;            ///< folders of cases/ that hold files of this kind
+  std::string folder;            ///< folders of cases/ with files of this kind
   std::function<json()> schema;  ///< with "$schema" and "title"
   std::function<std::vector<DocRow>()> rows;
   std::function<void(const Node&)> read;             ///< parses a document of the kind; throws Error
-  std::function<std::vector<Section>()> sections{};  ///< what its reference has besides
+  std::function<std::vector<Section>()> sections{};  ///< further sections of its reference
 };
 const std::vector<Kind>& kinds();
 
-/// As `kvcts explain --schema KIND` prints it, and as it is installed in share/kvcts/schema.
+/// As printed by `kvcts explain --schema KIND` and installed in share/kvcts/schema.
 std::string schema_text(const Kind& kind);
 std::string table_text(const std::vector<DocRow>& rows);
 /// The rows as a Markdown table, then each section under a heading.

@@ -1,4 +1,4 @@
-// What a step can do: one table an operation, twice, as intended and as it happened.
+// The operations of steps: one table per operation, twice, as intended and as it happened.
 #include <algorithm>
 #include <functional>
 
@@ -79,7 +79,7 @@ Field<Action> waiting_in() {
   return optional("in", &Action::in, one_of({"transfer", "kernel", "handshake"}), "what never ends");
 }
 
-// Written wherever there is a second one, also when it is 0.
+// Written whenever there is a second one, even when it is 0.
 Field<Action> step_field(const char* key, std::int64_t Action::* member, const char* doc) {
   Field<Action> out = optional(key, member, offset_codec(), doc);
   out.write = [member](const Action& in) { return in.count > 1 ? json(in.*member) : json(nullptr); };
@@ -96,7 +96,7 @@ Fields repeated(bool from) {
   return out;
 }
 
-// When and with what an action is executed; what was meant is always executed in its place.
+// When and with what an action executes; an intended action always executes in its place.
 Fields timing(const std::string& op) {
   Fields out{
       optional("after", &Action::after, identifier(), "executed behind the step of this name instead"),

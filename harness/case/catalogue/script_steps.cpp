@@ -25,7 +25,7 @@ struct Named {
   Node body;
 };
 
-// One key, an operation; its value a mapping. A word alone has no body.
+// One key, an operation, with a mapping as its value. A bare word has no body.
 Named taken_apart(const Node& item, bool or_intended = false) {
   Node key = item;
   key.kind = Node::Kind::scalar, key.quoted = false;
@@ -72,7 +72,7 @@ auto within(const Node& value, const char* key, F&& f) {
   }
 }
 
-// Where a patch sets keys of a view, "P" is {of: P}.
+// Where a patch sets keys of a view, "P" means {of: P}.
 Node opened(Node body, const Node& patch) {
   for (const char* key : {"from", "to"}) {
     const Node* change = patch.find(key);
@@ -151,7 +151,7 @@ json write_step(const Step& step, std::size_t index) {
   return {{step.intended.op, std::move(body)}};
 }
 
-// Replaces what is behind the key `steps`.
+// Replaces the value of the key `steps`.
 template <class F>
 Node with_steps(const Node& document, F&& change) {
   Node out = document;

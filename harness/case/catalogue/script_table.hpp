@@ -1,5 +1,5 @@
-// The language of scripted cases: memory, requests, steps. One table an operation, twice: as intended, and as it happened,
-// where a step may also say when it is executed. Semantics: cases/README.md.
+// The language of scripted cases: memory, requests, steps. Each operation has two tables: as intended, and as it happened,
+// where a step may also say when it executes. Semantics: cases/README.md.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ const Table<script::Arithmetic>& arithmetic_table();
 const Table<script::View>& view_table();
 const Table<script::Memory>& memory_table();
 const Table<script::Request>& script_request_table();
-/// layers, kv, tokens, heads, channels: keys of steps that take part of something (with to_ in front: where it goes).
+/// layers, kv, tokens, heads, channels: keys of steps that select a part (with the prefix to_: where it goes).
 const Table<script::Selection>& picks_table();
 
-/// What a step can do.
+/// The operations of steps.
 struct Op {
   std::string name, doc;
   Table<script::Action> intended, actual;
@@ -34,18 +34,18 @@ const Table<script::Script>& script_table();
 /// Definitions that the JSON Schemas of these tables refer to as #/$defs/<name>.
 json script_definitions();
 
-/// Rules that need the whole script: every name that a step uses exists. `document`: the mapping that has the key steps.
+/// Rules that need the whole script: every name that a step uses exists. `document`: the mapping with the key steps.
 void check_script(const script::Script& script, const Node& document);
 
-/// The steps of `document` with patches by name of the step (a merge patch on its body, or null: the step goes); everything
-/// else as it is. `changes`: the mapping behind the key `steps` of a control.
+/// The steps of `document` with patches by step name (a merge patch on its body, or null to remove the step); everything
+/// else unchanged. `changes`: the mapping under the key `steps` of a control.
 Node patch_steps(const Node& document, const Node& changes);
 /// The steps of `document` without `actually`: the code without its fault.
 Node as_intended(const Node& document);
 
 /// One script: a document with the keys memory, requests and steps. Throws Error.
 script::Script script_from_yaml(std::string_view text, const std::string& name = "(text)");
-/// The same value as a document; keys at their default are left out.
+/// The same value as a document, without keys at their default.
 json script_document(const script::Script& script);
 
 }  // namespace kvcts::catalogue

@@ -135,7 +135,7 @@ TEST(Script, ValuesAreWhatTheTextSays) {
   EXPECT_EQ(script.memories.at("C").boundaries.size(), 2U);
 }
 
-// `actually`: skipped; a patch on what was intended, its views key by key; a list that replaces it.
+// `actually`: skipped; a patch on the intended step, its views key by key; a list that replaces it.
 TEST(Script, ActuallyIsAPatchOrAListOrNothing) {
   const Script script = parse(everything);
   const auto& move = script.steps[1];

@@ -61,7 +61,7 @@ Codec<std::map<std::string, M>> by_reference(Codec<std::map<std::string, M>> cod
   return codec;
 }
 
-/// Bytes, negative ones too, and such from `low` on.
+/// Bytes: any integer, or one >= `low`.
 Codec<std::int64_t> offset_codec();
 Codec<std::int64_t> bytes_codec(std::int64_t low = 0);
 /// Indices: 3, [3, 1] or "0..4"; of kv also K and V.

@@ -80,7 +80,7 @@ const Table<SchemeEntry::Scale>& scale_table() {
   return table;
 }
 
-// Text, and numbers as they are written.
+// Text, and numbers as written.
 Codec<std::string> axis_value() {
   Codec<std::string> out = any_text();
   out.schema = [] { return json{{"type", json::array({"string", "integer"})}}; };

@@ -15,7 +15,7 @@ namespace kvcts::catalogue {
 
 namespace {
 
-// Shortens what a message quotes and makes it printable.
+// Shortens quoted text for a message and makes it printable.
 std::string shown(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 60)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
@@ -227,7 +227,7 @@ std::vector<Node> parse_yaml(std::string_view text, const std::string& name) {
                 "); see the lines before it, too");
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // yaml-cpp lets std exceptions of its conversions through on some damaged input
+  } catch (const std::exception& error) {  // yaml-cpp passes std exceptions of its conversions through on some damaged input
     throw Error(name + ":1: expected YAML, found text that cannot be read (" + error.what() + "); check the syntax");
   }
   return std::move(builder.documents);

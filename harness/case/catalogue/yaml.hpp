@@ -1,5 +1,5 @@
-// YAML text -> a plain tree with line numbers. Built on yaml-cpp's events rather than its nodes: that gives lines for every
-// value, duplicate keys as errors, a cap on depth and on what aliases expand to, and a fifth of the time.
+// YAML text -> a plain tree with line numbers. Uses yaml-cpp's events rather than its nodes: that gives a line for every
+// value, makes duplicate keys errors, caps depth and alias expansion, and takes a fifth of the time.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ struct Node {
   std::string describe() const;
 };
 
-/// All documents of a text; `name` is what errors call it. Throws Error for anything that is not plain YAML: bad syntax,
-/// bytes that are not UTF-8, duplicate keys, keys that are not text, tags, undefined aliases, more than the caps above.
+/// All documents of a text; errors call it `name`. Throws Error for anything that is not plain YAML: bad syntax, bytes that
+/// are not UTF-8, duplicate keys, keys that are not text, tags, undefined aliases, more than the caps above.
 std::vector<Node> parse_yaml(std::string_view text, const std::string& name);
-/// Reads and parses a file. `shown`: the name errors use (default: the path). Throws Error when unreadable or too large.
+/// Reads and parses a file. `shown`: its name in errors (default: the path). Throws Error when unreadable or too large.
 std::vector<Node> parse_yaml_file(const std::filesystem::path& path, const std::string& shown = "");
 /// The bytes of a file. Throws Error when unreadable or larger than `limit`.
 std::string read_text_file(const std::filesystem::path& path, const std::string& shown, std::size_t limit = max_file_bytes);

@@ -70,7 +70,7 @@ TEST(Yaml, CapsWhatAliasesExpandTo) {
   EXPECT_EQ(to_json(parse_yaml("a: &x [1]\nb: *x\n", "f")[0]).dump(), R"({"a":[1],"b":[1]})");
 }
 
-// The examples of RFC 7396, appendix A, as far as YAML can say them.
+// The examples of RFC 7396, appendix A, as far as YAML can express them.
 TEST(Yaml, MergePatch) {
   const std::tuple<const char*, const char*, const char*> table[]{
       {"{a: b}", "{a: c}", R"({"a":"c"})"},

@@ -15,10 +15,10 @@ struct Model {
   std::int64_t tokens{0};
 };
 
-/// The number behind a key as cases write it (layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer,
-/// first_head, tokens); nullptr: there is no such key.
+/// The number for a key as cases write it (layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer,
+/// first_head, tokens); nullptr: unknown key.
 std::int64_t* field_of(Model& model, const std::string& key);
-/// Replaces numbers. Throws std::runtime_error on an unknown key or something else than a whole number.
+/// Replaces numbers. Throws std::runtime_error on an unknown key or a value that is not a whole number.
 void replace(Model& model, const nlohmann::json& values);
 Model model_of(const std::string& geometry, const nlohmann::json& values, const catalogue::Catalogue& catalogue);
 

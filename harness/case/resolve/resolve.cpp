@@ -51,7 +51,7 @@ LayoutChoice choose(const SideSpec& side, const char* which, const catalogue::Ca
   return choice;
 }
 
-// Layouts that demand numbers (MLA: one latent of 576) demand them of the model, so of both sides.
+// Layouts that require numbers (MLA: one latent of 576) require them of the model, so of both sides.
 void apply_fixed(const LayoutChoice& choice, Model& model, std::map<std::string, std::string>& fixed_by) {
   for (const auto& [key, value] : choice.fixed) {
     auto* field = field_of(model, key);
@@ -65,7 +65,7 @@ void apply_fixed(const LayoutChoice& choice, Model& model, std::map<std::string,
   }
 }
 
-// Heads of one rank: shards, or replicas where there are more ranks than KV heads.
+// Heads of one rank: shards, or replicas if there are more ranks than KV heads.
 layout::Geometry shard(layout::Geometry g, std::int64_t rank, std::int64_t ranks) {
   if (g.heads % ranks == 0) {
     g.heads /= ranks;
@@ -88,7 +88,7 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
   side.scheme = catalogue::scheme_of(catalogue.dtypes().at(spec.dtype.empty() ? dtype : spec.dtype));
   layout::Geometry g = model.geometry;
   if (spec.block_size) {
-    // The same pool in other blocks, unless the case says how many.
+    // The same pool in other blocks, unless the case gives a number.
     if (*spec.block_size < 1) fail("block_size: expected at least 1, found " + std::to_string(*spec.block_size));
     std::int64_t slots = 0;
     if (__builtin_mul_overflow(g.blocks, g.block_size, &slots))
@@ -120,7 +120,7 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
       if (!spec.claim_text.empty()) claim = {"(template)", spec.claim_text, {}, {}};
       if (spec.claim_tensors) claim.tensors = *spec.claim_tensors;
       rank.claim = layout::instantiate(claim.text, rank.geometry, side.scheme, claim.tensors);
-      // A claim is about memory that exists: as many allocations, of the same sizes.
+      // A claim is about existing memory: as many allocations, of the same sizes.
       const auto &have = rank.truth.allocations, &want = rank.claim.allocations;
       bool same = have.size() == want.size();
       for (std::size_t a = 0; same && a < have.size(); ++a) same = have[a].bytes == want[a].bytes;
@@ -142,7 +142,7 @@ SideCache side_of(const SideSpec& spec, const LayoutChoice& choice, const Model&
 // ---- requests ------------------------------------------------------------------------------------------------------
 
 // Block ids of a pool in the order in which requests take them: block 0 in use, neither contiguous nor monotonic by default.
-// A pool of ordinary size is listed whole; of a larger one only the ids that are asked for are drawn.
+// Lists a pool of ordinary size completely; from a larger one, draws only the needed ids.
 class BlockIds {
  public:
   BlockIds(std::string rule, std::int64_t blocks, std::uint64_t seed, std::set<std::int64_t> taken)
@@ -175,11 +175,11 @@ class BlockIds {
     if (rule_ == "reversed") {
       std::reverse(all.begin(), all.end());
     } else if (rule_ == "shuffled") {
-      // std::shuffle's draw is not the same everywhere; ids are part of a case, so the draw is written out.
+      // std::shuffle differs between libraries; ids are part of a case, so the draw is explicit.
       for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[static_cast<std::size_t>(draw() % i)]);
     }
     std::copy_if(all.begin(), all.end(), std::back_inserter(free_), [&](auto id) { return !taken_.contains(id); });
-    // Block 0 is where a lost index lands: keep it in use.
+    // Lost indices hit block 0: keep it in use.
     if (rule_ == "shuffled" && free_.size() > 1) {
       auto zero = std::find(free_.begin(), free_.end(), 0);
       if (zero != free_.end()) std::iter_swap(free_.begin() + 1, zero);
@@ -257,8 +257,8 @@ std::vector<Request> requests_of(std::vector<RequestSpec> specs, const Model& mo
 
 // ---- golden content ------------------------------------------------------------------------------------------------
 
-// The numbers of a golden case are those of its tensors: geometry, tokens, block table, seed. A file is opened in a child
-// process (30 ms), so a program asks once a file and keeps the numbers, not the bytes.
+// The numbers of a golden case are those of its tensors: geometry, tokens, block table, seed. Opening a file takes a child
+// process (30 ms), so a program reads each file once and keeps the numbers, not the bytes.
 struct GoldenNumbers {
   golden::GoldenTensor tensor;
   std::string digest;
@@ -270,7 +270,7 @@ const GoldenNumbers& golden_numbers(const std::filesystem::path& folder, const s
   std::unique_lock lock(mutex);
   const auto key = [&](const std::string& of_dtype) { return folder.string() + '\n' + layout + '\n' + of_dtype; };
   if (const auto at = known.find(key(dtype)); at != known.end()) return at->second;
-  lock.unlock();  // several threads read several files at once; one that is read twice is the same
+  lock.unlock();  // several threads read several files at once; reading one twice is harmless
   const auto manifest = golden::read_manifest(folder);
   const auto file = golden::file_of(manifest, layout);
   if (file == manifest.files.end() || !file->second.dtypes.contains(dtype)) {
@@ -288,7 +288,7 @@ const GoldenNumbers& golden_numbers(const std::filesystem::path& folder, const s
 }
 
 void use_golden(CaseSpec& spec, ContentSpec& content, const catalogue::Catalogue& catalogue) {
-  auto folder = catalogue.directory().parent_path() / "golden";  // beside cases/, in the source tree as in an installed one
+  auto folder = catalogue.directory().parent_path() / "golden";  // beside cases/, in the source tree and when installed
   if (!std::filesystem::exists(folder)) folder = std::filesystem::canonical(catalogue.directory()).parent_path() / "golden";
   const auto name_of = [&](const SideSpec& side) {
     return !side.layout.empty()   ? side.layout
@@ -348,7 +348,7 @@ int region_index(const ResolvedCase& c, Side side, const std::string& region) {
   return found;
 }
 
-// Deadlines are generous: a shared machine may stall for seconds, a hang lasts for ever.
+// Deadlines are generous: a shared machine may stall for seconds, a hang lasts forever.
 constexpr std::int64_t default_deadline_ms = 60000;
 
 // A case with memory and steps: no sides, no plan, no engine.
@@ -397,7 +397,7 @@ void resolve_sides(CaseSpec& spec, const catalogue::Catalogue& catalogue, Resolv
   std::set<std::string> granted(engine.grants.begin(), engine.grants.end());
   granted.insert(connector.grants.begin(), connector.grants.end());
   c.grants.assign(granted.begin(), granted.end());
-  if (!spec.engine_options.empty()) {  // another engine than its entry describes, in whatever way
+  if (!spec.engine_options.empty()) {  // differs from its catalogue entry in some way
     c.engine.options.update(spec.engine_options);
     c.engine.path = nlohmann::json::object();
   }

@@ -1,4 +1,4 @@
-// CaseSpec + catalogue -> ResolvedCase: every default filled in, every name looked up, every number computed.
+// CaseSpec + catalogue -> ResolvedCase: fills in every default, looks up every name, computes every number.
 #pragma once
 
 #include "case/case.hpp"

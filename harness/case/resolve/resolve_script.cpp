@@ -27,7 +27,7 @@ std::string number(T value) {
   return std::to_string(value);
 }
 
-// Whatever a file says, its numbers of bytes and elements are bounded here, before anything is laid out by them.
+// Bounds all numbers of bytes and elements in a file, before anything is laid out by them.
 constexpr double most_bytes = static_cast<double>(std::int64_t{1} << 56), most_elements = 1 << 27;
 
 std::string fmt_count(double value) { return value < 1e15 ? number(static_cast<std::int64_t>(value)) : "more than 10^15"; }
@@ -35,13 +35,13 @@ std::string fmt_bytes(double value) { return fmt_count(std::abs(value)) + " byte
 
 // ---- planes ----------------------------------------------------------------------------------------------------------
 
-/// How a memory or a view of it lies there, before its planes are made.
+/// How a memory or a view of it is laid out, before its planes are made.
 struct Shape {
   std::string layout;  ///< for messages
   std::string text;    ///< template; "" = raw bytes, or `planes`
   std::string planes;
   layout::TensorSpec tensors;
-  std::map<std::string, std::int64_t> fixed;  ///< numbers that the layout demands
+  std::map<std::string, std::int64_t> fixed;  ///< numbers that the layout requires
   Model model;
   std::set<std::string> said;  ///< numbers that the memory or view itself names
   std::string dtype;
@@ -127,7 +127,7 @@ layout::Cache make_cache(const Shape& shape, const View& view, const catalogue::
   return cache;
 }
 
-// The planes of one allocation, as a cache of its own.
+// The planes of one allocation, as a separate cache.
 layout::Cache only(const layout::Cache& whole, std::size_t allocation) {
   layout::Cache out;
   out.allocations = {whole.allocations[allocation]};
@@ -208,7 +208,7 @@ class Resolver {
     if (shape.text.empty() && shape.planes.empty()) return finish(name, std::move(shape));
     shape.cache = make_cache(shape, memory.view, catalogue_);
     if (shape.cache.allocations.empty()) fail("planes: add a line 'allocation <name> <bytes>' for each piece of memory");
-    for (auto& plane : shape.cache.planes) {  // strides of one's own may reach further
+    for (auto& plane : shape.cache.planes) {  // explicit strides may reach further
       auto& allocation = shape.cache.allocations.at(static_cast<std::size_t>(plane.allocation));
       allocation.bytes = std::max(allocation.bytes, layout::bounds(plane).end);
     }
@@ -247,7 +247,7 @@ class Resolver {
 
   bool has_memory(const std::string& place) const { return shapes_.contains(script::memory_of(place)); }
 
-  // One stretch of bytes behind a name, and how long it is.
+  // One stretch of bytes behind a name, with its length.
   std::int64_t bytes_of(const std::string& place) const {
     const std::string name = script::memory_of(place);
     const auto& memory = script_.memories.at(name);
@@ -275,7 +275,7 @@ class Resolver {
     if (one && has_memory(view.of)) {
       const std::size_t at = allocation_of(view.of);
       if (!relaid && (!view.geometry.empty() || !view.dtype.empty())) {
-        // The same template with other numbers, of which this is one allocation.
+        // The same template with other numbers; this is one of its allocations.
         adjust(shape, view);
         View plain;
         const layout::Cache whole = make_cache(shape, plain, catalogue_);
@@ -309,7 +309,7 @@ class Resolver {
     place(view, shape.cache);
   }
 
-  // A view with as many allocations as its memory lies in those; any other lies in one stretch, one behind the other.
+  // A view with as many allocations as its memory uses those; any other takes one stretch, consecutively.
   void place(View& view, const layout::Cache& cache) const {
     expect_sane(cache);
     if (has_memory(view.of)) {
@@ -363,7 +363,7 @@ class Resolver {
     if (action.op == "move") expect_widths(action);
   }
 
-  // A step that is asked for parts has them at each end.
+  // A step with parts has them at each end.
   void expect_parts(const Action& action, const std::vector<View>& views) const {
     if (action.parts == "all" || views.empty()) return;
     for (const auto& view : views) {
@@ -375,7 +375,7 @@ class Resolver {
          "; name a memory or a layout that has them, or leave parts out");
   }
 
-  // What a step takes of a view can be counted and addressed, and block ids that are given for it serve some of its tokens.
+  // Everything a step takes from a view can be counted and addressed, and its block ids serve some of its tokens.
   void expect_reach(const Action& action, const View& view, const std::optional<std::vector<std::int64_t>>& instead) const {
     if (!has_memory(view.of)) return;
     const Table none;
@@ -446,7 +446,7 @@ class Resolver {
          " of the request's table: expected as many entries as the whole table, -1 for those that the step does not touch");
   }
 
-  // A sparse memory is as large as what is touched of it.
+  // A sparse memory is as large as its touched part.
   void expect_fits(const std::string& place, std::int64_t bytes, std::int64_t count) const {
     constexpr double most = 1 << 28;
     if (!has_memory(place) || static_cast<double>(bytes) * static_cast<double>(count) <= most) return;
@@ -457,7 +457,7 @@ class Resolver {
            number(bytes) + " x " + number(count));
   }
 
-  // A part of an output has the place that was meant for it.
+  // Part of an output has its intended place.
   void expect_meant(const Step& step, const Action& action) const {
     const Action& meant = step.intended;
     if (action.op != "read" || meant.op != "read" || action.output != meant.output) return;
@@ -551,11 +551,11 @@ class Resolver {
 
   struct Table {
     std::vector<std::int64_t> ids;
-    bool windows{false};  ///< has positions: says itself which blocks there are
+    bool windows{false};  ///< has positions: lists its blocks itself
     std::vector<std::int64_t> positions;
   };
 
-  // The tables as they are when the step is reached in the intended sequence.
+  // The tables at each step of the intended sequence.
   void keep_tables(const Step& step) {
     if (requests_.empty()) {
       for (const auto& [name, request] : script_.requests) {

@@ -1,4 +1,4 @@
-// The script of a case with every view's planes worked out, and checked for what can be said without running it.
+// Works out the planes of every view in a case's script, and checks whatever can be checked without running it.
 #pragma once
 
 #include "case/catalogue/catalogue.hpp"
@@ -7,9 +7,8 @@
 
 namespace kvcts {
 
-/// Throws std::runtime_error with the name of the memory or step: a layout that does not exist or does not fit, block ids
-/// outside of the pool or too few of them (in what was intended), codes of different widths at the ends of a move, a range
-/// without an allocation.
+/// Throws std::runtime_error with the name of the memory or step: a layout that does not exist or fit, block ids outside the
+/// pool or too few of them (as intended), codes of different widths at the ends of a move, a range without an allocation.
 script::Script resolve_script(const CaseSpec& spec, const catalogue::Catalogue& catalogue);
 
 }  // namespace kvcts

@@ -120,7 +120,7 @@ TEST(ResolveScript, NamesAndNumbersThatCannotBeMeantAreRefusedWithTheStep) {
   has("  - require: {name: t1, about: capability, needs: {cc: 80, tmaa: true}}\n", "found 'tmaa'; did you mean 'tma'?");
   has("  - assign: {request: A, blocks: {P: [1]}}\n  - write: {name: t1, request: A, to: P}\n",
       "has 1 blocks of 4 in memory 'P', which cannot hold 8 tokens");
-  EXPECT_EQ(error_of("  - write: {request: W, to: P}\n"), "");  // positions say which blocks there are
+  EXPECT_EQ(error_of("  - write: {request: W, to: P}\n"), "");  // positions list the blocks
   EXPECT_EQ(error_of("  - assign: {request: A, tokens: 4, blocks: {P: [1]}}\n  - write: {request: A, to: P}\n"), "");
   EXPECT_EQ(error_of("  - move: {request: A, from: P, to: C, actually: {to_blocks: [77]}}\n"), "");  // data under test
 }
@@ -227,7 +227,7 @@ TEST(ResolveScript, TravelsAndIsPartOfTheDigest) {
   EXPECT_FALSE(worker_view(c).contains("script"));
 }
 
-// Damage to scripts that are written out: a case, or one clear error; and what is a case travels whole.
+// Damaged scripts yield a case or one clear error; a case travels whole.
 TEST(ResolveScript, DamagedScriptsAreCasesOrOneClearError) {
   std::vector<std::string> texts{std::string(head) +
                                  "  - write: {request: A, to: P}\n  - move: {request: A, from: P, to: {of: C, strides: "

@@ -18,7 +18,7 @@ inline SideCache small_side(const std::string& text, const layout::Scheme& schem
   return side;
 }
 
-/// Engine "memcpy" has one process, everything else two unless `options` says otherwise.
+/// Engine "memcpy" has one process, every other engine two, unless `options` says otherwise.
 inline ResolvedCase small_case(const std::string& id, const std::string& engine = "memcpy", int processes = 1,
                                const nlohmann::json& options = nlohmann::json::object()) {
   const layout::Scheme scheme{"bf16", layout::Dtype::bf16, {}, {}};

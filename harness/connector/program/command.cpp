@@ -47,7 +47,7 @@ std::string expand(const std::string& word) {
   throw NotHere(file, "no connector program " + file + " in " + searched + "; set KVCTS_CONNECTOR_PATH to its folder");
 }
 
-/// As execvp finds it; "" when nothing of the name can be executed.
+/// As execvp finds it; "" when no executable has the name.
 std::string executable(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
   const char* path = std::getenv("PATH");

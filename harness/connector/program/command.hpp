@@ -1,16 +1,15 @@
 // How a connector program is started: the options of a connector of kind "program".
 //   command: [word, ...]   "{python}" is the suite's interpreter; "{python:vllm}" that of another environment:
-//   $KVCTS_PYTHON_VLLM, else
-//                          .venv/with/vllm of the checkout; "{connectors}/x" is x in $KVCTS_CONNECTOR_PATH (colon separated
-//                          folders), else among the programs that come with the suite
+//                          $KVCTS_PYTHON_VLLM, else .venv/with/vllm of the checkout; "{connectors}/x" is x in
+//                          $KVCTS_CONNECTOR_PATH (colon-separated folders), else among the suite's own programs
 //   environment: {KEY: value}
-//   ports: n               TCP ports on loopback that each side is given for each job (default 0)
-//   start_ms: n            how long it may take to answer hello (default: as any worker)
-//   options: {...}         handed to the program with hello, as they are
-//   options_with: hello    what a case's engine_options come with: hello (default: such a case has processes of its own) or
-//   register job_options: {...}     with options_with register: handed to the program with each register, below the case's
-//   engine_options; connectors that
-//                          differ in these alone share processes
+//   ports: n               TCP ports on loopback, per side and job (default 0)
+//   start_ms: n            time limit to answer hello (default: as any worker)
+//   options: {...}         passed verbatim with hello
+//   options_with: hello    when a case's engine_options are sent: hello (default: such a case has its own processes)
+//                          or register
+//   job_options: {...}     with options_with register: sent with each register, overridden by the case's engine_options;
+//                          connectors that differ only in these share processes
 //   producer, consumer     any of the above, for that side only: one version against another
 #pragma once
 
@@ -32,13 +31,13 @@ struct Command {
   nlohmann::json options = nlohmann::json::object();
 };
 
-/// This machine lacks the program: cases with it are SKIPPED.
+/// The program is not on this machine: its cases are SKIPPED.
 struct NotHere : std::runtime_error {
   NotHere(std::string lacking, const std::string& text) : std::runtime_error(text), name(std::move(lacking)) {}
-  std::string name;  ///< of the environment ("vllm"), else of the file
+  std::string name;  ///< of the environment ("vllm"), otherwise of the file
 };
 
-/// A connector's options as this side has them.
+/// A connector's options as one side sees them.
 nlohmann::json options_of_side(nlohmann::json options, Side side);
 
 /// Throws std::runtime_error on unknown or ill-typed options, NotHere when the file or the interpreter is missing.

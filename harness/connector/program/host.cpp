@@ -16,7 +16,7 @@ std::string text_of(const json& answer, const char* key) {
   return found != answer.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// "file:line" as the program tells it.
+/// "file:line" as the program reports it.
 std::string place_of(const json& answer, const std::string& call) {
   std::string place = text_of(answer, "file");
   if (const auto line = answer.find("line"); !place.empty() && line != answer.end() && line->is_number_integer())
@@ -24,7 +24,7 @@ std::string place_of(const json& answer, const std::string& call) {
   return place.empty() ? call : place;
 }
 
-/// The side that came to its end is the one that counts.
+/// The side that ended is the one that counts.
 const json abandoned = {{"ok", true}, {"abandoned", true}};
 
 json crash(const Ended& ended) { return {{"crash", {{"signal", ended.signal}, {"text", ended.what()}}}}; }
@@ -52,7 +52,7 @@ void Host::stop_with(const char* kind, const std::string& call, const json& answ
 
 json Host::judged(const std::string& call, json answer) {
   const std::string state = text_of(answer, "state");
-  // After an exception nobody knows what is left inside: the next case gets a fresh process.
+  // An exception leaves the program in an unknown state: the next case gets a fresh process.
   if (answer.value("spent", state == "raised")) spent_ = true;
   if (state == "raised" && !answer.contains("type")) answer["type"] = "exception";
   if (state == "skipped" && call != "hello")
@@ -69,7 +69,7 @@ json Host::answer_of(const std::string& call, json arguments, const Wait& wait) 
     spent_ = true;
     throw Stopped{crash(ended)};
   } catch (const Abandoned&) {
-    // Where the program can let go of a job in its midst, it is of use to the next one.
+    // A program that can drop a job midway stays usable for the next one.
     if (hello_.value("/capabilities/abandon"_json_pointer, false))
       session_->forget();
     else
@@ -88,14 +88,13 @@ const json& Host::start() {
     const Command command = command_of(connector_, options_of_side(options_, side_));
     session_ = std::make_unique<Session>(command);
     spent_ = false;
-    hello_ = json::object();  // nothing is known of this program yet
+    hello_ = json::object();  // the program is unknown again
     hello_ =
         ask("hello", {{"protocol", protocol_version}, {"role", name(side_)}, {"name", name_}, {"options", command.options}});
   } catch (const NotHere& lack) {
     throw Stopped{{{"skipped", {{"text", lack.what()}}}}};
   } catch (const std::system_error& error) {
-    throw Stopped{
-        {{"error", {{"text", error.what()}}}}};  // no process, no memory, no descriptor: that is not what the program lacks
+    throw Stopped{{{"error", {{"text", error.what()}}}}};  // no process, memory or descriptor: not the program's fault
   }
   if (text_of(hello_, "name").empty() || text_of(hello_, "version").empty()) {
     spent_ = true;
@@ -134,7 +133,7 @@ json Host::transfer(std::uint64_t key, const ResolvedCase& view, int pass, proce
       return stop_ && stop_();
     });
   });
-  // Blocks that the connector says it could not load: an error that the engine is told, as good as a refusal.
+  // Blocks that the connector reports as not loaded: an error for the engine, equivalent to a refusal.
   if (const auto errors = answer.find("load_errors"); errors != answer.end() && errors->is_array() && !errors->empty())
     stop_with("refused", "load errors",
               {{"text", "load errors of blocks " + errors->dump() + (text_of(answer, "text").empty() ? "" : ", ") +
@@ -163,8 +162,7 @@ void Host::pump() {
   try {
     session_->pump();
   } catch (const Ended&) {
-    // Told when it is asked next: the socket stays at its end. Between two cases it is nobody's fault: another one is
-    // started.
+    // Reported at the next call: the socket stays at its end. Between two cases no one is at fault: start another one.
     if (!open_) session_.reset();
   }
 }

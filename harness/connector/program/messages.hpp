@@ -1,4 +1,4 @@
-// What a connector program is told of a case: the suite's claims about its own side, never the truth.
+// What a connector program learns about a case: the suite's claims about its own side, never the truth.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace kvcts::connector::program {
 /// One allocation as a file that any process of this user can open and map.
 struct Memory {
   std::string name, file;  ///< "consumer/g0/r0/kv.L3", "/proc/123/fd/7"
-  std::int64_t offset{0};  ///< of the allocation's first byte in the file; no multiple of a page
+  std::int64_t offset{0};  ///< of the allocation's first byte in the file; not page-aligned
   std::int64_t bytes{0};
 };
 

@@ -1,5 +1,5 @@
-// Connector programs without a worker: how they are started, what of the protocol the suite insists on, what becomes of each
-// way to end.
+// Connector programs without a worker: how they start, which parts of the protocol the suite enforces, and the outcome of
+// each way to end.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -163,7 +163,7 @@ TEST_F(HostTest, WhatIsAbandonedIsReplacedUnlessItLetsGo) {
     const json said = {{"fault", "transfer:pending"}, {"side", "producer"}, {"abandon", lets_go}};
     hosts_.clear(), memory_.clear(), files_.clear();
     open("hostile.py", said);
-    int patience = -1;  // looks until the wait is given up, once
+    int patience = -1;  // polls until the wait is abandoned, once
     auto options = options_of({python, programs + "hostile.py"});
     options["options"] = said;
     Host host("c", options, Side::producer, "test", [&] { return patience >= 0 && patience-- == 0; });
@@ -197,7 +197,7 @@ TEST_F(HostTest, SkippedWithTheProgramsWords) {
 }
 
 TEST(Host, WhoIsToldToStopWaitingStops) {
-  for (const char* fault : {"hello:sleep", "register:sleep"}) {  // before anything is known of the program, and after
+  for (const char* fault : {"hello:sleep", "register:sleep"}) {  // before the program has said anything, and after
     json options = options_of({python, programs + "hostile.py"});
     options["options"] = {{"fault", fault}};
     int asked = 0;

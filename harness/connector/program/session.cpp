@@ -27,7 +27,7 @@ using process::ns_per_ms;
 namespace {
 
 constexpr std::int64_t poll_every_ns = 1 * ns_per_ms;
-constexpr std::uint32_t frame_limit = 8u << 20;  // no honest answer is nearly that long
+constexpr std::uint32_t frame_limit = 8u << 20;  // far longer than any honest answer
 constexpr int program_socket = 3;
 constexpr int closing_patience_ms = 500;  // it closed its socket: usually because it is ending
 
@@ -39,7 +39,7 @@ std::string ending_words(int status) {
   return "exit " + std::to_string(WEXITSTATUS(status));
 }
 
-/// waitpid for at most `patience_ms`; nullopt: it is still there.
+/// waitpid for at most `patience_ms`; nullopt: still running.
 std::optional<int> reap(pid_t pid, int patience_ms) {
   for (int i = 0; i <= patience_ms; ++i) {
     int status = 0;
@@ -69,7 +69,7 @@ Session::Session(const Command& command) {
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), program_socket);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a group of its own: it can be ended whole
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // its own group: it can be killed as a whole
   const int error = ::posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
@@ -232,7 +232,7 @@ std::optional<Ended> Session::shut_down(int patience_ms) {
     const std::uint64_t id = call("shutdown", json::object());
     wait(id, [&] { return now_ns() >= deadline; });
   } catch (const Ended& ended) {
-    // It may close its socket before the answer has left.
+    // It may close its socket before the answer is sent.
     if (reaped_) how = ended.signal;
   } catch (const Abandoned&) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// The process of one connector program, and the calls that it was given (reports/connector-protocol.md).
+// The process of one connector program, and its calls (reports/connector-protocol.md).
 #pragma once
 
 #include <sys/types.h>
@@ -25,18 +25,17 @@ struct Ended : std::runtime_error {
   std::string signal;
 };
 
-/// Who waits was told to stop waiting.
+/// The caller was asked to stop waiting.
 struct Abandoned : std::runtime_error {
   Abandoned() : std::runtime_error("abandoned: the other side has come to its end") {}
 };
 
-/// One program, from its start to its end. Calls never block: the program answers each at once, "pending" where the work
-/// goes on, and is polled. No time limits here: deadlines are enforced from outside the process (a worker's, by the
-/// supervisor).
+/// One program, from start to end. Calls never block: the program answers each immediately, "pending" while work continues,
+/// and is then polled. No time limits here: the supervisor of the worker enforces deadlines from outside.
 class Session {
  public:
-  /// Starts it. Standard output and error are this process'; the socket is its descriptor 3. Throws NotHere;
-  /// std::system_error where this machine gives no process.
+  /// Starts it. It inherits this process' standard output and error; the socket is its descriptor 3. Throws NotHere, or
+  /// std::system_error when the machine cannot start a process.
   explicit Session(const Command& command);
   ~Session();  ///< kills it, with its process group
   Session(const Session&) = delete;
@@ -45,23 +44,23 @@ class Session {
   pid_t pid() const { return pid_; }
   std::int64_t resident_bytes() const;
 
-  /// Sends a call, returns its id. `arguments` is an object without "call" and "id". Throws Ended.
+  /// Sends a call and returns its id. `arguments` is an object without "call" and "id". Throws Ended.
   std::uint64_t call(const std::string& name, nlohmann::json arguments);
-  /// Takes in what is there, and polls where a call is pending (at most once a millisecond). Never waits. Throws Ended.
+  /// Reads available answers, and polls if a call is pending (at most once per millisecond). Never waits. Throws Ended.
   void pump();
-  /// The final answer of a call, once; nullopt while there is none.
+  /// The final answer of a call, once; nullopt until it arrives.
   std::optional<nlohmann::json> take(std::uint64_t id);
-  /// Whether it was answered "pending" or is over: the program has taken the call.
+  /// Whether it was answered "pending" or is over: the program has accepted the call.
   bool accepted(std::uint64_t id) const;
-  /// pump() until take() has something. `stop`, asked now and then, ends the waiting with Abandoned.
+  /// pump() until take() returns something. `stop`, polled now and then, ends the wait with Abandoned.
   nlohmann::json wait(std::uint64_t id, const std::function<bool()>& stop = {});
-  /// Nobody asks for the calls under way any more: their answers are dropped.
+  /// Abandons the calls in progress: drops their answers.
   void forget();
-  bool waiting() const;  ///< calls are pending: pump() is of use
-  /// done of total bytes, as the last poll's answer told; 0 0 where the program does not tell.
+  bool waiting() const;  ///< calls are pending: pump() is useful
+  /// done of total bytes, from the last poll's answer; 0 0 if the program does not report them.
   std::pair<std::uint64_t, std::uint64_t> progress() const { return {done_, total_}; }
 
-  /// Asks it to end, waits at most `patience_ms`. How it ended, if neither with status 0 nor late (it is killed then).
+  /// Asks it to end, waits at most `patience_ms`, then kills it. Returns how it ended, unless that was status 0 or too late.
   std::optional<Ended> shut_down(int patience_ms);
 
  private:
@@ -80,11 +79,11 @@ class Session {
   process::Channel channel_;
   std::uint64_t next_{1};
   std::map<std::uint64_t, Call> calls_;
-  std::deque<std::uint64_t> unanswered_;  ///< in the order in which they were sent
+  std::deque<std::uint64_t> unanswered_;  ///< in sending order
   bool polling_{false};
   std::int64_t polled_ns_{0};
   std::uint64_t done_{0}, total_{0};
-  std::optional<Ended> ended_;  ///< how it came to its end: told again whenever it is asked
+  std::optional<Ended> ended_;  ///< how it ended: repeated on every later call
 };
 
 }  // namespace kvcts::connector::program

@@ -1,9 +1,9 @@
-// A connector program to copy: moves whole blocks between two processes through shared memory. POSIX and nlohmann-json,
-// nothing of the suite.
+// A connector program to copy: moves whole blocks between two processes through shared memory. Uses POSIX and nlohmann-json,
+// and nothing of the suite.
 //
-// It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). This one takes
-// two caches only where the bytes of a block lie in the same order on both sides, as most block movers do, and refuses
-// others.
+// The suite starts it twice, once per side; it speaks framed JSON on descriptor 3 (reports/connector-protocol.md). It
+// accepts two caches only if the bytes of a block have the same order on both sides, as most block movers do, and refuses
+// all others.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 
 using nlohmann::json;
 
-// A clean no, before any byte has moved. Every other exception is one that the connector did not expect.
+// A clean no, before any byte has moved. Any other exception is unexpected.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -35,13 +35,13 @@ struct Mapping {
   std::size_t size;
 };
 
-// What this connector believes a tensor to be: `pieces` stretches (K and V, say) of `bytes` bytes for each block.
+// What this connector believes a tensor to be: `pieces` stretches (K and V, say) of `bytes` bytes per block.
 struct Blocks {
   std::size_t memory;
   std::vector<std::int64_t> pieces;  // where each begins, for block 0
   std::int64_t stride;               // from block to block
   std::size_t bytes;                 // of a piece
-  std::string what;                  // what lies in a piece: must agree on both sides
+  std::string what;                  // content of a piece: must agree on both sides
 };
 
 Blocks blocks_of(const json& tensor) {
@@ -57,7 +57,7 @@ Blocks blocks_of(const json& tensor) {
       out.stride = stride, inside = false;
     } else if (shape[d] > 1 && inside && stride == static_cast<std::int64_t>(out.bytes)) {
       out.bytes *= static_cast<std::size_t>(shape[d]), out.what += " " + axes[d] + "=" + std::to_string(shape[d]);
-    } else if (shape[d] > 1) {  // further stretches: outside of the blocks, or beyond a gap
+    } else if (shape[d] > 1) {  // further stretches: outside the blocks, or beyond a gap
       for (std::size_t p = 0, n = out.pieces.size(); p < n; ++p)
         for (std::int64_t i = 1; i < shape[d]; ++i) out.pieces.push_back(out.pieces[p] + i * stride);
       out.what += " apart " + axes[d] + "=" + std::to_string(shape[d]);
@@ -101,7 +101,7 @@ json handle(const json& call, std::string& role, std::map<std::uint64_t, Job>& j
     for (std::size_t i = 0; i < job.mine->tensors.size(); ++i)
       if (job.mine->tensors[i].what != job.theirs->tensors[i].what)
         throw Refusal("a block is " + job.mine->tensors[i].what + " here and " + job.theirs->tensors[i].what + " there");
-  } else if (name == "transfer" && (job.op == "write") == (role == "producer")) {  // else the other side does the work
+  } else if (name == "transfer" && (job.op == "write") == (role == "producer")) {  // otherwise the other side does the work
     std::size_t moved = 0;
     for (std::size_t i = 0; i < job.mine->tensors.size(); ++i) {
       const Blocks &a = job.mine->tensors[i], &b = job.theirs->tensors[i];

@@ -62,7 +62,7 @@ std::optional<Element> element_at(const ResolvedCase& c, const RegionRef& region
   return out;
 }
 
-/// Whose content a place holds; nullopt: nobody's, so poison.
+/// Whose content a place holds; nullopt: free, so poison.
 std::optional<kernels::BlockContent> owner(const ResolvedCase& c, const RegionRef& region, const Provenance& at,
                                            bool transferred_only) {
   for (const auto& b : oracle::content(c.groups.at(static_cast<std::size_t>(region.group)), region.side, transferred_only)) {
@@ -178,14 +178,14 @@ std::vector<Stretch> look(const ResolvedCase& resolved, const Window& window, co
     const Bytes right = file;
     const std::vector<std::span<const std::uint8_t>> views(images.begin(), images.end());
     for (std::size_t replica = 0; replica < replicas; ++replica) {
-      file = right;  // slots behind a request's last token may hold the producer's, of any replica
+      file = right;  // slots after a request's last token may hold the producer's, from any replica
       oracle::Tail(run, region).bring_along(views, file, replica);
       tails[replica].add(part());
     }
     is.add(found.at(static_cast<std::size_t>(i)));
   }
 
-  // Who has the signatures that were seen: replicas have the same, the first is told.
+  // Who has the observed signatures: replicas share them, and the first is named.
   std::unordered_map<std::uint64_t, std::optional<std::pair<std::size_t, std::size_t>>> wanted;
   for (std::size_t i = 0; i < size; ++i) wanted[expected[i]], wanted[is[i]];
   const auto own = static_cast<std::size_t>(

@@ -1,5 +1,5 @@
-// Bytes in words: windows of plain cases whose runs are made here, and of scripted cases; what joins, and what is told of
-// whom.
+// Bytes in words: windows of plain cases whose runs are made here, and of scripted cases; what joins, and how it is
+// described.
 #include "diagnose/dump/dump.hpp"
 
 #include <gtest/gtest.h>
@@ -75,11 +75,11 @@ TEST(Dump, WrongBytesAreNamedPoisonOfWhomOrUnknown) {
              oracle::write_expected(run, region, 0, file);
              const auto at = file.begin() + base + 128;
              std::swap_ranges(at, at + 16, at + 16);  // slots exchanged
-             Bytes other(file.size());                // what lies before anybody writes
+             Bytes other(file.size());                // the state before the first write
              oracle::write_initial(run, region, 0, other);
-             std::copy(other.begin() + base + 64, other.begin() + base + 80, at + 32);  // of another place
+             std::copy(other.begin() + base + 64, other.begin() + base + 80, at + 32);  // from another place
              std::fill(at + 48, at + 56, std::uint8_t{0});
-             for (int i = 56; i < 64; ++i) at[i] = static_cast<std::uint8_t>(at[i] ^ (run.seed * 37 + 1));  // nobody's
+             for (int i = 56; i < 64; ++i) at[i] = static_cast<std::uint8_t>(at[i] ^ (run.seed * 37 + 1));  // no one's
            }));
   ASSERT_EQ(stretches.size(), 5u);
   EXPECT_EQ(words(stretches[0].expected),
@@ -148,7 +148,7 @@ steps:
 
 TEST(Dump, AScriptedCaseTellsBlockSlotAndRankOfItsSource) {
   const ResolvedCase c = resolved_of(order);
-  // K, block 2 of C (HND): head 0 slots 0..3, 16 bytes each. NHD data taken for HND: slot 1 of head 0 is head 1 of token 0.
+  // K, block 2 of C (HND): head 0 slots 0..3, 16 bytes each. NHD data read as HND: slot 1 of head 0 is head 1 of token 0.
   const auto stretches = script::look(c.script, c.seed, {"C/kv.L0", 2 * 128, 32, ""});
   ASSERT_EQ(stretches.size(), 2u);
   EXPECT_EQ(stretches[0].place, "K layer 0 block 2 slot 0 head 0");

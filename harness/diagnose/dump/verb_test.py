@@ -24,7 +24,7 @@ def main() -> None:
     assert all(("head" in s["found"]) for s in told["stretches"]), told
     before = kvcts_json(*wrong, "--region", "consumer/g0/r0/kv.L0", "--at", "before", "--bytes", "64")
     assert before["wrong_bytes"] == 0 and before["stretches"][0]["found"] == "poison of consumer/g0/r0/kv.L0 + 0..63", before
-    # Nothing moved: the poison of the very place.
+    # Nothing moved: the poison of that place.
     nothing = kvcts_json("dump", "crash/nothing", "--region", "consumer/g0/r0/kv.L0", "--bytes", "32", "--offset", "16384")
     assert (
         any(
@@ -33,7 +33,7 @@ def main() -> None:
         )
         or nothing["wrong_bytes"] == 0
     ), nothing
-    # A right one.
+    # A correct one.
     expect(
         0,
         "dump",

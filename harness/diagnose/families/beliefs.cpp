@@ -1,5 +1,5 @@
-// A wrong idea of a memory that only some of the steps have: what a connector believes and kernels do not, or only who
-// reads, or only who writes.
+// A wrong idea of a memory that only some steps have: a connector believes it and kernels do not, or only readers do, or
+// only writers.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -48,11 +48,11 @@ std::vector<std::pair<std::string, Uses>> circles(const Workshop& w, const Uses&
     for (const Use& use : all)
       add("from " + name_of(w, use.step) + " on: ", [&](const Use& u) { return u.step >= use.step; });
   }
-  std::erase_if(out, [](const auto& circle) { return circle.second.size() < 2; });  // one step: a family of its own
+  std::erase_if(out, [](const auto& circle) { return circle.second.size() < 2; });  // one step: a separate family
   return out;
 }
 
-// Where a transfer is among them, where its bytes came from says whether it is worth trying at all.
+// If a transfer is among them, the origin of its bytes tells whether the idea is worth trying.
 bool likely(Workshop& w, const Bodies& bodies, const Uses& uses) {
   bool asked = false;
   for (const Use& use : uses) {
@@ -68,7 +68,7 @@ bool likely(Workshop& w, const Bodies& bodies, const Uses& uses) {
 
 void propose_some_beliefs(Workshop& w) {
   w.allow(1500);
-  // Memories that are declared alike are one idea, too.
+  // Memories declared alike share one idea, too.
   std::map<std::string, Uses> by_memory, by_layout;
   std::map<std::string, std::string> layout_of;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {

@@ -1,6 +1,5 @@
-// A transfer as the list of copies that it is: other lengths, copies that were joined or posted twice, a list that was cut.
-// Each hypothesis is the list of what was meant with one thing changed, so it also explains logs of raw copies that no view
-// of a memory can make.
+// A transfer as its list of copies: other lengths, copies joined or posted twice, a truncated list. Each hypothesis is the
+// intended list with one change, so it also explains logs of raw copies that no view of a memory can make.
 #include <algorithm>
 
 #include "diagnose/families/tools.hpp"
@@ -17,8 +16,7 @@ struct Copy {
   std::int64_t bytes{0};
 };
 
-// What a move copies when it is done as it stands, in its order. Nothing where it moves halves of bytes, or by way of a
-// buffer.
+// What a move copies when it runs as written, in order. Nothing if it moves halves of bytes, or goes through a buffer.
 std::vector<Copy> copies_of(Workshop& w, std::size_t step) {
   const Evidence& e = w.evidence();
   const Tape tape = record(w.script(), e.arena, {Play{w.script().steps[step].name, w.action(step)}}, w.locators());
@@ -49,7 +47,7 @@ Copies written_out(const Workshop& w, std::size_t step, const std::vector<Copy>&
   return out;
 }
 
-/// What was meant, and what is wrong.
+/// The intended list, and what is wrong.
 struct List {
   Workshop& w;
   std::size_t step;
@@ -63,7 +61,7 @@ bool attempt(const List& list, const std::string& fault_class, const std::string
   return list.w.attempt(fault_class, words + " in " + name_of(list.w, list.step), std::move(bodies));
 }
 
-// Right bytes from the begin of a copy on; all where none of it is wrong.
+// Right bytes from the start of a copy; all if none of it is wrong.
 std::int64_t right_head(const List& list, const Copy& copy) {
   std::int64_t right = copy.bytes;
   for (const WrongRange& range : list.wrong) {
@@ -73,7 +71,7 @@ std::int64_t right_head(const List& list, const Copy& copy) {
   return right;
 }
 
-// Wrong bytes behind the end of a copy.
+// Wrong bytes after the end of a copy.
 std::int64_t wrong_tail(const List& list, const Copy& copy) {
   const std::int64_t end = copy.to.offset + copy.bytes;
   for (const WrongRange& range : list.wrong) {
@@ -82,7 +80,7 @@ std::int64_t wrong_tail(const List& list, const Copy& copy) {
   return 0;
 }
 
-// All copies of one length, or those alone where it shows.
+// All copies of one length, or only those where it shows.
 void shorter(const List& list) {
   std::vector<Copy> own = list.meant;
   std::set<std::int64_t> lengths;
@@ -104,7 +102,7 @@ void shorter(const List& list) {
   }
   std::erase_if(own, [](const Copy& copy) { return copy.bytes == 0; });
   if (lengths == std::set<std::int64_t>{0})
-    return;  // none is too short: some are missing as a whole, and propose_pieces knows what they had in common
+    return;  // none is too short: some are missing entirely, and propose_pieces knows what they have in common
   attempt(list, "truncated", std::to_string(changed) + " of " + std::to_string(list.meant.size()) + " copies are too short",
           own);
 }
@@ -132,7 +130,7 @@ void longer(const List& list) {
   }
 }
 
-// Copies that follow each other in the list, taken for one stretch at both ends.
+// Consecutive copies in the list, taken for one stretch at both ends.
 void joined(const List& list) {
   const auto join = [&](const std::function<bool(const Copy&, const Copy&)>& follows, const std::string& words) {
     std::vector<Copy> joint;

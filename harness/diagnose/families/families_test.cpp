@@ -1,6 +1,5 @@
-// Each family of hypotheses is needed: there is a case that is named rightly with it, and not without it. The same for
-// changes of a layout that are mistakes of packing: a reader's mistake that a case tells is one of the variants of its
-// memory.
+// Each family of hypotheses is needed: some case is named rightly with it, and not without it. Likewise for packing mistakes
+// as changes of a layout: a case's misreading is one of the variants of its memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -85,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Nightly, Families,
                                          Need{"the same mistake in several steps", "field/ranks.yaml",
                                               "field/batch-with-heads-of-the-other-rank"}));
 
-/// A case that is told here, and what has to be said of it.
+/// A case written here, and the expected diagnosis.
 void expect_needed(const char* family, const char* fault_class, const std::string& document) {
   const catalogue::Catalogue catalogue(cases);
   const Script script = told(catalogue::parse_cases(document, family, &catalogue).at(0), catalogue);
@@ -112,8 +111,7 @@ expected: {outcome: FAIL, class: wrong-block-id}
 )");
 }
 
-// Three entries under one key, of which the first one stays: two of them are read wrongly, so that no step alone explains
-// it.
+// Three entries under one key, of which the first one stays: two are read wrongly, so no step alone explains it.
 TEST(Families, SeveralKeys) {
   expect_needed("several keys", "identity-collision", R"(
 case: first-of-three
@@ -157,7 +155,7 @@ bool lies(const layout::Cache& cache, const Places& places) {
   return true;
 }
 
-// What the one mistaken step of a case acts through instead of what it should.
+// What the one mistaken step of a case uses instead of what it should.
 const View& mistaken(const Script& script) {
   for (const Step& step : script.steps) {
     if (step.as_intended) continue;

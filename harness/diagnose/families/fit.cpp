@@ -1,6 +1,6 @@
-// What addresses were used? Asked of the bytes: where an element came from, or where it went, is a linear function of its
+// Which addresses were used? The bytes answer: where an element came from, or where it went, is a linear function of its
 // coordinates in nearly every fault of a map. Steps and bases are read off pairs of elements that differ along one axis; one
-// view says it all.
+// view expresses them all.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace {
 
 struct Sample {
   layout::Coord at;  ///< coordinate with block and slot
-  Place place;       ///< where its code was read, or written
+  Place place;       ///< where its code was read or written
 };
 
 struct Steps {
@@ -51,7 +51,7 @@ Steps steps_of(const std::vector<Sample>& samples) {
   return out;
 }
 
-// A view with these steps and bases; planes of one code an address (no 4-bit codes, no axis of several modes).
+// A view with these steps and bases; planes with one code per address (no 4-bit codes, no axis of several modes).
 std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::vector<Place>& starts,
                                     const std::vector<Sample>& samples) {
   layout::Cache out = declared;
@@ -89,7 +89,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
     plane.offset = base;
   }
   if (!changed) return std::nullopt;
-  // Scales that lie in the rows of the data go with them.
+  // Scales inside rows of data move with them.
   const auto is_data = [](const layout::Plane& p) { return p.component == Component::data; };
   const auto was = std::find_if(declared.planes.begin(), declared.planes.end(), is_data);
   const auto now = std::find_if(out.planes.begin(), out.planes.end(), is_data);
@@ -106,7 +106,7 @@ std::optional<layout::Cache> fitted(const layout::Cache& declared, const std::ve
   return out;
 }
 
-// Whether the axes of a plane lie in another order, by their strides.
+// Whether the axes of a plane are in another order, by their strides.
 bool order_changed(const layout::Cache& declared, const layout::Cache& now) {
   for (std::size_t p = 0; p < declared.planes.size(); ++p) {
     std::vector<std::pair<std::int64_t, Axis>> was, is;
@@ -138,7 +138,7 @@ bool whole_blocks(const layout::Cache& declared, const layout::Cache& now) {
   return true;
 }
 
-// What a fit is called, by what is different from the declared planes.
+// The name of a fit, from what differs from the declared planes.
 std::string class_of(const layout::Cache& declared, const layout::Cache& now, std::string& words, std::size_t& numbers) {
   std::set<Axis> axes;
   bool base = false, wraps = false;
@@ -162,7 +162,7 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
   if (axes.empty()) return wraps ? "int32-overflow" : whole_blocks(declared, now) ? "wrong-block-id" : "wrong-stride";
   const bool kv = axes.contains(Axis::kv), reordered = order_changed(declared, now);
   if (axes.size() == 1) return kv && reordered ? "kv-split-vs-interleaved" : "wrong-stride";
-  // K and V found elsewhere, with blocks (or rows) that follow from it.
+  // K and V found elsewhere, with matching blocks (or rows).
   if (kv && axes.size() <= 2 && !axes.contains(Axis::channel)) return "kv-split-vs-interleaved";
   return reordered ? "axis-permuted" : "wrong-stride";
 }
@@ -205,7 +205,7 @@ void propose_fits(Workshop& w) {
         for (const Sighting& s : w.sightings(i)) {
           if (!s.from || s.from->component != Component::data) continue;
           if (at_source && s.at) {
-            // What should be c here is something that lies elsewhere in the source.
+            // What should be c here is elsewhere in the source.
             const auto c = coordinate(s.asked);
             if (c && s.source && backings.contains(s.source->backing)) samples.push_back({*c, *s.source});
           } else if (!at_source && backings.contains(s.clue->backing)) {
@@ -233,7 +233,7 @@ void propose_fits(Workshop& w) {
               fault_class = "dtype-reinterpreted", words = "a base counted in elements of another width";
           }
         }
-        // Two plain causes at once are simpler than a map of which more than two numbers are wrong.
+        // Two plain causes at once are simpler than a map with more than two wrong numbers.
         w.involved(numbers > 2);
         Action body = a;
         (at_source ? body.from : body.to)[v].cache = layout::to_text(*now);

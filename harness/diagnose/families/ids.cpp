@@ -32,7 +32,7 @@ bool is_identity(const Mapping& mapping) {
   return std::all_of(mapping.begin(), mapping.end(), [](const auto& pair) { return pair.first == pair.second; });
 }
 
-// Ids, or slots of which a block has `slots`, that were kept in a number too narrow for them.
+// Ids, or slots (`slots` per block), that were kept in a number too narrow for them.
 struct Narrow {
   std::string words;
   Ids ids;
@@ -61,7 +61,7 @@ std::vector<Narrow> narrowed(const Ids& table, std::int64_t slots) {
   return out;
 }
 
-// A table that went through a number too narrow for its ids, at one end or at both.
+// A table that passed through a number too narrow for its ids, at one end or both.
 void propose_narrow_ids(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   const auto at_end = [&](bool at_source) {
@@ -95,10 +95,10 @@ class OtherIds {
  public:
   OtherIds(Workshop& w, std::size_t step) : w_(w), i_(step), a_(w.action(step)), sightings_(w.sightings(step)) {}
 
-  /// Where whole layers, heads, halves and channels went, by what is seen.
+  /// Where whole layers, heads, halves and channels went, as observed.
   void axes();
   void tokens();
-  /// Lists of block ids that code makes by one plain mistake, at each end.
+  /// Lists of block ids that result from one plain mistake, at each end.
   void lists();
   /// The list that the bytes show, whatever it is.
   void shown_lists();
@@ -137,7 +137,7 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
   if (mapping.empty() || is_identity(mapping)) return;
   Action body = a_;
   std::vector<std::int64_t> from, to;
-  if (a_.op == "read") {  // what is read has its place by order, not by coordinate
+  if (a_.op == "read") {  // a read places elements by order, not by coordinate
     const OutputShape output = output_shape(w_.script(), a_);
     if (output.sections.empty()) return;
     const OutputSection& shape = output.sections.front();
@@ -163,7 +163,7 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
 void OtherIds::axes() {
   axis([](const Element& e) { return std::optional(e.layer); }, &Selection::layers, "layers",
        [](const Mapping& m) {
-         // All at home but one, which has the place of another one: two layers share a buffer.
+         // All in place but one, which has another's place: two layers share a buffer.
          const auto astray = std::count_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
          const auto guest = std::find_if(m.begin(), m.end(), [](const auto& p) { return p.first != p.second; });
          const bool shared = astray == 1 && m.size() > 1 && !m.contains(guest->second);

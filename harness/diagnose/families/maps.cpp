@@ -17,7 +17,7 @@ const char* end_words(const Action& a, int ends) {
   return ends == 1 ? "read from the source" : ends == 2 ? "written to the destination" : "moved at both ends";
 }
 
-// One belief about a memory, in every step that touches it; or about all memories that are declared alike.
+// One belief about a memory, in every step that touches it; or about all memories declared alike.
 void propose_beliefs(Workshop& w,
                      const std::function<std::vector<Variant>(const layout::Cache&, std::size_t step)>& variants) {
   std::set<std::string> tried;
@@ -104,7 +104,7 @@ void propose_arithmetic(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
-    // Only where addresses are large enough for it to matter.
+    // Only for addresses large enough to be affected.
     std::int64_t reach = 0;
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {
@@ -156,7 +156,7 @@ void propose_offsets(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     if (!through_views(a)) continue;
-    // By how much sources, or destinations, are off: asked of the bytes themselves.
+    // By how much sources or destinations are off, read off the bytes.
     std::map<std::int64_t, std::int64_t> at_source, at_destination;
     std::int64_t budget = 2000;
     for (const Clue& clue : w.clues().all) {
@@ -266,7 +266,7 @@ void propose_layouts(Workshop& w) {
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return renamed(cache); });
   propose_variants(w, [](const layout::Cache& cache, std::size_t) { return reblocked(cache); });
   propose_variants(w, [&](const layout::Cache& cache, std::size_t step) {
-    std::vector<std::int64_t> others;  // steps of other views: numbers of another pool
+    std::vector<std::int64_t> others;  // strides of other views: numbers of another pool
     const Action& a = w.action(step);
     for (const auto* views : {&a.from, &a.to}) {
       for (const View& view : *views) {

@@ -7,8 +7,8 @@ namespace kvcts::script {
 
 namespace {
 
-// Another request in place of one: that goes on where the first one ends (or ends before it) holds the same tokens, more or
-// fewer of them.
+// Another request instead of one: a continuation of the first (or a prefix of it) holds the same tokens, more or fewer of
+// them.
 std::string longer_or_shorter(const Request& was, const Request& now, const std::string& memory) {
   const auto p = was.blocks.find(memory), q = now.blocks.find(memory);
   if (was.generation != now.generation || was.first_token != now.first_token || p == was.blocks.end() ||
@@ -34,7 +34,7 @@ void propose_memories(Workshop& w) {
     };
     const Place here = begin(was), there = begin(now);
     if (here == there) return "wrong-block-id";  // the same bytes, under another table
-    // Two caches of one pool: the one lies where the other one does; where they are laid out otherwise, it is another base.
+    // Two caches of one pool: one lies where the other does; if they are laid out differently, it is another base.
     if (here.backing == there.backing && !p->second.view.of.empty() + !q->second.view.of.empty() > 0) {
       return p->second.view.cache == q->second.view.cache ? "region-aliasing" : "wrong-stride";
     }
@@ -70,7 +70,7 @@ void propose_memories(Workshop& w) {
           const std::string words = name + " instead of " + was + " in " + name_of(w, i);
           Action body = a;
           View& view = (at_source ? body.from : body.to)[v];
-          // The other memory in its own layout; or its bytes through this one's, coordinates as they are here.
+          // The other memory in its own layout, or its bytes through this one's, with coordinates as here.
           view = memory.view;
           view.of = name;
           w.attempt(class_of(was, name), words, i, body);
@@ -94,7 +94,7 @@ void propose_memories(Workshop& w) {
           if (ids) (at_source ? same.from_blocks : same.to_blocks) = *ids;
           w.attempt(class_of(was, name), words + ", through the layout of " + was, i, same);
         }
-        // All of it from the other one.
+        // Everything from the other one.
         if (views.size() > 1) {
           Action body = a;
           auto& all = at_source ? body.from : body.to;

@@ -1,4 +1,4 @@
-// One step, part by part: a layer, K or V, a head or a destination that was treated unlike the rest of it.
+// One step, part by part: a layer, K or V, a head or a destination was treated differently from the rest.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -23,7 +23,7 @@ const std::array<Divider, 3> dividers{{{"layers", &Selection::layers, &Element::
                                        {"of K and V", &Selection::kv, &Element::kv, Axis::kv},
                                        {"heads", &Selection::heads, &Element::head, Axis::head}}};
 
-// A step as several, each for some values of an axis; parts that are alike stay one.
+// A step split into several, each for some values of an axis; like parts stay together.
 void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, const std::string& fault_class, const std::string& words,
                  const std::vector<std::pair<Action, std::int64_t>>& parts) {
   std::vector<std::pair<Action, std::set<std::int64_t>>> groups;
@@ -44,7 +44,7 @@ void attempt_cut(Workshop& w, std::size_t step, const Divider& cut, const std::s
   w.attempt(fault_class, words + " in " + name_of(w, step), std::move(bodies));
 }
 
-// A block table of its own for each layer, K and V, or head.
+// A separate block table for each layer, K and V, or head.
 void propose_own_tables(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   for (const Divider& cut : dividers) {
@@ -74,7 +74,7 @@ void propose_own_tables(Workshop& w, std::size_t i) {
   }
 }
 
-// What stayed behind is no whole layer, head or run of tokens, but a part of one.
+// What stayed behind is no whole layer, head or run of tokens, but part of one.
 void propose_holes(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   struct Pair {
@@ -106,7 +106,7 @@ void propose_holes(Workshop& w, std::size_t i) {
   }
 }
 
-// Regions paired by their index: a layer's K or V came to the K or V of another one.
+// Regions paired by their index: a layer's K or V went to the K or V of another one.
 void propose_regions(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   if (a.op != "move" || a.pick_to.layers || a.pick_to.kv) return;
@@ -167,7 +167,7 @@ void propose_fewer_views(Workshop& w, std::size_t i) {
   }
 }
 
-// Something was copied where nothing was meant: runs of bytes that lie elsewhere in one piece.
+// Something was copied where nothing was intended: contiguous runs of bytes from elsewhere.
 void propose_strays(Workshop& w, std::size_t i) {
   struct Stray {
     Place from, to;

@@ -1,6 +1,5 @@
-// A fault in a part of a step: only V, only some layers, heads or blocks, only the scales. The step is taken apart into what
-// is right and what is not, as if both had been meant as steps of their own, and every family looks at the piece that is
-// wrong.
+// A fault in part of a step: only V, only some layers, heads or blocks, only the scales. Splits the step into what is right
+// and what is not, as if both had been intended as separate steps, and every family examines the wrong piece.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -21,7 +20,7 @@ struct Cut {
   bool divides() const { return !wrong.empty() && wrong.size() < all.size(); }
 };
 
-/// What is wrong of a step: a product of cuts, and of its components.
+/// The wrong part of a step: a product of cuts, and of its components.
 struct Part {
   std::vector<Cut> cuts;
   std::string components;  ///< "" = all; data | scales
@@ -44,7 +43,7 @@ std::string words_of(const Part& part) {
   return out;
 }
 
-// The pieces of an action: those outside of the part, and last the part.
+// The pieces of an action: those outside the part, then the part.
 std::vector<Action> taken_apart(const Action& action, const Part& part) {
   std::vector<Action> out;
   Action rest = action;
@@ -67,16 +66,16 @@ std::vector<Action> taken_apart(const Action& action, const Part& part) {
   return out;
 }
 
-// Which parts a step may have: all that is wrong as one product, then what is wrong along one axis alone, then each single
-// value (where a fault damages what is right beside it, the wrong bytes do not say which part it is). `further`: all of it
-// is there in the end, but somebody who took it further has not all; the part is what he lacks.
+// Candidate parts of a step: everything wrong as one product, then what is wrong along one axis alone, then each single
+// value (if a fault damages correct neighbours, the wrong bytes do not show the part). `further`: everything is there in the
+// end, but a later reader lacks some; the part is what it lacks.
 std::vector<Part> parts_of(Workshop& w, std::size_t step, bool further) {
   const Action& a = w.action(step);
   std::vector<Cut> cuts{{"layers", &Selection::layers, {}, {}},
                         {"kv", &Selection::kv, {}, {}},
                         {"heads", &Selection::heads, {}, {}},
                         {"tokens", &Selection::tokens, {}, {}}};
-  std::vector<Cut> strayed = cuts;  // of those that are found where they do not belong
+  std::vector<Cut> strayed = cuts;  // of those found in the wrong place
   std::set<bool> components, wrong_components;
   std::int64_t slots = 1;
   for (const auto* views : {&a.from, &a.to}) {
@@ -193,7 +192,7 @@ void look_at(Workshop& w, std::size_t step, const Part& part) {
   }
 }
 
-// The planes of a view that hold some values of an axis, or those that do not. Nothing where an axis has several digits.
+// The planes of a view that hold some values of an axis, or the others. Nothing if an axis has several digits.
 std::optional<layout::Cache> restricted(const layout::Cache& cache, Axis axis, const std::set<std::int64_t>& values,
                                         bool inside) {
   layout::Cache out = cache;
@@ -220,7 +219,7 @@ std::optional<layout::Cache> restricted(const layout::Cache& cache, Axis axis, c
   return out.planes.empty() ? std::nullopt : std::optional(std::move(out));
 }
 
-// A read puts what it gathers in one order, so that it cannot be taken apart; its view can.
+// A read gathers in one order, so it cannot be split; its view can.
 void look_at_view(Workshop& w, std::size_t step, const Part& part) {
   const Action& a = w.action(step);
   if (part.cuts.size() != 1 || !part.components.empty() || a.from.size() != 1) return;
@@ -261,7 +260,7 @@ void propose_pieces(Workshop& w) {
         try {
           a.op == "read" ? look_at_view(w, i, part) : look_at(w, i, part);
         } catch (const std::exception&) {
-          continue;  // pieces that nobody can have meant
+          continue;  // no one can have meant these pieces
         }
         if (w.found()) return;
       }

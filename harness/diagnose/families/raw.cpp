@@ -1,4 +1,4 @@
-// Raw copies of bytes instead of, or beside, what was meant.
+// Raw copies of bytes instead of, or in addition to, the intended ones.
 #include <algorithm>
 #include <map>
 
@@ -33,7 +33,7 @@ void propose_raw(Workshop& w) {
       body.count = count;
       attempt("truncated", std::to_string(count) + " copies instead of " + std::to_string(a.count), body);
     }
-    // Right up to some byte; behind it, what somebody else's memory holds.
+    // Right up to some byte; after it, the content of another memory.
     if (a.op == "copy" && a.count == 1) {
       const Place to = w.evidence().arena.place(a.to.at(0).of);
       std::int64_t right = a.bytes;

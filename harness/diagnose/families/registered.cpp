@@ -1,5 +1,4 @@
-// What was registered as against what is used, over several registrations: a limit that all of them meet, one side left out,
-// bases exchanged.
+// Registered versus used memory, over several registrations: a limit that they all hit, one side left out, bases exchanged.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -29,7 +28,7 @@ std::int64_t length_of(const Workshop& w, const Action& a) {
   return pieces == 1 ? bytes : 0;
 }
 
-// As the registrations that took place say, each that was meant.
+// As in the registrations that took place, for each intended one.
 void propose_as_seen(Workshop& w, const std::vector<std::size_t>& steps) {
   Bodies bodies = w.bodies();
   std::string missing, shorter;
@@ -80,7 +79,7 @@ void propose_limits(Workshop& w, const std::vector<std::size_t>& steps) {
   }
 }
 
-// Entries of a table of registrations taken for one another: each begins where another one does.
+// Registrations taken for one another: each begins where another one does.
 void propose_exchanged(Workshop& w, const std::vector<std::size_t>& steps) {
   std::map<std::string, std::vector<std::size_t>> by_memory;
   for (const std::size_t i : steps) by_memory[w.action(i).memory].push_back(i);

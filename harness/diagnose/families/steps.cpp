@@ -11,7 +11,7 @@ using layout::Axis;
 
 namespace {
 
-// Whether somebody was told that it worked.
+// Whether anyone was told that it worked.
 bool reported_done(const Workshop& w) {
   return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
     if (event.value("op", "") != "complete") return false;
@@ -28,7 +28,7 @@ bool reported_failure(const Workshop& w) {
 
 bool brings(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || (a.op == "copy"); }
 
-// The heads that a step takes: those that it picks, or those that its source has.
+// The heads that a step takes: its picks, or those of its source.
 std::vector<std::int64_t> heads_of(const Action& a) {
   if (a.pick.heads) return *a.pick.heads;
   std::set<std::int64_t> heads;
@@ -41,8 +41,8 @@ std::vector<std::int64_t> heads_of(const Action& a) {
   return {heads.begin(), heads.end()};
 }
 
-// Of an assignment that says only how many tokens a request has from there on, and whom nobody told: too many or too few. ""
-// of any other.
+// For an assignment that only sets a request's number of tokens from then on, and that no one saw: too many or too few. ""
+// for any other.
 std::string class_of_length(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   const auto before = w.request_at(step, a.request);
@@ -51,13 +51,13 @@ std::string class_of_length(const Workshop& w, std::size_t step) {
   return before->tokens > *a.tokens ? "over-read" : "truncated";
 }
 
-// What a move that never was means: the only one, one of several kinds, scales.
+// The meaning of a missing move: the only one, one of several kinds, scales.
 std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
   const Action& first = w.action(*steps.begin());
   if (first.op == "fill") return "stale-block";
   if (first.op == "register") return "registration-missing-region";
   if (first.op == "assign" && first.blocks.empty() && first.generation)
-    return "stale-block";  // what was there before is taken for the new
+    return "stale-block";  // older content is taken for the new
   if (const std::string length = class_of_length(w, *steps.begin()); !length.empty()) return length;
   if (first.op == "put") {
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
@@ -65,7 +65,7 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
     }
   }
   if (first.op == "assign") {
-    // Left with blocks that somebody else has: an owner too many.
+    // Left with another owner's blocks: one owner too many.
     for (const auto& [memory, ids] : first.blocks) {
       for (const auto& [name, request] : w.script().requests) {
         const auto old = w.script().requests.find(first.request);
@@ -86,7 +86,7 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
     }
   }
   if (first.op == "write") {
-    // Somebody moved before it was written, or what was there before stayed.
+    // Someone moved before it was written, or the old content stayed.
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
       const Action& a = w.action(i);
       if ((a.op == "write" || a.op == "move" || a.op == "get") && memory_of(a.to) == memory_of(first.to))
@@ -96,7 +96,7 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   }
   if (first.parts == "scales") return "scale-lost";
   if (first.op == "require" || first.op == "unpack" || first.op == "refuse") return "";
-  // What is put away and what is brought are two directions: a get is no other part of a put.
+  // Storing and fetching are two directions: a get is no part of a put.
   const auto like_first = [&](std::size_t i) {
     return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == "put") == (first.op == "put");
   };
@@ -129,7 +129,7 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
   return reported_done(w) ? "false-success" : "silently-skipped";
 }
 
-// Whether an earlier step had written where this one writes: a part that still holds that was left out.
+// Whether an earlier step had written where this one writes: then the part that still holds the old bytes was left out.
 bool written_before(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   bool written = false;
@@ -140,7 +140,7 @@ bool written_before(const Workshop& w, std::size_t step) {
   return written && a.op != "read";
 }
 
-// Whether some tensors of a memory hold all of these channels and nothing else: a kind of cache that has tensors of its own.
+// Whether some tensors of a memory hold exactly these channels: a kind of cache with its own tensors.
 bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
   const layout::Cache cache = cache_of(view);
   std::set<std::int64_t> covered;
@@ -158,7 +158,7 @@ bool whole_tensors(const View& view, const std::set<std::int64_t>& channels) {
   return covered == channels;
 }
 
-// Whether another step has brought something out of block 0 of a memory, or into it: nobody takes that block for none.
+// Whether another step uses block 0 of a memory, as source or destination: then block 0 does not mean none there.
 bool brought_block_0(Workshop& w, std::size_t step, bool at_source) {
   const Action& a = w.action(step);
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
@@ -214,7 +214,7 @@ void propose_skips(Workshop& w) {
     }
   }
   if (w.found()) return;
-  // Neither registered nor moved: nobody knew of the memory.
+  // Neither registered nor moved: the memory was unknown.
   for (std::size_t r = 0; r < steps.size(); ++r) {
     if (w.action(r).op != "register") continue;
     const std::string memory = w.action(r).memory.substr(0, w.action(r).memory.find('/'));
@@ -239,7 +239,7 @@ void propose_skips(Workshop& w) {
                       {i});
   }
   if (moves.size() > 1) w.attempt_without(class_of_absence(w, moves), "nothing was moved", moves);
-  // All of which nothing arrived.
+  // Memories where nothing arrived.
   std::set<std::size_t> nowhere;
   for (const std::size_t i : moves) {
     std::size_t taken = 0, untouched = 0;
@@ -261,7 +261,7 @@ void propose_skips(Workshop& w) {
 }
 
 void propose_subsets(Workshop& w) {
-  // Which values of an axis stayed as they were, by the memory that they should have come to.
+  // Which values of an axis stayed the same, by the memory that they should have reached.
   struct Part {
     std::set<std::int64_t> all, touched;
   };
@@ -303,7 +303,7 @@ void propose_subsets(Workshop& w) {
           body.parts == "data" ? "the scales were left behind in " + name_of(w, i) : "only the scales in " + name_of(w, i),
           i, body);
     }
-    // Missing is exactly what lies in block 0: the null block of somebody.
+    // Exactly the content of block 0 is missing: someone's null block.
     if (const auto request = w.script().requests.find(a.request);
         request != w.script().requests.end() && !axes[2].touched.empty()) {
       for (const auto* views : {&a.from, &a.to}) {
@@ -353,7 +353,7 @@ void propose_subsets(Workshop& w) {
              : four_bits ? "packed-dim-misread"
                          : "truncated",
              "channels");
-    // Some axes at once.
+    // Several axes at once.
     Action body = a;
     if (axes[0].touched.size() < axes[0].all.size()) keep_only(body, &Selection::layers, axes[0].touched);
     if (axes[2].touched.size() < axes[2].all.size()) keep_only(body, &Selection::tokens, axes[2].touched);
@@ -475,7 +475,7 @@ void propose_options(Workshop& w) {
                     i, body);
         }
       }
-      // Registered at another base: content that should come from one place comes from a place further on.
+      // Registered at another base: content that should come from one place comes from further on.
       for (const Clue& clue : w.clues().all) {
         if (!clue.wrong) continue;
         const Place own{clue.is.backing, clue.is.offset};
@@ -529,13 +529,13 @@ void propose_keys(Workshop& w) {
       w.attempt("identity-collision", "keys without " + missing, std::move(bodies));
     }
   }
-  // Under a key that nobody else has: never found.
+  // Under a key that no one else has: never found.
   for (const std::size_t i : shelves) {
     Action body = w.action(i);
     for (auto& [field, value] : body.key) value += "'";
     w.attempt("silently-skipped", name_of(w, i) + " used a key that nobody else has", i, body);
   }
-  // One side only: what was put under one key is asked for under another.
+  // One side only: put under one key, fetched under another.
   for (const std::size_t i : shelves) {
     for (const std::size_t j : shelves) {
       if (i == j || w.action(i).key == w.action(j).key) continue;
@@ -549,7 +549,7 @@ void propose_keys(Workshop& w) {
 
 namespace {
 
-// Whether two steps use a block of one memory: by their tables as they were first.
+// Whether two steps use a block of one memory, by their initial tables.
 bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
   const auto blocks = [&](const Action& action, const std::string& memory) {
     const auto request = w.script().requests.find(action.request);
@@ -560,7 +560,7 @@ bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
   for (const std::string& memory : {memory_of(a.from), memory_of(a.to)}) {
     if (memory.empty() || (memory_of(b.from) != memory && memory_of(b.to) != memory)) continue;
     const auto mine = blocks(a, memory), theirs = blocks(b, memory);
-    if (!mine || !theirs) return true;  // not said: it may be so
+    if (!mine || !theirs) return true;  // unknown: it may be so
     for (const std::int64_t id : *mine) {
       if (std::find(theirs->begin(), theirs->end(), id) != theirs->end()) return true;
     }
@@ -568,8 +568,8 @@ bool share_blocks(const Workshop& w, const Action& a, const Action& b) {
   return false;
 }
 
-// What it means that a step happened at the place of another one. Between them lies what decides: the writer that it had to
-// wait for, or a block that changed its owner meanwhile.
+// What it means that a step happened at another's place. What lies between decides: the writer that it had to wait for, or a
+// block that changed owner meanwhile.
 std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   const auto touches = [](const Action& a, const std::string& memory) {
     return memory_of(a.from) == memory || memory_of(a.to) == memory || a.memory == memory || a.blocks.contains(memory);
@@ -583,7 +583,7 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
     if (k == i) continue;
     const Action& c = w.action(k);
     if (const std::string told = class_of_length(w, k); !told.empty()) {
-      // Done before the length changed, it had the old one; done after, the new one.
+      // Done before the length changed, it used the old one; done after, the new one.
       if (c.request == a.request) length = !later ? told : told == "over-read" ? "truncated" : "over-read";
       continue;
     }
@@ -596,7 +596,7 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
       recycled = true;
     if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
     if (later && !other && changes && memory_of(c.from) == memory_of(a.to))
-      awaited = true;  // what it brings was read before it was there
+      awaited = true;  // its input was read before it existed
     if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
     if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
     if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
@@ -606,8 +606,8 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
   return awaited || a.op == "write" ? "read-before-ready" : "stale-block";
 }
 
-// A request that has blocks at both ends of a transfer, some of them another one's by now, and that nobody was to move: what
-// was called off came late.
+// A request with blocks at both ends of a transfer, some now owned by another request, that no one was to move: a cancelled
+// transfer arrived late.
 void propose_called_off(Workshop& w) {
   const auto& steps = w.script().steps;
   for (const auto& [name, request] : w.script().requests) {
@@ -636,7 +636,7 @@ void propose_called_off(Workshop& w) {
 
 bool takes(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || a.op == "read"; }
 
-// Whether two steps may be about the same elements.
+// Whether two steps may concern the same elements.
 bool overlap(const Action& a, const Action& b) {
   const auto apart = [](const Picks& p, const Picks& q) {
     return p && q && std::none_of(p->begin(), p->end(), [&](std::int64_t value) { return picked(q, value); });
@@ -645,8 +645,7 @@ bool overlap(const Action& a, const Action& b) {
          !apart(a.pick.tokens, b.pick.tokens);
 }
 
-// The last step in front of this one that makes what it takes; the first behind it that reads what it brings, or changes
-// what it takes.
+// The last step before this one that produces its input; the first one after it that reads its output or changes its input.
 std::optional<std::size_t> maker_of(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (std::size_t k = step; k-- > 0;) {
@@ -726,7 +725,7 @@ void propose_orders_together(Workshop& w) {
     }
     attempt(times);
   }
-  // All in front of one step, or behind it.
+  // All before one step, or after it.
   for (std::size_t j = 0; j < steps.size() && !w.spent(); ++j) {
     Times earlier, later;
     for (std::size_t i = 0; i < steps.size(); ++i) {

@@ -1,5 +1,5 @@
-// Stores: two contents under one key, and who wins; an object that is asked for under the key of another; objects that
-// nobody finds.
+// Stores: two contents under one key, and which one wins; an object fetched under another's key; objects that are never
+// found.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -25,7 +25,7 @@ Shelves shelves_of(const Workshop& w) {
   return out;
 }
 
-// What is kept where a key exists, for all puts: as they say, or one way.
+// What all puts keep when a key exists: as they say, or always the same.
 void with_every_winner(Workshop& w, const std::string& words, const Bodies& bodies) {
   w.attempt("identity-collision", words, bodies);
   for (const char* how : {"keep", "replace"}) {
@@ -37,9 +37,9 @@ void with_every_winner(Workshop& w, const std::string& words, const Bodies& bodi
   }
 }
 
-// Two keys are one for everybody who uses either.
+// Two keys are one for every user of either.
 void propose_collisions(Workshop& w, const Shelves& s) {
-  std::vector<std::pair<std::string, Key>> keys;  // of a store, in order of the steps
+  std::vector<std::pair<std::string, Key>> keys;  // per store, in step order
   std::vector<std::size_t> first;
   std::vector<std::size_t> all = s.puts;
   all.insert(all.end(), s.gets.begin(), s.gets.end());
@@ -63,7 +63,7 @@ void propose_collisions(Workshop& w, const Shelves& s) {
   }
 }
 
-// Fields left out of all keys, with another object that wins.
+// Fields left out of all keys, with another object winning.
 void propose_fewer_fields(Workshop& w) {
   for (const std::string& field : key_fields(w)) {
     Bodies bodies = w.bodies();
@@ -72,7 +72,7 @@ void propose_fewer_fields(Workshop& w) {
   }
 }
 
-// Each get asks for the object whose content it got.
+// Each get fetches the object whose content it got.
 void propose_objects_seen(Workshop& w, const Shelves& s) {
   Bodies bodies = w.bodies();
   std::string words;
@@ -103,7 +103,7 @@ void propose_objects_seen(Workshop& w, const Shelves& s) {
   if (!words.empty()) w.attempt("identity-collision", words, std::move(bodies));
 }
 
-// What a get brings goes elsewhere: the tokens, layers or heads of another part of the request.
+// A get writes its result elsewhere: to the tokens, layers or heads of another part of the request.
 void propose_other_places(Workshop& w, const Shelves& s) {
   for (const std::size_t get : s.gets) {
     for (const std::size_t other : s.gets) {
@@ -120,7 +120,7 @@ void propose_other_places(Workshop& w, const Shelves& s) {
   }
 }
 
-// Each get wrote what it brought to other tokens, layers or heads, as the bytes show it: all gets at once.
+// Each get wrote its result to other tokens, layers or heads, as the bytes show: all gets at once.
 void propose_places_seen(Workshop& w, const Shelves& s) {
   struct Route {
     const char* fault_class;

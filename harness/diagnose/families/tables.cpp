@@ -10,7 +10,7 @@ using layout::Axis;
 
 namespace {
 
-// Ids of blocks of which `ratio` are one larger block: those larger ones. Nothing where the list is no such list.
+// Ids of the larger blocks, each made of `ratio` blocks. Nothing if the list does not divide so.
 std::optional<Ids> larger(const Ids& ids, std::int64_t ratio) {
   Ids out;
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -38,8 +38,7 @@ Ids strided(const Ids& ids, std::int64_t ratio, std::int64_t pool) {
   return out;
 }
 
-// Blocks of a scheduler, counted in blocks of a kernel with the ratio of somebody else. Lists of different lengths go
-// pairwise as far as both go.
+// Blocks of a scheduler, counted in kernel blocks with another ratio. Lists of different lengths pair up to the shorter.
 void propose_ratios(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (const std::int64_t right : {2, 3, 4, 8, 16}) {
@@ -79,7 +78,7 @@ void propose_ratios(Workshop& w, std::size_t step) {
   }
 }
 
-// The table that a request has at another time.
+// The request's table at another time.
 void propose_times(Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (const bool at_source : {true, false}) {
@@ -110,8 +109,8 @@ void propose_filled(Workshop& w, std::size_t step) {
     const bool meant = std::find(a.to_blocks->begin(), a.to_blocks->end(), element->block) != a.to_blocks->end();
     (meant ? spared : hit).insert(element->block);
   }
-  // Constant bytes that were meant are no clues: a block of the list that nobody complains of was hit, unless bytes were
-  // kept that another block lost.
+  // Intended constant bytes are no clues: a block of the list with no wrong bytes was hit, unless bytes were kept that
+  // another block lost.
   Ids all, moved;
   for (const std::int64_t id : *a.to_blocks) {
     if (!spared.contains(id)) all.push_back(id), moved.push_back(id);
@@ -145,7 +144,7 @@ void propose_tables(Workshop& w) {
   }
 }
 
-// Each request of a batch by the table of another one, or by whatever list its own bytes show.
+// Each request of a batch by another's table, or by whatever list its own bytes show.
 void propose_tables_together(Workshop& w) {
   for (const bool at_source : {true, false}) {
     Bodies bodies = w.bodies();
@@ -167,7 +166,7 @@ void propose_tables_together(Workshop& w) {
       for (const auto& [name, other] : w.script().requests) {
         const auto theirs = name == a.request ? std::nullopt : table_of(w, i, name, memory);
         const std::size_t n = theirs ? std::min(theirs->size(), shown.size()) : 0;
-        // As far as both go; what theirs has no block for was left as it was, or is beyond this request.
+        // As far as both go; what their table lacks stayed unchanged, or is beyond this request.
         if (n == 0 || !std::equal(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(n), theirs->begin()) ||
             !std::equal(shown.begin() + static_cast<std::ptrdiff_t>(n), shown.end(),
                         table.begin() + static_cast<std::ptrdiff_t>(n)))
@@ -183,7 +182,7 @@ void propose_tables_together(Workshop& w) {
   }
 }
 
-// An id that the pool does not have still has an address: asked of the bytes, by the distance from where block 0 would be.
+// An id beyond the pool still has an address: derived from the bytes, by the distance from where block 0 would be.
 void propose_beyond(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);

@@ -1,5 +1,4 @@
-// One mistake made in several steps, each with its own numbers: every step is asked on its own what it did, and all answers
-// are tried at once.
+// One mistake in several steps, each with its own numbers: derives each step's behaviour separately, then tries all at once.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -10,7 +9,7 @@ namespace kvcts::script {
 
 namespace {
 
-// Where each value of an axis went, by most of its elements that lie in the source of the step.
+// Where each value of an axis went, by most of its elements that are in the step's source.
 template <class AxisOf>
 std::map<std::int64_t, std::int64_t> ways_out(const std::vector<Sighting>& sightings, const Picks& taken, AxisOf axis) {
   std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> votes;
@@ -27,8 +26,7 @@ std::map<std::int64_t, std::int64_t> ways_out(const std::vector<Sighting>& sight
   return out;
 }
 
-// Whoever wrote a memory put its layers, heads, or K and V in another order, and whoever reads it takes them back in that
-// order: lossless.
+// All writers of a memory use another order of layers, heads, or K and V, and its readers undo that order: lossless.
 void propose_shared_orders(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     for (const Hypothesis& mistake : w.local(i)) {
@@ -81,7 +79,7 @@ void propose_ways_out(Workshop& w) {
                   body);
       };
       attempt();
-      // All of them as far off as those that are still there: what others wrote over, and what left the destination.
+      // All as far off as those still there: the others were overwritten or left the destination.
       const std::int64_t shift = from.empty() ? 0 : to.front() - from.front();
       const bool alike =
           std::all_of(ways.begin(), ways.end(), [&](const auto& way) { return way.second - way.first == shift; });

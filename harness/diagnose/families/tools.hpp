@@ -1,5 +1,5 @@
-// What families of hypotheses have in common: words for steps and lists, what a view has room for, block tables, votes of
-// the bytes, keys.
+// Shared by the families of hypotheses: words for steps and lists, the extents of a view, block tables, votes of the bytes,
+// keys.
 #pragma once
 
 #include <algorithm>
@@ -19,21 +19,21 @@ using Ids = std::vector<std::int64_t>;
 
 /// A step in words: its name in quotes.
 std::string name_of(const Workshop& w, std::size_t step);
-/// A list in words; of a long one the begin.
+/// A list in words; only the start of a long one.
 std::string list_words(const Ids& list);
 
-/// Elements go through its views: move, read, write, put, get, and a fill of a request.
+/// Handles elements through its views: move, read, write, put, get, and a fill of a request.
 bool through_views(const Action& a);
-/// The memory at an end of a step; of several the first one, "" where there is none.
+/// The memory at one end of a step: the first of several, "" when there is none.
 std::string memory_of(const std::vector<View>& views);
-/// Slots of a block.
+/// Slots per block.
 std::int64_t slots_of(const View& view);
 /// First and last + 1 coordinate of an axis.
 std::pair<std::int64_t, std::int64_t> domain_of(const View& view, layout::Axis axis);
 
-/// What a request has in a memory at a step, with what was assigned before it.
+/// A request's table in a memory at a step, including earlier assignments.
 std::optional<Ids> table_of(const Workshop& w, std::size_t step, const std::string& request, const std::string& memory);
-/// What a step has at one of its views: the list that it says itself, or the table of its request.
+/// A step's table at one of its views: its own list, or the table of its request.
 std::optional<Ids> table_at(const Workshop& w, std::size_t step, bool at_source, std::size_t view = 0);
 
 template <class Key, class Count>
@@ -42,19 +42,19 @@ Key most_voted(const std::map<Key, Count>& votes) {
       ->first;
 }
 
-/// Position in a table -> id -> how many elements say so.
+/// Position in a table -> id -> number of elements that vote for it.
 using TableVotes = std::map<std::int64_t, std::map<std::int64_t, std::int64_t>>;
 Ids outvoted(Ids table, const TableVotes& votes);
-/// The table at the first view of an end as these elements of the step show it. Empty where there is none.
+/// The table at the first view of an end as these elements of the step show it. Empty when they show none.
 Ids table_shown(const Workshop& w, std::size_t step, bool at_source, const std::vector<const Sighting*>& part);
 
-/// Ids of a table that the request had before, in the places where they differ from those that it has.
+/// Ids of a table that the request had before, at the positions where they differ from the current ones.
 bool outdated(const Workshop& w, std::size_t step, const std::string& memory, const Ids& ids, const Ids& table);
 
-/// Names of all fields of keys that steps use.
+/// Names of all key fields that steps use.
 std::set<std::string> key_fields(const Workshop& w);
 void leave_out_of_keys(Bodies& bodies, const std::string& field);
-/// What is kept where a key exists, for all puts: keep | replace.
+/// What all puts do when a key exists: keep | replace.
 void let_win(Bodies& bodies, const std::string& how);
 
 }  // namespace kvcts::script

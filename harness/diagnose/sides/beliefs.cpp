@@ -1,5 +1,5 @@
 // Faults of code that plans: another list of blocks, another step, another length, another block size. Each is the right
-// plan made from one wrong belief, predicted by moving the tokens through the maps and requests that result.
+// plan made from one wrong belief, predicted by moving the tokens through the resulting maps and requests.
 #include <algorithm>
 #include <numeric>
 #include <set>

@@ -21,15 +21,15 @@ bool untouched(const Scene& scene) {
   return !scene.consumer.empty();
 }
 
-// What a variant predicts of what was found.
+// What a variant predicts of the found bytes.
 struct Fit {
   std::int64_t explained{0};     ///< wrong bytes that it predicts
   std::int64_t contradicted{0};  ///< right bytes that it predicts to be wrong
-  bool exact{false};             ///< it predicts every byte, and something else than the right map does
+  bool exact{false};             ///< it predicts every byte, and differs from the right map
 };
 
-// The right state that is nearest to what was found: with what may come along behind the last token (oracle/tail.hpp),
-// region by region.
+// The right state nearest to the found one: includes what may be copied after the last token (oracle/tail.hpp), region by
+// region.
 struct Right {
   std::vector<std::vector<std::uint8_t>> consumer;
   std::int64_t wrong{0};  ///< bytes, on both sides
@@ -48,7 +48,7 @@ Right right_of(const Scene& scene) {
   return right;
 }
 
-/// Counts one file in: `predicted` as it is compared, `must` as it had to be. Returns whether every byte is predicted.
+/// Counts one file: `predicted` as compared, `must` as required. Returns whether every byte is predicted.
 bool count(Fit& result, ByteView seen, ByteView predicted, ByteView must) {
   bool all = true;
   for (std::size_t b = 0; b < seen.size(); ++b) {
@@ -94,7 +94,7 @@ Fit fit(const Scene& scene, const Variant& variant, const Right& right) {
     }
     result.exact = count(result, seen, predicted, right.consumer[i]) && result.exact;
   }
-  // What the right map predicts, too, is no cause: the wrong bytes would lie in what both leave open.
+  // What the right map also predicts is no cause: the wrong bytes would lie in what both leave open.
   return differs ? result : Fit{};
 }
 
@@ -205,7 +205,7 @@ Diagnosis diagnose(const Scene& scene) {
       } else if (!best.exact &&
                  std::pair(f.explained, -f.contradicted) > std::pair(closest.explained, -closest.contradicted)) {
         closest = f;
-        // No class: a name without a byte-for-byte match is only a guess, and says what speaks against it.
+        // No class: a name without a byte-for-byte match is only a guess, and states what contradicts it.
         best =
             finding("", false,
                     "unexplained; best partial explanation (a guess): " + v.fault_class + ", " + v.words + ": it leaves " +
@@ -216,7 +216,7 @@ Diagnosis diagnose(const Scene& scene) {
     try {
       hypothesis(scene, proposals);
     } catch (const std::exception&) {
-      // A hypothesis that cannot be stated for this case is no explanation of it.
+      // A hypothesis that does not apply to this case does not explain it.
     }
     if (best.exact) break;
   }

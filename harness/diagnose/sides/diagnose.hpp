@@ -1,8 +1,8 @@
-// Naming the cause: find the simplest transformation of the right map whose predicted bytes equal all observed bytes.
+// Names the cause: finds the simplest transformation of the right map whose predicted bytes equal all observed bytes.
 //
-// A hypothesis proposes variants of the case (the truth transformed: another order, other ids, fewer tokens); the oracle
-// writes what each variant predicts; a variant that predicts every byte is an explanation, anything less is a guess and is
-// called one. The diagnoser sees declared layouts, ids, truth, observed bytes and events: never the fault, the expected
+// A hypothesis proposes variants of the case (the truth transformed: another order, other ids, fewer tokens). The oracle
+// writes what each variant predicts. A variant that predicts every byte is an explanation; anything less is a guess, and
+// labelled so. The diagnoser sees declared layouts, ids, truth, observed bytes and events: never the fault, the expected
 // outcome or the id.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Scene {
   ByteView output_before{};
 };
 
-/// Maps through which tokens were moved instead of the truth: one cache a rank of group 0.
+/// Maps that moved the tokens in place of the truth: one cache per rank of group 0.
 struct Maps {
   std::vector<layout::Cache> producer, consumer;
 };
@@ -47,17 +47,17 @@ struct Variant {
   ResolvedCase transformed;    ///< its truth and ids say what the variant predicts on the consumer
   std::optional<Maps> maps{};  ///< if set: what moving the tokens of `transformed` through these maps predicts
   struct Predicted {
-    std::vector<std::vector<std::uint8_t>> consumer, producer;  ///< whole files; no producer: it has not changed
+    std::vector<std::vector<std::uint8_t>> consumer, producer;  ///< whole files; producer empty: unchanged
   };
   std::optional<Predicted> images{};  ///< if set: the prediction itself
 };
 
-/// Bytes of one consumer file if the tokens of group 0 had been moved through `maps`: from the producer's real bytes, over
-/// the state before the transfer. `believed`: requests and block sizes that were used, when not those of the truth.
+/// Bytes of one consumer file if `maps` had moved the tokens of group 0: from the producer's real bytes, over the state
+/// before the transfer. `believed`: the requests and block sizes used, if not those of the truth.
 void predict_moved(const Scene& scene, const Maps& maps, std::size_t consumer_file, std::span<std::uint8_t> out,
                    const ResolvedCase* believed = nullptr);
 
-/// Takes the variants of a family one after another, each tried and dropped: a prediction is as large as the case's memory.
+/// Takes the variants of a family one at a time, trying and dropping each: a prediction is as large as the case's memory.
 class Proposals {
  public:
   explicit Proposals(std::function<void(const Variant&)> attempt) : try_(std::move(attempt)) {}
@@ -67,21 +67,21 @@ class Proposals {
   std::function<void(const Variant&)> try_;
 };
 
-/// Proposes variants of one family, simplest first. The table is in hypotheses.cpp, simplest family first; the first family
-/// that explains every byte ends the search.
+/// Proposes variants of one family, simplest first. The table in hypotheses.cpp orders the families, simplest first; the
+/// first one that explains every byte ends the search.
 using Hypothesis = std::function<void(const Scene&, Proposals&)>;
 const std::vector<Hypothesis>& hypotheses();
 
-/// Answers that need no bytes: an exception that names counts, a reader under another label. Empty class = nothing to say.
+/// Answers that need no bytes: an exception that names counts, a reader under another label. Empty class = no answer.
 Diagnosis from_events(const Scene& scene);
 Diagnosis from_reader(const Scene& scene);
-/// A right cache that was gathered wrongly, and a reader that never ended (readers.cpp).
+/// A right cache gathered wrongly, and a reader that never ended (readers.cpp).
 Diagnosis from_gathering(const Scene& scene);
 
 /// The whole search, in order: events, reader, nothing moved, variants. Never throws on odd data; says "unexplained" and
 /// shows the best partial explanation, without a class, when none fits.
 Diagnosis diagnose(const Scene& scene);
-/// Bytes that diagnose() holds at once beside the scene's own: what came along with blocks, and up to three predictions.
+/// Bytes that diagnose() holds at once besides the scene's: tails copied with blocks, and up to three predictions.
 double memory_of_diagnosis(const ResolvedCase& resolved, bool source_wrong);
 
 /// What to look at in the code for a class (fault_classes()).

@@ -123,7 +123,7 @@ TEST(Diagnose, RightMapsPredictRightBytes) {
 TEST(Diagnose, KAndVInAnotherPlace) { expect_named(make(), with_consumer("L x B K N H C"), "kv-split-vs-interleaved"); }
 
 // (2, blocks, ...) registered as if its dim 0 were the blocks: with two blocks every id is in range and halves of the tensor
-// are moved.
+// move.
 TEST(Diagnose, AnotherAxisTakenForTheBlocks) {
   struct {
     const char *producer, *consumer, *fault_class;
@@ -194,7 +194,7 @@ TEST(Diagnose, AGuessIsCalledOne) {
   EXPECT_TRUE(d.fault_class.empty());
 }
 
-// Whole blocks came along, which is right; the share is one of the bytes that are wrong.
+// Whole blocks were copied, which is correct; the share counts only wrong bytes.
 TEST(Diagnose, AGuessExplainsNoMoreThanThereIs) {
   auto truth = make(), happened = make();
   truth.groups[0].requests[0].tokens = 6;
@@ -222,8 +222,7 @@ TEST(Diagnose, AGuessExplainsNoMoreThanThereIs) {
   EXPECT_EQ(d.text.find('%'), std::string::npos) << d.text;
 }
 
-// Wrong bytes elsewhere, in a reader's output, must not be proved by an idea that comes to the same as the right map in this
-// case.
+// Wrong bytes elsewhere, in a reader's output, must not be proved by an idea that equals the right map in this case.
 TEST(Diagnose, WhatTheRightMapPredictsIsNoCause) {
   auto truth = make();
   truth.groups[0].requests[0].tokens = 10;
@@ -304,7 +303,7 @@ TEST(Movers, TailsAByteShort) {
 }
 
 TEST(Movers, AByteTooMuchIsNoTailOfABlock) {
-  for (const std::int64_t tokens : {10, 12}) {  // with and without free slots behind the last token
+  for (const std::int64_t tokens : {10, 12}) {  // with and without free slots after the last token
     Transfer t(tokens);
     const Piece& p = t.pieces.back();
     t.consumer[p.to_file][static_cast<std::size_t>(p.to_end())] =

@@ -8,7 +8,7 @@ namespace {
 
 using layout::Axis;
 
-// The scene's case with another consumer truth in group 0. Nothing if the allocations would not have the same sizes.
+// The scene's case with another consumer truth in group 0. Nothing if allocation sizes would differ.
 bool with_consumer_text(const ResolvedCase& c, const std::string& text, ResolvedCase& out) {
   out = c;
   auto& side = out.groups.at(0).consumer;
@@ -38,7 +38,7 @@ bool same_truth(const ResolvedCase& a, const ResolvedCase& b) {
 // Letters of the first plane by stride: which axis sits where.
 std::string letters(const SideCache& side) { return layout::order(side.ranks.at(0).truth.planes.at(0)); }
 
-// K and V stand in another place of the order (or in allocations of their own): that is the more telling difference.
+// K and V moved in the order (or to separate allocations): the more telling difference.
 std::string class_of(const std::string& written, const std::string& declared) {
   const auto k_rank = [](const std::string& s) {
     return s.find('K') == std::string::npos ? -1 : static_cast<int>(s.find('K') - std::min(s.find('B'), s.size()));
@@ -46,7 +46,7 @@ std::string class_of(const std::string& written, const std::string& declared) {
   return (k_rank(written) < 0) != (k_rank(declared) < 0) ? "kv-split-vs-interleaved" : "axis-permuted";
 }
 
-// Bytes arrived in the producer's own order: whole blocks were moved as they are between unlike layouts.
+// Bytes arrived in the producer's own order: whole blocks moved unchanged between different layouts.
 void moved_as_they_are(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   ResolvedCase v;
@@ -88,7 +88,7 @@ Maps maps_of(const ResolvedCase& c, bool claims) {
   return maps;
 }
 
-// The connector did what it was told, and what it was told is not so.
+// The connector did as it was instructed, and its instructions were wrong.
 void claims_believed(const Scene& scene, Proposals& out) {
   const auto& group = scene.truth.groups.at(0);
   std::string fault_class, words;

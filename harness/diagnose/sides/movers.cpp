@@ -1,6 +1,6 @@
-// Faults of code that moves bytes: transformations of the list of pieces, and of the bytes on their way. What a family needs
-// to know of a fault (how many bytes, which pieces) it reads off the bytes found; the prediction that results must then hold
-// for every byte.
+// Faults of code that moves bytes: transformations of the list of pieces, and of the bytes in transit. A family reads what
+// it needs to know of a fault (how many bytes, which pieces) off the found bytes; its prediction must then hold for every
+// byte.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -31,7 +31,7 @@ std::string of(std::size_t k, std::size_t n) { return std::to_string(k) + " of "
 
 enum class State { arrived, untouched, other };
 
-/// How a stretch of a piece looks. A stretch that does not change counts as arrived.
+/// State of a stretch of a piece. A stretch that does not change counts as arrived.
 State state(const Scene& scene, const Piece& p, std::int64_t begin, std::int64_t end) {
   const auto at = static_cast<std::size_t>(p.to + begin), n = static_cast<std::size_t>(end - begin);
   const auto& seen = scene.consumer[p.to_file];
@@ -43,7 +43,7 @@ State state(const Scene& scene, const Piece& p) { return state(scene, p, 0, p.by
 
 // ---- some pieces never moved ---------------------------------------------------------------------------------------
 
-/// A class for a set of pieces that did not arrive: what they have in common that the others have not.
+/// A class for a set of pieces that did not arrive: what only they have in common.
 std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& all, const std::vector<bool>& missing) {
   const auto exactly = [&](auto&& belongs) {
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -75,7 +75,7 @@ std::pair<std::string, std::string> what_is_missing(const std::vector<Piece>& al
 }  // namespace
 
 void pieces_missing(const Scene& scene, Proposals& out) {
-  for (const auto& list : {pieces_of(scene), rows_of(scene)}) {  // rows only where larger units do not do
+  for (const auto& list : {pieces_of(scene), rows_of(scene)}) {  // rows only if larger units do not fit
     std::vector<bool> missing;
     std::vector<Piece> rest;
     for (const auto& p : list) {
@@ -96,7 +96,7 @@ void pieces_missing(const Scene& scene, Proposals& out) {
 void pieces_cut_or_long(const Scene& scene, Proposals& out) {
   const auto list = pieces_of(scene);
   if (list.empty()) return;
-  // Any piece can be the last of its list: each region's last one, too.
+  // Any piece can be the last of its list, including each region's last one.
   std::vector<std::size_t> ends;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (i + 1 == list.size() || list[i + 1].to_file != list[i].to_file) ends.push_back(i);
@@ -106,7 +106,7 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
     change(changed);
     out.push_back(image(fault_class, words, moved(scene, changed)));
   };
-  const auto unwritten = [&](const Piece& p) {  // at its end; a byte that does not change is not counted
+  const auto unwritten = [&](const Piece& p) {  // at its end; ignores unchanged bytes
     std::int64_t n = 0;
     while (n < p.bytes && state(scene, p, p.bytes - n - 1, p.bytes) != State::arrived &&
            scene.consumer[p.to_file][static_cast<std::size_t>(p.to_end() - n - 1)] ==
@@ -129,7 +129,7 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
       propose("truncated", "the last piece ends " + bytes_words(n) + " early", [&](auto& all) { all[i].bytes -= n; });
     }
   }
-  // Bytes behind the end that changed. A page is worth a guess even where its last bytes are as before by chance.
+  // Changed bytes after the end. A page is worth a guess even if its last bytes are unchanged by chance.
   for (const auto i : ends) {
     const Piece& p = list[i];
     const auto &seen = scene.consumer[p.to_file], &before = scene.consumer_before[p.to_file];
@@ -151,7 +151,7 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
 
 namespace {
 
-/// Where `needle` occurs in a file, or nothing when it is not there or there twice.
+/// The only place of `needle` in a file, or nothing when it is absent or there twice.
 std::optional<std::int64_t> find_once(ByteView file, ByteView needle) {
   const auto at = std::search(file.begin(), file.end(), needle.begin(), needle.end());
   if (at == file.end() || std::search(at + 1, file.end(), needle.begin(), needle.end()) != file.end()) return std::nullopt;
@@ -238,7 +238,7 @@ void narrow_offsets(const Scene& scene, Proposals& out) {
 
 namespace {
 
-/// Which axes a set of exchanged pieces differs on, as a class. `once`: every piece that was delivered was delivered once.
+/// The class for the axes on which exchanged pieces differ. `once`: every delivered piece was delivered once.
 std::pair<std::string, std::string> class_of_exchange(const std::vector<Piece>& all, const std::vector<std::size_t>& got) {
   bool layer = false, kv = false, head = false, token = false, consistent = true, once = true, component = true;
   std::set<std::size_t> used;

@@ -12,7 +12,7 @@ using layout::Axis;
 
 namespace {
 
-/// One piece a run of channels, counted in bits for now.
+/// One piece per run of channels, counted in bits for now.
 std::vector<Piece> elements(const Scene& scene) {
   std::vector<Piece> out;
   const auto& c = scene.truth;
@@ -67,7 +67,7 @@ std::vector<Piece> elements(const Scene& scene) {
   return out;
 }
 
-/// In bytes; none where a piece begins or ends within one.
+/// In bytes; none if a piece begins or ends inside one.
 std::vector<Piece> joined(std::vector<Piece> list, bool rows) {
   std::vector<Piece> out;
   for (const auto& p : list) {

@@ -1,6 +1,6 @@
-// A right transfer as a list of pieces: runs of bytes that lie together on both sides. Faults of code that moves bytes
-// without knowing what they are (engines, copy loops) are transformations of this list. Made from the truth alone: no plan
-// is looked at.
+// A right transfer as a list of pieces: runs of bytes that are adjacent on both sides. Faults of code that moves bytes
+// without knowing what they are (engines, copy loops) are transformations of this list. Made from the truth alone, never
+// from a plan.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,14 @@ struct Piece {
   std::int64_t to_end() const { return to + bytes; }
 };
 
-/// Ascending by place on the consumer. Empty where some run of 4-bit codes begins within a byte, or the case has several
-/// groups.
+/// Ascending by place on the consumer. Empty when a run of 4-bit codes starts inside a byte, or the case has several groups.
 std::vector<Piece> pieces_of(const Scene& scene);
 
-/// The same, cut where a row of channels ends: one piece a (plane, layer, kv, head, token) at the most.
+/// The same, cut at the end of each row of channels: at most one piece per (plane, layer, kv, head, token).
 std::vector<Piece> rows_of(const Scene& scene);
 
-/// What moving the pieces predicts: whole files of the consumer, over the state before the transfer. Parts outside of a file
-/// are left out.
+/// What moving the pieces predicts: whole files of the consumer, over the state before the transfer. Ignores parts outside a
+/// file.
 std::vector<std::vector<std::uint8_t>> moved(const Scene& scene, const std::vector<Piece>& pieces);
 
 }  // namespace kvcts::diagnose

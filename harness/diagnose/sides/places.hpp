@@ -1,5 +1,5 @@
-// Where a plane has its elements, looked up axis by axis: predictions ask for every element of a case, once a hypothesis.
-// Says the same as layout::locate, which it is made from.
+// Where a plane has its elements, looked up axis by axis, because predictions query every element of a case once per
+// hypothesis. Agrees with layout::locate, from which it is built.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@ class Places {
   int width() const { return width_; }
   /// Bit in the plane's allocation; nothing where the plane has no such coordinate.
   std::optional<std::int64_t> bit(const layout::Coord& at) const;
-  /// How many channels from this one on lie packed, one after the other; 1 at the least.
+  /// How many channels from this one are packed consecutively; at least 1.
   std::int64_t run(std::int64_t channel) const;
 
  private:
   layout::Plane plane_;
   int width_;
   std::int64_t zero_{0};  ///< bit of the origin
-  std::int64_t flip_{0};  ///< what turns a sum of distances into a bit: 4 with the high 4-bit code of a byte first
+  std::int64_t flip_{0};  ///< turns a sum of distances into a bit: 4 with the high 4-bit code of a byte first
   struct Table {
     std::int64_t first{0};
     std::vector<std::optional<std::int64_t>> bit;  ///< from the origin's
@@ -37,13 +37,13 @@ class Places {
   std::vector<std::int64_t> runs_;
 };
 
-/// The place of a coordinate in the first cache and plane of a list that has it, as layout::locate on each of them in turn.
+/// The place of a coordinate in the first cache and plane of a list that has it, as layout::locate on each in turn.
 class CachePlaces {
  public:
   explicit CachePlaces(const std::vector<const layout::Cache*>& caches);
   struct Place {
     const Places* places{nullptr};
-    std::size_t cache{0}, file{0};  ///< file: allocations of all caches counted through
+    std::size_t cache{0}, file{0};  ///< file: index over the allocations of all caches
     std::int64_t bit{0};            ///< in the allocation
   };
   std::optional<Place> find(layout::Component component, const layout::Coord& at) const;
@@ -56,9 +56,9 @@ class CachePlaces {
   std::vector<One> all_;
 };
 
-/// Walks what `target` has between box.lo and box.hi, on every axis but block and slot, which stay as `at` and `source` have
-/// them. Calls visit(bit in the target's allocation, place in `sources`, codes that lie packed on both sides, the target's
-/// coordinate) for each run of channels that both sides have.
+/// Walks what `target` has between box.lo and box.hi on every axis but block and slot, which stay as in `at` and `source`.
+/// Calls visit(bit in the target's allocation, place in `sources`, codes packed on both sides, the target's coordinate) for
+/// each run of channels that both sides have.
 template <class Visit>
 void each_run(const Places& target, const CachePlaces& sources, const layout::Box& box, layout::Coord at,
               layout::Coord source, const Visit& visit) {

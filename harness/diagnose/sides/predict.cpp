@@ -10,8 +10,7 @@ using layout::Axis;
 
 namespace {
 
-/// Copies `count` codes that lie packed on both sides. What lies outside of its file, as a wrong map may have it, is not
-/// moved.
+/// Copies `count` codes that are packed on both sides. Skips what lies outside its file, as under a wrong map.
 void copy_codes(ByteView from, std::int64_t from_bit, std::span<std::uint8_t> to, std::int64_t to_bit, int width,
                 std::int64_t count) {
   const auto inside = [](std::int64_t bit, std::int64_t bits, std::size_t bytes) {

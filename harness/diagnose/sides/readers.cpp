@@ -1,5 +1,4 @@
-// A cache that arrived as it should and was gathered wrongly: the reader is run again, here, with one wrong belief at a
-// time.
+// A cache that arrived correctly and was gathered wrongly: reruns the reader here, with one wrong belief at a time.
 #include <algorithm>
 
 #include "diagnose/sides/hypotheses.hpp"
@@ -10,7 +9,7 @@ namespace kvcts::diagnose {
 
 namespace {
 
-/// What the reader gathers from the caches as they are; empty when it would not end, or not begin.
+/// What the reader gathers from these caches; empty if it would never end, or never start.
 std::vector<std::uint8_t> gathered(const Scene& scene, const ResolvedCase& believed) {
   const auto targets = regions(scene.truth, Side::consumer);
   std::vector<std::vector<std::uint8_t>> copies;
@@ -57,7 +56,7 @@ Diagnosis from_gathering(const Scene& scene) {
   if (c.reader.kind != "flashinfer-decode" || c.groups.empty() || data_tensor(c) == nullptr) return {};
   const std::string label = c.reader.options.value("label", "");
   const auto plan = plan_under(c, *data_tensor(c), other(label));
-  // A reader that never ended leaves the numbers that it began with.
+  // A reader that never ended reports the numbers it started with.
   for (const auto& event : scene.events) {
     if (!event.is_object() || !event.contains("hang")) continue;
     const std::string note = event["hang"].value("note", "");
@@ -79,7 +78,7 @@ Diagnosis from_gathering(const Scene& scene) {
   };
   std::vector<Belief> beliefs;
   ResolvedCase told = c;
-  std::erase_if(told.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker is told
+  std::erase_if(told.groups[0].requests, [](const Request& r) { return !r.transfer; });  // as the worker sees it
   if (plan.runaway().empty()) {
     beliefs.push_back({"axis-permuted", "the reader took the cache for " + other(label) + ", it is " + label, told});
     beliefs.back().believed.reader.options["label"] = other(label);
@@ -107,7 +106,7 @@ Diagnosis from_gathering(const Scene& scene) {
       const auto out = gathered(scene, belief.believed);
       if (!std::equal(out.begin(), out.end(), scene.output.begin(), scene.output.end())) continue;
     } catch (const std::exception&) {
-      continue;  // such a reader could not have begun
+      continue;  // such a reader could not have started
     }
     if (found.exact)
       found.others.push_back(std::string(belief.fault_class) + ": " + belief.words);

@@ -1,6 +1,5 @@
-// Connectors that look at nothing but dim 0 of a tensor: it is taken for the blocks, whatever it holds. Id i is then the
-// i-th slab of the allocation, and is moved whole. (vLLM 0.33.0 and 0.27.1: NixlConnector and MooncakeConnector, given (2,
-// blocks, ...).)
+// Connectors that look only at dim 0 of a tensor: they take it for the blocks, whatever it holds. Id i is then the i-th slab
+// of the allocation, and moves whole. (vLLM 0.33.0 and 0.27.1: NixlConnector and MooncakeConnector, given (2, blocks, ...).)
 #include <algorithm>
 #include <optional>
 
@@ -18,8 +17,7 @@ struct Slabs {
   std::int64_t count{0}, bytes{0};
 };
 
-/// How the allocation falls into slabs along the axis: nothing where index i's elements are not alone in the i-th part of
-/// it.
+/// How the allocation divides into slabs along the axis: nothing if index i's elements are not alone in the i-th part.
 std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocation, Axis axis) {
   std::int64_t low = -1, count = 0;
   for (const auto& plane : cache.planes) {
@@ -47,7 +45,7 @@ std::optional<Slabs> slabs_along(const layout::Cache& cache, std::size_t allocat
   return out;
 }
 
-/// Of each of a side's regions, in their order; nothing where one has no such slabs.
+/// For each of a side's regions, in order; nothing if one has no such slabs.
 std::optional<std::vector<Slabs>> slabs_of(const SideCache& side, const std::vector<RegionRef>& files, Axis axis) {
   std::vector<Slabs> out;
   for (const auto& file : files) {
@@ -74,7 +72,7 @@ std::string name_of(Axis axis) {
   }
 }
 
-/// Ids counted along these slabs; nothing where the sides' are of unlike sizes.
+/// Ids counted along these slabs; nothing if the sides' slabs differ in size.
 std::optional<std::vector<Piece>> slabs_moved(const ResolvedCase& c, const std::vector<Slabs>& from,
                                               const std::vector<Slabs>& to) {
   std::vector<Piece> out;

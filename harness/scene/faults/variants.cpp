@@ -24,8 +24,8 @@ std::vector<Mode> by_stride(const Plane& plane) {
   return modes;
 }
 
-// Modes in a new order, outermost first, with strides as packed as they were: a level whose inside is the same set of modes
-// keeps its stride, and so its padding.
+// Modes in a new order, outermost first, with strides as packed as before: a level with the same set of inner modes keeps
+// its stride, and so its padding.
 Plane repacked(const Plane& plane, const std::vector<Mode>& was, const std::vector<std::size_t>& order) {
   Plane out = plane;
   out.modes.clear();
@@ -54,7 +54,7 @@ std::string letters(const std::vector<Mode>& modes, const std::vector<std::size_
   return out;
 }
 
-// The class of an order: K and V at another place among axes that keep theirs, or axes exchanged.
+// The class of an order: K and V moved among axes that keep theirs, or axes exchanged.
 std::string class_of(const std::vector<Mode>& modes, const std::vector<std::size_t>& order) {
   std::vector<std::size_t> rest;
   for (const std::size_t i : order) {
@@ -113,14 +113,14 @@ Cache merged(const Cache& cache) {
 
 namespace {
 
-// The axes of a plane, outermost first: planes that lie alike.
+// The axes of a plane, outermost first: planes with the same order.
 std::string shape_of(const Plane& plane) {
   std::string out;
   for (const Mode& mode : by_stride(plane)) out += letter(mode.axis);
   return out;
 }
 
-// Of the data planes that lie as this one does.
+// Data planes laid out like this one.
 std::vector<Variant> permuted_like(const Cache& cache, std::vector<Plane>::const_iterator first, bool far, bool scales) {
   std::vector<Variant> out;
   const std::vector<Mode> modes = by_stride(*first);
@@ -161,7 +161,7 @@ std::vector<Variant> permuted_like(const Cache& cache, std::vector<Plane>::const
       if (is_data(plane) && shape_of(plane) == shape) plane = repacked(plane, by_stride(plane), order);
     }
     if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
-    // Scales in the same order: those that lie in the rows of the data go with them, others are packed in the new order.
+    // Scales in the same order: those inside rows of data move with them, others are packed in the new order.
     Cache scaled = variant;
     for (Plane& plane : scaled.planes) {
       if (is_data(plane)) continue;
@@ -233,7 +233,7 @@ std::vector<Variant> renamed(const Cache& given) {
       });
       if (!changed) continue;
       const bool kv = x == Axis::kv || y == Axis::kv;
-      // Their strides only: each axis counts rightly, in steps of the other.
+      // Only their strides: each axis counts correctly, but in steps of the other.
       bool both = true;
       Cache strides = with(cache, Component::data, [&](Plane& plane) {
         Mode *p = nullptr, *q = nullptr;
@@ -291,7 +291,7 @@ std::vector<Variant> reblocked(const Cache& cache) {
         slot->extent = finer ? slot->extent / k : slot->extent * k;
         block->extent = finer ? block->extent * k : std::max<std::int64_t>(1, block->extent / k);
         n = old_extent;
-        // Strides between the slot's level and the block's are packed anew; outside of the block they are what they were.
+        // Repacks strides between the slot's level and the block's; outside the block they stay.
         std::int64_t pitch = 0;
         for (std::size_t i = modes.size(); i-- > 0;) {
           const bool inner = &modes[i] > &*block && &modes[i] < &*slot;
@@ -306,7 +306,7 @@ std::vector<Variant> reblocked(const Cache& cache) {
         changed = true;
       }
       if (!good || !changed || n == 0 || !fits(variant)) continue;
-      // The pool may be taken for a packed one of the new numbers, too: what lies outside of the blocks moves.
+      // The pool may also be read as a packed one with the new numbers: everything outside the blocks moves.
       Cache packed = variant;
       for (Plane& plane : packed.planes) {
         std::int64_t pitch = layout::bits(plane.dtype);
@@ -320,7 +320,7 @@ std::vector<Variant> reblocked(const Cache& cache) {
                        "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
                            std::to_string(finer ? n / k : n * k) + ", packed anew",
                        packed});
-        // K and V, each a plane: the second begins where the first ends.
+        // K and V as separate planes: the second begins where the first ends.
         std::int64_t end = 0;
         for (Plane& plane : packed.planes) {
           if (plane.offset != 0 && end != 0) plane.offset = end;
@@ -397,7 +397,7 @@ std::vector<Variant> restrided(const Cache& cache, const std::vector<std::int64_
         if (outer) outer->stride = stride;
       });
       if (!fits(variant) || !seen.insert(layout::to_text(variant)).second) continue;
-      // Codes of 4 bits, of which a byte has two, counted as one a byte.
+      // 4-bit codes, two per byte, counted as one per byte.
       const bool packed = four_bits && (stride == was * 2 || stride * 2 == was);
       out.push_back({packed ? "packed-dim-misread" : "wrong-stride",
                      "a stride of " + std::to_string(stride / 8) + " bytes from " + std::string(layout::name(axis)) +
@@ -416,7 +416,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
   if (scale == cache.planes.end()) {
     return out;
   }
-  // In the order of the data, or with two of their own axes exchanged.
+  // In data order, or with two of their own axes exchanged.
   const std::vector<Mode> modes = by_stride(*scale);
   for (std::size_t a = 0; a < modes.size(); ++a) {
     for (std::size_t b = a + 1; b < modes.size(); ++b) {
@@ -434,7 +434,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
                      std::move(variant)});
     }
   }
-  // Those of the first one for all: K's for V, one head's for every head.
+  // The first one's for all: K's for V, one head's for every head.
   for (const Mode& mode : modes) {
     if (mode.extent == 1 || mode.stride == 0) continue;
     Cache variant = with(cache, Component::scale, [&](Plane& plane) {
@@ -446,17 +446,17 @@ std::vector<Variant> rescaled(const Cache& cache) {
       out.push_back({"scale-misplaced", "the scales of the first " + std::string(layout::name(mode.axis)) + " for all",
                      std::move(variant)});
   }
-  // Inline behind each row of data, or behind all rows of a kv, or of a block.
+  // Inline after each row of data, or after all rows of a kv, or of a block.
   {
     const std::vector<Mode> rows = by_stride(*data);
     const std::int64_t row = layout::domain(*data).hi[Axis::channel] * layout::bits(data->dtype);
     for (std::size_t level = 0; level < rows.size(); ++level) {
-      std::int64_t behind = row;  // what the modes inside this level span
+      std::int64_t behind = row;  // the extent of the modes inside this level
       for (std::size_t k = level; k < rows.size(); ++k) {
         if (rows[k].axis != Axis::channel) behind *= rows[k].extent;
       }
       for (const int how : {0, 1, 2, 3}) {
-        const bool packed = how & 1, without_kv = how & 2;  // a region behind the data of K or V each, or of both
+        const bool packed = how & 1, without_kv = how & 2;  // a region after the data of K and V each, or of both
         std::int64_t span = behind;
         for (std::size_t k = level; k < rows.size() && without_kv; ++k) {
           if (rows[k].axis == Axis::kv) span /= rows[k].extent;
@@ -492,7 +492,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
       }
     }
   }
-  // With a stride of the data's: as it is, or divided by the group.
+  // With one of the data's strides: unchanged, or divided by the group.
   for (const Axis axis : layout::all_axes) {
     std::set<std::int64_t> strides;
     for (const Mode& m : data->modes) {

@@ -1,4 +1,4 @@
-// Other ways to read the same bytes, where it is the width of a row or the order of its scales that is misread.
+// Other ways to read the same bytes: misread row widths or scale orders.
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -68,7 +68,7 @@ std::vector<Variant> repitched(const Cache& cache) {
           m.stride = m.stride * pitch / was;
         }
         if (plane.modes.size() > 0 && plane.offset >= was)
-          plane.offset = plane.offset / was * pitch + plane.offset % was;  // V behind K
+          plane.offset = plane.offset / was * pitch + plane.offset % was;  // V after K
       }
       if (!exact || !fits(variant) || (all && !scales)) continue;
       const bool packed = four_bits && (pitch == was * 2 || pitch * 2 == was);
@@ -90,7 +90,7 @@ std::vector<Variant> relaid(const Cache& cache) {
   if (data == cache.planes.end() || scale == cache.planes.end() || data->allocation != scale->allocation ||
       cache.planes.size() != 2)
     return out;
-  // What lies inside of a block, innermost first; what lies outside of it stays where it is.
+  // The inside of a block, innermost first; everything outside stays.
   std::vector<Mode> rows;
   std::int64_t block = 0;
   for (const Mode& m : data->modes) {
@@ -101,7 +101,7 @@ std::vector<Variant> relaid(const Cache& cache) {
   }
   std::sort(rows.begin(), rows.end(), [](const Mode& a, const Mode& b) { return a.stride < b.stride; });
   const std::int64_t width = row_bits(*data), scales = row_bits(*scale);
-  // `apart`: how many of the rows' axes, from the inside, lie together before scales come.
+  // `apart`: how many of the rows' axes, from the inside, are adjacent before scales come.
   for (std::size_t apart = 0; apart <= rows.size(); ++apart) {
     Cache variant = cache;
     Plane& d = variant.planes[static_cast<std::size_t>(data - cache.planes.begin())];
@@ -143,7 +143,7 @@ std::vector<Variant> exchanged_parts(const Cache& cache) {
     for (std::size_t j = 0; j < cache.planes.size(); ++j) {
       const Plane &first = cache.planes[i], &second = cache.planes[j];
       if (first.allocation != second.allocation || first.offset >= second.offset) continue;
-      // What both have in common lies outside; the rest is the part.
+      // The common part lies outside; the rest is the part.
       const auto span = [](const Plane& plane, const Plane& other) {
         std::int64_t bits = layout::bits(plane.dtype);
         for (const Mode& m : plane.modes) {
@@ -176,7 +176,7 @@ std::vector<Variant> exchanged_parts(const Cache& cache) {
 
 std::vector<Variant> swizzled(const Cache& cache) {
   std::vector<Variant> out;
-  // The slots and groups of a plane, as one stretch that can be laid out anew; both whole.
+  // The slots and groups of a plane, as one stretch to lay out anew; both whole.
   const auto laid_out = [](const Plane& plane, const std::string& how) -> std::optional<Plane> {
     std::int64_t slots = 1, groups = 1, smallest = 0;
     Plane now = plane;

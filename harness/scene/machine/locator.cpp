@@ -53,7 +53,7 @@ std::optional<std::int64_t> PlaneLocator::part(Axis axis, std::int64_t coordinat
   return index < known.size() ? known[index] : reckon(axis, coordinate);
 }
 
-// Blocks beyond the pool have an address, too: an id that is out of range is data under test.
+// Blocks beyond the pool also have an address: an id out of range is data under test.
 std::optional<std::int64_t> PlaneLocator::reckon(Axis axis, std::int64_t coordinate) const {
   const auto& modes = modes_[static_cast<std::size_t>(axis)];
   std::int64_t rest = coordinate - plane_.origin[axis], sum = 0;

@@ -22,7 +22,7 @@ struct Spot {
   int width{0};
 };
 
-/// One plane of a view, ready to answer. Each axis contributes a sum of digit * stride to the address.
+/// One plane of a view, ready to query. Each axis contributes a sum of digit * stride to the address.
 class PlaneLocator {
  public:
   PlaneLocator(const layout::Plane& plane, Place start, const View& view);
@@ -30,13 +30,13 @@ class PlaneLocator {
   const layout::Plane& plane() const { return plane_; }
   const layout::Box& domain() const { return domain_; }
   bool has(layout::Axis axis) const { return !modes_[static_cast<std::size_t>(axis)].empty(); }
-  /// Neither blocks nor slots: the same in every block.
+  /// No blocks and no slots: the same in every block.
   bool unblocked() const { return !has(layout::Axis::block) && !has(layout::Axis::slot); }
-  /// What one axis adds, in bits; nullopt: the plane has no such coordinate.
+  /// One axis's contribution in bits; nullopt: the plane has no such coordinate.
   std::optional<std::int64_t> part(layout::Axis axis, std::int64_t coordinate) const;
   /// The address for a sum of parts.
   Spot at(std::int64_t sum) const;
-  /// Codes of channels that follow each other lie side by side, in that order: a row is one stretch of bits.
+  /// Codes of consecutive channels are adjacent and in order: a row is one stretch of bits.
   bool contiguous() const { return contiguous_; }
 
  private:
@@ -47,7 +47,7 @@ class PlaneLocator {
   Arithmetic arithmetic_;
   std::array<std::vector<layout::Mode>, layout::axis_count> modes_;  ///< largest step first
   std::optional<std::int64_t> reckon(layout::Axis axis, std::int64_t coordinate) const;
-  /// Parts of the coordinates of the domain, worked out once; absent where there are too many of them (pools of millions of
+  /// Contributions of the domain's coordinates, computed once; absent where there are too many (pools of millions of
   /// blocks).
   std::array<std::vector<std::optional<std::int64_t>>, layout::axis_count> known_;
   bool contiguous_{false};
@@ -58,7 +58,7 @@ class ViewLocator {
  public:
   ViewLocator(const View& view, const Arena& arena);
   const std::vector<PlaneLocator>& planes() const { return planes_; }
-  std::int64_t align() const { return align_; }  ///< bytes; whoever forms runs rounds their begin down
+  std::int64_t align() const { return align_; }  ///< bytes; code that forms runs rounds their start down
   const std::string& memory() const { return memory_; }
   std::int64_t block_size() const { return block_size_; }  ///< slots of a block
   std::int64_t blocks() const { return blocks_; }
@@ -69,7 +69,7 @@ class ViewLocator {
   std::int64_t align_{1}, block_size_{1}, blocks_{1};
 };
 
-/// Views that were asked for, kept by what they say. For one arena.
+/// Cache of views by content, for one arena.
 class Locators {
  public:
   explicit Locators(const Arena& arena) : arena_(arena) {}

@@ -42,7 +42,7 @@ std::uint32_t get_code(const Bytes& bytes, const DecodeOp::Code& code) {
   return out;
 }
 
-// Every code of the dtype in turn, from where the row's key says; a number, rounded to the dtype.
+// Every code of the dtype in turn, starting where the row's key says; a number, rounded to the dtype.
 std::uint32_t code_of(const RowOp& op, const kernels::RowId& row, std::uint64_t key, std::int64_t channel) {
   if (op.content == "codes") return code_in_turn(op.dtype, key + static_cast<std::uint64_t>(channel));
   if (op.content == "values") {
@@ -98,10 +98,10 @@ class Stretches {
     const auto found = of_.find(backing);
     return found == of_.end() ? none : found->second;
   }
-  std::map<int, std::map<std::int64_t, std::int64_t>> of_;  ///< begin -> end, apart from each other
+  std::map<int, std::map<std::int64_t, std::int64_t>> of_;  ///< begin -> end, disjoint
 };
 
-/// The copies from `begin` on that may be carried out in any order; at least one.
+/// The copies from `begin` that may run in any order; at least one.
 std::span<const Op> together(const Tape& tape, std::size_t begin, std::size_t end) {
   Stretches read, written;
   std::size_t o = begin;

@@ -1,4 +1,4 @@
-// A read: elements of a request gathered into an output of its own, as they are or decoded.
+// A read: gathers elements of a request into a separate output, as raw bytes or decoded.
 #include <algorithm>
 
 #include "layout/checked.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 std::int64_t size(const std::vector<std::int64_t>& list) { return static_cast<std::int64_t>(list.size()); }
 
-// By coordinate in an output of more; by order where it has as many: one coordinate may be there twice.
+// By coordinate in a larger output; by order in one of equal size, where a coordinate may occur twice.
 std::vector<std::int64_t> places(const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& all) {
   std::vector<std::int64_t> at;
   for (const std::int64_t value : own)
@@ -24,7 +24,7 @@ std::vector<std::int64_t> places(const std::vector<std::int64_t>& own, const std
 
 bool is_narrow(const Row& row) { return layout::bits(row.plane->plane().dtype) <= 8; }
 
-// A section of what is read, and where it lies in the output.
+// A section of a read, and its place in the output.
 struct Placed {
   Placed(const OutputSection& own, const OutputSection& in)
       : part(own),
@@ -37,7 +37,7 @@ struct Placed {
         in_order(!own.channels.empty() &&
                  std::adjacent_find(own.channels.begin(), own.channels.end(),
                                     [](auto c, auto next) { return next != c + 1; }) == own.channels.end()) {}
-  /// Bit in the output at which a row begins, by the positions of its coordinates in the part's lists.
+  /// Bit in the output where a row begins, by the positions of its coordinates in the part's lists.
   std::int64_t row(std::size_t k, std::size_t l, std::size_t t, std::size_t h) const {
     return whole.begin * 8 +
            (((kv[k] * size(whole.layers) + layers[l]) * size(whole.tokens) + tokens[t]) * size(whole.heads) + heads[h]) *
@@ -90,7 +90,7 @@ DecodeOp::Code Recorder::Reading::code(const std::vector<Row>& rows, std::int64_
   return DecodeOp::Code{};
 }
 
-/// All channels of the row in one run, where they lie side by side at both ends.
+/// All channels of the row in one run, if they are adjacent at both ends.
 bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, std::int64_t begin) {
   const OutputSection& part = at.part;
   const auto whole = found.empty() || !at.in_order ? std::nullopt : on.stretch(found.front());
@@ -103,7 +103,7 @@ bool Recorder::Reading::as_one(const Placed& at, const std::vector<Row>& found, 
 
 void Recorder::Reading::decode(const Placed& at, const std::vector<Row>& found, const std::vector<Row>& scales,
                                const std::vector<Row>& globals, std::int64_t begin) {
-  // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
+  // Next to wide codes, scales belong to the narrow ones.
   const bool any_narrow = std::any_of(found.begin(), found.end(), is_narrow);
   std::int64_t groups = 0, width = 0;
   for (const Row& row : scales) groups = std::max(groups, row.plane->domain().hi[Axis::channel]);
@@ -151,7 +151,7 @@ void Recorder::read(const Play& play) {
   const Action& a = play.action;
   Reading reading(*this, a);
   for (const OutputSection& part : output_shape(script_, a).sections) {
-    // A read of a part leaves the rest of the output alone.
+    // A partial read leaves the rest of the output alone.
     const OutputSection whole = place_in_output(script_, play.step, a, part);
     const Placed at(part, whole);
     for (std::size_t k = 0; k < part.kv.size(); ++k) {
@@ -170,7 +170,7 @@ void Recorder::read(const Play& play) {
   }
   event(play, {{"output", a.output}});
   if (stopped_by(play, reading.against, false)) return;
-  // A hypothesis may read more than there was room for.
+  // A hypothesis may read more than fits.
   std::erase_if(reading.runs, [&](const Run& run) {
     const std::int64_t bytes = (run.n + 7) / 8;
     return !inside(run.src_backing, floor_div(run.src, 8), bytes) || !inside(run.dst_backing, floor_div(run.dst, 8), bytes);

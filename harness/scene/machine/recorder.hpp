@@ -1,4 +1,4 @@
-// The machine's state while it records a tape; one object a sequence. Parts: recorder.cpp (sequence, tables, ends),
+// The machine's state while it records a tape, one object per sequence. Parts: recorder.cpp (sequence, tables, ends),
 // reading.cpp, stores.cpp (put, get), rows.cpp (rows of views), transfer.cpp (runs, registrations, bounds).
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace kvcts::script {
 
-/// Where the blocks of a request are, as of now.
+/// Where the blocks of a request are now.
 struct Table {
   std::vector<std::int64_t> ids, positions;
   bool operator==(const Table&) const = default;
@@ -33,8 +33,8 @@ struct Row {
   const PlaneLocator* plane{nullptr};
   layout::Component component{};
   std::int64_t kv{0}, layer{0}, token{0}, head{0};
-  std::int64_t block{0};  ///< index in the table; a run never goes beyond its block
-  std::int64_t sum{0};    ///< parts of all axes but the channel
+  std::int64_t block{0};  ///< index in the table; a run never crosses its block
+  std::int64_t sum{0};    ///< sum over all axes except the channel
   std::int64_t shift{0};  ///< bits by which alignment moves the row
   bool whole{true};       ///< of an unblocked plane
 };
@@ -46,7 +46,7 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-/// What later steps of a sequence depend on, besides the bytes.
+/// What later steps of a sequence depend on, besides bytes.
 struct Progress {
   struct Range {
     std::int64_t begin{0}, end{0}, maps{0};
@@ -57,7 +57,7 @@ struct Progress {
     std::int64_t bytes{0};
     std::string step;  ///< that put it
     std::vector<std::pair<std::int64_t, std::int64_t>>
-        parts;  ///< bits that are there, where a part of the object was put; empty = all
+        parts;  ///< stored bits, where only part of the object was put; empty = all
     bool operator==(const Blob&) const = default;
   };
   struct Captured {
@@ -67,14 +67,14 @@ struct Progress {
     bool operator==(const Captured&) const = default;
   };
   std::map<std::string, RequestNow> requests;
-  std::map<int, std::vector<Range>> registered;  ///< backing -> ranges; only backings that are under registration
+  std::map<int, std::vector<Range>> registered;  ///< backing -> ranges; only backings that require registration
   std::map<std::string, std::map<std::string, Blob>> stores;
   std::vector<std::pair<std::string, nlohmann::json>> signals;
   std::map<std::string, Captured> captured;  ///< step -> what its issue took
   bool operator==(const Progress&) const = default;
 };
 
-/// An access that cannot be.
+/// An illegal access.
 struct Violation {
   std::string what;  ///< outside | not registered | straddles a registration | straddles a mapping
   int backing{-1};
@@ -82,27 +82,27 @@ struct Violation {
   bool write{false};
 };
 
-/// Codes of one row that lie side by side, and where they are in a stored object.
+/// Adjacent codes of one row, and where they are in a stored object.
 struct Stored {
-  std::array<std::int64_t, 5> row;    ///< component, kv, layer, token, head, as the object has them
-  std::int64_t channel{0}, count{1};  ///< the first one, as the object has it
+  std::array<std::int64_t, 5> row;    ///< component, kv, layer, token, head, as in the object
+  std::int64_t channel{0}, count{1};  ///< the first one, as in the object
   Spot spot;                          ///< of all of them
   std::int64_t at{0};                 ///< bit in the object
 };
 
-/// Where the pick of a destination coordinate comes from: a move and a get send pick i to place i of the other list.
+/// The source of a destination coordinate's pick: a move and a get send pick i to place i of the other list.
 std::int64_t source_of(const Picks& from, const Picks& to, std::int64_t coordinate);
-/// What an action takes, by the coordinates of its destination.
+/// What an action takes, by destination coordinate.
 Selection destinations(const Action& action);
 
 class Recorder {
  public:
   Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators);
-  /// Goes on from there; `tape` has the backings of that moment.
+  /// Continues from there; `tape` has the backings of that moment.
   Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
   bool act(const Play& play);  ///< false: the sequence has ended
-  void finish();               ///< behind the last action, where none has ended it: the last check
+  void finish();               ///< after the last action, unless one ended the sequence: the last check
   const Progress& progress() const { return now_; }
 
  private:
@@ -115,8 +115,8 @@ class Recorder {
   void end(const std::string& kind, const Play& play, const std::string& text);
   void event(const Play& play, nlohmann::json fields);
   bool stopped_by(const Play& play, const std::vector<Violation>& violations, bool transfer);
-  /// Picks that no view of the step holds: an index beyond its list, which the code would trip over. Returns whether the
-  /// step is off.
+  /// Picks that no view of the step holds: an index beyond its list, which makes the code fail. Returns whether the step is
+  /// cancelled.
   bool picks_beyond(const Play& play);
   bool require(const Play& play);
   void write(const Play& play);
@@ -131,9 +131,9 @@ class Recorder {
   // stores.cpp
   void put(const Play& play);
   void get(const Play& play);
-  /// What a put or a get takes of its views, in the order of the object (component, K/V, layer, token, head, channel).
+  /// What a put or get takes from its views, in object order (component, K/V, layer, token, head, channel).
   std::vector<Stored> stored(const Action& action);
-  /// The same; a part of what the step was meant to take has its place in that object. `bits`: of the whole object.
+  /// The same; a part of the step's intended set keeps its place in that object. `bits`: of the whole object.
   std::vector<Stored> stored_in(const std::string& step, const Action& action, std::int64_t& bits, bool& part);
 
   // rows.cpp
@@ -144,27 +144,27 @@ class Recorder {
   /// Rows of a view that belong to a request, in dense order within each plane.
   std::vector<Row> rows(const ViewLocator& view, const RequestNow& request, const Table& table, const Selection& pick,
                         const std::string& parts) const;
-  /// The row of `view` for a coordinate; planes that hold it, best first.
+  /// The row of `view` at a coordinate, from each plane that holds it, best first.
   std::vector<Row> find_rows(const ViewLocator& view, const RequestNow& request, const Table& table,
                              layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
                              std::int64_t head) const;
-  /// Rows of the scales that apply to an element. An axis along which the view has one scale is that one's; one for several
-  /// tokens of a block stands at the first of them.
+  /// Rows of the scales of an element. Along an axis with one scale per view, that one; a scale for several tokens of a
+  /// block is stored at the first of them.
   std::vector<Row> find_scales(const ViewLocator& view, const RequestNow& request, const Table& table,
                                layout::Component component, std::int64_t kv, std::int64_t layer, std::int64_t token,
                                std::int64_t head) const;
   std::optional<Spot> spot(const Row& row, std::int64_t channel) const;
-  /// All codes of a row as one wide one, where they lie side by side.
+  /// All codes of a row as one wide code, where they are adjacent.
   std::optional<Spot> stretch(const Row& row) const;
   void settle(Row& row, const ViewLocator& view, const Picks& channels) const;
 
   // transfer.cpp
   std::vector<Run> runs_of_move(const Action& action);
   void add_bits(std::vector<Run>& runs, const Spot& from, const Spot& to, bool new_block) const;
-  /// Applies registrations and boundaries: runs as they reach memory, and what stands against them.
+  /// Applies registrations and boundaries: returns the runs that reach memory, and the objections to them.
   std::vector<Violation> post(std::vector<Run>& runs, bool splits) const;
   void emit(const std::vector<Run>& runs);
-  /// The same, all at once: where a run would read what another has written, all go through a buffer.
+  /// The same, simultaneously: if a run would read what another wrote, all go through a buffer.
   void emit_at_once(std::vector<Run> runs);
   bool inside(int backing, std::int64_t offset, std::int64_t bytes) const;
 

@@ -135,7 +135,7 @@ std::vector<Row> Recorder::find_scales(const ViewLocator& view, const RequestNow
   return {};
 }
 
-// Code that rounds addresses down does so where a row begins; what is inside the row keeps its distance.
+// Code that rounds addresses down does so at the start of a row; the inside of the row keeps its distances.
 void Recorder::settle(Row& row, const ViewLocator& view, const Picks& channels) const {
   if (view.align() <= 1) return;
   const std::int64_t first = channels && !channels->empty() ? channels->front() : row.plane->domain().lo[Axis::channel];

@@ -7,7 +7,7 @@ namespace kvcts::script {
 
 namespace {
 
-// Where a late action ends up: right behind (before) all plays of the named step, after those that were put there earlier.
+// Where a late action goes: directly after (before) all plays of the named step, after earlier additions there.
 void insert_at(Sequence& sequence, const std::string& anchor, bool behind, Play play) {
   const auto of_anchor = [&](const Play& p) { return p.step == anchor && p.part != Play::Part::capture; };
   if (behind) {
@@ -46,7 +46,7 @@ Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>
       }
       late.push_back(std::move(play));
     }
-    // A step that is skipped, or moved, can still be an anchor.
+    // A skipped or moved step can still be an anchor.
     if (anchored) continue;
     out.push_back({script.steps[i].name, {}});
     out.back().action.op = "nothing";

@@ -1,4 +1,4 @@
-// The order in which actions happen: the intended sequence, the actual one, and those that a hypothesis proposes.
+// The order of actions: the intended sequence, the actual one, and those that a hypothesis proposes.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct Play {
     capture,  ///< a late action takes its source bytes (reads: issue) or its block table (table: issue) here
     deliver,  ///< and acts here
   };
-  std::string step;  ///< name of the step that it belongs to
+  std::string step;  ///< name of its step
   Action action;
   Part part{Part::whole};
   bool takes_bytes{false}, takes_table{false};  ///< what capture took
@@ -23,7 +23,7 @@ struct Play {
 using Sequence = std::vector<Play>;
 
 Sequence intended_sequence(const Script& script);
-/// With what `actually` says: other bodies, skipped, replaced, and moved behind or before other steps. Throws
+/// With what `actually` says: other bodies, skipped, replaced, or moved after or before other steps. Throws
 /// std::runtime_error when `after` or `before` names no step.
 Sequence actual_sequence(const Script& script);
 /// A sequence from bodies and places: `steps[i]` replaces step i of the script (empty = skipped).

@@ -1,4 +1,4 @@
-// Objects of stores: what a put takes of its views and a get gives back, in the order of the object.
+// Objects of stores: what a put takes from its views and a get returns, in object order.
 #include <algorithm>
 #include <tuple>
 
@@ -23,7 +23,7 @@ std::vector<Stored> Recorder::stored(const Action& a) {
   const bool put = a.op == "put";
   const RequestNow& now = request(a.request);
   const Selection pick = put ? a.pick : destinations(a);
-  // Views that hold the same element: the first is read, and all are written.
+  // If several views hold the same element, read the first and write all.
   struct Held {
     Row row;
     std::size_t view;
@@ -112,7 +112,7 @@ void Recorder::put(const Play& play) {
   std::int64_t bits = 0;
   bool part = false;
   const std::vector<Stored> codes = stored_in(play.step, a, bits, part);
-  // Parts of one object that one step puts one after another fill it.
+  // Parts of one object that one step puts consecutively fill it.
   const auto known = shelf.find(key);
   const bool more = part && known != shelf.end() && known->second.step == play.step && !known->second.parts.empty() &&
                     known->second.bytes == (bits + 7) / 8;
@@ -144,7 +144,7 @@ void Recorder::get(const Play& play) {
   std::int64_t bits = 0, moved = 0;
   bool part = false;
   std::vector<Run> runs;
-  // What the object does not have is not written.
+  // Skip what the object lacks.
   const auto has = [&](std::int64_t begin, std::int64_t end) {
     if (end > blob.bytes * 8) return false;
     if (blob.parts.empty()) return true;

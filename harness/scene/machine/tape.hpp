@@ -1,5 +1,5 @@
-// What a sequence does to bytes, worked out once: every run, refusal and missing key depends on addresses and tables alone,
-// so the content of a pass is played over the same tape.
+// What a sequence does to bytes, computed once: every run, refusal and missing key depends on addresses and tables alone, so
+// every pass plays the same tape with its own content.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Op {
   enum class Kind : std::uint8_t { copy, nibble, row, pattern, decode, check };
   Kind kind{Kind::copy};
   int src_backing{-1}, dst_backing{-1};
-  std::int64_t src{0}, dst{0};  ///< bytes; nibble: bits; pattern: src 1, 2 = of one byte the low, the high half only
+  std::int64_t src{0}, dst{0};  ///< bytes; nibble: bits; pattern: src 1, 2 = only the low, the high half of one byte
   std::int64_t n{0};            ///< bytes
   std::size_t extra{0};         ///< index into rows, patterns, decodes, checks
 };
@@ -52,8 +52,8 @@ struct DecodeOp {
 };
 
 struct Tape {
-  std::vector<Backing> backings;  ///< the arena's, then what the sequence needs besides: captures and stored objects
-  std::size_t own{0};             ///< how many of them are the arena's
+  std::vector<Backing> backings;  ///< the arena's, then those that the sequence adds: captures and stored objects
+  std::size_t own{0};             ///< how many are the arena's
   std::vector<Op> ops;
   std::vector<RowOp> rows;
   std::vector<std::vector<std::uint8_t>> patterns;  ///< empty = poison
@@ -65,18 +65,17 @@ struct Tape {
 
 class Locators;
 
-/// Never fails on what a sequence asks for: what cannot be done is an event, or how it ends.
+/// Never fails on what a sequence requests: an impossible action becomes an event, or an ending.
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence);
 Tape record(const Script& script, const Arena& arena, const Sequence& sequence, Locators& locators);
 
-/// Carries copies out in the place of play(), in any order or all at once: none of them writes what another one reads or
-/// writes.
+/// Performs copies instead of play(), in any order or all at once: none writes what another reads or writes.
 using Mover = std::function<void(const Tape&, Bytes&, std::span<const Op>)>;
 
 /// Plays a tape in one pass; `on_check` is called with the index of each check.
 void play(const Tape& tape, Bytes& bytes, std::uint64_t seed, int pass, const std::function<void(std::size_t)>& on_check,
           const Mover& mover = {});
-/// Its ops [begin, end) alone.
+/// Its ops [begin, end) only.
 void play(const Tape& tape, std::size_t begin, std::size_t end, Bytes& bytes, std::uint64_t seed, int pass,
           const std::function<void(std::size_t)>& on_check, const Mover& mover = {});
 

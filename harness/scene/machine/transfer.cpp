@@ -30,7 +30,7 @@ Selection destinations(const Action& action) {
 
 namespace {
 
-// What lies side by side at both ends of a block is one copy, in whatever order its rows came.
+// What is adjacent at both ends of a block is one copy, whatever the order of its rows.
 void join(std::vector<Run>& runs, std::size_t begin) {
   const auto first = runs.begin() + static_cast<std::ptrdiff_t>(begin);
   std::stable_sort(first, runs.end(), [](const Run& a, const Run& b) {
@@ -136,7 +136,7 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
     while (rest.n > 0) {
       Run piece = rest;
       bool good = true;
-      // Each end may shorten the piece; the loop comes back for what is left.
+      // Each end may shorten the piece; the loop handles the rest.
       const auto bound = [&](int backing, std::int64_t& bit, bool write) {
         if (!good || backing < 0 || static_cast<std::size_t>(backing) >= tape_.own) return;
         const std::int64_t offset = floor_div(bit, 8);
@@ -192,7 +192,7 @@ std::vector<Violation> Recorder::post(std::vector<Run>& runs, bool splits) const
 }
 
 void Recorder::emit_at_once(std::vector<Run> runs) {
-  std::map<std::pair<int, std::int64_t>, std::int64_t> written;  // (backing, begin) -> end, in bits, apart or not
+  std::map<std::pair<int, std::int64_t>, std::int64_t> written;  // (backing, begin) -> end, in bits, may overlap
   std::int64_t longest = 0;
   for (const Run& run : runs) {
     auto& end = written[{run.dst_backing, run.dst}];
@@ -211,7 +211,7 @@ void Recorder::emit_at_once(std::vector<Run> runs) {
     std::int64_t at = 0;
     std::vector<Run> in = runs;
     for (std::size_t i = 0; i < runs.size(); ++i) {
-      // As far into its byte as before, so that whole bytes stay whole.
+      // As far into its byte as before, so whole bytes stay whole.
       at += runs[i].src - floor_div(runs[i].src, 8) * 8;
       in[i].dst_backing = runs[i].src_backing = buffer;
       in[i].dst = runs[i].src = at;

@@ -46,7 +46,7 @@ FileShape file_shape(const ResolvedCase& c, std::int64_t allocation_bytes) {
 }
 
 std::uint64_t region_key(const ResolvedCase& c, const RegionRef& r) {
-  // Ranks of further groups follow those of the first, so that every file of a case has a key of its own.
+  // Ranks of later groups follow those of the first, so every file of a case has a distinct key.
   const auto rank = static_cast<std::uint32_t>(r.group * 256 + r.rank);
   return kernels::poison_key(c.seed, r.side == Side::producer ? 0 : 1, rank, static_cast<std::uint32_t>(r.allocation));
 }
@@ -115,7 +115,7 @@ Amount transfer_bytes(const ResolvedCase& c) {
         for (const auto& request : group.requests) {
           if (!request.transfer) continue;
           const std::int64_t size = rank.geometry.block_size;
-          // Slots of the first `tokens` positions that the plane has a value for: all, one in 16, or one a block.
+          // Slots of the first `tokens` positions for which the plane has a value: all, one in 16, or one per block.
           const auto values = [&](std::int64_t tokens) {
             std::int64_t count = 0;
             for (std::int64_t t = 0; t < tokens; ++t) {
@@ -170,7 +170,7 @@ std::string where(const ResolvedCase& c, const RegionRef& region, std::int64_t o
   if (has_axis(plane, Axis::block))
     text += " block " + std::to_string(at[Axis::block]) + " slot " + std::to_string(at[Axis::slot]);
   text += " head " + std::to_string(at[Axis::head]) + " channel " + std::to_string(at[Axis::channel]);
-  // Say whose slot it is: a byte in a free block or beyond a request's tokens is damage, not content.
+  // Name the owner of the slot: a byte in a free block or beyond a request's tokens is damage, not content.
   if (has_axis(plane, Axis::block)) {
     bool used = false;
     const auto& group = c.groups.at(static_cast<std::size_t>(region.group));

@@ -24,33 +24,33 @@ FileShape file_shape(const ResolvedCase& resolved, std::int64_t allocation_bytes
 /// Poison key of a region's memory file.
 std::uint64_t region_key(const ResolvedCase& resolved, const RegionRef& region);
 
-/// Blocks and the tokens they hold on one side. `transferred_only`: what a consumer must hold after the transfer.
+/// Blocks and their tokens on one side. `transferred_only`: what a consumer must hold after the transfer.
 std::vector<kernels::BlockContent> content(const Group& group, Side side, bool transferred_only);
 
-/// Writes the state before the transfer into a whole memory file: poison everywhere, on the producer also every request's
-/// tags.
+/// Writes the state before the transfer into a whole memory file: poison everywhere, plus every request's tags on the
+/// producer.
 void write_initial(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<std::uint8_t> file);
 
-/// Writes the state that must be there after a right transfer.
+/// Writes the state that a correct transfer leaves.
 void write_expected(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<std::uint8_t> file);
 
-/// Does the file hold exactly that? Looked at in place: no image is made.
+/// Whether the file holds exactly that. Compares in place, without an image.
 bool holds_expected(const ResolvedCase& resolved, const RegionRef& region, int pass, std::span<const std::uint8_t> file);
 
-/// Bytes a right transfer moves: `least` counts tokens, `most` whole blocks.
+/// Bytes that a correct transfer moves: `least` counts tokens, `most` whole blocks.
 struct Amount {
   std::int64_t least{0}, most{0};
 };
 Amount transfer_bytes(const ResolvedCase& resolved);
 
-/// What the reader must have gathered: K rows then V rows of each request, [tokens, heads, head_dim] packed.
+/// The rows that the reader must have gathered: K then V rows of each request, [tokens, heads, head_dim] packed.
 Bytes expected_output(const ResolvedCase& resolved, int pass);
 std::uint64_t output_key(const ResolvedCase& resolved);
 
 /// "K layer 0 block 3 slot 2 head 1 channel 5", "padding", "guard below", "guard above".
 std::string where(const ResolvedCase& resolved, const RegionRef& region, std::int64_t allocation_offset);
 
-/// Smallest number of channels that lie together on one of the sides: what code under test can move at the least.
+/// Smallest number of adjacent channels on either side: the least that code under test can move.
 std::int64_t smallest_unit(const ResolvedCase& resolved);
 
 }  // namespace kvcts::oracle

@@ -182,7 +182,7 @@ TEST(Oracle, TransferBytesCountTokensAndWholeBlocks) {
   EXPECT_EQ(amount.most, 2 * 2 * 12 * 3 * 8 * 2);
 }
 
-// A plane with one value a block counts blocks, a request that is not moved counts nothing, whatever blocks it names.
+// A plane with one value per block counts blocks; a request that does not move counts nothing, whatever blocks it names.
 TEST(Oracle, TransferBytesCountValuesThatAreThere) {
   auto c = make("L x K B N H C", "L x K B H N C");
   auto& cache = c.groups[0].consumer.ranks[0].truth;
@@ -218,7 +218,7 @@ TEST(Oracle, WholeBlockAlternativeLeavesBlocksOfOtherRequestsAlone) {
   }
 }
 
-// Rows of K, then of V, of each request; a token's heads after one another.
+// Rows of K, then of V, of each request; a token's heads in sequence.
 TEST(Oracle, WhatAReaderGathersIsEveryRowInOrder) {
   for (const auto dtype : {layout::Dtype::fp16, layout::Dtype::e4m3fn}) {
     auto c = make("L x K B N H C", "L x K B H N C", dtype);

@@ -146,7 +146,7 @@ bool Tail::bring_along(const Files& producer, std::span<std::uint8_t> file, std:
 
 void Tail::forgive(const Files& producer, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const {
   each_plane([&](const Request& request, const Plane& plane) {
-    // Of whole blocks: which holder each row came from.
+    // Of whole blocks: the holder of each row.
     std::vector<std::size_t> came_from;
     bool stayed = true, came = true;
     each_row(request, plane, [&](const Row& row) {

@@ -1,18 +1,16 @@
-// What may come along behind the last token of a request. CONTRACT: the tail rule.
+// What a transfer may copy after the last token of a request. CONTRACT: the tail rule.
 //
-//   A *tail code* is an element of a consumer's named block, at a position that no token of the request has and that the
-//   producer's named blocks reach. It belongs to nobody. Two habits of right code write there: moving whole blocks, and
-//   moving whole bytes where a code has four bits. So a tail code may stay as it was, or hold what a producer rank that has
-//   the element holds there. Such a rank is a *holder*; free slots of replicas differ, and any of them may have been sent.
-//   1. Whole bytes. A tail code that shares its byte with a code of a moved token comes along with that code or stays: each
-//   for
-//      itself, from any holder.
-//   2. Whole blocks. All other tail codes of one request in one plane of one region stay, or all come along. A part of them
-//   is an
-//      overrun, and wrong. One row (layer, K or V, head) comes from one holder; another row may come from another.
-//   Everything else is as oracle.hpp says: padding, free blocks and other requests' slots stay.
+// A *tail code* is an element of a consumer's named block, at a position that no token of the request has and that the
+// producer's named blocks reach. It is unowned. Correct code writes there for two reasons: it moves whole blocks, or whole
+// bytes where a code has four bits. So a tail code may keep its value, or take the value that a producer rank with that
+// element holds there. Such a rank is a *holder*; free slots of replicas differ, and any replica may be the sender.
+// 1. Whole bytes. A tail code that shares its byte with a code of a moved token is copied with that code or stays: each for
+// itself, from any holder.
+// 2. Whole blocks. All other tail codes of one request in one plane of one region stay, or all are copied. Copying only some
+// is an overrun, and wrong. One row (layer, K or V, head) comes from one holder; another row may come from another.
+// Everything else follows oracle.hpp: padding, free blocks and other requests' slots stay.
 //
-// Comparison, diagnosis and dump ask this one place.
+// Comparison, diagnosis and dump all use this one implementation.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +33,11 @@ class Tail {
   /// `resolved` must outlive it.
   Tail(const ResolvedCase& resolved, const RegionRef& region);
 
-  /// Writes the producer's codes into every tail code of `file`, as a connector of whole blocks does that takes the holder
-  /// `replica` (counted modulo how many there are). Returns whether there is a tail.
+  /// Writes the producer's codes into every tail code of `file`, as a whole-block connector does that reads from holder
+  /// `replica` (modulo the number of holders). Returns whether there is a tail.
   bool bring_along(const Files& producer, std::span<std::uint8_t> file, std::size_t replica = 0) const;
 
-  /// Makes `expected` (the whole file as it must be) equal to `found` in every tail code that is as the rule allows.
+  /// Makes `expected` (the whole file as required) equal to `found` in every tail code that the rule allows.
   void forgive(const Files& producer, std::span<const std::uint8_t> found, std::span<std::uint8_t> expected) const;
 
  private:
@@ -51,7 +49,7 @@ class Tail {
     std::size_t file{0};
     std::int64_t bit{0};
   };
-  /// Codes of one row that the same ranks hold: all of a row, unless ranks have its channels or tokens in parts.
+  /// Codes of one row that the same ranks hold: a whole row, unless ranks split its channels or tokens.
   struct Row {
     std::vector<int> holders;  ///< ranks of the producer
     std::vector<Code> codes;
@@ -61,12 +59,12 @@ class Tail {
   void each_plane(const std::function<void(const Request&, const layout::Plane&)>& body) const;
   void each_row(const Request& request, const layout::Plane& plane, const std::function<void(const Row&)>& body) const;
   std::vector<Row> rows(const Request& request, const layout::Plane& plane, layout::Coord at) const;
-  bool beside_a_token(const Code& code) const;  ///< in its byte; takes a look at every plane
+  bool beside_a_token(const Code& code) const;  ///< in its byte; scans every plane
 
   const ResolvedCase& case_;
   const RegionRef region_;
   const Group& group_;
-  const layout::Cache* truth_{nullptr};  ///< of the consumer's rank; null: nothing can come along
+  const layout::Cache* truth_{nullptr};  ///< of the consumer's rank; null: nothing can be copied along
   std::int64_t base_{0}, consumer_size_{0}, producer_size_{0};
   std::vector<RegionRef> sources_;                         ///< regions(producer)
   std::unordered_map<std::int64_t, std::int64_t> tokens_;  ///< in a block of the consumer

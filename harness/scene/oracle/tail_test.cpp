@@ -1,5 +1,5 @@
-// The tail rule over drawn caches: what right code may leave is forgiven, whatever ranks, block sizes and codes; an overrun
-// is not.
+// The tail rule over random caches: it forgives what correct code may leave, for any ranks, block sizes and codes; an
+// overrun it does not.
 #include "scene/oracle/tail.hpp"
 
 #include <gtest/gtest.h>
@@ -20,12 +20,12 @@ using layout::Coord;
 using layout::Dtype;
 using layout::Plane;
 
-// RapidCheck reads its parameters at the first property; a value from outside wins.
+// RapidCheck reads its parameters at the first property; the environment's value wins.
 const int parameters = setenv("RC_PARAMS", "max_success=1000", 0);
 
 std::int64_t pick(std::int64_t low, std::int64_t high) { return *rc::gen::inRange<std::int64_t>(low, high + 1); }
 
-// Block ids in any order, as many as the tokens need and at times one more.
+// Block ids in any order, as many as the tokens need and sometimes one more.
 std::vector<std::int64_t> draw_blocks(std::int64_t tokens, std::int64_t block_size, std::int64_t pool) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < pool; ++i) ids.push_back(i);
@@ -63,7 +63,7 @@ ResolvedCase draw_case() {
   layout::Geometry g{.layers = 2, .blocks = 6, .block_size = 4, .heads = 2, .head_dim = 32};
   const std::string producer = *rc::gen::elementOf(templates), drawn = *rc::gen::elementOf(templates);
   const std::string consumer =
-      pick(0, 1) == 0 ? producer : drawn;  // codes that share a byte do so on both sides, or cannot be moved
+      pick(0, 1) == 0 ? producer : drawn;  // codes that share a byte do so on both sides, or cannot move
   Group group;
   const std::int64_t least = layout::bits(scheme.data) < 8 ? 1 : 0;  // blocks of whole bytes
   g.block_size = 1 << pick(least, 3);
@@ -80,8 +80,7 @@ ResolvedCase draw_case() {
   return c;
 }
 
-/// One element of a position of the request on the consumer, and where ranks of the producer have it: (file, bit), bits in
-/// files.
+/// One element of a position of the request on the consumer, and where producer ranks have it: (file, bit), bits in files.
 struct Element {
   std::int64_t position{0};
   Coord coord;  ///< block and slot are the consumer's
@@ -153,7 +152,7 @@ struct Stage {
       byte = static_cast<std::uint8_t>((byte & ~(1 << ((e.bit + b) % 8))) | (one << ((e.bit + b) % 8)));
     }
   }
-  /// A code and what lies in its byte on both sides.
+  /// A code and the content of its byte on both sides.
   void copy_byte(const Element& e, std::size_t holder) {
     copy(e, holder);
     const Element* other = beside(e);
@@ -181,7 +180,7 @@ std::tuple<std::int64_t, std::int64_t, std::int64_t> row_of(const Element& e) {
   return {e.coord[Axis::layer], e.coord[Axis::kv], e.coord[Axis::head]};
 }
 
-// Right code of three habits: codes by themselves, whole bytes, whole blocks; each row from any rank that has it.
+// Correct code of three kinds: single codes, whole bytes, whole blocks; each row from any rank that has it.
 enum class Habit : std::uint8_t { codes, bytes, blocks };
 
 void move(Stage& stage, Habit habit, std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::size_t> holder) {
@@ -225,12 +224,12 @@ RC_GTEST_PROP(Tail, ForgivesNothingElse, ()) {
 RC_GTEST_PROP(Tail, APartOfATailIsAnOverrun, ()) {
   Stage stage(draw_case());
   move(stage, Habit::codes, draw_holders(stage));
-  // Tokens up to some position within the tail: free slots' bytes have poison of their own, so every code of 8 bits and more
-  // tells.
+  // Tokens up to some position within the tail: free slots' bytes have distinct poison, so every code of 8 bits or more
+  // shows it.
   std::int64_t reach = 0;
   for (const Element& e : stage.elements) reach = std::max(reach, e.position + 1);
   const auto tokens = stage.c.groups[0].requests[0].tokens;
-  if (reach - tokens < 2 || stage.width < 8) return;  // no tail that has parts
+  if (reach - tokens < 2 || stage.width < 8) return;  // no tail with parts
   const std::int64_t end = pick(tokens + 1, reach - 1);
   for (const Element& e : stage.elements) {
     if (stage.is_tail(e) && e.position < end) stage.copy(e, 0);

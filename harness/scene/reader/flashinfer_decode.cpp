@@ -93,7 +93,7 @@ void gather_row(const Source& s, std::int64_t page, std::int64_t entry, std::int
   const std::int64_t at = s.base + page * s.view.stride_page + entry * s.view.stride_n + head * s.view.stride_h;
   for (std::int64_t c = 0; c < s.view.head_dim; ++c) {
     const std::int64_t from = at + c * s.view.stride_d;
-    // The modelled kernel would read whatever is there; this model stays inside the region it was given.
+    // The modelled kernel would read anything; this model stays inside its region.
     if (from < 0 || from + s.view.itemsize > static_cast<std::int64_t>(s.bytes.size())) return;
     std::memcpy(out + c * s.view.itemsize, s.bytes.data() + from, static_cast<std::size_t>(s.view.itemsize));
   }

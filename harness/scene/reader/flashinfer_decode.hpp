@@ -5,7 +5,7 @@
 //   run():  page_size and num_heads are taken from the *tensor* under the declared label (NHD: dim -3, -2; HND: dim -2, -3)
 //   kv_len  = (pages - 1) * page_size + last_page_len, in the label's page size
 //   CUDA-core tile length = min((t + 1) * C, kv_len) - t * C in uint32: it wraps when the tile starts beyond kv_len
-//   tensor-core tile: the start is clamped to kv_len, so that the same mistake ends early and silently
+// tensor-core tile: the start is clamped to kv_len, so the same mistake ends early and silently
 //   protective_get_kv_offset: page index beyond the request's pages -> offset 0, no fault
 //
 // Options: {label: NHD|HND, variant: cuda-core|tensor-core, tile_tokens: 128}
@@ -31,7 +31,7 @@ struct PagedView {
 struct DecodePlan {
   std::uint32_t tile_tokens{128};
   std::vector<std::uint32_t> kv_len;    ///< per request
-  std::vector<std::uint32_t> true_len;  ///< per request, what plan() was given
+  std::vector<std::uint32_t> true_len;  ///< per request, as passed to plan()
   struct Tile {
     std::size_t request{0};
     std::uint32_t first{0}, length{0};
@@ -39,7 +39,7 @@ struct DecodePlan {
   std::vector<Tile> tiles;
 
   std::vector<std::size_t> runaway() const;  ///< thread blocks whose length exceeds a tile
-  std::string text() const;                  ///< one line for people: kv_len, runaway thread blocks
+  std::string text() const;                  ///< one readable line: kv_len, runaway thread blocks
 };
 
 /// Throws std::runtime_error when the label is neither NHD nor HND or the tensor has no such dims.

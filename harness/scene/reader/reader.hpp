@@ -21,8 +21,8 @@ struct ReadResult {
 class Reader {
  public:
   virtual ~Reader() = default;
-  /// `caches`: the bytes of the consumer's regions in the order of kvcts::regions(case, Side::consumer).
-  /// `output`: where gathered rows go, as described by output_bytes(). Reports progress in tokens.
+  /// `caches`: the bytes of the consumer's regions in the order of kvcts::regions(case, Side::consumer). `output`: receives
+  /// the gathered rows, as output_bytes() describes. Reports progress in tokens.
   virtual ReadResult run(const ResolvedCase& view, const std::vector<std::span<std::uint8_t>>& caches,
                          std::span<std::uint8_t> output, process::Progress progress) = 0;
 };

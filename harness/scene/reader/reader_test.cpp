@@ -1,5 +1,5 @@
-// The arithmetic of FlashInfer #600, held against the numbers of the report (field facts: 152 instead of 512, thread blocks
-// 2, 3, 6, 7).
+// The arithmetic of FlashInfer #600 against the report's numbers (field facts: 152 instead of 512, thread blocks 2, 3, 6,
+// 7).
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -29,7 +29,7 @@ inline View raw(const std::string& of) {
   return view;
 }
 
-/// Everything of a memory, as it declares itself.
+/// All of a memory, as declared.
 inline View whole(const Script& script, const std::string& memory) {
   View view;
   view.of = memory;

@@ -1,5 +1,5 @@
-// Every scripted case of the catalogue: its intended sequence, played by the machine, is what the truth paints, at each
-// check. Where the two disagree, a case would fail that does what it means to.
+// Every scripted case of the catalogue: the machine plays its intended sequence and must match the truth at each check.
+// Where the two disagree, a case that does what it means would fail.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -86,7 +86,7 @@ void Painter::checkpoint(const std::string& step) { truth_.checks.push_back({ste
 
 void Painter::check() {
   const Action& a = *action_;
-  // The bytes that the step speaks of; none = everything of its memory.
+  // The bytes that the step refers to; none = everything of its memory.
   std::map<int, Spans> named;
   bool all = false;
   if (!a.request.empty()) {
@@ -109,7 +109,7 @@ void Painter::check() {
   } else {
     all = true;
     for (const Backing& b : arena_.backings()) {
-      // The guards never cease to matter.
+      // The guards always matter.
       if (a.memory.empty() || b.memory == a.memory) add_span(named[b.ordinal], 0, b.bytes);
     }
     if (named.empty()) {
@@ -131,7 +131,7 @@ void Painter::check() {
     for (const auto& [backing, spans] : named) {
       const auto b = static_cast<std::size_t>(backing);
       const Image before = truth_.checks.empty() ? Image{} : truth_.checks.back().images[b];
-      // Bytes in pages that neither image has are nobody's in both.
+      // Bytes in pages that neither image has are untouched in both.
       std::set<std::int64_t> pages;
       for (const Image* image : {&static_cast<const Image&>(here.images[b]), &before}) {
         for (const auto& [number, ids] : image->pages()) pages.insert(number);

@@ -25,7 +25,7 @@ std::string words(const Coordinate& at) {
                      at.head, at.channel);
 }
 
-/// The picks of a destination, and for each of them the one it comes from.
+/// The picks of a destination, each with its source.
 struct Mapping {
   Picks wanted;
   std::map<std::int64_t, std::int64_t> from;
@@ -188,7 +188,7 @@ void Painter::copy() {
   event({{"moved", !off}});
 }
 
-// A copy out of a log may leave its memory: what must be true afterwards is only what lies inside at both ends.
+// A copy out of a log may leave its memory: afterwards only bytes inside at both ends are defined.
 void Painter::keep_inside(Span& from, Span& to) {
   std::int64_t below = 0, above = 0;
   for (const Span* end : {&from, &to}) {
@@ -203,7 +203,7 @@ void Painter::keep_inside(Span& from, Span& to) {
   for (Span* end : {&from, &to}) end->begin += below, end->bytes -= below + above;
 }
 
-// All of it is read before any of it is written.
+// Read all of it before writing any of it.
 void Painter::copy_span(const Span& from, const Span& to) {
   std::vector<Id> ids;
   ids.reserve(static_cast<std::size_t>(from.bytes));
@@ -264,13 +264,13 @@ Who Painter::number_of(const Coordinate& at, const Code& code, const Code* scale
 
 namespace {
 
-/// How the groups of scales lie over the channels of one of K and V.
+/// How the groups of scales cover the channels of one of K and V.
 struct Groups {
   std::int64_t channels{0}, narrow_channels{0}, groups{0};
 };
 
-/// The scale of a coordinate. Scales that do not depend on an axis have one value there; one scale a block, or a few tokens,
-/// stands at the first of them.
+/// The scale of a coordinate. Scales that do not depend on an axis have one value there; one scale per block, or per few
+/// tokens, is stored at the first of them.
 const Code* scale_at(const Elements& from, Coordinate at, std::int64_t first_token, std::int64_t block_size) {
   const Elements::Box& box = from.box(at.component);
   if (box.empty()) return nullptr;
@@ -316,7 +316,7 @@ void Painter::read() {
       return;
     }
     const Code *scale = nullptr, *global_scale = nullptr;
-    // Where wide codes stand beside narrow ones, the scales are those of the narrow ones.
+    // Next to wide codes, scales belong to the narrow ones.
     const Groups& g = by_kv[at.kv];
     if (a.scales != "ignored" && (code->width <= 8 || g.narrow_channels == 0)) {
       Coordinate of = at;
@@ -377,7 +377,7 @@ void Painter::get() {
                 heads = mapping_of(a.pick.heads, a.pick_to.heads, "heads");
   const Mapping channels = mapping_of(a.pick.channels, a.pick_to.channels, "channels");
   std::vector<Stop> to = stops(a.to, a.to_blocks, {layers.wanted, kv.wanted, tokens.wanted, heads.wanted, channels.wanted});
-  // Which code of the object goes there: objects are in the order of what was put.
+  // Which code of the object goes there: objects keep the order of the put.
   const auto object_of = [&](const Stop& s) {
     return Coordinate{
         s.component,          kv.source(s.kv),           layers.source(s.layer), s.whole ? s.token : tokens.source(s.token),

@@ -152,7 +152,7 @@ void Painter::end(const std::string& kind, const std::string& text) {
   truth_.ending = {kind, step_->name, a.in, text, a.op == "unpack" ? "dims" : a.about, a.signal, a.expects, a.found};
 }
 
-// A requirement is met when what is expected is found, and every fact that is needed is there in at least that measure.
+// A requirement is met when found equals expected, and every needed fact has at least its minimum.
 void Painter::demand() {
   const Action& a = *action_;
   std::string text = a.text;
@@ -193,7 +193,7 @@ void Painter::assign() {
 // ---- what a step takes ---------------------------------------------------------------------------------------------
 
 const Walk& Painter::walk(const View& view) {
-  // Everything that a walk depends on; the other fields of a view went into its cache text.
+  // Everything that a walk depends on; the other fields of a view are in its cache text.
   const std::string key =
       fmt::format("{}\n{}\n{} {} {} {} {} {} {}", view.of, view.cache, view.offset, view.scale_offset, view.align,
                   view.arithmetic.bits, view.arithmetic.is_signed, view.arithmetic.unit, view.arithmetic.of);
@@ -311,7 +311,7 @@ std::vector<Painter::Span> Painter::spans(const std::string& name, std::int64_t 
   }
   const Place place = arena_.place(name);
   if (bytes == 0) {
-    // As far as the place goes by name.
+    // Only as far as the name determines the place.
     const Backing& b = arena_.backings()[static_cast<std::size_t>(place.backing)];
     std::int64_t end = place.offset + offset, inside = 0;
     while (end < b.bytes && arena_.name_of({place.backing, end}, inside) == name)
@@ -382,7 +382,7 @@ void Painter::write() {
   event({{"generation", generation}});
 }
 
-// Patterns begin anew with each range, and with each row of channels.
+// Patterns restart with each range, and with each row of channels.
 void Painter::fill() {
   const Action& a = *action_;
   const std::vector<std::uint8_t> pattern = a.value == "zero"                        ? std::vector<std::uint8_t>{0}
@@ -425,7 +425,7 @@ void Painter::fill() {
     if (!a.request.empty()) {
       take = wanted(at, a.to_blocks, a.pick);
     } else {
-      // Whole blocks, whoever they belong to.
+      // Whole blocks, whoever owns them.
       take = {{}, 0, static_cast<std::int64_t>(a.to_blocks->size()) * at.block_size(), a.pick, parts_};
       for (const std::int64_t id : *a.to_blocks) {
         take.blocks.push_back({id, static_cast<std::int64_t>(take.blocks.size()) * at.block_size()});

@@ -1,5 +1,5 @@
-// The state of the truth while it is painted; one object a script. Parts: painter.cpp (the sequence, writes and fills, how
-// it ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
+// The truth's state while it is painted, one object per script. Parts: painter.cpp (the sequence, writes and fills, how it
+// ends), elements.cpp (move, copy, read, put, get), checks.cpp (registrations and checkpoints).
 #pragma once
 
 #include <map>
@@ -18,14 +18,14 @@ namespace kvcts::script {
 /// A code, by the names of its bytes. Four bits: half of `bytes[0]`.
 struct Code {
   int width{0};           ///< bits; 0 = there is none
-  layout::Dtype dtype{};  ///< of the plane that it was found in
+  layout::Dtype dtype{};  ///< of the plane that holds it
   std::array<Id, 4> bytes{};
   bool high{false};
   int backing{-1};  ///< where it was found
   std::int64_t offset{0};
 };
 
-/// Who a code belongs to, in dense order.
+/// The owner of a code, in dense order.
 struct Coordinate {
   layout::Component component{};
   std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
@@ -35,16 +35,16 @@ struct Coordinate {
 /// Codes by coordinate, over the smallest box that holds them.
 class Elements {
  public:
-  /// Room for the elements that `stops` has.
+  /// Reserves room for the elements of `stops`.
   explicit Elements(const std::vector<Stop>& stops);
   Code& slot(const Coordinate& at) { return codes_[index(at)]; }
-  /// nullptr: there is none.
+  /// nullptr: no such code.
   const Code* find(const Coordinate& at) const;
   /// Calls f(coordinate, code) in dense order.
   template <class F>
   void each(F&& f) const;
   struct Box {
-    Coordinate lo, hi;  ///< hi is not in it
+    Coordinate lo, hi;  ///< hi is exclusive
     std::size_t begin{0};
     bool empty() const { return hi.kv == lo.kv; }
   };
@@ -64,7 +64,7 @@ class Painter {
  private:
   struct Table {
     std::vector<std::int64_t> ids, positions;
-    bool windows{false};  ///< the script says which positions: the others lie elsewhere
+    bool windows{false};  ///< the script lists the positions: the others lie elsewhere
   };
   struct RequestNow {
     std::int64_t tokens{0}, first_token{0};
@@ -97,11 +97,10 @@ class Painter {
   void assign();
   const Walk& walk(const View& view);
   RequestNow& request();
-  /// What the step takes of a view; throws where the request's blocks do not reach, or the view has no such block.
+  /// What the step takes from a view; throws where the request's blocks do not reach, or the view has no such block.
   Wanted wanted(const Walk& view, const std::optional<std::vector<std::int64_t>>& instead, const Selection& pick);
   void expect_picks(const std::vector<View>& views, const Selection& pick);
-  /// Elements that the views hold of the request, each inside of its backing. `unpicked`: picks are checked, and then not
-  /// applied.
+  /// The request's elements in the views, each inside its backing. `unpicked`: checks picks without applying them.
   std::vector<Stop> stops(const std::vector<View>& views, const std::optional<std::vector<std::int64_t>>& instead,
                           const Selection& pick, bool unpicked = false);
   Id id_at(int backing, std::int64_t offset);
@@ -109,7 +108,7 @@ class Painter {
   Code content_of(const Stop& stop, std::uint32_t generation);
   void put_code(int backing, std::int64_t bit, const Code& code);
   void expect_inside(int backing, std::int64_t offset, std::int64_t bytes) const;
-  /// Byte ranges that a raw step names: "P", all of it, or `bytes` from an offset on, `count` times.
+  /// Byte ranges named by a raw step: "P", all of it, or `bytes` from an offset, `count` times.
   struct Span {
     int backing{-1};
     std::int64_t begin{0}, bytes{0};
@@ -128,16 +127,16 @@ class Painter {
   Elements gather(const std::vector<Stop>& stops);
   Id reference(const Code& code);  ///< Id + 1 for Who::whole, scale, global_scale
   Who number_of(const Coordinate& at, const Code& code, const Code* scale, const Code* global_scale);
-  /// Writes them unless something stands against it; returns whether the step took place.
+  /// Writes them unless a check objects; returns whether the step took place.
   bool place(const std::vector<Placed>& codes);
 
   // checks.cpp
   void registration();
   void check();
   void checkpoint(const std::string& step);
-  /// What stands against touching these bytes.
+  /// Objections to touching these bytes.
   std::optional<Access> against(int backing, std::int64_t offset, std::int64_t bytes, bool write) const;
-  /// Records the first of several. Returns whether the step is off.
+  /// Records the first of several. Returns whether the step is cancelled.
   bool stopped(const std::vector<Access>& accesses);
 
   const Script& script_;
@@ -154,7 +153,7 @@ class Painter {
   std::map<int, std::map<std::int64_t, std::int64_t>> any_;
   const Step* step_{nullptr};
   const Action* action_{nullptr};
-  std::string parts_;  ///< that the step takes
+  std::string parts_;  ///< parts the step takes
 };
 
 template <class F>

@@ -1,7 +1,7 @@
-// The truth of a script: who every byte must be at each check, from the intended sequence alone.
+// The truth of a script: what every byte must be at each check, from the intended sequence alone.
 //
-// A painter of names: it walks memory from address to coordinate (each plane's modes as nested loops), while the machine
-// under test goes from coordinate to address; they share the arena (arena.hpp) and no arithmetic.
+// A painter of names. It walks memory from address to coordinate (each plane's modes as nested loops), while the machine
+// under test goes from coordinate to address. They share the arena (arena.hpp) and no arithmetic.
 //
 //   image.hpp      names of the bytes of a backing         walk.hpp       the loops over a view
 //   painter.hpp    the state while it paints               painter.cpp    the sequence, writes and fills, how it ends
@@ -24,21 +24,21 @@ namespace kvcts::script {
 /// What must hold when the sequence reaches a check (the last one is at the end of the sequence).
 struct Checkpoint {
   std::string step;           ///< "" = the end
-  std::vector<Image> images;  ///< one a backing of the arena
+  std::vector<Image> images;  ///< one per backing of the arena
   std::map<int, std::map<std::int64_t, std::int64_t>>
-      any;             ///< backing -> begin -> end: bytes that do not matter, apart and ascending
+      any;             ///< backing -> begin -> end: bytes that do not matter, disjoint and ascending
   std::string memory;  ///< compare only this one ("P" or "P/kv.L0"); "" = all
 };
 
 struct Truth {
   Ending ending;
   std::vector<Checkpoint> checks;
-  /// One a step, with the fields of the machine's events (recorder.cpp): step, op, request, and what the op reports.
+  /// One per step, with the fields of the machine's events (recorder.cpp): step, op, request, and what the op reports.
   std::vector<nlohmann::json> events;
 };
 
-/// Paints the intended sequence. Throws std::runtime_error, with the step's name, when the script asks for what cannot be
-/// meant: a coordinate that no view holds, a block table that is too short, an address outside of its backing.
+/// Paints the intended sequence. Throws std::runtime_error with the step's name when the script requests the impossible: a
+/// coordinate that no view holds, a block table that is too short, an address outside its backing.
 Truth paint(const Script& script, const Arena& arena, Names& names);
 
 }  // namespace kvcts::script

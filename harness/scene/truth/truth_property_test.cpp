@@ -1,5 +1,5 @@
-// Random memories and tables. The truth against bits moved one by one between lists of points (layout/brute.hpp), and
-// against the machine on the same sequence: they share no arithmetic, so that where both agree neither raises a false alarm.
+// Random memories and tables. Compares the truth with bits moved one by one between lists of points (layout/brute.hpp), and
+// with the machine on the same sequence. They share no arithmetic, so agreement of both means no false alarm.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -76,7 +76,7 @@ Plane random_plane(const Extents& e, Dtype dtype) {
 Memory random_memory(const Extents& e, Dtype dtype, const std::string& side) {
   layout::Cache cache;
   Extents half = e;
-  const bool apart = e.kv == 2 && chance(40);  // K and V in planes of their own, in one allocation or two
+  const bool apart = e.kv == 2 && chance(40);  // K and V in separate planes, in one allocation or two
   const bool two = apart && chance(50);
   if (apart) half.kv = 1;
   for (int i = 0; i < (apart ? 2 : 1); ++i) {
@@ -101,7 +101,7 @@ Memory random_memory(const Extents& e, Dtype dtype, const std::string& side) {
   return memory;
 }
 
-// Where each element of a request is, found by looking at every point of every plane.
+// Where each element of a request is, found by scanning every point of every plane.
 struct Found {
   int backing;
   std::int64_t bit;
@@ -433,7 +433,7 @@ class Author {
       a.generation = static_cast<std::uint32_t>(pick(6, 9));
       a.blocks[to] = table(to, r.tokens);
     }
-    // A global scale stands at head 0, whatever heads are picked.
+    // A global scale is at head 0, whatever heads are picked.
     if (a.pick.heads && a.op != "read") a.parts = "data";
     RC_LOG() << a.op << ' ' << a.request << ' ' << from << " -> " << to << ' ' << a.parts << ' ' << a.content << ' '
              << a.value << '\n';

@@ -1,4 +1,4 @@
-// The truth against the oracle of ordinary cases, against sums done by hand, and against its own claims. Random geometries:
+// The truth against the oracle of ordinary cases, hand-computed sums, and its own claims. Random geometries:
 // truth_property_test.cpp.
 #include "scene/truth/truth.hpp"
 
@@ -87,8 +87,8 @@ std::vector<Sample> samples() {
   return out;
 }
 
-// A write into A and a move from A to B; the files of `shown` must be what the oracle of ordinary cases expects. `shown` is
-// given the name that sorts first, so that its backings are numbered as the oracle numbers its regions.
+// A write into A and a move from A to B; the files of `shown` must match the oracle of ordinary cases. `shown` gets the name
+// that sorts first, so its backings are numbered as the oracle numbers its regions.
 void expect_oracle(const Sample& from, const Sample& to, Side shown, const std::vector<int>& passes = {0}) {
   Script s;
   const std::string first = "A", second = "B";
@@ -143,7 +143,7 @@ TEST(Truth, WritesAndMovesEqualTheOracleForEveryLayoutAndDtype) {
 TEST(Truth, MovesBetweenLayoutsEqualTheOracle) {
   std::map<std::string, std::vector<Sample>> by_scheme;
   for (const Sample& sample : samples()) {
-    // Layouts with dtypes or scales of their own do not hold the same elements.
+    // Layouts with their own dtypes or scales do not hold the same elements.
     if (sample.text.find(':') == std::string::npos && sample.text.find("scale") == std::string::npos)
       by_scheme[sample.scheme.name].push_back(sample);
   }
@@ -199,7 +199,7 @@ TEST(Truth, AMoveFollowsItsPicks) {
 }
 
 TEST(Truth, TheFirstViewThatHoldsAnElementIsItsSource) {
-  // Two ranks hold head 1 both, under generations that tell them apart.
+  // Two ranks both hold head 1, under different generations.
   Script s;
   for (const char* rank : {"R0", "R1"}) {
     Geometry g = small;
@@ -238,7 +238,7 @@ TEST(Truth, TablesHaveGapsAndWindows) {
 }
 
 TEST(Truth, FourBitCodesAreMovedByHalves) {
-  // One token a nibble: slots are innermost, so that both halves of a byte are different tokens of one channel.
+  // One token per nibble: slots are innermost, so the halves of a byte are different tokens of one channel.
   Script s;
   const Geometry g{.layers = 1, .blocks = 2, .block_size = 2, .heads = 1, .head_dim = 2, .kv = 1};
   s.memories["P"] = memory("producer", "L x B N H C", g, plain(Dtype::int4));
@@ -442,7 +442,7 @@ TEST(Truth, StoredObjectsAreFoundByTheirFullKey) {
   add(s, put_or_get(s, "get", "r", "C", "1"));
   add(s, put_or_get(s, "get", "q", "C", "2"));
   Painted p(s);
-  // The blob travels between layouts in the order of coordinates.
+  // The blob passes between layouts in coordinate order.
   Script moved = two_sides("L x K B N H C", "L x B H K N C");
   add(moved, write(moved, "r", "P"));
   add(moved, move(moved, "r", "P", "C"));
@@ -560,7 +560,7 @@ TEST(Truth, HowASequenceEnds) {
     ASSERT_EQ(p.truth.checks.size(), 1u);
     EXPECT_EQ(p.truth.checks[0].step, "");
   }
-  // What is met goes on.
+  // A satisfied requirement continues.
   require.found = 8, needs.has = {{"sm", 90}}, unpack.found = {5, 4, 3, 2, 1}, wait.fields = {{"layer", 0}};
   Script s = two_sides("L x K B N H C", "L x K B N H C");
   Action signal = action("signal");
@@ -674,7 +674,7 @@ TEST(Truth, AViewMayCutItsSums) {
   s.steps[0].intended.to[0].cache = s.memories["P"].view.cache = "allocation a 1024\ndata bf16 a0+0 [B=4:96 N=2:48 C=8:2]\n";
   s.steps[0].intended.to[0].arithmetic = {.bits = 64};
   s.steps[0].intended.to[0].align = 128;
-  // Rows at 192 and 240 begin at 128 both; the later one stays.
+  // Rows at 192 and 240 both begin at 128; the later one stays.
   EXPECT_EQ(Painted(s).words_at("P", 128 + 2), "K layer 0 token 1 head 0 channel 1, generation 1");
 }
 

@@ -60,7 +60,7 @@ bool Walk::holds(Axis axis, std::int64_t coordinate, const std::string& parts) c
   return false;
 }
 
-// A value in bits, cut to the width of the view's arithmetic. What is below its unit (the other nibble) is not part of the
+// A value in bits, cut to the width of the view's arithmetic. Anything below its unit (the other nibble) is not part of the
 // product.
 std::int64_t Walk::cut(const Plane& plane, std::int64_t bits) const {
   const Arithmetic& how = view_.arithmetic;
@@ -110,7 +110,7 @@ std::vector<AxisStop> Walk::stops(const Plane& plane, Axis axis, const Picks& pi
   return out;
 }
 
-// Pools have millions of blocks: a digit is entered only where one of the wanted ids can still follow.
+// Pools have millions of blocks: enter a digit only if one of the requested ids can still follow.
 std::map<std::int64_t, std::vector<std::int64_t>> Walk::block_stops(const Plane& plane,
                                                                     const std::vector<std::int64_t>& ids) const {
   std::vector<Mode> modes = modes_of(plane, Axis::block);
@@ -129,7 +129,7 @@ std::map<std::int64_t, std::vector<std::int64_t>> Walk::block_stops(const Plane&
     const Mode& mode = modes[m];
     std::int64_t digit = 0;
     while (id != ids.end() && digit < mode.extent) {
-      // The first digit whose reach comes up to this id; from there on until the next id is nearer than the digit.
+      // The first digit whose reach includes this id; from there until the next id is nearer than the digit.
       const std::int64_t from = *id - reach[m + 1] - block;
       if (from > digit * mode.step) digit = (from + mode.step - 1) / mode.step;
       if (digit >= mode.extent) break;

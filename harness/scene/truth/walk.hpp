@@ -1,5 +1,5 @@
-// A view from address to coordinate: for each plane the digits of its modes in nested loops, with the address adding up as
-// they turn. Nothing here takes a coordinate apart; what is not wanted is passed over.
+// A view from address to coordinate: for each plane, nested loops over the digits of its modes that add up the address.
+// Nothing here decomposes a coordinate; unselected elements are skipped.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace kvcts::script {
 
-/// One value of an axis, and what it adds to the address.
+/// One value of an axis, and its contribution to the address.
 struct AxisStop {
   std::int64_t coordinate{0};
   std::int64_t bits{0};
@@ -25,7 +25,7 @@ struct Stop {
   layout::Component component{};
   layout::Dtype dtype{};
   bool high_nibble_first{false};
-  bool whole{false};  ///< of a plane without blocks and slots: token 0 of every request
+  bool whole{false};  ///< in a plane without blocks and slots: token 0 of every request
   std::int64_t kv{0}, layer{0}, token{0}, head{0}, channel{0};
   int backing{-1};
   std::int64_t bit{0};  ///< from the start of the backing, nibble order applied
@@ -34,12 +34,12 @@ struct Stop {
   int bytes() const { return (width + 7) / 8; }
 };
 
-/// The tokens that a block holds: slot s is token `first + s`.
+/// The tokens of a block: slot s is token `first + s`.
 struct BlockTokens {
   std::int64_t block{0}, first{0};
 };
 
-/// What is wanted of a view. Tokens [begin, end), and of those only the picked ones.
+/// Selects part of a view: tokens [begin, end), and of those only the picked ones.
 struct Wanted {
   std::vector<BlockTokens> blocks;
   std::int64_t begin{0}, end{0};
@@ -57,10 +57,10 @@ class Walk {
   std::int64_t block_size() const { return block_size_; }
   /// Whether any plane has blocks or slots.
   bool blocked() const;
-  /// Values of an axis over the planes of the wanted parts.
+  /// Values of an axis over the planes of the selected parts.
   bool holds(layout::Axis axis, std::int64_t coordinate, const std::string& parts) const;
 
-  /// Calls f(const Stop&) for each element; planes as written, the channel innermost.
+  /// Calls f(const Stop&) for each element; planes as written, channel innermost.
   template <class F>
   void each(const Wanted& wanted, F&& f) const;
 
@@ -101,7 +101,7 @@ void Walk::each(const Wanted& wanted, F&& f) const {
     const auto kvs = stops(plane, Axis::kv, wanted.pick.kv), layers = stops(plane, Axis::layer, wanted.pick.layers);
     const auto heads = stops(plane, Axis::head, wanted.pick.heads), slots = stops(plane, Axis::slot, std::nullopt);
     auto channels = stops(plane, Axis::channel, std::nullopt);
-    // A row begins at the first channel that is asked for, or at its first one.
+    // A row begins at the first requested channel, or at its first one.
     std::int64_t row_begin = channels.empty() ? 0 : channels.front().bits;
     if (wanted.pick.channels) {
       channels = stops(plane, Axis::channel, wanted.pick.channels);

@@ -1,4 +1,4 @@
-// What nvcc declares of itself and g++ does not: enough for page.cuh's host side. Nothing of it is called.
+// Declarations that nvcc predefines and g++ lacks: enough for page.cuh's host side. None of them is called.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
-// Our FlashInfer layouts and our model of its decode kernels, held against FlashInfer's own arithmetic over every geometry
-// of the catalogue.
+// Our FlashInfer layouts and our model of its decode kernels against FlashInfer's own arithmetic, over every geometry of the
+// catalogue.
 #include "scene/reader/flashinfer/paged_kv.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ const catalogue::Catalogue& cases() {
   return catalogue;
 }
 
-/// The view of K or of V as FlashInfer's bindings pass it on: the tensor's strides in elements, without its K dim.
+/// The view of K or V as FlashInfer's bindings pass it: the tensor's strides in elements, without its K dim.
 Paged view(const layout::TensorView& tensor, Order order, std::int64_t itemsize) {
   Paged out;
   out.order = order;
@@ -184,13 +184,13 @@ TEST(FlashInferOracle, OffsetsOfLatentsAreOurs) {
   }
 }
 
-// Slices of one tensor without their strides: FlashInfer then takes each for packed.
+// Slices of one tensor without their strides: FlashInfer then assumes each is packed.
 TEST(FlashInferOracle, SlicesTakenForTensorsAreSeen) {
   const Compared c = compare_latents("flashinfer-mla-joint", 512, false);
   EXPECT_GT(c.wrong, c.elements / 2);
 }
 
-// Before they are in pages, K and V of a request lie as one block of so many tokens would.
+// Before paging, K and V of a request lie as one block of that many tokens would.
 TEST(FlashInferOracle, UnpagedOffsetsAreThoseOfOneBlock) {
   std::size_t geometries = 0, elements = 0;
   const layout::Scheme scheme{"bf16", layout::Dtype::bf16, {}, {}};
@@ -224,7 +224,7 @@ TEST(FlashInferOracle, UnpagedOffsetsAreThoseOfOneBlock) {
   RecordProperty("elements", std::to_string(elements));
 }
 
-// The strides of its caches of latents are 32 bits wide (page.cuh, stride_page_ckv), whatever the tensor's are.
+// Its caches of latents use 32-bit strides (page.cuh, stride_page_ckv), whatever the tensor's are.
 TEST(FlashInferOracle, StridesOfLatentsBeyond32BitsAreCut) {
   const std::int64_t wide = (std::int64_t{1} << 32) + 576;
   const PagedLatents cache{16, 512, 64, {wide, 576}, {wide, 576}};
@@ -232,7 +232,7 @@ TEST(FlashInferOracle, StridesOfLatentsBeyond32BitsAreCut) {
   EXPECT_EQ(offset({1, 16, 576, Order::nhd, {wide, 576, 576}}, 1, 0, 0, 0), 576u);
 }
 
-// FlashInfer #600: the length is told in the page size of the tensor under its label.
+// FlashInfer #600: the length is passed in the page size of the tensor under its label.
 TEST(FlashInferOracle, LengthsAreThoseOfOurReader) {
   for (const std::int64_t tokens : {1, 31, 32, 33, 100, 512, 4095}) {
     for (const std::int64_t planned : {1, 8, 16, 32}) {
