@@ -103,7 +103,7 @@ std::vector<Placement> placements() {
        2,
        {{"path", "tcp"}, {"progress_thread", "on"}},
        packaged("nixl-1.2.0", "tcp"),
-       // 3 of 42 runs of 0.4 s each, with a load of 3: reports/engine-defects.md
+       // 3 of 42 runs of 0.4 s each, with a load of 3: reports/results/engine-defects.md
        "NIXL 1.2.0 with a progress thread does not always survive the death of a peer: SIGSEGV in the library, or "
        "NIXL_ERR_BACKEND and no end"},
       {"nixl_posix", "kvcts_engine_nixl_posix", 2, {}, packaged("nixl-1.5.1", "tcp")},

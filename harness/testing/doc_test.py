@@ -10,7 +10,7 @@ A block with "needs=sandbox" in its info string is passed over, and that is said
 
 With --fill, a command whose output is the one word FILL gets its real output written into the document.
 
-A document that begins with "<!-- needs GLOB -->" is passed over, and that is said, where no file of the checkout matches.
+A document with a line "<!-- needs GLOB -->" is passed over, and that is said, where no file of the checkout matches.
 
 Everything happens in a copy of the checkout's data, so that examples may add files: `build/` leads to the build folder.
 """
@@ -185,18 +185,14 @@ def main() -> int:
     need_program()
     filling = "--fill" in sys.argv
     wanted = [ROOT / a for a in sys.argv[1:] if a != "--fill"] or [
-        d
-        for d in (
-            ROOT / "README.md",
-            ROOT / "CONTRIBUTING.md",
-            *sorted((ROOT / "reports").glob("*.md")),
-            ROOT / "cases" / "README.md",
-        )
-        if d.exists()
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "cases" / "README.md",
+        *sorted((ROOT / "reports").glob("**/*.md")),
     ]
 
     def one(document: Path) -> list[str]:
-        if (needs := re.match(r"<!-- needs (\S+) -->", document.read_text())) and not list(
+        if (needs := re.search(r"^<!-- needs (\S+) -->$", document.read_text(), re.M)) and not list(
             BUILD.glob(needs[1].removeprefix("build/"))
         ):
             print(f"{document.name}: not run, {needs[1]} is not built")

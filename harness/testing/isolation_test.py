@@ -1,4 +1,4 @@
-"""The promises of reports/isolation.md: each is tried by code under test that wants to break it (engine attacker), and
+"""The promises of reports/guide/isolation.md: each is tried by code under test that wants to break it (engine attacker), and
 refused or caught."""
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def tried(folder: Path, user: int | None) -> None:
 
 def page(folder: Path) -> None:
     """Every promise of the page names attacks that this test makes, and every attack stands behind one."""
-    text = (ROOT / "reports" / "isolation.md").read_text()
+    text = (ROOT / "reports" / "guide" / "isolation.md").read_text()
     named = set(re.findall(r"`([a-z-]+)`", text.split("## Promises", 1)[1].split("\n## ", 1)[0]))
     made = {name for name, *_ in attacks(folder, folder)}
     assert named == made and len(made) >= 15, named ^ made

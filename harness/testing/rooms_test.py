@@ -1,5 +1,5 @@
-"""The rooms: includes go to a room itself or to those above it in CMakeLists.txt, and reports/architecture.md has every
-room with the sentence that its CMakeLists.txt opens with.
+"""The rooms: includes go to a room itself or to those above it in CMakeLists.txt, and reports/guide/architecture.md has
+every room with the sentence that its CMakeLists.txt opens with.
 
     rooms_test.py           compares
     rooms_test.py --write   writes the list into the page
@@ -12,7 +12,7 @@ import sys
 
 from kvtest import ROOT, finish
 
-PAGE = ROOT / "reports" / "architecture.md"
+PAGE = ROOT / "reports" / "guide" / "architecture.md"
 HEADING = "## Rooms, each above those that use it\n"
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     wrong = upward_includes()
     assert not wrong, "\n".join(wrong)
     assert text[begin:end] == page_of_rooms(), (
-        "reports/architecture.md has other rooms than CMakeLists.txt: harness/testing/rooms_test.py --write"
+        "reports/guide/architecture.md has other rooms than CMakeLists.txt: harness/testing/rooms_test.py --write"
     )
 
 

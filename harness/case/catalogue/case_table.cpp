@@ -43,7 +43,8 @@ const Table<SideSpec>& side_table() {
       {
           optional("backend", &SideSpec::backend, identifier(), "backend of the catalogue: its layout, dtypes and archs"),
           optional("layout", &SideSpec::layout, identifier(), "layout of the catalogue"),
-          optional("template", &SideSpec::text, text(), "a layout written out (grammar: cases/README.md, Templates)"),
+          optional("template", &SideSpec::text, text(),
+                   "a layout written out (grammar: kvcts explain --schema case --reference)"),
           optional("tensors", &SideSpec::tensors, object<layout::TensorSpec>(tensor_spec_table),
                    "what the connector is handed; default as the layout says"),
           optional("dtype", &SideSpec::dtype, identifier(), "cache dtype, when the sides differ"),

@@ -1,5 +1,9 @@
 #include "case/catalogue/schema.hpp"
 
+#include <algorithm>
+#include <map>
+#include <string_view>
+
 #include "case/catalogue/case_file.hpp"
 #include "case/catalogue/certification.hpp"
 #include "case/catalogue/rule_table.hpp"
@@ -8,6 +12,8 @@
 #include "case/catalogue/tables.hpp"
 
 namespace kvcts::catalogue {
+
+std::string_view case_reference();  // case_reference.md, embedded by the build
 
 namespace {
 
@@ -120,13 +126,19 @@ std::string table_text(const std::vector<DocRow>& rows) {
 }
 
 std::string reference_text(const Kind& kind) {
-  std::string out = table_text(kind.rows());
-  if (!kind.sections) return out;
-  for (const auto& section : kind.sections()) {
-    out += "\n### " + section.title + "\n\n" + section.doc + "\n" +
-           (section.rows.empty() ? "" : "\n" + table_text(section.rows));
+  if (!kind.sections) return table_text(kind.rows());
+  // {{table NAME}} is replaced by the section's table.
+  std::map<std::string, std::string> tables{{kind.name, table_text(kind.rows())}};
+  for (const auto& section : kind.sections()) tables[section.title] = table_text(section.rows);
+  constexpr std::string_view opening = "{{table ", closing = "}}\n";
+  std::string out;
+  std::string_view rest = case_reference();
+  for (std::size_t at = rest.find(opening); at != std::string_view::npos; at = rest.find(opening)) {
+    const std::size_t end = rest.find(closing, at), name = at + opening.size();
+    out.append(rest.substr(0, at)).append(tables.at(std::string(rest.substr(name, end - name))));
+    rest.remove_prefix(end + closing.size());
   }
-  return out;
+  return out.append(rest);
 }
 
 }  // namespace kvcts::catalogue

@@ -28,7 +28,7 @@ const std::vector<Kind>& kinds();
 /// As printed by `kvcts explain --schema KIND` and installed in share/kvcts/schema.
 std::string schema_text(const Kind& kind);
 std::string table_text(const std::vector<DocRow>& rows);
-/// The rows as a Markdown table, then each section under a heading.
+/// The rows as a Markdown table; of a case, its whole reference (case_reference.md), with a table for each section.
 std::string reference_text(const Kind& kind);
 
 }  // namespace kvcts::catalogue

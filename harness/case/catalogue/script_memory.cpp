@@ -31,7 +31,7 @@ std::vector<Field<View>> declared_fields() {
       optional("of", &View::of, text(), "memory whose bytes these are: \"P\", or one of its allocations \"P/kv.L0\""),
       optional("layout", &View::layout, text(),
                "layout of the catalogue, or another project's name for one (flashinfer:HND, NL_X_TWO_NB_BS_NH_HS)"),
-      optional("template", &View::text, text(), "a layout written out (grammar: cases/README.md, Templates)"),
+      optional("template", &View::text, text(), "a layout written out (grammar: kvcts explain --schema case --reference)"),
       optional("planes", &View::planes, text(),
                "planes written out, a line each: data fp16 a0+0 [B=6:512 N=4:128 H=2:64 C=16:2], bytes"),
       view_geometry(),

@@ -1,5 +1,5 @@
 // The language of scripted cases: memory, requests, steps. Each operation has two tables: as intended, and as it happened,
-// where a step may also say when it executes. Semantics: cases/README.md.
+// where a step may also say when it executes. Semantics: case_reference.md.
 #pragma once
 
 #include <cstdint>

@@ -135,7 +135,8 @@ const Table<LayoutEntry>& layout_table() {
       {
           required("layout", &LayoutEntry::id, identifier(), "id; the file has this name"),
           required("title", &LayoutEntry::title, text(), "one line"),
-          required("template", &LayoutEntry::text, text(), "nesting of axes (grammar: cases/README.md, Templates)"),
+          required("template", &LayoutEntry::text, text(),
+                   "nesting of axes (grammar: kvcts explain --schema case --reference)"),
           optional("tensors", &LayoutEntry::tensors, object<layout::TensorSpec>(tensor_spec_table),
                    "what a connector is handed"),
           optional("fixed", &LayoutEntry::fixed, map_of(integer_codec(0, 1 << 30), geometry_keys()),

@@ -231,8 +231,9 @@ int repro(const Options& o, const Globals& globals) {
   // What a sandbox refuses, libraries report in their own words.
   if (failed(result) && result.phase <= Phase::registration && !result.phases.empty() && process::why_no_sandbox().empty()) {
     const auto granted = result.facts.value("granted", std::vector<std::string>{});
-    fmt::print("sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/isolation.md says what is in it\n",
-               granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
+    fmt::print(
+        "sandbox   granted {}; KVCTS_SANDBOX=off tries without one, and reports/guide/isolation.md says what is in it\n",
+        granted.empty() ? "nothing" : fmt::format("{}", fmt::join(granted, ", ")));
   }
   return status_of(result);
 }

@@ -1,4 +1,4 @@
-// The process of one connector program, and its calls (reports/connector-protocol.md).
+// The process of one connector program, and its calls (reports/guide/add-a-connector.md).
 #pragma once
 
 #include <sys/types.h>

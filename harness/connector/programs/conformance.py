@@ -1,5 +1,5 @@
 """The conformance test of connector programs: starts one as the suite does and goes through the protocol
-(reports/connector-protocol.md).
+(reports/guide/add-a-connector.md).
 
     conformance.py [--timeout SECONDS] [--option KEY=VALUE...] -- PROGRAM [ARGUMENT...]
 

@@ -1,7 +1,7 @@
 // A connector program to copy: moves whole blocks between two processes through shared memory. Uses POSIX and nlohmann-json,
 // and nothing of the suite.
 //
-// The suite starts it twice, once per side; it speaks framed JSON on descriptor 3 (reports/connector-protocol.md). It
+// The suite starts it twice, once per side; it speaks framed JSON on descriptor 3 (reports/guide/add-a-connector.md). It
 // accepts two caches only if the bytes of a block have the same order on both sides, as most block movers do, and refuses
 // all others.
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 """A connector program to copy: moves a KV cache between two processes through shared memory. Needs NumPy.
 
-It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/connector-protocol.md). A connector of
+It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/guide/add-a-connector.md). A connector of
 your own changes view() (how it reads the tensors that it is handed), transfer() (how bytes travel), and what it
 refuses."""
 

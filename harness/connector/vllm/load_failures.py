@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """load_failures.py: what vLLM's own scheduler makes of a request whose blocks did not arrive, for each
 kv_load_failure_policy and each way in which a connector can tell. Runs in an environment of `./run_suite.sh --with
-vllm` (or vllm-0.27.1): one line a row of the table in reports/vllm.md.
+vllm` (or vllm-0.27.1): one line a row of the table in reports/results/vllm.md.
 
 No worker, no model: what a worker would answer is made by hand, the scheduler and the connector's scheduler half are
 vLLM's own."""

@@ -1,4 +1,4 @@
-"""Writes reports/benchmarks.md from what kvcts_bench and peers.py measured.
+"""Writes reports/results/benchmarks.md from what kvcts_bench and peers.py measured.
 
     write_table.py PAGE FILE.json...
 
@@ -184,9 +184,8 @@ def page(runs):
     return "\n".join(
         [
             "# Benchmarks\n",
-            "Written by `harness/lab/bench/write_table.py` from the numbers of `kvcts_bench` and "
-            "`harness/lab/bench/peers.py`; do not edit. What counts are ratios "
-            "within one run: kernel and yardstick take turns in one process on the same buffers.\n",
+            "Numbers of `kvcts_bench` and `harness/lab/bench/peers.py`. Ratios within one run are what counts: kernel and "
+            "yardstick take turns in one process on the same buffers.\n",
             *parts,
         ]
     )

@@ -1,4 +1,5 @@
-"""reports/compatibility.md, from results of runs: suite compatibility, which it runs, and what the real connectors did.
+"""reports/results/compatibility.md, from results of runs: suite compatibility, which it runs, and what the real
+connectors did.
 
     compatibility.py [--open RUN]... [--real RUN]...
 
@@ -20,17 +21,17 @@ import tables as markup
 
 from kvtest import ROOT, kvcts, need_program
 
-PAGE = ROOT / "reports" / "compatibility.md"
+PAGE = ROOT / "reports" / "results" / "compatibility.md"
 LEGEND = [  # the first five are those of vLLM's own table
     ("✅", "every byte arrives"),
-    ("🟠", "partial: with some of the numbers that were tried; the note says what becomes of the others"),
-    ("❌", "not supported, and nobody takes it for success: refused or excluded before any byte moves, or without an end"),
+    ("🟠", "partial: every byte arrives with some of the sizes tried; a note says what happens with the others"),
+    ("❌", "not supported, and not mistaken for success: refused or excluded before any byte moves, or never ending"),
     ("❔", "unknown: nothing ran"),
     ("🚧", "known to fail, with a waiver that has a last day"),
     (
         "⚠️",
-        "silently wrong, with all or some of the numbers that were tried: no error, and what arrives is not what was "
-        "sent. vLLM's legend has no sign for it",
+        "silently wrong with all or some of the sizes tried: no error, and what arrives is not what was sent. vLLM's "
+        "legend has no sign for it",
     ),
 ]
 EVIDENCE = {"executed": "e", "compiled": "c", "modelled": "m"}
@@ -208,18 +209,17 @@ def backend_lines(results: list[dict]) -> list[str]:
 
 
 LEAD = (
-    "Which cache arrives through which connector, by dtype and architecture. Made from the results of a run, every "
-    "byte of both sides compared: suite `compatibility`, {count} cases. "
+    "Which cache survives which connector, by dtype and architecture. Made from a run of suite `compatibility` "
+    "({count} cases); every byte of both sides was compared. "
     "`vllm-nixl-0.33` and `vllm-mooncake-0.33` are models of the code of vLLM's connectors, with 7 and with 2 blocks "
-    "in the pool. The tables from `real-lmcache` on are what the real code did, on CPU tensors, "
-    "in runs of suites `vllm` and `lmcache` that are kept ([vLLM](vllm.md) and [LMCache](lmcache.md) have what else "
-    "was asked of it). Latents (MLA) are rows of their own. "
+    "in the pool. The tables from `real-lmcache` on show what the real code did on CPU tensors, in recorded runs of "
+    "suites `vllm` and `lmcache` ([vLLM](vllm.md), [LMCache](lmcache.md)). Latents (MLA) have their own rows. "
     "*Again: Resource temporarily unavailable* is NixlConnector's limit of 5 s for a handshake on a crowded machine; "
-    "why it once met no end is not known. "
-    "`kvcts check` gives the same answers for any pair of the catalogue ([will these two fit?](check.md))."
+    "why it once never ended is unknown. "
+    "`kvcts check` answers the same for any pair of the catalogue ([check a pair](../guide/check.md))."
 )
 SIGNS = (
-    "A letter behind the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on "
+    "A letter after the sign is the evidence: e executed on that architecture, c compiled for it, m modelled on "
     "the CPU; none: excluded without a run. [n] is a note below the table."
 )
 
@@ -263,15 +263,7 @@ def markdown(tables: list[Table], backends, count: int, kept: dict | None) -> st
     def grid(head, rows):
         return markup.table(head, ([markup.cell(one) for one in row] for row in rows)).splitlines()
 
-    out = [
-        "<!-- written by harness/lab/pages/compatibility.py: edit that -->",
-        "# Compatibility",
-        "",
-        LEAD.format(count=f"{count:,}"),
-        "",
-        "    ./run_suite.sh pages compatibility     # makes this page anew",
-        "",
-    ]
+    out = ["# Compatibility", "", LEAD.format(count=f"{count:,}"), ""]
     out += [f"- {sign} {words}" for sign, words in LEGEND] + [
         "",
         SIGNS,

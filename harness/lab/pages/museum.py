@@ -1,5 +1,5 @@
-"""reports/museum.md: figures by class and by system, and every entry with how it ends, from `kvcts report --museum
---json`."""
+"""reports/results/published-bugs.md: figures by class and by system, and every entry with how it ends, from `kvcts
+report --museum --json`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tables import cell, kvcts_answer, table
 
 from kvtest import ROOT
 
-LEAD = """# The museum of published faults
+LEAD = """# Published bugs
 
-{entries} faults of KV caches from public reports. For {confirmed} of them the report says which bytes, ids or shapes are
-wrong (*confirmed*), for {partial} it says less (*partial*). Each is a scripted case in `cases/museum/`, with controls that
-must pass, or has a line there that says why it cannot be one. The cases tell what was reported; nobody ran the reported
-programs, so all of this is *modelled*. *Caught*: the suite does not say PASS. *Named*: the diagnosis, which does not see
-what the case did wrong, gives the class that heads the report in `cases/museum/index` (`kvcts explain --precedence`: which
-class comes first).
+{entries} faults of KV caches from public reports. {confirmed} reports say which bytes, ids or shapes are wrong
+(*confirmed*); {partial} say less (*partial*). Each is a scripted case in `cases/museum/` with controls that must pass, or
+has a line there that says why it cannot be one. The cases follow the reports; none of the reported programs was run, so all
+evidence is *modelled*. *Caught*: the case does not end as PASS. *Named*: the diagnosis, which cannot see what the case did
+wrong, gives the class that heads the report in `cases/museum/index` (`kvcts explain --precedence` shows which class comes
+first).
 
-`./run_suite.sh pages` writes this page anew. `kvcts repro museum/m012-kvcached-391` runs one entry phase by phase.
+`kvcts repro museum/m012-kvcached-391` runs one entry phase by phase.
 """
 
 

@@ -1,11 +1,10 @@
-"""Writes what the suite says of itself as pages, and their figures. `./run_suite.sh pages` builds what this needs and
-calls it.
+"""Writes pages about the suite itself, and their figures. `./run_suite.sh pages` builds what this needs and calls it.
 
     pages.py [--hold] [--out build/pages] [--build build] [NAME...]
 
-Without a name: all but the long ones. Five are committed in reports/ and copied there at a release; the others are
-looked up where they are made. OUT/figures.json has the numbers of the pages that were made; --hold holds them to the
-floors in reports/figures.json. Exit status 1: a page could not be made, or a figure is beyond its floor."""
+Without a name: all but the long ones. Five are committed in reports/results/, copied there at a release.
+OUT/figures.json has the numbers of the pages that were made; --hold holds them to the floors in reports/figures.json.
+Exit status 1: a page could not be made, or a figure is beyond its floor."""
 
 from __future__ import annotations
 
@@ -113,9 +112,9 @@ class Maker:
 def makers(build: Path, out: Path) -> dict[str, Callable[[dict], str]]:
     maker = Maker(build, out)
     return {
-        "museum": museum.page,
-        "rules": rules.page,
-        "sabotage": sabotage.page,
+        "published-bugs": museum.page,
+        "engine-edges": rules.page,
+        "injected-faults": sabotage.page,
         "compatibility": compatibility.page,
         "benchmarks": maker.benchmarks,
         "identity": maker.identity,
@@ -155,7 +154,7 @@ def main() -> int:
             print(f"{name:<18} FAILED: {failure}", flush=True)
             failed += 1
             continue
-        (asked.out / f"{name}.md").write_text(text)
+        (asked.out / f"{name}.md").write_text(f"<!-- written by `./run_suite.sh pages {name}`; do not edit -->\n{text}")
         kept.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
         print(f"{name:<18} {asked.out / name}.md, {time.monotonic() - begin:.0f} s", flush=True)
     beyond = floors.beyond(floors.read(), figures) if asked.hold else []

@@ -91,8 +91,8 @@ def held_floors() -> None:
 
 def names() -> None:
     known = set(pages.makers(BUILD, BUILD / "pages"))
-    committed = {path.stem for path in (ROOT / "reports").glob("*.md") if path.stem in known}
-    assert committed == {"museum", "compatibility", "rules", "sabotage", "benchmarks"}, committed
+    committed = {path.stem for path in (ROOT / "reports" / "results").glob("*.md") if path.stem in known}
+    assert committed == {"published-bugs", "compatibility", "engine-edges", "injected-faults", "benchmarks"}, committed
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""reports/rules.md: rule x engine, with what differs, from what cases/rules state. Nothing is played: `kvcts
+"""reports/results/engine-edges.md: rule x engine, with what differs, from what cases/rules state. Nothing is played: `kvcts
 conformance --rules` does that."""
 
 from __future__ import annotations
@@ -7,15 +7,14 @@ from collections import defaultdict
 
 from tables import documents, table
 
-LEAD = """# What may be relied on, and where
+LEAD = """# Engine edge behaviour
 
-Rules of engines at the edges of what they promise: what each answers, as it was measured through the transport ABI, with the
-plug-ins' own checks off where they have any. `kvcts conformance --rules` plays them again and says CHANGED RULE where an
-engine answers otherwise than stated in `cases/rules`. Answers are those of the ABI
-(`harness/engines/transport/kvcts_transport.h`); *pending*: neither done nor failed when the time was over; *arrived*,
-*untouched*, *partly*: the bytes at their destination. Several answers: which one it is depends on timing. One rule with one
-engine, to show somebody: `kvcts conformance --rules truncated-blob --engine nixl-tcp`.
-`harness/lab/reproduction/reproduce.py` counts how often each answer comes in many runs, and how long an error takes.
+What each engine answers at the edges of its API, measured through the transport ABI with the plug-in's own checks turned off
+where it has any. `kvcts conformance --rules` tests all of it again and reports CHANGED RULE where an answer differs from
+`cases/rules`. Answers are those of `harness/engines/transport/kvcts_transport.h`. *Pending*: neither done nor failed when
+time was up. *Arrived*, *untouched*, *partly*: the bytes at their destination. Where several answers are listed, timing
+decides. One rule with one engine: `kvcts conformance --rules truncated-blob --engine nixl-tcp`.
+`harness/lab/reproduction/reproduce.py` counts how often each answer comes, and how long an error takes.
 """
 
 

@@ -1,46 +1,42 @@
-"""reports/sabotage.md: the detection matrix, the same saboteurs behind released engines and against other harnesses,
-from `kvcts inject --json`."""
+"""reports/results/injected-faults.md: the detection matrix, the same saboteurs behind released engines and against
+other harnesses, from `kvcts inject --json`."""
 
 from __future__ import annotations
 
 from tables import kvcts_answer, table
 
 ENGINES = ["nixl-tcp", "nixl-cma", "ucx-tcp", "ucx-1.22-tcp", "mooncake"]
-LEAD = """# Saboteurs: what would the suite catch?
+LEAD = """# Injected faults: what does the suite catch?
 
-Code that is wrong on purpose takes the place of right code in the cases of a suite: of the engine (`transport`, `writer`),
-of the connector (`connector`, `planner`) or of the reader. Each is one document in `cases/saboteurs/` ([how to write
-one](../cases/README.md#writing-a-saboteur)). The cases are tried in the suite's order, those first that a saboteur names as
-likely, until one of them does not end in PASS. *Caught by* says which check noticed: `bytes`, `guard`, `padding`, `source`
-(which must not change), `count` (planned, moved, expected), `late write` (memory is watched after completion), `completion`
-(reported before the bytes had arrived), `reader` (what was gathered), `outcome` (an error, a hang or a crash). *Named*: the
-diagnosis of that case, which does not see the saboteur, explains every wrong byte and gives its class. *Tried*: cases up to
-the catch, or in all. Controls are right code in the same places; they are not caught. All of it runs on the host, so the
-evidence is *modelled*.
+Wrong code replaces right code in the cases of a suite: in the engine (`transport`, `writer`), in the connector (`connector`,
+`planner`) or in the reader. Each fault is one document in `cases/saboteurs/` ([how to write
+one](../guide/inject-faults.md)). The cases are tried in the suite's order, likely ones first, until one does not end as
+PASS. *Caught by* names the check that noticed: `bytes`, `guard`, `padding`, `source` (which must not change), `count`
+(planned, moved, expected), `late write` (memory is watched after completion), `completion` (reported before the bytes had
+arrived), `reader` (what it gathered), `outcome` (an error, a hang or a crash). *Named*: the diagnosis, which cannot see the
+fault, explains every wrong byte and gives its class. *Tried*: the number of cases up to the catch. Controls are right code
+in the same places and must not be caught. Everything runs on the host, so all evidence is *modelled*.
 
-The families of hypotheses were written with these saboteurs at hand: the share that is named says that none of them goes
-without a name, not how well unknown faults are named ([the museum](museum.md) does).
-
-`./run_suite.sh pages` writes this page anew.
+The hypotheses of the diagnosis were written with these faults at hand. So the share that is named shows that none of them
+goes without a name, not how well unknown faults are named; [published bugs](published-bugs.md) show that.
 """
 BEHIND = """## Behind released engines
 
-The same saboteurs with a released engine in the place of the case's own, between two processes (`kvcts inject --behind
-ENGINE`). What is wrong before an engine is asked (`connector`, `planner`) or after (`reader`) stays where it is. What is
-wrong in an engine (`transport`, `writer`) stands in front of it: it edits the list before the engine sees it, or the bytes
-that the engine is given, so that the engine itself moves what is wrong and counts it. *The same*: caught in the same case by
-the same checks, and told of in the same words. A hang is told of with times, which differ; a list that would leave its
-region is not sent, as engines refuse it: then a later case catches. *Skipped*: cannot be had with this engine, which says
-why. Random faults through the same engines, with every word of the diagnosis compared: `kvcts-random-faults --engine
-ENGINE`.
+The same faults with a released engine instead of the case's own, between two processes (`kvcts inject --behind ENGINE`).
+Faults before the engine (`connector`, `planner`) or after it (`reader`) stay where they are. Faults in an engine
+(`transport`, `writer`) sit in front of it: they edit the list, or the bytes, before the engine sees them, so that the engine
+itself moves and counts what is wrong. *The same*: caught in the same case by the same checks and described in the same
+words. A hang is described with times, which differ; a list that would leave its region is not sent, because engines refuse
+it, and a later case catches the fault. *Skipped*: impossible with this engine, which says why. Random faults through the
+same engines, with every word of the diagnosis compared: `kvcts-random-faults --engine ENGINE`.
 """
-HARNESSES = """## The same saboteurs against what other harnesses write and look at
+HARNESSES = """## The same faults against what other harnesses write and check
 
-The same cases with the fills of benchdnn's reorder driver, of UCX's two test buffers, of nvbandwidth and of nccl-tests in
-the place of ours, and with their checks: the bytes that had to arrive, once, and nothing else (no guards, no free memory, no
-source, no counts, not again). Structure and versions of the fills are those in `harness/run/checker/emulated.cpp`:
-*emulated*, none of these programs ran, and moving KV caches between ranks is not what any of them is for. Each saboteur is
-tried in up to eight cases, from the one on in which ours caught it; *3 of 8* are the cases that noticed.
+The same cases with the fills of benchdnn's reorder driver, of UCX's two test buffers, of nvbandwidth and of nccl-tests
+instead of ours, and with their checks: the bytes that had to arrive, once, and nothing else (no guards, no free memory, no
+source, no counts, no second look). Structure and versions of the fills are those in `harness/run/checker/emulated.cpp`. This
+is *emulated*: none of these programs ran, and none of them is made for moving KV caches between ranks. Each fault is tried
+in up to eight cases, starting with the one in which ours caught it; *3 of 8* are the cases that noticed.
 """
 
 
