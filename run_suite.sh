@@ -28,7 +28,7 @@ usage: ./run_suite.sh [OPTION...]
   --no-install   Install nothing; name what is missing.
   --no-cuda      Build no device kernels, and neither use nor install a CUDA compiler.
   --no-engines   Install no engine packages (harness/engines/packages); cases with these engines are SKIPPED.
-  --with LIST    Also install what some suites need; names with commas between:
+  --with LIST    Also install what some suites need; names, comma-separated:
                    vllm         suite vllm (0.6 GB to download, 2.6 GB installed)
                    vllm-0.27.1  an older vLLM beside it, as large; without it, its cases are SKIPPED
                    lmcache      suite lmcache (0.3 GB, 1.1 GB installed)

@@ -3,7 +3,7 @@
 The memory of a region is built bottom up from *nibbles* (4 bits, the smallest code). Each leaf of the template becomes an
 array of element ids in logical order [L, K, B, N, H, C]; its axes are split by reshape, ordered by transpose, and the
 leaves of one part are joined by concatenate along the innermost dimension. The flattened result says, for each nibble of
-memory in order, which element lies there. Tags are then looked up; nibbles of nobody hold poison.
+memory in order, which element lies there. Tags are then looked up; unowned nibbles hold poison.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from . import GoldenError, dtypes, poison, tag, template
 from .expr import evaluate
 from .template import AXES, Leaf, Mode, Part, Region
 
-FREE = -1  # nibble of nobody (padding)
+FREE = -1  # unowned nibble (padding)
 FIELDS = ("layer", "kv", "block", "slot", "token", "head", "channel")
 
 
@@ -79,7 +79,7 @@ class Plane:
     component: str
     dtype: str
     high_nibble_first: bool
-    coordinates: dict  # FIELDS -> int64 array of `shape`; token -1: nobody's
+    coordinates: dict  # FIELDS -> int64 array of `shape`; token -1: unowned
     codes: np.ndarray  # right-aligned tag codes, of `shape` (layer, kv, block, slot, head, channel)
     blocked: bool  # False: no block or slot axis; written always, with token 0
     first: list  # the first coordinate of each axis of `shape`

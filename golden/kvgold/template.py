@@ -42,7 +42,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Elements of one component, or `pad` bytes of nobody."""
+    """Elements of one component, or `pad` unowned bytes."""
 
     component: str = "data"
     dtype: str = ""  # "": the scheme's

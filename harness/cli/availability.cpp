@@ -59,7 +59,7 @@ std::int64_t Availability::memory() {
   std::ifstream in("/proc/meminfo");
   std::string key, unit;
   std::int64_t kib = 0;
-  memory_ = std::numeric_limits<std::int64_t>::max();  // nobody says: no limit
+  memory_ = std::numeric_limits<std::int64_t>::max();  // unknown: no limit
   while (in >> key >> kib && std::getline(in, unit)) {
     if (key == "MemAvailable:") memory_ = kib * 1024 / 5 * 4;
   }
@@ -108,7 +108,7 @@ const std::optional<Availability::Lack>& Availability::connector_lack(const std:
     } catch (const connector::program::NotHere& missing) {
       lack = Lack{{missing.name, connector}, missing.what()};
     } catch (const std::exception&) {
-      // A bad entry is told by the worker that starts it.
+      // The worker that starts it reports a bad entry.
     }
   }
   return connectors_.emplace(connector, std::move(lack)).first->second;

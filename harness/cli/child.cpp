@@ -57,7 +57,7 @@ Ended collect(pid_t pid, int fd, std::chrono::milliseconds deadline) {
   return ended;
 }
 
-/// In the asked process. Libraries chatter on standard output and error; the answer has a pipe of its own.
+/// In the other process. Libraries chatter on standard output and error; the answer has a pipe of its own.
 void be_quiet() {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -26,7 +26,7 @@ ChildAnswer ask_child(const std::function<nlohmann::json()>& question, std::chro
 /// `more_place`. Bubblewrap's way of telling a signal, status 128 + its number, is understood.
 ChildAnswer ask_program(const std::vector<std::string>& argv, int more, int more_place, int answer_place,
                         std::chrono::milliseconds deadline);
-/// In the asked process: writes what `question` returns or throws. Does not return.
+/// In the other process: writes what `question` returns or throws. Does not return.
 [[noreturn]] void give_answer(int fd, const std::function<nlohmann::json()>& question);
 
 }  // namespace kvcts::cli

@@ -71,7 +71,7 @@ constexpr std::array terms{
     Term{"constraint", "A combination that cannot work, with its reason; its cases are UNSUPPORTED or must be REFUSED.", ""},
     Term{"waiver", "A known failure with reason, owner, link and last day; its cases are XFAIL until then.", ""},
     Term{"request", "Tokens of one sequence and the blocks that hold them on each side.", ""},
-    Term{"claim", "What a connector is told about a cache, or what a plug-in says about itself, true or not.", ""},
+    Term{"claim", "What a connector is given as a cache's layout, or what a plug-in says about itself, true or not.", ""},
     Term{"published bugs", "Faults of KV caches from public issues, each as a scripted case. Suite: museum.",
          "`kvcts report --museum` shows how each ends."},
     Term{"museum", "The suite of published bugs.", "`kvcts report --museum` shows how each ends."},
@@ -84,7 +84,7 @@ constexpr std::array terms{
     // checking
     Term{"tag", "The value of one element: a function of its layer, token, head, channel, generation and pass.",
          "No two elements are exchanged unseen."},
-    Term{"poison", "Bytes that fill everything nobody should write, different at every address and in every pass.", ""},
+    Term{"poison", "Bytes that fill everything no one should write, different at every address and in every pass.", ""},
     Term{"guard", "Watched bytes below and above each allocation.", ""},
     Term{"pass", "One execution of a case with its own tags. Also the outcome PASS.", ""},
     Term{"deciding passes", "Passes after which chance could have made wrong bytes look right with p < 2^-64.", ""},

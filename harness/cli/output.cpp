@@ -33,7 +33,7 @@ std::size_t unfinished(std::string_view text) {
 
 }  // namespace
 
-/// A FILE on a descriptor. The first error is kept; what comes after it is dropped, so that a verb at work goes on to its
+/// A FILE on a descriptor. The first error is kept; what comes after it is dropped, so that a working verb continues to its
 /// end.
 struct Output::Stream {
   Stream(int descriptor, bool filters) : fd(descriptor), safe(filters) {
@@ -65,7 +65,7 @@ struct Output::Stream {
       const ssize_t n = ::write(fd, text.data(), text.size());
       if (n >= 0) {
         text.remove_prefix(static_cast<std::size_t>(n));
-      } else if (errno == EAGAIN) {  // somebody else made the open file non-blocking
+      } else if (errno == EAGAIN) {  // another process made the open file non-blocking
         pollfd ready{fd, POLLOUT, 0};
         ::poll(&ready, 1, -1);
       } else if (errno != EINTR) {

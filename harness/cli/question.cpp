@@ -71,7 +71,7 @@ ChildAnswer ask(std::string_view question, const nlohmann::json& about, const st
   }
   const auto answer = [&] { return ask_program(argv, filter ? filter.get() : -1, filter_place, answer_place, deadline); };
   ChildAnswer first = answer();
-  // Killed from outside (an operator, the kernel's want of memory) says nothing of who was asked: once more, then it counts.
+  // Killed from outside (an operator, the kernel out of memory) says nothing about the plug-in: try again, then it counts.
   if (first.died != "SIGKILL") return first;
   if (filter) ::lseek(filter.get(), 0, SEEK_SET);  // bubblewrap reads it to its end
   return answer();

@@ -13,7 +13,7 @@
 
 namespace kvcts::cli {
 
-/// `answer` runs in the other process; what it throws is the error of the asked.
+/// `answer` runs in the other process; what it throws is that process's error.
 struct Question {
   std::string_view name;
   nlohmann::json (*answer)(const nlohmann::json& about);
@@ -25,9 +25,9 @@ const std::vector<Question>& questions();
 ChildAnswer ask(std::string_view question, const nlohmann::json& about, const std::vector<std::string>& grants,
                 const std::vector<std::string>& shown, std::chrono::milliseconds deadline);
 
-/// For a verb that plays with code under test in processes of its own: the verb once more, as it was called, in a sandbox
+/// For a verb that runs code under test in its own processes: the same verb again, as it was called, in a sandbox
 /// that takes with it whatever is left. Its exit status; nullopt where this process is already inside, or the machine has
-/// none: it goes on by itself.
+/// none: it continues by itself.
 std::optional<int> inside(const std::vector<std::string>& grants);
 
 /// The other side: `kvcts --answer QUESTION ABOUT`, with the answer's pipe at descriptor 4. True when that is what was

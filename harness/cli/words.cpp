@@ -50,7 +50,7 @@ constexpr std::array<Text, verdict_count> verdicts{{
 constexpr std::array<Text, evidence_count> evidences{{
     {"The case ran on this CPU with the facts of that architecture. No code of the architecture was executed.", ""},
     {"Code for the architecture was compiled, not executed.", ""},
-    {"Code ran on a device of that very architecture, which the suite itself found on this machine.", ""},
+    {"Code ran on a device of exactly that architecture, which the suite itself found on this machine.", ""},
 }};
 
 constexpr std::array<Text, phase_count> phases{{

@@ -1,7 +1,7 @@
 """Lists the gtests of a program as CTest entries, with the labels and the deadline of the source file that each stands in.
 
 usage: list_tests.py PROGRAM TABLE OUT
-TABLE has a line per source file: path from the checkout, room, seconds, labels with commas between. Standard library only.
+TABLE has a line per source file: path from the checkout, room, seconds, labels, comma-separated. Standard library only.
 """
 
 import json

@@ -81,12 +81,12 @@ class Bench:
 
 def lacks(bench: Bench) -> None:
     """A plug-in that is not there, a package that is not there, an engine that opens nothing, no environment, no memory."""
-    bench.add("engines", "absent", "engine: absent\ntitle: nobody built it\nplugin: kvcts_engine_absent\nprocesses: 2\n")
+    bench.add("engines", "absent", "engine: absent\ntitle: not built\nplugin: kvcts_engine_absent\nprocesses: 2\n")
     bench.add(
         "engines",
         "unpacked",
         "engine: unpacked\ntitle: its package is not installed\nplugin: kvcts_engine_memcpy\nprocesses: 1\nneeds: "
-        "[nobody-1.0]\n",
+        "[unpacked-1.0]\n",
     )
     bench.add(
         "connectors",
@@ -95,8 +95,8 @@ def lacks(bench: Bench) -> None:
         "['{python:nowhere}', '-']}\n",
     )
     bench.not_running("plug-in", "absent", "absent", "--file", str(bench.file("absent", "engine: absent")))
-    for name in ("nobody-1.0", "unpacked"):
-        bench.not_running("package", name, "nobody-1.0", "--file", str(bench.file("unpacked", "engine: unpacked")))
+    for name in ("unpacked-1.0", "unpacked"):
+        bench.not_running("package", name, "unpacked-1.0", "--file", str(bench.file("unpacked", "engine: unpacked")))
     late = bench.file("late", "engine: fixture\nengine_options: {fault: refuse, phase: open}")
     bench.not_running("open() says NOT_SUPPORTED", "fixture", "fixture", "--file", str(late))
     for name in ("nowhere", "own"):

@@ -42,7 +42,7 @@ def main() -> int:
                 assert all(case["outcome"] == "SKIPPED" and "./run_suite.sh install" in case["message"] for case in cases), (
                     cases
                 )
-        # A package of a version that nobody knows is not called.
+        # A package of an unknown version is not called.
         package = Path(place) / "packages" / "mooncake-0.3.13.post1"
         (package / "mooncake").mkdir(parents=True)
         (package / "kvcts-pins").write_text("pinned\n")

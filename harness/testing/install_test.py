@@ -17,7 +17,7 @@ IN_MEMORY = ENGINE.replace("engine: acme\n", "engine: acme-memory\n") + "options
 
 
 def vendor(installed: Path, place: Path) -> None:
-    """What somebody has who has an installation and no source: headers, templates, a compiler."""
+    """What a vendor has with an installation and no source: headers, templates, a compiler."""
     work = place / "vendor"
     work.mkdir()
     template, headers = installed / "share/kvcts/template", next(installed.glob("include/kvcts"))

@@ -1,5 +1,5 @@
 """SIGINT, SIGTERM and SIGHUP end every verb with 130 and one line, and leave no process; a run writes its reports and
---resume goes on."""
+--resume continues."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def every_verb(folder: Path) -> None:
 
 
 def a_run(folder: Path) -> None:
-    """A terminal that closes: the run's reports are there, and --resume goes on."""
+    """A terminal that closes: the run's reports are there, and --resume continues."""
     for number in SIGNALS:
         out, mark = folder / f"run-{number.name}", uuid.uuid4().hex
         process = begin(["run", "--suite", "smoke", "--out", str(out)], mark)
@@ -104,7 +104,7 @@ def a_run(folder: Path) -> None:
 
 
 def nohup(folder: Path) -> None:
-    """Whoever ignores SIGHUP from the start goes on."""
+    """A program that ignores SIGHUP from the start continues."""
     mark = uuid.uuid4().hex
     process = begin(
         ["run", "--suite", "seeds", "--out", str(folder / "nohup")],
@@ -125,7 +125,7 @@ def main() -> int:
         every_verb(folder)
         a_run(folder)
         nohup(folder)
-    print("every verb ends 130 with one line when interrupted; a run writes its reports and goes on")
+    print("every verb ends 130 with one line when interrupted; a run writes its reports and can be resumed")
     return 0
 
 

@@ -4,7 +4,7 @@
     kill_test.py --stop checker [--suite smoke]      SIGSTOP instead, once: the run gets by, in bounded time
 
 A round starts a run, kills its supervisor (or, about every third time, one of its workers and a moment later the
-supervisor; with --victim only that kind of process) and goes on with --resume until a sitting was left alone or has
+supervisor; with --victim only that kind of process) and resumes it until a sitting was left alone or has
 finished by itself. After each end of a supervisor no process of the run may be alive five seconds later, and nothing
 may be left of its temporary files. At the end of a round: the ids are the planned ones, each once, and what each came
 to is what it came to undisturbed. A case whose worker was killed from outside may say so (CRASH, SIGKILL): that is the

@@ -1,4 +1,4 @@
-// How much memory a piece of work takes at the most: measured in a process of its own, so that nothing else is in the
+// The peak memory of a piece of work: measured in a process of its own, so that nothing else is in the
 // figure.
 #pragma once
 

@@ -51,7 +51,7 @@ def catalogue(folder: Path) -> Path:
 
 
 def bare() -> dict[str, str]:
-    """What a shell has in which somebody pastes a line: the program, and nothing of the suite's variables."""
+    """The environment of a shell into which a line is pasted: the program, and none of the suite's variables."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("KVCTS_")}
     return {**kept, "PATH": f"{KVCTS.parent}:{kept.get('PATH', '')}"}
 
@@ -139,7 +139,7 @@ def main() -> int:
         (folder / "cases of mine.yaml").write_text(CASES)
         out = there / "run"
         begin_and_interrupt(folder, out)
-        # What the run began with goes on with it, and nothing else does.
+        # A resumed run keeps what it began with, and nothing else.
         other = kvcts("run", "--resume", str(out), cwd=there, env={**bare(), "KVCTS_ENGINE_PATH": str(there)})
         assert other.status == 2 and "KVCTS_ENGINE_PATH" in other.err and len(other.err.splitlines()) == 1, other
         resumed = kvcts("run", "--resume", str(out), "-j", "1", cwd=there, env=bare())

@@ -29,7 +29,7 @@ def main() -> int:
     ):
         wrong = script(*argv)
         assert wrong.returncode == 2 and says in wrong.stderr and len(wrong.stderr.splitlines()) == 1, wrong
-    # The browser is asked for by name and by nobody else.
+    # The browser is installed only by name.
     wanted = script("--no-install", "--browser", "--no-cuda", "--no-engines", "install")
     assert wanted.returncode == 0 or "chromium-headless-shell" in wanted.stderr, wanted
     with tempfile.TemporaryDirectory() as elsewhere:

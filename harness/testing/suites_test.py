@@ -1,5 +1,5 @@
-"""What run_suite.sh does with suites: plan, verdict, page and exit status, with a program in the place of kvcts that
-ends as it is told."""
+"""What run_suite.sh does with suites: plan, verdict, page and exit status, with a stand-in for kvcts that
+ends with given statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ echo "$@" >> "$CALLS"
 [ "$1" = run ] || exit 0
 while [ "$1" != --out ]; do shift; done
 mkdir -p "$2" && touch "$2/index.html" "$2/store.db"
-echo '{"headline": "<'$suite'> is told", "results": [{"id": "a/good", "verdict": "as expected"},
+echo '{"headline": "<'$suite'> ends", "results": [{"id": "a/good", "verdict": "as expected"},
   {"id": "a/bad#one", "verdict": "unexpected"}]}' > "$2/results.json"
 eval "exit \\${STATUS_$suite:-0}"
 """
@@ -75,7 +75,7 @@ def first_look(folder: Path) -> None:
         assert lines[-1].startswith("next: " + NEXT[worst]), lines[-1]
         assert lines[0] == "== plan: smoke 7, seeds 7, golden 7, crash 7, 28 cases", lines
         page = (out / "index.html").read_text()
-        assert 'href="golden/index.html"' in page and "&lt;golden&gt; is told" in page and page.count("<tr") == 4, page
+        assert 'href="golden/index.html"' in page and "&lt;golden&gt; ends" in page and page.count("<tr") == 4, page
     status, said = called(folder, "--out", str(folder / "interrupted"), seeds=130)
     assert status == 130 and "seeds: interrupted" in said and "golden" not in said.split("plan:")[1].split("\n", 1)[1], said
 

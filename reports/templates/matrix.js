@@ -211,7 +211,7 @@
 
   /**
    * Fills #matrix-view and returns update(rows). `narrow(conditions)` adds to the filter. `asked`: {rows, columns, tables}
-   * of the page's address, kept up to date; `changed()` is told of it.
+   * of the page's address, kept up to date; `changed()` is called.
    */
   kvcts.matrix = (run, narrow, asked, changed) => {
     const all = dimensions(run);

@@ -273,7 +273,7 @@ class Verifier:
             spoilt = bytes_["wrong"] != 0 or bytes_["moved"] != bytes_["planned"]
             for wrong, words in (
                 (verdict not in ("as expected", "XFAIL", "XPASS"), f"is {outcome} and {verdict}"),
-                (verdict == "as expected" and not good, f"is {outcome}, and told to be as expected"),
+                (verdict == "as expected" and not good, f"is {outcome}, and recorded as expected"),
                 ((verdict == "XFAIL" or outcome == "UNSUPPORTED") and not claimed, f"is {outcome}, and nothing claims that"),
                 (passed and spoilt, f"is PASS with {bytes_['wrong']} wrong bytes"),
                 (passed and "digests" not in record, "is PASS, and tells no digests"),
@@ -289,7 +289,7 @@ class Verifier:
         told = {(claim["kind"], claim["name"]): claim["cases"] for claim in json.loads(self.files["claims.json"])}
         found = Counter((record["claim"]["kind"], record["claim"]["name"]) for record in self.records if "claim" in record)
         if told != found:
-            raise Wrong("claims.json does not tell what the records claim")
+            raise Wrong("claims.json does not match the claims of the records")
         return f"{len(told)} declared"
 
     def check_isolation(self) -> str:

@@ -71,8 +71,8 @@ int run_profile(const Subject& subject, const CertifyOptions& options, const Glo
   if (fs::exists(options.run)) {
     const store::RunInfo info = opening([&] { return store::RunReader::open(options.run).info(); });
     if (info.seed != seed)
-      throw Refused(fmt::format("the run in {} has seed {}, and {} is asked for: give another folder to --run", options.run,
-                                info.seed, seed));
+      throw Refused(
+          fmt::format("the run in {} has seed {}, expected {}: give another folder to --run", options.run, info.seed, seed));
     run.resume = options.run, run.cases = take_up(options.run, globals.cases);
   } else
     run.out = options.run, run.select.suites = {catalogue::suite_of(subject.profile())};
@@ -90,7 +90,7 @@ void expect_certifiable(const store::RunReader& reader, const Subject& subject,
     throw Refused("the run in " + reader.directory().string() + " is one of " + info.suite + ", and not of this profile");
   if (store::incomplete(counts)) {
     const std::string lack =
-        counts.lacks.empty() ? "" : fmt::format(", {} for want of {}", counts.lacks[0].count, counts.lacks[0].name);
+        counts.lacks.empty() ? "" : fmt::format(", {} without {}", counts.lacks[0].count, counts.lacks[0].name);
     throw Refused(fmt::format("{} of {} cases were not run{}",
                               counts.planned - store::ran(counts) - counts.of(Outcome::unsupported), counts.planned, lack));
   }
@@ -102,10 +102,10 @@ void expect_certifiable(const store::RunReader& reader, const Subject& subject,
       return;
     }
     if (store::is_failure(r.verdict) || r.verdict == Verdict::error)
-      throw Refused(fmt::format("{} is {}, and no waiver of the product says so: {}", r.id, name(r.outcome), r.message));
+      throw Refused(fmt::format("{} is {}, and no waiver of the product covers it: {}", r.id, name(r.outcome), r.message));
     if (store::was_executed(r.outcome) && subject.profile().evidence == Evidence::executed &&
         r.evidence != Evidence::executed)
-      throw Refused(fmt::format("{} is {}, and the profile asks for executed", r.id, name(r.evidence)));
+      throw Refused(fmt::format("{} is {}, and the profile requires executed", r.id, name(r.evidence)));
   });
 }
 
@@ -143,7 +143,7 @@ json run_json(const store::RunReader& reader, const Subject& subject) {
 int certify(const CertifyOptions& given, const Globals& globals) {
   CertifyOptions options = given;
   if (options.run.empty()) options.run = options.out + ".run";
-  if (fs::exists(options.out)) throw UsageError(options.out + " is there already; remove it, or give another -o");
+  if (fs::exists(options.out)) throw UsageError(options.out + " exists already; remove it, or give another -o");
   const fs::path cases = catalogue::find_cases(globals.cases);
   const std::string product = bytes_of_file(options.product);
   const auto key = certificate::read_key(options.key);
@@ -220,7 +220,7 @@ int certify(const CertifyOptions& given, const Globals& globals) {
     } else {
       fmt::print("{}: {} by profile {} {}: {} records, {} of them blind negatives\n", options.out, package.product,
                  subject.profile().id, subject.profile().version, package.records.size(), names.size());
-      if (!challenge) fmt::print("no challenge: nobody but the vendor chose the seed, and the certificate will say so\n");
+      if (!challenge) fmt::print("no challenge: only the vendor chose the seed, and the certificate says so\n");
     }
     return exit_as_expected;
   } catch (const Refused& why) {

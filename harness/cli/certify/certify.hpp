@@ -9,7 +9,7 @@ namespace kvcts::cli {
 
 struct CertifyOptions {
   std::string profile, product, challenge, key, out;
-  std::string run;  ///< folder of the run; "" = <out>.run. One that is there is gone on with
+  std::string run;  ///< folder of the run; "" = <out>.run. An existing one is resumed
   int jobs{1};
 };
 

@@ -334,7 +334,7 @@ def check_forgeries(place: Place) -> None:
         (none, "digests: 'kv/", True, True),
         (other_suite, "suite: it was made with another suite", False, False),
         (other_profile, "profile: profile tiny is another one than here", False, False),
-        (other_product, "the product that was planned for is not the one of product.yaml", False, False),
+        (other_product, "the planned product is not that of product.yaml", False, False),
         (open_run, "isolation: the run was not isolated", True, True),
         (lost, "outcomes: 'kv/", True, True),
         (failed, "outcomes: 'kv/", True, True),
@@ -354,7 +354,7 @@ def check_forgeries(place: Place) -> None:
     passed_anyway(forgery)
     status, words = place.verdict(forgery.sign("forged.kvcert"))
     assert status == 1 and "REJECTED: negatives: " in words, ("a negative that is PASS, to who has not the challenge", words)
-    # A waiver is told by product.yaml, claims.json and the records: all, or none.
+    # A waiver is in product.yaml, claims.json and the records: in all, or in none.
     waived = Forgery(place, "waived.kvcert")
     for name in ("product.yaml", "claims.json"):
         edited = copy.deepcopy(waived)
@@ -514,7 +514,7 @@ def main() -> None:
         check_bytes(place, args.bytes)
         check_nonsense(place, args.bytes)
         check_pass_everything(place, args.challenges)
-    print("every package was told for what it is")
+    print("every package was recognised for what it is")
 
 
 if __name__ == "__main__":

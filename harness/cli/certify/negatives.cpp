@@ -101,9 +101,9 @@ class Draw {
 
 std::string why_not_caught(const CaseResult& result, const std::string& fault_class) {
   if (result.outcome != Outcome::fail)
-    return fmt::format("ended in {}, and has to be FAIL {}", name(result.outcome), fault_class);
+    return fmt::format("ended as {}, expected FAIL {}", name(result.outcome), fault_class);
   if (!result.diagnosis.exact || result.diagnosis.fault_class != fault_class)
-    return fmt::format("is FAIL {}, and has to be FAIL {}",
+    return fmt::format("is FAIL {}, expected FAIL {}",
                        result.diagnosis.fault_class.empty() ? "without a class" : result.diagnosis.fault_class, fault_class);
   return "";
 }

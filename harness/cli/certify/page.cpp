@@ -37,7 +37,7 @@ std::string page_of(const Verification& v) {
                                                        {"state", v.status() == exit_as_expected ? "good" : "bad"},
                                                        {"verdict", v.verdict()},
                                                        {"started", text(v.run, "started")},
-                                                       {"signer", v.signer.empty() ? "nobody" : v.signer},
+                                                       {"signer", v.signer.empty() ? "no one" : v.signer},
                                                        {"checks", checks},
                                                        {"claims", claims}});
 }

@@ -48,13 +48,13 @@ json parsed(const certificate::Files& files, const char* name) {
   return value;
 }
 
-/// The result that a record tells of, as far as verdicts depend on it.
+/// The result of a record, as far as verdicts depend on it.
 CaseResult result_of(const json& record) {
   CaseResult result;
   result.id = record.at("id");
   const auto outcome = outcome_from_name(record.at("outcome").get<std::string>());
   const auto evidence = evidence_from_name(record.at("evidence").get<std::string>());
-  if (!outcome || !evidence) throw Wrong("'" + result.id + "' has an outcome or evidence that nobody knows");
+  if (!outcome || !evidence) throw Wrong("'" + result.id + "' has an unknown outcome or evidence");
   result.outcome = *outcome, result.evidence = *evidence;
   result.diagnosis.fault_class = record.value("class", ""), result.diagnosis.exact = record.value("exact", false);
   const json bytes = record.at("bytes");
@@ -152,7 +152,7 @@ class Verifier {
     const auto& p = subject_->product();
     const json expected{{"product", p.product}, {"vendor", p.vendor}, {"version", p.version}, {"engine", p.engine.id}};
     if (package_.plan.at("product") != expected || package_.product != p.product + " " + p.version)
-      throw Wrong("the product that was planned for is not the one of product.yaml");
+      throw Wrong("the planned product is not that of product.yaml");
     out_.profile = fmt::format("{} {}", subject_->profile().id, subject_->profile().version);
     const catalogue::EngineEntry& engine = subject_->catalogue().engines().at(p.engine.id);
     return fmt::format("{}: {}; {}", out_.profile, subject_->profile().title,
@@ -177,7 +177,7 @@ class Verifier {
       const bool negative = !selected_.contains(record.at("id").get<std::string>());
       if (record.value("negative", false) != negative)
         throw Wrong("'" + record.at("id").get<std::string>() +
-                    "' is told to be a negative, or not to be one, against the plan");
+                    "' is recorded as a negative, or as none, unlike in the plan");
       (negative ? out_.negatives : out_.records) += 1;
     }
     return fmt::format("all {} cases of the profile, each recorded once", out_.records);
@@ -187,8 +187,7 @@ class Verifier {
     const json told = package_.plan.at("challenge");
     if (!challenge_) {
       open_ = true;
-      if (told.is_null())
-        return "there was none: the vendor chose the seed, and a harness that passes everything would not have been found";
+      if (told.is_null()) return "none: the vendor chose the seed, and a harness that passes everything would go unnoticed";
       return "it answers the challenge with the SHA-256 " + told.get<std::string>() +
              ", which was not given here: --challenge FILE";
     }
@@ -199,7 +198,7 @@ class Verifier {
       throw Wrong(fmt::format("the seed is {}, and follows from the challenge as {}", package_.plan.at("seed").dump(),
                               seed_of(*challenge_)));
     out_.challenged = true;
-    return "the one that was given; seed and negatives follow from it";
+    return "answered: seed and negatives follow from it";
   }
 
   /// Every record is of the case as this suite has it, with the seed that was planned. Right memory is computed on the way,
@@ -225,7 +224,7 @@ class Verifier {
       if (same[i] == 0)
         throw Wrong("'" + ran_[i]->at("id").get<std::string>() +
                     "' was run with other data or another seed than this case has");
-    return fmt::format("{} with the data and the seed that they have here", ran_.size());
+    return fmt::format("{} with the same data and seed as here", ran_.size());
   }
 
   std::string outcomes() {
@@ -255,11 +254,11 @@ class Verifier {
         throw Wrong(fmt::format("'{}' is PASS with {} wrong bytes, {} planned and {} moved", result.id, result.wrong_bytes,
                                 result.planned_bytes, result.moved_bytes));
       if (result.evidence == Evidence::executed && !on_a_device)
-        throw Wrong(fmt::format("'{}' is told to be executed on a device, which the suite says of its own engines alone",
-                                result.id));
+        throw Wrong(
+            fmt::format("'{}' is recorded as executed on a device, which only the suite's own engines can be", result.id));
       if (store::was_executed(result.outcome) && subject_->profile().evidence == Evidence::executed &&
           result.evidence != Evidence::executed)
-        throw Wrong(fmt::format("'{}' is {}, and the profile asks for executed", result.id, name(result.evidence)));
+        throw Wrong(fmt::format("'{}' is {}, and the profile requires executed", result.id, name(result.evidence)));
       out_.passed += ruling.verdict != Verdict::xfail && result.outcome == Outcome::pass;
       out_.waived += ruling.verdict == Verdict::xfail;
       counts[std::string(name(result.outcome))] += 1;
@@ -279,7 +278,7 @@ class Verifier {
       if (!right_[i]) continue;
       ++looked;
       if (result.digests == Digests{})
-        throw Wrong(fmt::format("'{}' is {}, and tells no digests of its memory", result.id, name(result.outcome)));
+        throw Wrong(fmt::format("'{}' is {}, without digests of its memory", result.id, name(result.outcome)));
       if (!(result.digests == *right_[i]))
         throw Wrong(fmt::format("'{}' is {}, but a digest of its memory is not that of right memory", result.id,
                                 name(result.outcome)));
@@ -296,7 +295,7 @@ class Verifier {
         result.waiver = told.value("name", "");
         result.verdict = Verdict::xfail;
         if (!subject_->catalogue().waivers().contains(result.waiver))
-          throw Wrong("'" + result.id + "' is waived by '" + result.waiver + "', which nobody declares");
+          throw Wrong("'" + result.id + "' is waived by '" + result.waiver + "', which is declared nowhere");
       }
       if (told != claim_of(result, *subject_, selected_.at(result.id)))
         throw Wrong("'" + result.id + "' has the claim " + told.dump() +
@@ -306,7 +305,7 @@ class Verifier {
     }
     const json told_of_all = claims_of(package_.records, *subject_);
     if (parsed(package_.others, "claims.json") != told_of_all)
-      throw Wrong("claims.json does not tell what the records claim");
+      throw Wrong("claims.json does not match the claims of the records");
     out_.claims = told_of_all;
     return fmt::format("{} declared, {} of the cases waived", out_.claims.size(), out_.waived);
   }
@@ -334,7 +333,7 @@ class Verifier {
     }
     for (const Negative& one : draw_negatives(*subject_, *challenge_, options_.jobs)) {
       const auto at = told.find(one.id);
-      if (at == told.end()) throw Wrong("'" + one.id + "' follows from the challenge, and is not there");
+      if (at == told.end()) throw Wrong("'" + one.id + "' follows from the challenge and is missing");
       const CaseResult result = result_of(*at->second);
       if (const std::string why = why_not_caught(result, one.saboteur.fault_class); !why.empty())
         throw Wrong("negative '" + one.id + "' " + why);
@@ -343,13 +342,13 @@ class Verifier {
       told.erase(at);
     }
     if (!told.empty()) throw Wrong("'" + told.begin()->first + "' does not follow from the challenge");
-    return fmt::format("all {} caught, with the class and the bytes that each must have", challenge_->negatives);
+    return fmt::format("all {} caught, each with the right class and bytes", challenge_->negatives);
   }
 
   std::string replay() {
     std::vector<const json*> chosen;
     const auto wanted = static_cast<std::size_t>(std::max(1.0, static_cast<double>(ran_.size()) * options_.replay / 100));
-    // By their own hashes and those of the root: nobody could know before the run which would be looked at.
+    // By their own hashes and the root's: before the run, no one could know which would be replayed.
     std::vector<std::pair<std::string, const json*>> order;
     const std::string salt = certificate::hex(certificate::sha256(bytes_));
     for (const json* record : ran_)
@@ -380,7 +379,7 @@ class Verifier {
     for (const std::string& words : wrong)
       if (!words.empty()) throw Wrong(words);
     if (!undone.empty()) throw Undone(undone);
-    return fmt::format("{} cases run again here, with the same end and the same bytes", chosen.size());
+    return fmt::format("{} cases run again here, with the same outcomes and bytes", chosen.size());
   }
 
   const VerifyOptions& options_;

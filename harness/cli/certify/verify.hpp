@@ -11,7 +11,7 @@ namespace kvcts::cli {
 
 struct VerifyOptions {
   std::string package;
-  std::string key;        ///< public key of the vendor; "" = the one in the package, and the reader is told so
+  std::string key;        ///< public key of the vendor; "" = the one in the package, which the answer says
   std::string challenge;  ///< "" = none
   double replay{0};       ///< per cent of the cases that are run again here
   std::string html;       ///< page for the customer; "" = none

@@ -181,7 +181,7 @@ Section rdma() {
   }
   if (s.findings.empty()) {
     s.findings.push_back({"devices", State::missing, "no RDMA device",
-                          "engine ucx runs over shared memory and tcp; what is special to RDMA is not executed", nullptr});
+                          "engine ucx uses shared memory and tcp; RDMA paths are not executed", nullptr});
   }
   for (const char* module : {"nvidia_peermem", "gdrdrv", "nvidia_fs"}) {
     const bool loaded = fs::is_directory(fmt::format("/sys/module/{}", module), ignored);

@@ -61,7 +61,7 @@ Finding try_ptrace() {
     f = {"ptrace", State::missing,
          fmt::format("tracing is refused: {}{}", std::strerror(reason),
                      scope.empty() ? "" : " (yama ptrace_scope " + scope + ")"),
-         "a HANG is found and told all the same, but without the stacks of the hung worker; allow tracing (CAP_SYS_PTRACE, "
+         "a HANG is still reported, but without the stacks of the hung worker; allow tracing (CAP_SYS_PTRACE, "
          "or "
          "kernel.yama.ptrace_scope 0 or 1)",
          false};

@@ -1,5 +1,5 @@
-// The cases of a run as the page's script reads them: one row a case in columns, and all there is to tell of those that
-// somebody will open. Bounded: passing cases go first where not all have room.
+// The cases of a run as the page's script reads them: one row per case in columns, and every detail of those that
+// a reader will open. Bounded: passing cases go first where not all have room.
 #pragma once
 
 #include <array>

@@ -61,10 +61,10 @@ struct Comparison {
   std::int64_t of(Change change) const;
 };
 
-/// Compares two runs of one suite. A slow-down is told of groups of at least 10 cases only, where the median of their ratios
-/// is beyond that of the run by a fifth and by six standard errors (of a median, from the median absolute deviation); of the
-/// run as a whole from half as much again on. One case's clock shows nothing. Throws store::Error when the suites differ,
-/// and as RunReader does.
+/// Compares two runs of one suite. A slow-down is reported for groups of at least 10 cases only, where the median of their
+/// ratios is beyond that of the run by a fifth and by six standard errors (of a median, from the median absolute
+/// deviation); of the run as a whole from half as much again on. One case's clock shows nothing. Throws store::Error when
+/// the suites differ, and as RunReader does.
 Comparison compare(const store::RunReader& before, const store::RunReader& after);
 
 /// A block per kind, failures grouped by cause; the last line says how many of each.

@@ -1,4 +1,4 @@
-// Pairs of runs with known differences, drawn at random: each is told as it is, and noise as nothing.
+// Pairs of runs with known differences, drawn at random: each is reported as it is, and noise is not.
 #include "cli/report/compare.hpp"
 
 #include <fmt/format.h>

@@ -126,7 +126,7 @@ void print_comparison(std::ostream& out, const Comparison& c, const Repro& repro
 
 std::string comparison_markup(const Comparison& c) {
   std::string out = fmt::format(
-      "<section aria-labelledby=\"since\"><h2 id=\"since\">Since the run before</h2>\n<p class=\"lead\">{}. Before: "
+      "<section aria-labelledby=\"since\"><h2 id=\"since\">Since the previous run</h2>\n<p class=\"lead\">{}. Before: "
       "{}.</p>\n",
       escaped(tally(c)), escaped(run_words(c.before)));
   for (int k = 0; k < change_count; ++k) {

@@ -76,7 +76,7 @@ void ConsoleReporter::begin(std::string_view suite, std::int64_t planned, std::i
   last_ = now_();
   samples_.assign(1, {last_, ran_});
   out_ << fmt::format("{}: {}", visible(suite), plural(planned, "case"));
-  if (done_before > 0) out_ << fmt::format(", {} of them decided before", thousands(done_before));
+  if (done_before > 0) out_ << fmt::format(", {} already decided", thousands(done_before));
   out_ << std::endl;
 }
 

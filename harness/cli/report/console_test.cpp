@@ -41,7 +41,7 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 TEST(Console, PlainLinesEveryFewSecondsAndOnFailure) {
   Screen screen(Terminal{false, false, 80});
   screen.reporter.begin("smoke", 1000, 100);
-  EXPECT_EQ(screen.take(), "smoke: 1,000 cases, 100 of them decided before\n");
+  EXPECT_EQ(screen.take(), "smoke: 1,000 cases, 100 already decided\n");
   for (int i = 0; i < 100; ++i) {
     screen.now += 20ms;
     screen.reporter.finished(result("c" + std::to_string(i)));

@@ -26,14 +26,14 @@ struct SectionWords {
 // Not as expected: before everything else.
 constexpr std::array<SectionWords, 3> trouble{{
     {Section::failed, "failed", "Not as expected",
-     "Grouped by cause: same outcome, fault class, phase and message but for numbers."},
+     "Grouped by cause: same outcome, fault class and phase, and the same message apart from numbers."},
     {Section::suite_error, "error", "The suite's own errors", "These say nothing about the code under test."},
-    {Section::xpassed, "xpass", "Passed against a waiver (XPASS)", "The known defect did not show: the waiver can go."},
+    {Section::xpassed, "xpass", "Passed against a waiver (XPASS)", "The known defect did not appear: remove the waiver."},
 }};
 constexpr std::array<SectionWords, 4> rest{{
     {Section::waived, "waived", "Waived (XFAIL)",
      "Known defects, each with a waiver that names reason, owner and last day."},
-    {Section::skipped, "skipped", "Skipped", "This machine lacks what is named."},
+    {Section::skipped, "skipped", "Skipped", "This machine lacks the item named."},
     {Section::not_run, "notrun", "Not run", "Planned, but left out by budget, interruption or declaration."},
     {Section::unsupported, "unsupported", "Unsupported",
      "Excluded by a declared limit of a backend, a layout, an arch or an engine."},
@@ -140,7 +140,7 @@ std::string cause_card(const Cause& cause, const Repro& repro, std::string_view 
     out += fmt::format("<p><strong>{}</strong> {}</p>", first->diagnosis.exact ? "Diagnosis" : "Diagnosis (a guess)",
                        escaped(first->diagnosis.text));
   if (cause.count > 1 && message != cause.message)
-    out += "<p class=\"quiet\">That is the first case; the others differ in numbers.</p>";
+    out += "<p class=\"quiet\">This is the first case; the others differ only in numbers.</p>";
   if (!cause.note.empty()) out += fmt::format("<p class=\"quiet\">{}</p>", escaped(cause.note));
   if (!cause.check.empty()) out += fmt::format("<p class=\"next\"><strong>Next</strong> {}</p>", escaped(cause.check));
   if (!cause.ids.empty())
@@ -200,7 +200,7 @@ class HtmlReport : public Sink {
                               thousands(sections_[static_cast<std::size_t>(words.section)]));
       (cards ? failures : others) += section_markup(words, causes, cards);
     };
-    if (since_) contents += "<li><a href=\"#since\">Since the run before</a></li>";
+    if (since_) contents += "<li><a href=\"#since\">Since the previous run</a></li>";
     for (const auto& words : trouble) part(words, true);
     contents +=
         "<li class=\"scripted\"><a href=\"#matrix\">Matrix</a></li><li class=\"scripted\"><a href=\"#cases\">Cases</a></li>";
@@ -353,7 +353,7 @@ class HtmlReport : public Sink {
     std::string out = "<div class=\"columns\"><div><h3>Run</h3><dl>";
     out += pair("Selection", view_.info.selection.empty() ? "everything in the suite" : code(view_.info.selection));
     for (const auto& s : view_.sessions) {
-      std::string end = s.ending ? std::string(name(*s.ending)) : "killed, or still at work";
+      std::string end = s.ending ? std::string(name(*s.ending)) : "killed, or still running";
       if (!s.reason.empty()) end += " (" + s.reason + ")";
       out += pair("Sitting", fmt::format("{} to {}: {}<br>{}", store::utc(s.started_ms), store::utc(s.ended_ms),
                                          escaped(end), code(command_line(s.argv))));

@@ -121,7 +121,7 @@ class JunitReport : public Sink {
     return fmt::format("<property name=\"{}\" value=\"{}\"/>", key, escaped(value));
   }
   void skipped(const std::string& reason) { out_ << fmt::format("<skipped message=\"{}\"/>", escaped(cut(reason, 1000))); }
-  /// As Maven Surefire 3 tells of test cases that were run again (rerunFailure: the others failed, too; flakyFailure: one of
+  /// As Maven Surefire 3 reports test cases that were run again (rerunFailure: the others failed, too; flakyFailure: one of
   /// them did not), beside the <failure>: a pass of a retry is no pass.
   void tries(const CaseResult& r) {
     const bool flaky = r.outcome == Outcome::flaky;

@@ -110,7 +110,7 @@ std::string map_svg(const json& picture) {
     const std::string out = fmt::format(
         "<figure class=\"map\"><svg viewBox=\"0 0 {} {:.4g}\" role=\"img\" class=\"map\" "
         "aria-label=\"{}\">{}</svg><figcaption>{}. Above: what belongs there. "
-        "Below: what is there. A red line marks what came from elsewhere.</figcaption></figure>",
+        "Below: what is there. A red line marks bytes from elsewhere.</figcaption></figure>",
         left + width, y + 2, escaped(said), body, escaped(said));
     if (out.size() < map_svg_limit || moves.size() <= 8) return out;
     moves.erase(moves.begin() + static_cast<std::ptrdiff_t>(moves.size() / 2),

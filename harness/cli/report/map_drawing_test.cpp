@@ -32,7 +32,7 @@ TEST(Map, StripsHaveTheColoursOfWhatBelongsThereAndOfWhatIs) {
   for (const char* axis : {">block<", ">head<", ">kv<", ">generation<"}) EXPECT_EQ(count(svg, axis), 1u) << axis;
   EXPECT_EQ(count(svg, ">slot<"), 0u) << "what does not differ takes no room";
   EXPECT_EQ(count(svg, "class=\"t5\""), 1u) << "head 5, once";
-  EXPECT_EQ(count(svg, "class=\"pad\""), 4u) << "nobody's bytes are hollow, on every axis";
+  EXPECT_EQ(count(svg, "class=\"pad\""), 4u) << "unowned bytes are hollow, on every axis";
   // block: one rectangle of three runs above, one of two and a hollow one below; head: three above, three below
   EXPECT_EQ(count(svg, "<rect"), 3u + 6u + 3u + 3u);
   EXPECT_EQ(count(svg, "M"), 2u) << "two marks";

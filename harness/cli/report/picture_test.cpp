@@ -80,7 +80,7 @@ TEST(Picture, PlacesWithoutDataHaveWords) {
             "nothing: beyond the last token");
   EXPECT_EQ(picture(c, plan_of(-64, 0, 64)).at("moves").at(0).at("did"), "outside of the data");
   EXPECT_EQ(picture(c, plan_of(6 * 8192, 0, 128)).at("moves").at(0).at("did").at(7), 0)
-      << "a block of nobody has no generation";
+      << "an unowned block has no generation";
   EXPECT_FALSE(picture(c, plan_of(0, 0, 128, true)).contains("moves"))
       << "bytes that were re-laid on the way came from elsewhere";
 }

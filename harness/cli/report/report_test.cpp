@@ -45,7 +45,7 @@ json checked(const fs::path& directory) {
   return json::parse(text);
 }
 
-// One case of every outcome and verdict, one that nobody ran, one declared not to be run.
+// One case of every outcome and verdict, one that was not run, one declared not to be run.
 class EveryKind : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -158,7 +158,7 @@ TEST_F(EveryKind, HtmlHasEveryIdOnceAndStandsAlone) {
   EXPECT_FALSE(has(page, "https:"));
   EXPECT_TRUE(has(page, "</span> The suite itself failed in 1 of"));
   EXPECT_TRUE(has(page, escaped(Repro{}.line("every/fail <&>'\"`$"))));
-  EXPECT_TRUE(has(page, "ran on the CPU in place of that architecture"));
+  EXPECT_TRUE(has(page, "ran on the CPU instead of that architecture"));
   EXPECT_TRUE(has(page, "guard below"));
   EXPECT_TRUE(has(page, "a CPU of 4 cores"));
 }

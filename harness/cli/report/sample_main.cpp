@@ -70,7 +70,7 @@ class Story {
         id, fmt::format("{:032x}", matrix::id_hash(id)), fmt::format("{:032x}", matrix::id_hash(execution)), {Expected{}}};
   }
 
-  /// Nothing: planned, but nobody decided it.
+  /// Nothing: planned, but never decided.
   std::optional<CaseResult> result(std::size_t i, store::PlannedCase& plan) {
     CaseResult r = store::sample::passed(plan);
     r.facts = selection_.facts(i);

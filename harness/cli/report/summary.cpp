@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t causes_shown = 15, ids_shown = 3, reasons_shown = 10;
 
-// A cause with what somebody needs to begin: message, what to check, how to see it again.
+// A cause with what an engineer needs first: message, what to check, how to repeat it.
 void print_cause(std::ostream& out, const Terminal& terminal, const RunView& view, const Cause& cause, std::size_t number) {
   out << fmt::format("\n  {}. {} ({})\n", number, paint(terminal, Colour::bad, cause.title), plural(cause.count, "case"));
   if (!cause.message.empty()) out << "     " << visible(cut(cause.message, 400)) << '\n';
@@ -60,7 +60,7 @@ void print_summary(std::ostream& out, const RunView& view, const Terminal& termi
   print_reasons(out, view, Section::skipped, "Skipped", false);
   print_reasons(out, view, Section::not_run, "Not run", false);
   print_reasons(out, view, Section::waived, "Waived (XFAIL)", true);
-  print_reasons(out, view, Section::xpassed, "Passed against a waiver (XPASS): the waiver can go", true);
+  print_reasons(out, view, Section::xpassed, "Passed against a waiver (XPASS): remove the waiver", true);
   print_causes(out, terminal, view, Section::suite_error, "The suite's own errors");
   print_causes(out, terminal, view, Section::failed, "Not as expected, by cause");
 

@@ -1,4 +1,4 @@
-// Pages with holes: {{name}} takes escaped text, {{{name}}} takes markup. A hole that nobody fills, and a value that has no
+// Pages with holes: {{name}} takes escaped text, {{{name}}} takes markup. A hole without a value, and a value that has no
 // hole, are errors, so that a template and the code that fills it cannot drift apart unseen.
 #pragma once
 

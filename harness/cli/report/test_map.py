@@ -88,7 +88,7 @@ def main() -> None:
     need_program()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Faults of scripts as if nobody had said that they must fail.
+        # Faults of scripts without their expected failure.
         scripts = (ROOT / "cases" / "faults" / "layout.yaml").read_text()
         scripts = "---\n".join(
             d

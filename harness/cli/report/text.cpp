@@ -234,7 +234,7 @@ std::string_view evidence_words(Evidence evidence) {
     case Evidence::compiled:
       return "code was compiled for that architecture, but ran elsewhere";
     case Evidence::modelled:
-      return "ran on the CPU in place of that architecture";
+      return "ran on the CPU instead of that architecture";
   }
   return "?";
 }

@@ -44,14 +44,14 @@ class Plan {
   const std::vector<Item>& items() const { return items_; }
   /// Leaves out items: what is not kept is no part of the plan. By item.
   void keep(const std::vector<bool>& kept);
-  /// A case of the selection once more, changed and under an id of its own, in front of item `at`. Throws as kvcts::resolve.
+  /// A case of the selection again, changed and under its own id, in front of item `at`. Throws as kvcts::resolve.
   void insert(std::size_t at, std::string id, std::size_t selected, Change change, Expected expected);
   /// Of a shard: where each item is among the cases of all shards; else empty.
   std::vector<std::int64_t> places() const;
   /// The case as it is run. Throws as kvcts::resolve.
   ResolvedCase resolve(std::size_t item) const;
   /// Verdict and waiver of a result, put into it. A case that did not run is unexpected where --require names what it needs,
-  /// or where the run set its engine aside: nobody knows how it would have ended. `facts` then say what is lacking, and
+  /// or where the run set its engine aside: its outcome is unknown. `facts` then say what is lacking, and
   /// whether the case's suite accepts that.
   void judge(CaseResult& result, const Item& item);
   /// Does --require name something that this case needs?

@@ -38,7 +38,7 @@ std::map<std::string, Rotation::Seen> read(const fs::path& file) {
                  one.at(3).get<std::int64_t>()};
   } catch (const std::exception&) {
     throw UsageError(fmt::format(
-        "--rotate {}: expected a file that kvcts run --rotate wrote, found something else; delete it to begin anew",
+        "--rotate {}: expected a file that kvcts run --rotate wrote, found something else; delete it to start over",
         file.string()));
   }
   return out;
@@ -167,7 +167,7 @@ std::string Tonight::words() const {
   add(changed, "changed");
   add(failed, "that failed");
   add(rest, "by age");
-  return fmt::format("tonight {} of {}{}; everything is seen in {}", thousands(chosen),
+  return fmt::format("tonight {} of {}{}; full coverage takes {}", thousands(chosen),
                      report::plural(chosen + left_out, "case"), why, report::plural(nights, "night"));
 }
 

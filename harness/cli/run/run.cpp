@@ -167,7 +167,7 @@ class Run {
     options.tick_ms = 50;
     supervisor::Handlers handlers;
     handlers.on_result = [&](std::size_t job, CaseResult&& result) {
-      // Not begun: the store has no result of it, so that --resume goes on with it.
+      // Not begun: the store has no result of it, so that --resume runs it.
       if (result.outcome == Outcome::not_run) return;
       const std::size_t leader = leader_of(job);
       take(std::move(result), leader, queue.members.at(plan_.items()[leader].planned.execution), tries, retry);
@@ -278,7 +278,7 @@ class Run {
     }
   }
 
-  /// A drawing for a failure, but not for the thousandth of its kind: nobody looks at that, and drawings take more room than
+  /// A drawing for a failure, but not for the thousandth of its kind: no one looks at that, and drawings take more room than
   /// results.
   void draw(CaseResult& result, std::size_t item) {
     constexpr int most = 50;
@@ -447,7 +447,7 @@ int run_suite(const catalogue::Catalogue& catalogue, RunOptions options) {
     for (const Item& item : plan.items()) planned.push_back(item.planned);
     if (const auto drift = store.plan(planned)) {
       throw UsageError(fmt::format(
-          "the run cannot go on, the catalogue or the program has changed since: {}; start a new run", drift.text()));
+          "the run cannot be resumed, the catalogue or the program has changed since: {}; start a new run", drift.text()));
     }
   }
   Run run(catalogue, options, plan, store, rotation ? &*rotation : nullptr);

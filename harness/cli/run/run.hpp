@@ -16,7 +16,7 @@ struct RunOptions {
   SelectOptions select;
   int jobs{1};
   std::string out;     ///< run directory; "" = a new one below runs/
-  std::string resume;  ///< run directory to go on with
+  std::string resume;  ///< run directory to resume
   std::string cases;   ///< --cases, as given
   std::optional<std::uint64_t> seed;
   std::vector<std::string> require;

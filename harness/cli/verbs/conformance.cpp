@@ -49,14 +49,14 @@ nlohmann::json pairs(const std::vector<std::string>& texts, const char* option) 
   return out;
 }
 
-/// An entry of cases/engines by its id, else a plug-in that nobody has described: a file or a stem.
+/// An entry of cases/engines by its id, else a plug-in without an entry: a file or a stem.
 EngineEntry entry_of(Options& options, const catalogue::Catalogue& cat, bool& described) {
   EngineEntry entry;
   if (const auto* known = cat.engines().find(options.plugin)) entry = *known;
   described = !entry.id.empty();
   if (!described) {
     entry.id = entry.plugin = options.plugin;
-    entry.grants = process::grant_names();  // nobody has said what it needs
+    entry.grants = process::grant_names();  // its needs are unknown
     if (options.plugin.find('/') == std::string::npos && !options.plugin.starts_with("kvcts_engine_")) {
       throw UsageError(
           fmt::format("expected an engine of cases/engines, or a plug-in's file (with a '/' in it), found '{}'{}",

@@ -1,4 +1,4 @@
-// kvcts doctor: what this machine has, and what is lost for want of what.
+// kvcts doctor: what this machine has, and what this machine cannot run, and why.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ int examine_and_print(const Globals& globals) {
       if (!f.consequence.empty()) consequences.push_back(fmt::format("{} ({}): {}", f.key, s.title, f.consequence));
     }
   }
-  fmt::print("what is lost for want of what\n");
+  fmt::print("what this machine cannot run, and why\n");
   for (const std::string& c : consequences) fmt::print("  {}\n", report::visible(c));
   if (consequences.empty()) fmt::print("  nothing\n");
   return exit_as_expected;

@@ -74,8 +74,7 @@ std::vector<std::vector<std::uint8_t>> run(const ResolvedCase& resolved, const d
       throw UsageError(fmt::format("the case could not be run: {}: {}", name(r.outcome), r.message));
     const auto bytes = std::find_if(r.evidence_files.begin(), r.evidence_files.end(),
                                     [](const EvidenceFile& f) { return f.kind == "bytes"; });
-    if (bytes == r.evidence_files.end())
-      throw UsageError(fmt::format("no bytes were left to look at: {}", report::ending_words(r)));
+    if (bytes == r.evidence_files.end()) throw UsageError(fmt::format("no bytes remain: {}", report::ending_words(r)));
     out.push_back(from_hex(bytes->text));
   }
   ending = report::ending_words(results.front());
@@ -94,7 +93,7 @@ std::vector<Stretch> look(const ResolvedCase& c, const Options& o, std::string& 
   if (o.at != "before" && o.at != "after")
     throw UsageError(fmt::format("--at expects before or after in a case that runs code, found '{}'", o.at));
   if (c.content.kind != "tags")
-    throw UsageError(fmt::format("content {} does not tell bytes apart; leave content out", c.content.kind));
+    throw UsageError(fmt::format("content {} does not distinguish bytes; remove the key content", c.content.kind));
   dump::Window window{dump::region_of(c, o.region).name, o.offset, o.bytes};
   region = window.region;
   if (o.at == "before") return dump::look(c, window, {});

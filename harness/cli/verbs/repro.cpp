@@ -195,8 +195,8 @@ int repro(const Options& o, const Globals& globals) {
     if (!globals.json && watched >= 500) {
       const std::string who =
           resolved.connector.kind == "program" ? "connector " + resolved.connector.name : "engine " + resolved.engine.name;
-      fmt::print("watched   {} behind its end{}\n", report::duration(watched * 1'000'000),
-                 options.watch_asked ? "" : ", because " + who + " could still write; --watch 0s does not wait");
+      fmt::print("watched   {} after its end{}\n", report::duration(watched * 1'000'000),
+                 options.watch_asked ? "" : ", because " + who + " could still write; --watch 0s skips this");
       std::fflush(stdout);
     }
     options.keep_plans = true;

@@ -150,7 +150,7 @@ int show(const Options& options, const Globals& globals) {
   } else {
     std::string text;
     for (const auto& [how, count] : sums) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, how);
-    fmt::print("{}\n", text.empty() ? "nothing is stated about what was chosen" : text);
+    fmt::print("{}\n", text.empty() ? "no answers are recorded for this selection" : text);
   }
   if (sums.empty()) return exit_nothing_selected;
   if (sums.contains("CHANGED RULE")) return exit_unexpected;

@@ -113,7 +113,7 @@ class Triage {
       say("\n{}  {}: {}\n", i + 1, all.groups[i].ending, report::plural(all.groups[i].failures, "case"));
       out["causes"].push_back(look(all.groups[i], refuted));
     }
-    if (all.groups.empty()) say("nothing failed that is not as expected\n");
+    if (all.groups.empty()) say("no unexpected failures\n");
     if (globals_.json) fmt::print("{}\n", out.dump(2));
     return refuted ? exit_unexpected : exit_as_expected;
   }
@@ -152,7 +152,7 @@ class Triage {
         refuted = true;
         break;
       }
-      say("   again, with what these cases say\n");
+      say("   again, with these results\n");
     }
     return {{"ending", group.ending}, {"failures", group.failures}, {"rounds", rounds}};
   }
@@ -177,7 +177,7 @@ class Triage {
                        {"as_good", others}});
     }
     if (!finding.unexplained.empty()) {
-      say("   unexplained: {} that no axis tells from cases that passed\n",
+      say("   unexplained: {} that no axis distinguishes from passing cases\n",
           report::plural(static_cast<std::int64_t>(finding.unexplained.size()), "failure"));
       list("   such as", finding.unexplained);
     }
@@ -207,7 +207,7 @@ class Triage {
     for (const Refuter& r : tries) cases.push_back({{"id", r.id}, {"must", r.fails ? "fail" : "pass"}, {"why", r.why}});
     told["refuting"] = cases;
     if (tries.empty()) {
-      say("   refuting   none: no point of the matrix beside these failures is left that runs here\n");
+      say("   refuting   none: every neighbour of these failures in the matrix was run or cannot run here\n");
       return;
     }
     const auto fail = std::count_if(tries.begin(), tries.end(), [](const Refuter& r) { return r.fails; });

@@ -230,9 +230,9 @@ def open_lead(kept: dict) -> list[str]:
         f"Multimodal, and in one cell of Hybrid SSM. What can run without a GPU is answered here by "
         f"{kept['connector']} itself "
         f"(suite `open-cells`, on CPU tensors): a cache with the numbers of a multimodal model's decoder, 4 KV heads "
-        f"of 128. What is asked is what a connector sees: tensors, groups, ranks and blocks. "
+        f"of 128. The question is what a connector sees: tensors, groups, ranks and blocks. "
         "Images, their encoder and its cache are no part of it, and no model runs. "
-        "Where a case ran more than once and ended in two ways, both are told: the machine was crowded (a load of 15 "
+        "Where a case ran more than once and ended in two ways, both are shown: the machine was crowded (a load of 15 "
         "to 20 on two cores), and time-outs struck.",
         *(f"{row}, {column} stays ❔: {reason}." for (row, column), reason in NOT_RUN.items()),
     ]

@@ -31,7 +31,7 @@ bool declares_not_run(const std::vector<Expected>& expected) {
 // Why an undecided case has no result.
 std::string reason_not_run(const Session* last, bool by_case) {
   if (by_case) return "declared not to be run";
-  if (last == nullptr || !last->ending) return "planned, but the run ended before it (killed, or still at work)";
+  if (last == nullptr || !last->ending) return "planned, but the run ended before it (killed, or still running)";
   switch (*last->ending) {
     case Ending::complete:
       return "planned, but the run ended without a result for it";

@@ -64,7 +64,7 @@ def main() -> None:
         assert len(plain) == 1 and plain[0]["parts"][0]["refuting"], plain
         ended = kvcts("triage", str(folder / "orders"), "--run", "--most", "12", "--rounds", "10", *ours)
         assert ended.status == 0 and "naive-blocks" in ended.out, ended
-        assert "again, with what these cases say" in ended.out and "had to" in ended.out, ended.out
+        assert "again, with these results" in ended.out and "had to" in ended.out, ended.out
         assert "confidence right for at least" in ended.out.splitlines()[-1], ended.out
         # One round is not enough: refuted, and status 1 says so.
         once = kvcts("triage", str(folder / "orders"), "--run", "--most", "12", "--rounds", "1", *ours)
