@@ -4,6 +4,7 @@ variables is the whole truth."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -126,6 +127,25 @@ def environment_variables_are_listed() -> int:
     return len(listed)
 
 
+def every_word_is_explained() -> int:
+    """Labels and controlled words of outputs, terms of the field, kinds and axes of the catalogue."""
+    words = {"block table", "prefill", "decode", "memory region", "scripted case", "published bugs", "injected faults"}
+    words |= {"engine edge behaviour", "slot", "KV head", "waiver", "not isolated", "look at", "unique executions"}
+    shown = expect(0, "repro", "seeds/xformers-t4#wrong-inner-order")
+    words |= set(re.findall(r"^([a-z]+(?: at)?) {2,}", shown, re.M))
+    words |= set(re.findall(r"(?:^|, )(arch|dtype|connector|engine|op|seed) ", shown, re.M))
+    words |= set(re.findall(r"\d (layers|blocks|heads|copies|tokens|deciding passes|rank)\b", shown))
+    words |= set(re.findall(r"(checked|planned|moved|expected|wrong)\b", shown))
+    schema = json.loads((ROOT / "reports" / "schema" / "results.schema.json").read_text())["$defs"]
+    for name in ("outcome", "verdict", "evidence", "phase"):
+        words |= {name, *schema[name]["enum"]}
+    words |= set(re.findall(r"^\| `(\w+)` \|", expect(0, "explain", "--schema", "axes"), re.M))
+    words |= {word.split()[0] for word in expect(0, "explain", "--schema").splitlines()} - {"collection"}
+    unknown = [word for word in sorted(words) if kvcts("explain", word).status != 0]
+    assert not unknown, f"kvcts explain does not know {unknown}"
+    return len(words)
+
+
 def main() -> None:
     need_program()
     verbs = every_verb_is_explained()
@@ -134,7 +154,11 @@ def main() -> None:
     completions_complete()
     the_man_page_formats()
     variables = environment_variables_are_listed()
-    print(f"{verbs} verbs and modes, {len(FORMER)} former names, {variables} environment variables, {KVCTS.name}")
+    explained = every_word_is_explained()
+    print(
+        f"{explained} words explained, {verbs} verbs and modes, {len(FORMER)} former names, {variables} environment "
+        f"variables, {KVCTS.name}"
+    )
 
 
 if __name__ == "__main__":

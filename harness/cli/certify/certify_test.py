@@ -213,8 +213,8 @@ def check_no_certificate(place: Place) -> None:
     place.challenge("more.json", 1)
     no_sandbox = os.environ | {"KVCTS_SANDBOX": "off"}
     for out, more, product, env, status, says in (
-        ("1", (), "leaky.yaml", None, 1, "is FAIL, and no waiver of the product says so"),
-        ("2", (), "expired.yaml", None, 1, "is FAIL, and no waiver of the product says so"),
+        ("1", (), "leaky.yaml", None, 1, "is FAIL, and no waiver of the product covers it"),
+        ("2", (), "expired.yaml", None, 1, "is FAIL, and no waiver of the product covers it"),
         ("3", (), "absent.yaml", None, 1, "25 of 25 cases were not run"),
         ("4", (), "product.yaml", no_sandbox, 1, "there is no sandbox here"),
         (
@@ -226,7 +226,7 @@ def check_no_certificate(place: Place) -> None:
             "give another folder to --run",
         ),
         ("6", ("--challenge", "product.yaml"), "product.yaml", None, 2, "expected a challenge"),
-        ("good.kvcert", (), "product.yaml", None, 2, "is there already"),
+        ("good.kvcert", (), "product.yaml", None, 2, "exists already"),
     ):
         before = (place.folder / out).exists()
         ended = place.certify(out, *more, product=product, env=env)
@@ -329,7 +329,7 @@ def check_forgeries(place: Place) -> None:
         (older, "cases: 'kv/", False, True),
         (passed_anyway, "negatives: negative '", True, True),
         (guessed, "negatives: negative '", False, False),
-        (no_negative, "follows from the challenge, and is not there", True, True),
+        (no_negative, "follows from the challenge and is missing", True, True),
         (digest, "digests: 'kv/", False, False),
         (none, "digests: 'kv/", True, True),
         (other_suite, "suite: it was made with another suite", False, False),
@@ -340,7 +340,7 @@ def check_forgeries(place: Place) -> None:
         (failed, "outcomes: 'kv/", True, True),
         (no_product, "profile: the package has no product.yaml", False, False),
         (claimed, "claims: 'kv/", True, True),
-        (on_a_gpu, "told to be executed on a device", False, False),
+        (on_a_gpu, "recorded as executed on a device", False, False),
     ]
     for forge, says, _, seen_by_second in forgeries:
         forgery = Forgery(place, "good.kvcert")

@@ -89,9 +89,12 @@ int explain_case(const std::string& id, const Globals& globals) {
 
 int explain(const std::string& subject, const Globals& globals) {
   if (subject.empty()) return list_words(globals);
+  const std::string wanted = folded(subject);
   std::vector<Word> found;
   for (const Word& w : words()) {
-    if (folded(w.name) == folded(subject)) found.push_back(w);
+    const std::string name = folded(w.name);
+    const bool plural = name + "s" == wanted || (name.ends_with('y') && name.substr(0, name.size() - 1) + "ies" == wanted);
+    if (name == wanted || plural || name == wanted + "es") found.push_back(w);
   }
   if (found.empty() && subject.find('/') != std::string::npos) return explain_case(subject, globals);
   if (found.empty()) found = in_catalogue(catalogue::Catalogue(catalogue::find_cases(globals.cases)), subject);
