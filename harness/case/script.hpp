@@ -3,7 +3,7 @@
 // harness/scene/machine runs the actual one. The diagnosis sees the intended sequence, the bytes and the events, never what
 // `actually` says.
 //
-// Keys, units and defaults: catalogue/script_table.cpp, and cases/README.md in prose. resolve_script()
+// Keys, units and defaults: catalogue/script_table.cpp, and catalogue/case_reference.md in prose. resolve_script()
 // (case/resolve_script.hpp) fills in what is marked "resolved"; to_json() (below) carries everything from the supervisor to
 // the checker.
 #pragma once

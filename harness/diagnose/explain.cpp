@@ -11,7 +11,8 @@ namespace kvcts::script {
 
 namespace {
 
-// Code reports what it compares when it stops: the quantity names the class. See cases/README.md for the words of `about`.
+// Code reports what it compares when it stops: the quantity names the class. See case/catalogue/case_reference.md for the
+// words of `about`.
 std::string class_of_quantity(const std::string& about) {
   static const std::map<std::string, std::string> classes{{"dims", "rank-mismatch"},
                                                           {"groups", "rank-mismatch"},

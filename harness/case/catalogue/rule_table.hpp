@@ -1,6 +1,6 @@
 // Rules of engines (cases/rules): how an engine behaves at the limits of its contract, step by step through the transport
-// ABI, and each engine version's known answers. reports/results/engine-edges.md defines the steps; harness/tools/rules plays them. Claims
-// of engines (cases/claims) play the same way: what must be seen when an engine makes the claim.
+// ABI, and each engine version's known answers. reports/results/engine-edges.md defines the steps; harness/tools/rules
+// plays them. Claims of engines (cases/claims) play the same way: what must be seen when an engine makes the claim.
 #pragma once
 
 #include <cstdint>

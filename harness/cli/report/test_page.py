@@ -691,17 +691,23 @@ CONTRAST = """(() => {
   const luminance = ([r, g, b]) => { const f = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
     return .2126 * f(r) + .7152 * f(g) + .0722 * f(b); };
   const over = (a, b) => a.slice(0, 3).map((v, i) => v * a[3] + b[i] * (1 - a[3]));
-  const behind = node => { const layers = []; for (let n = node; n;
-    n = n.parentElement) { const c = rgba(getComputedStyle(n).backgroundColor); if (c[3] > 0) { layers.push(c);
-    if (c[3] === 1) break; } }
+  const behind = node => {
+    const layers = [];
+    for (let n = node; n; n = n.parentElement) {
+      const c = rgba(getComputedStyle(n).backgroundColor);
+      if (c[3] > 0) layers.push(c);
+      if (c[3] === 1) break;
+    }
     let colour = rgba(getComputedStyle(document.documentElement).getPropertyValue('--paper').trim());
-      for (const layer of layers.reverse()) colour = over(layer, colour); return colour; };
+    for (const layer of layers.reverse()) colour = over(layer, colour);
+    return colour;
+  };
   const poor = new Map();
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const text = walker.currentNode.textContent.trim(), node = walker.currentNode.parentElement;
-    if (!text || !node.checkVisibility({opacityProperty: true}) || node.closest('script, style, svg, .away, option,
-      :disabled')) continue;
+    if (!text || !node.checkVisibility({opacityProperty: true})) continue;
+    if (node.closest('script, style, svg, .away, option, :disabled')) continue;
     const style = getComputedStyle(node);
     let opacity = 1; for (let n = node; n; n = n.parentElement) opacity *= +getComputedStyle(n).opacity;
     const back = behind(node), own = rgba(style.color); own[3] *= opacity;
