@@ -1,4 +1,4 @@
-// The program without main(): parses, runs one verb, turns every error into one line and an exit status.
+// The program without main(): parses the command line, runs one verb, turns every error into one line and an exit status.
 #pragma once
 
 namespace kvcts::cli {

@@ -1,5 +1,5 @@
-// What cases need of the machine, and whether it is there. What is not is SKIPPED, with the reason; a plug-in that is there
-// and cannot be loaded has failed.
+// What cases require of the machine, and whether it is available. A missing requirement means SKIPPED, with the reason; an
+// existing plug-in that cannot be loaded means failed.
 #pragma once
 
 #include <cstdint>

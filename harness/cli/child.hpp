@@ -1,4 +1,4 @@
-// Looks at things that may crash or hang (drivers, plug-ins) from a child process under a deadline. For programs there is
+// Inspects things that may crash or hang (drivers, plug-ins) in a child process under a deadline. For programs see
 // golden/child.hpp.
 #pragma once
 

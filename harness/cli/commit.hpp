@@ -1,4 +1,4 @@
-// The commit that this program was built of.
+// The commit that this program was built from.
 #pragma once
 
 namespace kvcts::cli {

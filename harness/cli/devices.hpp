@@ -1,4 +1,4 @@
-// Devices as the suite itself sees them: what evidence is made of.
+// Devices as the suite itself finds them: the basis of evidence.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Layouts drawn in text: the loops of each plane, and what lies at the first bytes of an allocation.
+// Layouts drawn in text: the loops of each plane, and the first bytes of an allocation.
 #pragma once
 
 #include <string>

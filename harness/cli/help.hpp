@@ -1,5 +1,4 @@
-// What the program says about itself, all of it from the table of verbs and their declared options: help texts, the man
-// page, shell completions.
+// Help texts, the man page and shell completions, all derived from the table of verbs and their declared options.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// What Ctrl-C, a polite kill and a closed terminal do to the program. One mechanism for all verbs: while the supervisor runs
-// cases it takes these signals itself, ends what it started and says so (supervisor::Summary); at any other time the program
-// ends here and now.
+// What Ctrl-C, SIGTERM and a closed terminal do to the program. One mechanism for all verbs: while the supervisor runs cases
+// it handles these signals itself, ends what it started and reports it (supervisor::Summary); at any other time the program
+// ends at once.
 #pragma once
 
 namespace kvcts::cli {

@@ -1,4 +1,4 @@
-// Names that the user gives to things the suite knows.
+// Checks names that the user gives against names that exist.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The one case that a verb is about: an id, or a case file with one case.
+// The one case of a verb: an id, or a case file with one case.
 #pragma once
 
 #include <memory>

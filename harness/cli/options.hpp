@@ -1,4 +1,5 @@
-// The options of a verb. CLI11 parses them; it stays in options.cpp and app.cpp, because including it costs a file 4 s.
+// The options of a verb. CLI11 parses them; only options.cpp, app.cpp and help.cpp include it, because that costs a file 4
+// s.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Standard output and error of the program: nothing printed there steers a terminal, and nothing is lost unnoticed.
+// The program's standard output and error: printed text cannot steer a terminal, and lost output is noticed.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // Where the program finds its data: relative to itself, so that an installation can be moved. <bin>/../share/kvcts has the
-// catalogue and the golden tensors, in the build folder (as links) and in an installation alike.
+// catalogue and the golden tensors, in the build folder (as links) and in an installation.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Where a run comes from: the suite's commit, the data that it used, the host, and the CI job.
+// Where a run comes from: commit, data, host and CI job.
 #pragma once
 
 #include <filesystem>

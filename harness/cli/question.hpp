@@ -1,4 +1,4 @@
-// Questions to plug-ins: each loads code under test, so this program is started anew for it, in a sandbox, and may crash or
+// Questions to plug-ins: each loads code under test, so this program starts again for it, in a sandbox, and may crash or
 // hang there.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which cases a verb means: the same options for list, run and whatever selects.
+// The options that select cases, shared by list, run and inject.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Runs that the user names by their folder.
+// Stored runs that the user names by their folder.
 #pragma once
 
 #include <memory>

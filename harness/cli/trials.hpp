@@ -1,4 +1,4 @@
-// Cases that a verb runs for itself, without a store: in order, until one of them is what it looks for.
+// Cases that a verb runs itself, without a store: in order, until one is what it looks for.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What the controlled words of the suite mean, in one place: `kvcts explain` prints them.
+// The controlled words of the suite, explained in one place: `kvcts explain` prints them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-"""Adding a layout is adding one file: it then appears in layouts, list, run and the golden generation, and nothing else
-was touched."""
+"""Adding a layout means adding one file: it appears in layouts, list, run and the golden generation, and nothing else
+changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine says of itself is a claim: it never makes evidence, and is shown as a claim."""
+"""What an engine says about itself is a claim: it is shown as a claim and never becomes evidence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""kvcts compare: two runs of one file, of which a case was broken, one left and one came; exit statuses by policy; what
-is no pair of runs."""
+"""kvcts compare: two runs of one file in which one case broke, one went and one came; exit statuses by policy; runs
+that cannot be compared."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Nothing run is never green: every way of not running a case, its status, its headline, and what --require,
---allow-incomplete and a suite's `optional` make of it. Plug-ins that cannot be loaded are failures; what cannot be
-asked is the suite's own error."""
+"""Nothing run is never green: every way of not running a case, its status, its headline, and the effect of --require,
+--allow-incomplete and a suite's `optional`. Plug-ins that cannot be loaded are failures; a machine that cannot be
+queried is the suite's own error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A sample of the suite engine-faults, with one of those that wait for a hang: every case as expected; without the
-packages all are SKIPPED."""
+"""A sample of suite engine-faults, with one case that waits for a hang: every case as expected; without the packages
+all are SKIPPED."""
 
 from __future__ import annotations
 

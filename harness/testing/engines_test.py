@@ -1,4 +1,4 @@
-"""A sample of the suite engines: every case as expected, each by the path that its engine is named after; another path:
+"""A sample of suite engines: every case as expected, each on the path that its engine is named after; another path:
 FAIL; without the packages: SKIPPED, and the run incomplete."""
 
 from __future__ import annotations

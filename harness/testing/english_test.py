@@ -1,8 +1,9 @@
-"""Plain English: phrases that read like a translation do not come back. What a word list cannot catch is in
-../shared/style.md of the project and in review.
+"""Plain English: phrases that read like a translation do not come back. A word list catches only some of them; review
+catches the rest.
 
-Searched are comments, docstrings and strings of code, Markdown, and the text of YAML files. Words in backticks and in the
-quotation of others' messages are not prose."""
+It searches comments, docstrings and strings of code, Markdown, and text of YAML files. Words in backticks are not
+prose.
+"""
 
 from __future__ import annotations
 

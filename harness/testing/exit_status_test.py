@@ -1,5 +1,5 @@
-"""Exit statuses: 0 as expected, 1 not as expected, 2 usage, 4 nothing selected, 130 interrupted; and what a run leaves
-on the way. 5 and all that leads there: completeness_test.py."""
+"""Exit statuses: 0 as expected, 1 not as expected, 2 usage, 4 nothing selected, 130 interrupted; and the files that a
+run leaves. For 5 see completeness_test.py."""
 
 from __future__ import annotations
 

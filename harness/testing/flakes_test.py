@@ -1,4 +1,4 @@
-"""Flaky cases: --repeat and --retry-failures count every try, FLAKY is never a pass, nothing seen is forgotten, and a
+"""Flaky cases: --repeat and --retry-failures count every try, FLAKY is never a pass, no failure is forgotten, and a
 broken build is not retried."""
 
 from __future__ import annotations

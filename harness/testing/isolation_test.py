@@ -1,5 +1,4 @@
-"""The promises of reports/guide/isolation.md: each is tried by code under test that wants to break it (engine attacker), and
-refused or caught."""
+"""The promises of reports/guide/isolation.md: engine attacker tries to break each, and is refused or caught."""
 
 from __future__ import annotations
 

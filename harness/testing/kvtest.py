@@ -1,5 +1,5 @@
-"""What the script tests share: where the program is, how it is run, which processes of a run are alive. Standard
-library only."""
+"""Shared by the script tests: where the program is, how to run it, which processes of a run are alive. Standard library
+only."""
 
 from __future__ import annotations
 

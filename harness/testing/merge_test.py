@@ -1,5 +1,5 @@
-"""kvcts merge: shards of a suite, merged, are the run of the whole but for times and for who ran what; killed in the
-midst it leaves no half."""
+"""kvcts merge: merged shards of a suite equal the whole run except for times and workers; a merge that is killed leaves
+nothing behind."""
 
 from __future__ import annotations
 

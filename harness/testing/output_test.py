@@ -1,5 +1,5 @@
-"""Output that cannot be written is noticed by every verb; a reader that goes away is not an error; nothing that is
-printed steers a terminal."""
+"""Every verb notices output that cannot be written; a reader that closes the pipe is not an error; printed text cannot
+steer a terminal."""
 
 from __future__ import annotations
 

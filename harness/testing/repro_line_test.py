@@ -1,5 +1,5 @@
-"""Every repro line that a report prints runs as it is pasted: cases of a file, another catalogue, an engine outside of
-the tree, a seed, a resumed run."""
+"""Every printed repro line runs as pasted: cases of a file, another catalogue, an engine outside of the tree, a seed, a
+resumed run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""run_suite.sh without a build: its options, its errors, and that nothing is installed or made when nothing is missing."""
+"""run_suite.sh without a build: its options, its errors, and that it installs and makes nothing when nothing is
+missing."""
 
 from __future__ import annotations
 

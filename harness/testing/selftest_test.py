@@ -1,4 +1,4 @@
-"""The self-test's own bookkeeping: JUnit is counted as it is, a test that did not run is no pass, and the hard stop
+"""The self-test's own bookkeeping: JUnit is counted correctly, a test that did not run is no pass, and the hard stop
 works."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A suite as a CTest entry: suite_test.py SUITE. Runs it as a person would; its exit status is the test's."""
+"""A suite as a CTest entry: suite_test.py SUITE. Runs it as a user would; its exit status is the test's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What run_suite.sh does with suites: plan, verdict, page and exit status, with a stand-in for kvcts that
-ends with given statuses."""
+"""How run_suite.sh handles suites: plan, verdict, page and exit status, with a stand-in for kvcts that ends with given
+statuses."""
 
 from __future__ import annotations
 

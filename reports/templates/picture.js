@@ -315,7 +315,7 @@
     draw(axis);
     const facts = wrong.length === 0 ? 'All ' + kvcts.plural(moves.length, 'run') + ' shown came from the right place.' :
                                        thousands(wrong.length) + ' of ' + kvcts.plural(moves.length, 'run') +
-            ' shown came from another place' + (axes.length ? '; they differ in ' + axes.join(', ') : '') + '.';
+            ' shown came from elsewhere' + (axes.length ? '; they differ in ' + axes.join(', ') : '') + '.';
     const source = picture.moves_from === 'plan' ?
         ' By the copies of the plan: where bytes were taken from, by the producer’s declared layout.' :
         ' Decoded from the bytes that arrived.';
@@ -324,14 +324,14 @@
         'figure', {class: 'moves-figure'},
         el('figcaption', {}, el('strong', {}, 'Where bytes came from. '), facts + source + left,
            el('span', {class: 'legend'},
-              'Upper cell: what belongs there. Lower cell: what was put there. A frame and a cross mark the difference. ')),
+              'Upper cell: what belongs there. Lower cell: what is there. A frame and a cross mark the difference. ')),
         chooser('Number and colour:', moveAxes.map(a => [a, a]), axis, draw), holder,
         wrong.length ?
             kvcts.later(
                 'the first wrong runs in words',
                 () => el(
                     'div', {class: 'wide'},
-                    el('table', {}, el('caption', {}, 'Runs that came from another place'),
+                    el('table', {}, el('caption', {}, 'Ranges that came from elsewhere'),
                        el('thead', {},
                           el('tr', {}, ['Destination', 'Bytes', 'Should be', 'Is'].map(h => el('th', {scope: 'col'}, h)))),
                        el('tbody', {},
@@ -387,9 +387,10 @@
         el('h4', {}, 'Layouts'), el('p', {class: 'quiet'}, 'Each row is the first cell of the row above, enlarged.'),
         el('div', {class: 'sides'},
            sides.map(
-               ({key, side}) => el(
-                   'div', {}, sideTitle(key, side), regionLoops(side.regions),
-                   side.claimed ? [el('h5', {}, 'What the connector was told instead'), regionLoops(side.claimed)] : null))),
+               ({key, side}) =>
+                   el('div', {}, sideTitle(key, side), regionLoops(side.regions),
+                      side.claimed ? [el('h5', {}, 'What the connector was given instead'), regionLoops(side.claimed)] :
+                                     null))),
         picture.groups.length > 1 ? el('p', {class: 'quiet'}, 'Group 0 of ' + picture.groups.length + ' is drawn.') : null);
   };
 

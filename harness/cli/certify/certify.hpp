@@ -1,4 +1,4 @@
-// kvcts certify: runs a profile with a product, and packs what came of it for a second party.
+// kvcts certify: runs a profile with a product, and packs the results for a second party.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// What the second party writes before a run: a secret of its own, from which the seed of the run and the blind negatives
-// follow.
+// What the second party writes before a run: a secret that determines the run's seed and its blind negatives.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Blind negatives: cases in which a saboteur (cases/saboteurs, kinds connector and planner) hands the product a list that is
-// wrong. To the engine it is a list like any other; an engine that moves it, and a harness that looks, end in FAIL with the
-// saboteur's class. Which ones follows from the challenge.
+// Blind negatives: cases in which a saboteur (cases/saboteurs, kinds connector and planner) hands the product a wrong list.
+// To the engine it is a list like any other; an engine that moves it, and a harness that checks, end as FAIL with the
+// saboteur's class. The challenge determines which ones.
 #pragma once
 
 #include <string>

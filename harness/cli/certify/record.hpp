@@ -1,4 +1,5 @@
-// What a package says of a case, and of the run as a whole; both the certifying and the verifying side make it here.
+// What a package records about a case and about the run as a whole; the certifying and the verifying side both build it
+// here.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,4 @@
-// What a certificate is about, as both parties see it: the profile with the product in it, and what has to come of every
-// case.
+// What a certificate is about, for both parties: the profile with the product in it, and the required outcome of every case.
 #pragma once
 
 #include <memory>

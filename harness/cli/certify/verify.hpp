@@ -1,4 +1,4 @@
-// kvcts verify: what a second party sees of a package, offline, with nothing but the package and the suite.
+// kvcts verify: checks a package offline, with nothing but the package and the suite.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// The cases of a run as the page's script reads them: one row per case in columns, and every detail of those that
-// a reader will open. Bounded: passing cases go first where not all have room.
+// The cases of a run as the page's script reads them: one row per case in columns, and every detail of those that a reader
+// will open. Size is bounded: passing cases are dropped first.
 #pragma once
 
 #include <array>

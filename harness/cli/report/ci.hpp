@@ -1,4 +1,4 @@
-// A run for CI systems that want neither a page nor JUnit: annotations, a summary, numbers.
+// A run for CI systems, beside page and JUnit: annotations, a summary, numbers.
 #pragma once
 
 #include <string>

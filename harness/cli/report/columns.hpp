@@ -1,5 +1,5 @@
-// Tables of many rows as compact JSON: one column after the other, words as numbers into a dictionary, ids as what they add
-// to the one before. Read back by reports/templates/data.js.
+// Tables of many rows as compact JSON: column after column, words as numbers into a dictionary, ids as their difference from
+// the one before. reports/templates/data.js reads them.
 #pragma once
 
 #include <map>

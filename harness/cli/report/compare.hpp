@@ -1,4 +1,4 @@
-// Two runs side by side: what is new, what is fixed, what vanished, and what is slower.
+// Two runs side by side: new, fixed, vanished, slower.
 #pragma once
 
 #include <array>

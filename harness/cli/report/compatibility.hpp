@@ -1,5 +1,4 @@
-// Which cache goes with which: the cases of a run by producer, consumer, dtype and engine, as pages that can be kept beside
-// a release.
+// Which caches work together: the cases of a run by producer, consumer, dtype and engine, as pages to keep beside a release.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The map of a failure as one small drawing: which bytes were to go where, and which went. Needs no script; less than 20
+// The map of a failure as one small drawing: which bytes belong where, and which went there. Needs no script; less than 20
 // KiB.
 #pragma once
 

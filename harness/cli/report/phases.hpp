@@ -1,4 +1,4 @@
-// Where the time of a run goes: phases of the cases that passed, and what telling bytes apart costs of it.
+// How a run's time divides into phases of passing cases, and the share of checking.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// What a drawing of a failure needs, as data: how both sides are laid out, which blocks were to go where, and, where the
-// plan tells it, which bytes each run of the destination was copied from. The page draws it; the format is `$defs/picture`
-// of reports/schema/results.schema.json.
+// The data of a drawing of a failure: how both sides are laid out, which blocks belong where, and, if the plan shows it,
+// which bytes each range of the destination was copied from. The page draws it; the format is `$defs/picture` of
+// reports/schema/results.schema.json.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,4 @@
-// How a case is run again: a line that a shell takes as it is printed, from any folder. The one place that writes such
-// lines.
+// How to run a case again: a line that a shell accepts as printed, from any folder. The only place that writes such lines.
 #pragma once
 
 #include <map>

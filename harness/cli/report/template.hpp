@@ -1,5 +1,5 @@
-// Pages with holes: {{name}} takes escaped text, {{{name}}} takes markup. A hole without a value, and a value that has no
-// hole, are errors, so that a template and the code that fills it cannot drift apart unseen.
+// Pages with placeholders: {{name}} takes escaped text, {{{name}}} takes markup. A placeholder without a value, and a value
+// without a placeholder, are errors, so that a template and its code cannot drift apart unnoticed.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-"""`kvcts report` on what is no sound run: one line that says what is wrong, status 2, and nothing written."""
+"""`kvcts report` on damaged runs: one line that says what is wrong, status 2, and no file written."""
 
 from __future__ import annotations
 

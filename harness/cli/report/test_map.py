@@ -1,5 +1,5 @@
-"""The map of a failure in index.html, read with an XML parser: the strips are what the result's picture says. No
-browser is needed; what it looks like in one is in test_page.py."""
+"""The map of a failure in index.html, read with an XML parser: the strips match the result's picture. Needs no browser;
+test_page.py tests the look."""
 
 from __future__ import annotations
 

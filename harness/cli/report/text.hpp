@@ -1,4 +1,5 @@
-// Words, numbers and escapes that all reports share. Texts of code under test may hold anything: they pass visible() first.
+// Words, numbers and escapes that all reports share. Text of code under test may contain anything: it passes visible()
+// first.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What every report says about a run, worked out once: the headline, the figures, and cases grouped by cause.
+// What every report shows about a run, computed once: the headline, the figures, and cases grouped by cause.
 #pragma once
 
 #include <cstdint>

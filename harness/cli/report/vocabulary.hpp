@@ -1,5 +1,5 @@
-// What the page's own parser of axis expressions has to know, so that it understands what the command line understands and
-// answers the same: the axes, their values, and the facts of the catalogue behind each value.
+// What the page's parser of axis expressions must know to understand what the command line understands: the axes, their
+// values, and the catalogue's facts about each value.
 #pragma once
 
 #include <nlohmann/json.hpp>

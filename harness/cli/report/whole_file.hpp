@@ -1,4 +1,4 @@
-// A file that is there whole or not at all.
+// A file that appears complete or not at all.
 #pragma once
 
 #include <fmt/format.h>

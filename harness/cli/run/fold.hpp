@@ -1,4 +1,4 @@
-// The tries of one case, made one result.
+// Folds the tries of one case into one result.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// From a selection to a plan: every case with its digests, its expected outcomes, and whether it is run at all.
+// From a selection to a plan: every case with its digests, its expected outcomes, and whether it will run.
 #pragma once
 
 #include <functional>

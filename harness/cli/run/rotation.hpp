@@ -1,4 +1,4 @@
-// What is run when there is no time for everything: what was seen longest ago comes first, night after night.
+// What to run when time is short: least recently run first, night after night.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A run: plan, store, supervisor, console and reports put together. Nothing here knows a case from the inside.
+// A run: plan, store, supervisor, console and reports together. Nothing here knows the inside of a case.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// kvcts certify: a package that a second party checks again.
+// kvcts certify: makes a package that a second party checks again.
 #include "cli/certify/certify.hpp"
 
 #include <memory>

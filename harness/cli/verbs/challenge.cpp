@@ -1,4 +1,4 @@
-// kvcts challenge: what a second party gives to a vendor before the run.
+// kvcts challenge: makes what a second party gives to a vendor before the run.
 #include "cli/certify/challenge.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// kvcts check: what will come of a pair of caches, a connector and some architectures, before anything moves.
+// kvcts check: predicts whether a pair of caches fits through a connector on some architectures, before anything moves.
 #include <fmt/format.h>
 
 #include <algorithm>

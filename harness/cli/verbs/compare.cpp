@@ -1,4 +1,4 @@
-// kvcts compare: what is new, fixed, vanished or slower from one run to another.
+// kvcts compare: new, fixed, vanished or slower cases between two runs.
 #include "cli/report/compare.hpp"
 
 #include <fmt/format.h>

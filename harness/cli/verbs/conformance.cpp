@@ -1,5 +1,5 @@
-// kvcts conformance: a transport's claims, and what the header demands of every one, held against what it does. For a
-// vendor's library alone: no catalogue entry and no source tree is needed.
+// kvcts conformance: tests a transport's claims, and what the header demands of every transport. Needs only the vendor's
+// library: no catalogue entry and no source tree.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>

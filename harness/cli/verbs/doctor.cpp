@@ -1,4 +1,4 @@
-// kvcts doctor: what this machine has, and what this machine cannot run, and why.
+// kvcts doctor: what this machine has, what it cannot run, and why.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// kvcts layouts: the layouts of the catalogue, or one of them as template, tensors, loops and first bytes; by its id, by a
-// published name, or by whose it is: vllm-0.25.1:flash_attn:HND, and all that a version has: vllm-0.25.1.
+// kvcts layouts: lists the catalogue's layouts, or draws one as template, tensors, loops and first bytes; by id, published
+// name or backend (vllm-0.25.1:flash_attn:HND), or all of a version (vllm-0.25.1).
 #include <fmt/format.h>
 
 #include <algorithm>

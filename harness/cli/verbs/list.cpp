@@ -1,4 +1,4 @@
-// kvcts list: the cases of a selection, one id a line.
+// kvcts list: the cases of a selection, one id per line.
 #include <fmt/format.h>
 
 #include <cstdio>

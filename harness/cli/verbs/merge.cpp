@@ -1,4 +1,4 @@
-// kvcts merge: shards of one plan become one run.
+// kvcts merge: joins shards of one plan into one run.
 #include "run/store/merge.hpp"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// kvcts minimize: the smallest case that fails as a given one does, found by running smaller and smaller ones.
+// kvcts minimize: finds the smallest case that fails as a given one does, by running smaller and smaller ones.
 #include "tools/minimize/minimize.hpp"
 #include "case/catalogue/certification.hpp"
 

@@ -1,4 +1,4 @@
-// kvcts report --museum: the published faults, how each ends, and whether that is what is asked of the suite.
+// kvcts report --museum: the published bugs, how each ends, and whether all are caught and named.
 #include "tools/museum/museum.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// kvcts report: the reports of a run, from its store.
+// kvcts report: writes the reports of a run from its store.
 #include <fmt/format.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// kvcts repro: one case alone, phase by phase, with the copy list and the first wrong bytes in logical coordinates.
+// kvcts repro: runs one case alone, phase by phase, with the copy list and the first wrong bytes as coordinates.
 #include <fmt/format.h>
 #include <unistd.h>
 

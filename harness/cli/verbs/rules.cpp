@@ -1,4 +1,4 @@
-// kvcts conformance --rules: plays the rules of engines and says which have changed.
+// kvcts conformance --rules: tests the rules of engines and reports which have changed.
 #include "tools/rules/rules.hpp"
 
 #include <fmt/format.h>

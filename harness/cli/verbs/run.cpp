@@ -1,4 +1,4 @@
-// kvcts run: runs a selection, stores every result as it happens, reports.
+// kvcts run: runs a selection, stores every result as it happens, and writes reports.
 #include "cli/run/run.hpp"
 
 #include <memory>

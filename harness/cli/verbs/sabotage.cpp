@@ -1,4 +1,4 @@
-// kvcts inject: how much would this suite catch?
+// kvcts inject: measures how many injected faults a suite catches.
 #include <fmt/format.h>
 
 #include <memory>
@@ -56,8 +56,8 @@ int run(SabotageOptions options, const Globals& globals) {
   const catalogue::Catalogue catalogue(catalogue::find_cases(globals.cases));
   const std::vector<Saboteur> chosen = chosen_of(catalogue, options.globs);
   if (chosen.empty())
-    throw NothingSelected(
-        fmt::format("no saboteur is called '{}'; `kvcts inject --list` has them all", fmt::join(options.globs, "' or '")));
+    throw NothingSelected(fmt::format("no injected fault is called '{}'; `kvcts inject --list` has them all",
+                                      fmt::join(options.globs, "' or '")));
   if (options.list) {
     for (const auto& one : chosen) fmt::print("{:<46} {}\n", one.id, one.title);
     return exit_as_expected;
@@ -114,7 +114,7 @@ int run(SabotageOptions options, const Globals& globals) {
 Action declare(Command& command, const Globals& globals) {
   auto options = std::make_shared<SabotageOptions>();
   declare_selection(command, options->select);
-  command.add_option("--saboteur", options->globs, "Inject only these, by id or glob; repeatable").type_name("GLOB");
+  command.add_option("--fault,--saboteur", options->globs, "Inject only these, by id or glob; repeatable").type_name("GLOB");
   command
       .add_option("--behind", options->behind,
                   "Use this engine instead of the case's own, with engine faults injected in front of it; repeatable")

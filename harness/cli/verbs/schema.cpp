@@ -1,5 +1,5 @@
-// kvcts explain --schema: the keys of a kind of file, as JSON Schema or as a Markdown reference. Both come from the tables
-// that parse the files.
+// kvcts explain --schema: the keys of a kind of file, as JSON Schema or as a Markdown reference, from the tables that parse
+// the files.
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// kvcts verify: one line a check, one verdict.
+// kvcts verify: one line per check, one verdict.
 #include "cli/certify/verify.hpp"
 
 #include <fmt/format.h>

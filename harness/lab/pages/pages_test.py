@@ -44,7 +44,7 @@ def sabotage_rows() -> None:
     found = kvcts_json(*argv)
     wrong, right = found["saboteurs"]
     assert (sabotage.caught_and_named(wrong), sabotage.caught_and_named(right)) == ("bytes, named", "not caught"), found
-    assert sabotage.totals_line(found) == "smoke: 1 of 1 saboteurs caught, 1 named; 0 false alarms of 1 controls"
+    assert sabotage.totals_line(found) == "smoke: 1 of 1 faults caught, 1 named; 0 false alarms of 1 controls"
     assert sabotage.told_alike(wrong, wrong) and not sabotage.told_alike(wrong, wrong | {"wrong_bytes": 1})
     assert sabotage.naming(wrong | {"named": False, "diagnosed": "axis-permuted"}) == "axis-permuted"
     assert "| planner/ids-reversed | " in sabotage.main_table(found)

@@ -78,14 +78,14 @@ def totals_line(found: dict) -> str:
     t, controls = found["totals"], sum(row["harmless"] for row in found["saboteurs"])
     skipped = f", {t['skipped']} skipped" if t["skipped"] else ""
     return (
-        f"{found['suite']}: {t['caught']} of {t['saboteurs']} saboteurs caught, {t['named']} named{skipped}; "
+        f"{found['suite']}: {t['caught']} of {t['saboteurs']} faults caught, {t['named']} named{skipped}; "
         f"{t['false_alarms']} false alarms of {controls} controls"
     )
 
 
 def main_table(found: dict) -> str:
     return table(
-        ["saboteur", "what it does", "caught by", "class", "named", "suite", "tried", "case"],
+        ["fault", "what it does", "caught by", "class", "named", "suite", "tried", "case"],
         [
             [
                 row["saboteur"],
@@ -120,9 +120,9 @@ def behind_engines(plain: dict, behind: dict[str, dict]) -> str:
     return "\n".join(
         [
             BEHIND,
-            table(["engine", "saboteurs", "caught", "named", "the same", "skipped", "false alarms"], sums),
+            table(["engine", "faults", "caught", "named", "the same", "skipped", "false alarms"], sums),
             table(
-                ["saboteur", "its own engine", *(f"`{engine}`" for engine in behind)],
+                ["fault", "its own engine", *(f"`{engine}`" for engine in behind)],
                 [
                     [
                         row["saboteur"],
@@ -151,7 +151,7 @@ def against_harnesses(harnesses: list[dict], plain: dict) -> str:
     rows = [[line["saboteur"], *(words(line, name) for name in names)] for line in harnesses]
     wrong = [(line, row[1:]) for line, row in zip(harnesses, rows) if not line["harmless"]]
     total = [sum(cells[i] != "**MISS**" for _, cells in wrong) for i in range(len(names))]
-    return "\n".join([HARNESSES, table(["saboteur", *names], [*rows, [f"**caught of {len(wrong)}**", *total]])])
+    return "\n".join([HARNESSES, table(["fault", *names], [*rows, [f"**caught of {len(wrong)}**", *total]])])
 
 
 def page(figures: dict) -> str:

@@ -65,7 +65,7 @@ std::size_t wrong_ones(const std::vector<std::vector<const Row*>>& lines) {
 
 std::string totals_text(const Campaigned& campaign) {
   const Totals t = totals_of(campaign.rows);
-  std::string out = fmt::format("{}: {} of {} saboteurs caught, {} named", campaign.name, t.caught, t.saboteurs, t.named);
+  std::string out = fmt::format("{}: {} of {} faults caught, {} named", campaign.name, t.caught, t.saboteurs, t.named);
   if (t.saboteurs > 0)
     out += fmt::format(" ({:.1f} %)", 100.0 * static_cast<double>(t.named) / static_cast<double>(t.saboteurs));
   const std::size_t controls = campaign.rows.size() - t.saboteurs;
@@ -75,9 +75,9 @@ std::string totals_text(const Campaigned& campaign) {
 }
 
 std::string matrix_text(const Campaigned& campaign) {
-  std::size_t width = 8;
+  std::size_t width = 5;
   for (const auto& row : campaign.rows) width = std::max(width, row.saboteur.id.size());
-  std::string out = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:<9} {:>5}  case\n", "saboteur", width, "caught by", "class",
+  std::string out = fmt::format("{:<{}}  {:<16} {:<24} {:<24} {:<9} {:>5}  case\n", "fault", width, "caught by", "class",
                                 "named", "suite", "tried");
   for (const auto& row : campaign.rows) {
     const std::string where = row.caught       ? row.caught->id
@@ -126,9 +126,9 @@ nlohmann::json matrix_json(const Campaigned& campaign) {
 
 std::string harnesses_text(const std::vector<Campaigned>& harnesses) {
   const auto lines = side_by_side(harnesses);
-  std::size_t width = 8;
+  std::size_t width = 5;
   for (const auto& line : lines) width = std::max(width, line[0]->saboteur.id.size());
-  std::string out = fmt::format("{:<{}}", "saboteur", width);
+  std::string out = fmt::format("{:<{}}", "fault", width);
   for (const auto& harness : harnesses) out += fmt::format("  {:<11}", harness.name);
   out += "\n";
   for (const auto& line : lines) {

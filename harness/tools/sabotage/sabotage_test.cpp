@@ -181,7 +181,7 @@ TEST(Totals, WhatIsSkippedIsSaidAndNeitherCaughtNorMissed) {
   rows[1].silent = rows[1].tried, rows[1].why_silent = "it does not read";
   EXPECT_TRUE(totals_of(rows).good());
   EXPECT_EQ(totals_text({"writes-only", rows}),
-            "writes-only: 1 of 2 saboteurs caught, 1 named (50.0 %), 1 skipped; 0 false alarms of 1 control\n");
+            "writes-only: 1 of 2 faults caught, 1 named (50.0 %), 1 skipped; 0 false alarms of 1 control\n");
   EXPECT_NE(matrix_text({"writes-only", rows}).find("SKIPPED"), std::string::npos);
   EXPECT_NE(matrix_text({"writes-only", rows}).find("it does not read"), std::string::npos);
   EXPECT_EQ(matrix_json({"writes-only", rows})["saboteurs"][1]["skipped"], "it does not read");

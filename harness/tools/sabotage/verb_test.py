@@ -60,10 +60,10 @@ def missed(folder: Path) -> None:
     assert (
         "NOT CAUGHT" in ended.out
         and "no case has a place for it" in ended.out
-        and "1 of 2 saboteurs caught, 1 named (50.0 %)" in ended.out
+        and "1 of 2 faults caught, 1 named (50.0 %)" in ended.out
     ), ended.out
     for argv, status, words in (
-        (["--saboteur", "no/such"], 4, "no saboteur is called 'no/such'"),
+        (["--saboteur", "no/such"], 4, "no injected fault is called 'no/such'"),
         (["--suite", "smok"], 2, "did you mean 'smoke'?"),
     ):
         ended = kvcts("sabotage", *argv)
