@@ -9,10 +9,10 @@
 
 namespace kvcts::certificate {
 
-/// What is signed in the place of a payload (DSSE 1.0, "PAE").
+/// The bytes to sign for a payload (DSSE 1.0, "PAE").
 std::string pre_authentication(std::string_view payload_type, std::string_view payload);
 
-/// A Statement that `predicate` is true of a thing with this name and SHA-256, signed and enveloped.
+/// A signed, enveloped Statement that `predicate` holds for the thing with this name and SHA-256.
 nlohmann::json seal(const std::string& subject, const std::string& sha256, const std::string& predicate_type,
                     const nlohmann::json& predicate, const PrivateKey& key);
 
@@ -20,7 +20,7 @@ struct Statement {
   std::string subject, sha256;
   nlohmann::json predicate;
 };
-/// The statement in an envelope that this key signed. Throws Error: what was expected, what was found.
+/// The statement in an envelope signed by this key. Throws Error: what was expected, what was found.
 Statement open(const nlohmann::json& envelope, const std::string& predicate_type, const PublicKey& key);
 
 }  // namespace kvcts::certificate

@@ -1,4 +1,4 @@
-// What is wrong with a key, an envelope or a package: one sentence for its user.
+// What is wrong with a key, an envelope or a package, in one sentence for the user.
 #pragma once
 
 #include <stdexcept>

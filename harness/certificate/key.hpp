@@ -24,11 +24,11 @@ class PublicKey {
   std::array<unsigned char, 32> bytes_;
 };
 
-/// Wiped from memory when it goes.
+/// Wiped from memory by its destructor.
 class PrivateKey {
  public:
   static PrivateKey generate();
-  /// Throws Error unless it is one "PRIVATE KEY" of Ed25519. No word of the text is in the error.
+  /// Throws Error unless it is one "PRIVATE KEY" of Ed25519. The error quotes nothing of the text.
   static PrivateKey from_pem(std::string_view pem);
   PrivateKey(PrivateKey&& other) noexcept;
   PrivateKey(const PrivateKey&) = delete;
@@ -38,12 +38,12 @@ class PrivateKey {
 
   PublicKey public_key() const;
   Signature sign(std::string_view message) const;
-  /// To be written to a file of its owner's and nowhere else.
+  /// Write it only to a file that its owner alone can read.
   std::string pem() const;
 
  private:
   PrivateKey();
-  std::array<unsigned char, 64> bytes_{};  ///< seed and public key, as libsodium has it
+  std::array<unsigned char, 64> bytes_{};  ///< seed and public key, as libsodium stores them
 };
 
 }  // namespace kvcts::certificate

@@ -1,4 +1,4 @@
-// Where a private key lives: a file of its owner's, and beside it what leads from older keys to it.
+// Where a private key lives: a file readable by its owner only, and next to it the rotations from older keys.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,22 @@
 
 namespace kvcts::certificate {
 
-/// A new key in a file that only its owner may read. Throws Error: there is something already, or it cannot be written.
+/// Creates a key in a file that only its owner can read. Throws Error if the file exists or cannot be written.
 void create_key(const std::filesystem::path& file, const PrivateKey& key);
-/// Throws Error: no key of ours, or others may read it.
+/// Throws Error if it is not our key, or if others can read it.
 PrivateKey read_key(const std::filesystem::path& file);
-/// The public half of a file with either half of a key. Throws Error, as read_key does.
+/// The public key from a file with either half of a key. Throws Error, like read_key.
 PublicKey read_public_key(const std::filesystem::path& file);
 
-/// A new key takes the place of the one in the file. The old one signs it (rotations_of), and is kept beside it as
-/// FILE.<first 16 digits of its id>. Killed at any moment, the file has the old key or the new one. Returns where the old
-/// one is. Throws Error.
+/// Replaces the key in the file by a new one. The old key signs the new one (rotations_of), and stays next to it as
+/// FILE.<first 16 digits of its id>. If killed at any moment, the file has the old key or the new one. Returns the
+/// old key's path. Throws Error.
 std::filesystem::path rotate_key(const std::filesystem::path& file);
 
-/// The signed successions beside a key, FILE.rotations.json, oldest first; none where there is no such file. Public. Throws
-/// Error.
+/// The signed rotations next to a key, FILE.rotations.json, oldest first; empty if there is no such file. Public.
+/// Throws Error.
 std::vector<nlohmann::json> rotations_of(const std::filesystem::path& file);
-/// Whether `rotations` lead from a key that is trusted to another one. A rotation that its old key did not sign leads
+/// Whether `rotations` lead from a trusted key to another one. A rotation that its old key did not sign leads
 /// nowhere.
 bool leads(const std::vector<nlohmann::json>& rotations, const PublicKey& trusted, const PublicKey& to);
 

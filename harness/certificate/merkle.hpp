@@ -1,5 +1,5 @@
-// A Merkle tree over records, as RFC 9162, section 2.1 has it (SHA-256; a leaf's hash begins with 0x00, a node's with 0x01):
-// one record can be shown and proved without the others.
+// A Merkle tree over records, per RFC 9162, section 2.1 (SHA-256; a leaf's hash begins with 0x00, a node's with
+// 0x01): one record can be shown and proved without the others.
 #pragma once
 
 #include <array>
@@ -20,13 +20,13 @@ Digest digest_from_hex(std::string_view text);
 
 /// Hash of one record.
 Digest leaf_hash(std::string_view record);
-/// Root of the tree with these leaf hashes; of none: SHA-256 of nothing.
+/// Root of the tree with these leaf hashes; without leaves: SHA-256 of nothing.
 Digest root_of(const std::vector<Digest>& leaves);
-/// The siblings on the way from leaf `index` to the root, the lowest first (inclusion proof, 2.1.3.1). index <
+/// The siblings on the path from leaf `index` to the root, lowest first (inclusion proof, 2.1.3.1). index <
 /// leaves.size().
 std::vector<Digest> proof_of(const std::vector<Digest>& leaves, std::size_t index);
-/// The root that follows from a leaf and its proof (2.1.3.2). Throws Error where the proof has not the length that index and
-/// size ask for.
+/// The root computed from a leaf and its proof (2.1.3.2). Throws Error if the proof's length does not match index and
+/// size.
 Digest root_from(const Digest& leaf, std::size_t index, std::size_t size, const std::vector<Digest>& proof);
 
 }  // namespace kvcts::certificate

@@ -1,4 +1,4 @@
-// For tests: the device they run on. The stand-in driver, unless KVCTS_CUDA_DRIVER names a real one.
+// For tests: the device to run on. The stand-in driver, unless KVCTS_CUDA_DRIVER names a real one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline const Driver& the_driver() {
 }
 
 inline Gpu& gpu() {
-  static Gpu* const one = new Gpu(the_driver());  // never destroyed: the driver may be gone before
+  static Gpu* const one = new Gpu(the_driver());  // never destroyed: the driver may be unloaded first
   one->make_current();
   return *one;
 }

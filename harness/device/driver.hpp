@@ -1,6 +1,6 @@
-// The CUDA driver, opened at run time: a table of its functions with our own declarations, so that nothing of CUDA is needed
-// to build and a program starts where there is no driver. Names, numbers and structures are those of cuda.h 13.0;
-// abi_test.cpp holds them against it where that file is.
+// The CUDA driver, opened at run time through a table of its functions. The declarations are our own, so building
+// needs no CUDA and a program also starts without a driver. Names, numbers and structures match cuda.h 13.0;
+// abi_test.cpp checks them where that file is installed.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ inline constexpr Status success = 0, invalid_value = 1, out_of_memory = 2, not_i
                         not_permitted = 800, not_supported = 801;
 }  // namespace status
 
-/// Of cuDeviceGetAttribute.
+/// For cuDeviceGetAttribute.
 enum class Attribute : int {
   warp_size = 10,
   multiprocessors = 16,
@@ -156,20 +156,20 @@ struct Driver {
 #undef KVCTS_DRIVER_MEMBER
 
   int version{0};        ///< 13000 = CUDA 13.0
-  bool modelled{false};  ///< a stand-in on host memory: nothing that it does was executed on a device
+  bool modelled{false};  ///< a stand-in on host memory: nothing that it runs was executed on a device
   std::string path;      ///< of the library
 };
 
-/// A call of the driver that failed: what was called, its name for the status, and what to do where we know it.
+/// A failed driver call: what was called, the driver's name for the status, and what to do if we know it.
 struct Error : std::runtime_error {
   Error(Status which, const std::string& words) : std::runtime_error(words), status(which), text(words) {}
   Status status;
   std::string text;
 };
 
-/// Opens the driver and initialises it, once a process: `libcuda.so.1`, or the library that the environment variable
-/// KVCTS_CUDA_DRIVER names (tests). Returns nullptr and says why in `reason` when there is none, it is too old, or it finds
-/// no device.
+/// Opens and initialises the driver, once per process: `libcuda.so.1`, or the library that the environment variable
+/// KVCTS_CUDA_DRIVER names (tests). Returns nullptr and sets `reason` when there is no driver, it is too old, or it
+/// finds no device.
 const Driver* driver(std::string& reason);
 
 /// "CUDA_ERROR_OUT_OF_MEMORY", or the number.

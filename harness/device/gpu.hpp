@@ -1,4 +1,4 @@
-// One device: what it is, its context, and the suite's kernels on it.
+// One device: its facts, its context, and the suite's kernels on it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kvcts::device {
 
-/// What a device says of itself.
+/// What a device reports about itself.
 struct Facts {
   int ordinal{0};
   std::string name, uuid;
@@ -21,18 +21,19 @@ struct Facts {
   bool virtual_memory{false}, posix_handles{false}, memory_pools{false}, integrated{false}, host_mapping{false};
   bool modelled{false};  ///< the driver is a stand-in
 };
-/// Asks a device without making a context on it. Throws Error.
+/// Queries a device without making a context on it. Throws Error.
 Facts facts_of(const Driver& driver, int ordinal);
 int device_count(const Driver& driver);
 
-/// Called with a line before every launch: "kernel kvcts_never_ends, launch 3". A worker puts it where the supervisor can
-/// read it when the kernel never ends. In a worker this is found by itself (kvcts_worker_note); nullptr: nobody asks.
+/// Called with a line before every launch, e.g. "kernel kvcts_never_ends, launch 3". A worker stores it where the
+/// supervisor can read it if the kernel never ends. Found through kvcts_worker_note in a worker; nullptr: no one
+/// listens.
 using Note = void (*)(const char* line);
 
-/// A primary context, current in the calling thread while the object is used there, and the module of device kernels in it.
+/// A primary context and the module of device kernels in it. The context is current in the calling thread.
 class Gpu {
  public:
-  /// Throws Error when the device or the kernels cannot be used.
+  /// Throws Error when the device or the kernels are unusable.
   explicit Gpu(const Driver& driver, int ordinal = 0);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -44,8 +45,8 @@ class Gpu {
   void make_current() const { check(driver_, driver_.set_current(context_), "making the context current"); }
   std::uint64_t free_bytes() const;
 
-  /// Launches one of the kernels of kernels/cuda with `blocks` tiles of work: as many thread blocks as fill the device
-  /// several times.
+  /// Launches one of the kernels of kernels/cuda over `blocks` tiles of work, with enough thread blocks to fill the
+  /// device several times.
   template <class Args>
   void launch(std::string_view kernel, const Args& args, std::uint64_t blocks, Stream stream) {
     Args copy = args;
@@ -53,7 +54,7 @@ class Gpu {
   }
   void synchronize(Stream stream) { check(driver_, driver_.synchronize_stream(stream), "waiting for a stream"); }
 
-  /// Throws Error unless the device still computes: tags of a small row, written and read back.
+  /// Throws Error unless the device still computes: writes the tags of a small row and reads them back.
   void canary();
 
  private:
@@ -95,7 +96,7 @@ class OwnEvent {
   OwnEvent& operator=(const OwnEvent&) = delete;
   operator Event() const { return event_; }
   void record(Stream stream) { check(gpu_.driver(), gpu_.driver().record_event(event_, stream), "recording an event"); }
-  /// Whether everything recorded before it is done. Throws Error where that has failed.
+  /// Whether everything recorded before it is done. Throws Error if that work failed.
   bool passed() const;
 
  private:

@@ -1,4 +1,4 @@
-// Memory that a device can reach, of every kind that KV caches live in.
+// Every kind of device-reachable memory that KV caches live in.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 namespace kvcts::device {
 
 enum class MemoryKind : std::uint8_t {
-  device,      ///< cuMemAlloc: what cudaMalloc gives
+  device,      ///< cuMemAlloc: what cudaMalloc returns
   pool,        ///< cuMemAllocAsync: the stream-ordered pool of frameworks
   vmm,         ///< cuMemCreate in several pieces, mapped side by side: expandable segments; exportable as descriptors
   pinned,      ///< cuMemHostAlloc: host memory that the device addresses
-  registered,  ///< cuMemHostRegister on memory that somebody else allocated
+  registered,  ///< cuMemHostRegister on memory that another allocator owns
 };
 std::string_view name(MemoryKind kind);
-/// Throws Error that lists the kinds.
+/// Throws Error, which lists the kinds.
 MemoryKind memory_kind_from_name(std::string_view name);
-/// "" when the device has it, else why not.
+/// "" when the device supports it, else the reason.
 std::string lack(const Gpu& gpu, MemoryKind kind);
 
-/// An allocation of any kind; freed at the end of its life. The device must be current.
+/// An allocation of any kind, freed by its destructor. The device must be current.
 class Allocation {
  public:
   virtual ~Allocation() = default;
   Address address() const { return address_; }  ///< for the device
-  std::uint8_t* host() const { return host_; }  ///< nullptr where the processor cannot reach it
+  std::uint8_t* host() const { return host_; }  ///< nullptr where the host cannot access it
   std::uint64_t bytes() const { return bytes_; }
-  /// VMM only: the descriptors of its pieces, in order, each with its bytes; others: none. Duplicates; the caller closes
-  /// them.
+  /// VMM only: descriptor and bytes of each piece, in order; empty for other kinds. The descriptors are duplicates:
+  /// the caller closes them.
   struct Piece {
     int descriptor{-1};
     std::uint64_t bytes{0};
@@ -45,13 +45,13 @@ class Allocation {
   std::uint8_t* host_{nullptr};
   std::uint64_t bytes_{0};
 };
-/// `existing`: for MemoryKind::registered, the memory to register (page-aligned by the driver); nullptr: fresh pages. Throws
-/// Error; a kind that the device lacks is status::not_supported.
+/// `existing`: for MemoryKind::registered, the memory to register (page-aligned by the driver); nullptr: new pages.
+/// Throws Error; status::not_supported for a kind that the device lacks.
 std::unique_ptr<Allocation> allocate(const Gpu& gpu, MemoryKind kind, std::uint64_t bytes, void* existing = nullptr);
-/// Pieces of another process's VMM allocation, mapped side by side here. Descriptors stay the caller's.
+/// Maps the pieces of another process's VMM allocation side by side. The caller keeps the descriptors.
 std::unique_ptr<Allocation> import_pieces(const Gpu& gpu, std::span<const Allocation::Piece> pieces);
 
-/// Plain device memory for tables, results and tests, readable to the next 16 bytes behind its end.
+/// Plain device memory for tables, results and tests, readable up to the next 16-byte boundary past its end.
 class Buffer {
  public:
   Buffer(const Gpu& gpu, std::uint64_t bytes)

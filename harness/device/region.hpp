@@ -1,4 +1,4 @@
-// The state of one memory file in device memory: written by the device, and checked by it in place.
+// The content of one memory file in device memory: the device writes it and checks it in place.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kvcts::device {
 
-/// What a memory holds: poison everywhere, and the tags of an allocation's planes at `base`.
+/// What a memory file holds: poison everywhere, and the tags of an allocation's planes at `base`.
 struct Image {
   std::uint64_t bytes{0}, base{0};
   std::uint64_t poison{0};  ///< key of the memory file
@@ -23,21 +23,21 @@ struct Image {
   std::uint32_t unblocked_generation{0};
 };
 
-/// A planned image: its tables are in device memory, so that filling and checking are launches only.
+/// A planned image: its tables are already in device memory, so filling and checking only launch kernels.
 class RegionWork {
  public:
-  /// Throws layout::Error for planes that no kernel can write, and Error.
+  /// Throws layout::Error for planes that no kernel can write, and device::Error.
   RegionWork(Gpu& gpu, const Image& image, Stream stream);
 
-  /// Poison, then tags. `memory` is 16-byte aligned and has room to the next 16 bytes behind image.bytes.
+  /// Writes poison, then tags. `memory` is 16-byte aligned and has room up to the next 16-byte boundary past image.bytes.
   void fill(Address memory, Stream stream);
-  /// Every byte of the memory against the image, as kernels::compare() says it: how many are wrong, and the first `limit` of
-  /// them. Waits.
+  /// Compares every byte of the memory with the image, like kernels::compare(): the number of wrong bytes, and the
+  /// first `limit` of them. Waits for the result.
   kernels::Difference check(Address memory, std::size_t limit, Stream stream);
-  /// Launches of a check without waiting for its result: what a benchmark times.
+  /// Launches a check without waiting for its result, for benchmarks.
   void launch_check(Address memory, Stream stream);
-  /// Whether planes share bytes or have 4-bit codes that do: then a check generates the image beside the memory and
-  /// compares.
+  /// False when planes share bytes, or have 4-bit codes that share a byte: a check then generates the image next to
+  /// the memory and compares.
   bool in_place() const { return in_place_; }
 
  private:

@@ -1,17 +1,25 @@
 /* Engine hostile: the template transport (transport/template/transport.c), wrong on purpose in one way that a vendor's first
- * plug-in may be, so that the suite can be shown to survive it and to name it. One option, mode:
+ * plug-in may be. It shows that the suite survives such a plug-in and names the fault. One option, mode:
  *
- *   exit:CALL block:CALL abort:CALL          ends the process, never returns, dies in CALL (open, claims, register_region,
- * ... close) garbage:CALL nothing:CALL                returns status 4711; returns KVCTS_OK and has done nothing (handles
- * stay 0) claim:NAME=NUMBER                        claims so, whatever is true; calls that the claim needs are there; also
- * behind another: early+claim:... late early again noisy                   bytes change after completion; completion comes
- * before the bytes; completes twice; bytes move after cancel and release backwards excess                         progress
- * goes back; progress exceeds the request threads files                            a thread, a descriptor stays behind each
- * close() two-sided unsafe hasty                   claims one_sided, thread_safe, notification_after_data, and is not so
- *   silent endless                           an error without words, with words that do not end
+ *   exit:CALL block:CALL abort:CALL
+ *       exits the process, never returns, aborts in CALL (open, claims, register_region, ... close)
+ *   garbage:CALL nothing:CALL
+ *       returns status 4711; returns KVCTS_OK without doing anything (handles stay 0)
+ *   claim:NAME=NUMBER
+ *       makes this claim whether it is true or not, and provides the calls that the claim needs; also combined with another
+ *       mode: early+claim:...
+ *   late early again noisy
+ *       bytes change after completion; completion precedes the bytes; completes twice; bytes move after cancel and release
+ *   backwards excess
+ *       progress decreases; progress exceeds the request
+ *   threads files
+ *       every close() leaves a thread, a descriptor
+ *   two-sided unsafe hasty
+ *       falsely claims one_sided, thread_safe, notification_after_data
+ *   silent endless
+ *       returns an error without a message, with an endless message
  *
- * And wrong before it is asked for anything: $KVCTS_HOSTILE_LOAD is crash, exit or hang (in dlopen), null, truncated or
- * no-poll (the table).
+ * $KVCTS_HOSTILE_LOAD breaks it before any call: crash, exit or hang (in dlopen), null, truncated or no-poll (the table).
  */
 #define kvcts_transport_entry honest_entry
 #include "transport/template/transport.c"
@@ -25,7 +33,7 @@
 
 const kvcts_transport* kvcts_transport_entry(uint32_t host_abi);
 
-/* What both processes see of a side: how often it called progress(), and notifications that are there. */
+/* What both processes see of a side: its number of progress() calls, and its pending notifications. */
 typedef struct {
   atomic_ullong rounds, notified;
 } board;
@@ -36,7 +44,7 @@ typedef struct mate {
 } mate;
 
 static const kvcts_transport* honest;
-static char mode[128], lie[128]; /* of this process: workers with different options do not share one */
+static char mode[128], lie[128]; /* per process: workers with different options do not share one */
 static int board_file = -1;
 static board* own;
 static mate* mates;
@@ -100,7 +108,7 @@ static int32_t bad_open(const kvcts_open_args* args, kvcts_agent** agent) {
       snprintf(mode, sizeof mode, "%s", args->options[i].value), rest.option_count = args->option_count - 1;
   char* claim = strstr(mode, "claim:");
   snprintf(lie, sizeof lie, "%s", claim != NULL ? claim + strlen("claim:") : "");
-  if (claim != NULL) *(claim > mode ? claim - 1 : claim) = 0; /* "+" before it */
+  if (claim != NULL) *(claim > mode ? claim - 1 : claim) = 0; /* the "+" before it */
   STRIKE("open");
   if (own == NULL && (board_file = memfd_create("kvcts-hostile", MFD_CLOEXEC)) >= 0 &&
       ftruncate(board_file, sizeof *own) == 0)

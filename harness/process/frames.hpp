@@ -21,7 +21,7 @@ enum class FrameFault : std::uint8_t {
   truncated,  ///< the peer closed the socket within a frame
   oversize,   ///< a length above the limit
   malformed,  ///< no JSON object, nested too deeply, or descriptors where none are allowed
-  timeout,    ///< nothing complete within the time
+  timeout,    ///< no complete frame in time
   io,         ///< the socket failed
 };
 std::string_view name(FrameFault fault);
@@ -36,8 +36,8 @@ struct Message {
   std::vector<UniqueFd> fds;
 };
 
-/// One end of a SOCK_STREAM socketpair. The socket is made non-blocking; pump() and flush() never wait, receive() and send()
-/// wait at most as long as they are told. After a FrameError other than timeout the channel is of no further use.
+/// One end of a SOCK_STREAM socketpair, made non-blocking. pump() and flush() never wait; receive() and send() wait
+/// at most for their timeout. After a FrameError other than timeout the channel is unusable.
 class Channel {
  public:
   struct Options {
@@ -53,18 +53,19 @@ class Channel {
   bool open() const { return static_cast<bool>(socket_); }
   void close();
 
-  /// Reads what is there without waiting, at most one frame. nullopt: no complete frame yet. Throws FrameError.
+  /// Reads available bytes without waiting, at most one frame. nullopt: no complete frame yet. Throws FrameError.
   std::optional<Message> pump();
-  /// Waits for one frame, at most timeout_ms (-1: for ever). Throws FrameError.
+  /// Waits for one frame, at most timeout_ms (-1: no limit). Throws FrameError.
   Message receive(int timeout_ms = -1);
 
-  /// Queues a frame; `fds` are duplicated, so the caller keeps its own. Then call flush().
+  /// Queues a frame. `fds` are duplicated, so the caller keeps its own. Call flush() afterwards.
   void queue(const nlohmann::json& body, std::span<const int> fds = {});
-  /// Writes what the socket takes without waiting. True: nothing is left. Throws FrameError (io; eof if the peer is gone).
+  /// Writes what the socket accepts without waiting. True: nothing is left. Throws FrameError (io; eof if the peer is
+  /// gone).
   bool flush();
   bool has_output() const { return !out_.empty(); }
   std::size_t output_bytes() const;
-  /// queue() and flush() until all is written, at most timeout_ms (-1: for ever).
+  /// queue(), then flush() until everything is written, at most timeout_ms (-1: no limit).
   void send(const nlohmann::json& body, std::span<const int> fds = {}, int timeout_ms = -1);
 
  private:
@@ -80,15 +81,15 @@ class Channel {
   Options options_;
   std::string in_;  ///< header and body of the frame being received
   std::vector<UniqueFd> in_fds_;
-  std::optional<Message> pending_;  ///< waits for its more-fds frames
+  std::optional<Message> pending_;  ///< waiting for its more-fds frames
   std::size_t pending_fds_{0};
   std::deque<Outgoing> out_;
 };
 
-/// Two connected channels' sockets, close-on-exec. Throws std::system_error.
+/// The two sockets of a connected pair, close-on-exec. Throws std::system_error.
 std::pair<UniqueFd, UniqueFd> socket_pair();
 
-/// JSON text in which bytes that are no UTF-8 are replaced, so that output of code under test can always be sent and stored.
+/// JSON text with invalid UTF-8 replaced, so that output of code under test can always be sent and stored.
 std::string dump(const nlohmann::json& body);
 
 }  // namespace kvcts::process

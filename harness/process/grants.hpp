@@ -1,4 +1,4 @@
-// What an entry of an engine may ask for beyond what every sandbox has (sandbox/sandbox.hpp).
+// What an engine's entry may request beyond what every sandbox allows (sandbox/sandbox.hpp).
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace kvcts::process {
 
-/// Something that an entry of an engine or connector may ask for.
+/// One permission that the entry of an engine or connector may request.
 struct Grant {
   std::string_view name, meaning;
-  std::vector<std::string> folders;  ///< of the machine, as far as they are there; of /dev with its devices
+  std::vector<std::string> folders;  ///< of the machine, where they exist; under /dev with its devices
   std::vector<std::string> globs;    ///< devices by pattern
-  std::vector<int> calls;            ///< system calls that the filter lets pass
+  std::vector<int> calls;            ///< system calls that the filter allows
 };
 const std::vector<Grant>& grants();
 std::vector<std::string> grant_names();

@@ -1,4 +1,4 @@
-// What is wrong with a JSON document, without the library's own numbering in front.
+// What is wrong with a JSON document, without the library's error number.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -10,27 +10,26 @@
 
 namespace kvcts::process {
 
-/// Creates a memory file of `bytes` bytes (zeros, allocated when touched), close-on-exec, sealed against shrinking and
-/// growing (and against further seals), so that no holder can make another's mapping fault. Throws std::system_error; bytes
-/// must be > 0.
+/// Creates a memory file of `bytes` bytes (zeros, allocated when touched), close-on-exec. It is sealed against
+/// shrinking, growing and further seals, so that no holder can make another's mapping fault. Throws
+/// std::system_error; bytes must be > 0.
 UniqueFd create_memory_file(const std::string& name, std::size_t bytes);
 
-/// Size of the file behind a descriptor. Throws std::system_error.
+/// Size of the file that a descriptor refers to. Throws std::system_error.
 std::size_t file_bytes(int fd);
 
-/// True if `fd` is a memory file sealed against shrinking and growing: what a process that maps another's file should insist
-/// on.
+/// True if `fd` is a memory file sealed against shrinking and growing. Check this before you map another process's
+/// file.
 bool is_sealed(int fd);
 
-/// When the pages of a mapping are entered: all at once, which is cheaper where every byte is used, or each as it is
-/// touched.
+/// When the pages of a mapping are entered: all at once (cheaper if every byte is used), or each on first touch.
 enum class Pages : std::uint8_t { at_once, as_touched };
 
-/// A shared mapping of a whole file, unmapped at the end of its life. Movable.
+/// A shared mapping of a whole file, unmapped by its destructor. Movable.
 class Mapping {
  public:
   Mapping() = default;
-  /// Maps `bytes` bytes of `fd` (0 = the whole file), readable, and writable if asked. The descriptor may be closed
+  /// Maps `bytes` bytes of `fd` (0 = the whole file), readable, and writable on request. The descriptor may be closed
   /// afterwards.
   Mapping(int fd, std::size_t bytes, bool writable = true, Pages pages = Pages::at_once);
   Mapping(Mapping&& other) noexcept;

@@ -1,4 +1,4 @@
-// What a worker is doing: the part of its status page that everybody names.
+// What a worker is doing: the phase on its status page.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Words as exec and posix_spawn take them.
+// Argument vectors for exec and posix_spawn.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace kvcts::process {
 
-/// Pointers to the words, and the null behind them. Valid as long as the words are there and unchanged.
+/// Pointers to the words, null-terminated. Valid while `words` lives unchanged.
 inline std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> out;
   for (std::string& word : words) out.push_back(word.data());

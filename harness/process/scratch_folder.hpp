@@ -7,8 +7,8 @@
 
 namespace kvcts::process {
 
-/// TMPDIR of this process and of all that it starts, removed at the end. Where none can be made, everything stays as it is.
-/// Who is killed cannot remove its own, so the next one does: a folder is in use as long as its file `lock` is locked.
+/// TMPDIR of this process and of everything it starts, removed at the end. If none can be created, TMPDIR stays
+/// unchanged. A killed process leaves its folder to the next one: a folder is in use while its file `lock` is locked.
 class ScratchFolder {
  public:
   ScratchFolder();

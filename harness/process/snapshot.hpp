@@ -1,6 +1,6 @@
-// What a worker saw of the destination at the very moment at which completion was reported, before it sent anything. It lies
-// in a memory file of the checker, which holds it against what is there later: a byte that differs had not arrived when
-// completion was reported.
+// What a worker saw of the destination at the moment completion was reported, before it sent anything. The snapshot
+// lies in a memory file of the checker, which compares it with the final content: a byte that differs had not arrived
+// when completion was reported.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace kvcts::process {
 
-/// Size of the file. Only the pages that are written cost memory.
+/// Size of the file. Only pages that are written use memory.
 inline constexpr std::size_t snapshot_file_bytes = (1u << 20) + (1u << 16);
 
 class SnapshotWriter {
  public:
-  /// `file`: the whole mapping of the memory file; empty = nobody wants one.
+  /// `file`: the whole mapping of the memory file; empty = no snapshot is wanted.
   explicit SnapshotWriter(std::span<std::uint8_t> file = {}) : file_(file) {}
   explicit operator bool() const { return !file_.empty(); }
 
-  /// Drops what was taken before.
+  /// Drops the current snapshot.
   void clear();
-  /// Takes bytes that lie at `offset` of memory file `file` (its number in the reply to open). False: there is no room.
+  /// Records bytes at `offset` of memory file `file` (its number in the reply to open). False: there is no room.
   bool add(std::uint32_t file, std::uint64_t offset, const std::uint8_t* bytes, std::uint32_t count);
-  /// All is taken.
+  /// Completes the snapshot.
   void close();
 
  private:
@@ -44,7 +44,7 @@ struct SnapshotView {
   std::vector<SnapshotPiece> pieces;
 };
 
-/// Nothing here is believed: nullopt where none was taken, or where the file is not of this form.
+/// The file is untrusted: nullopt if it holds no snapshot or is malformed.
 std::optional<SnapshotView> read_snapshot(std::span<const std::uint8_t> file);
 
 }  // namespace kvcts::process

@@ -8,7 +8,7 @@
 
 namespace kvcts::process {
 
-/// Lives in one shared page. The worker writes; `sequence` is odd while note is being changed.
+/// Lives in one shared page. The worker writes; `sequence` is odd while the note changes.
 struct StatusPage {
   static constexpr std::uint64_t magic_value = 0x6b766374732d7374;  // "kvcts-st"
   std::uint64_t magic{magic_value};
@@ -16,12 +16,12 @@ struct StatusPage {
   std::atomic<std::uint32_t> phase{0};  ///< kvcts::Phase
   std::atomic<std::uint32_t> sequence{0};
   std::atomic<std::int64_t> phase_since_ns{0};  ///< CLOCK_MONOTONIC
-  std::atomic<std::uint64_t> done{0};           ///< progress: bytes, descriptors or tokens, see note
+  std::atomic<std::uint64_t> done{0};           ///< progress in bytes, descriptors or tokens; the note says which
   std::atomic<std::uint64_t> total{0};          ///< 0 = unknown
   char note[1024]{};                            ///< e.g. "reader flashinfer-decode: thread block 2 of 8, 4294967192 tokens"
 };
 
-/// Handed to connectors, engine sessions and readers so that they can say where they are. Cheap: plain atomic stores.
+/// Passed to connectors, engine sessions and readers to report progress. Cheap: plain atomic stores.
 class Progress {
  public:
   explicit Progress(StatusPage* page = nullptr) : page_(page) {}

@@ -1,4 +1,4 @@
-// Reading a status page from outside.
+// Reads a status page from outside.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline std::int64_t now_ns() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-/// A copy of a status page. The page belongs to untrusted code: an unknown phase is none, a torn note is said to be torn.
+/// A copy of a status page. The page belongs to untrusted code: an unknown phase reads as none, a torn note is flagged.
 struct StatusView {
   bool valid{false};  ///< magic found
   std::uint64_t key{0};
@@ -31,7 +31,7 @@ struct StatusView {
 };
 StatusView view(const StatusPage& page);
 
-/// The worker begins with a case: names it and clears the note.
+/// Starts a case: sets its key and clears the note.
 void reset(StatusPage& page, std::uint64_t key);
 
 }  // namespace kvcts::process

@@ -1,16 +1,17 @@
-// The warden: parent of every process of a run, and the one who makes sure that none outlives it.
+// The warden: parent of every process of a run. It makes sure that none outlives the run.
 //
-// Guarantee: when kill() of a worker is answered with nothing left, then neither the worker, nor anything in its process
-// group or session, nor anything that descends from it by /proc's chains of parents, nor anything started with its mark in
-// the environment (double fork, setsid) is alive. When the supervisor's socket closes, the same is done for the whole run.
-// The run has a folder of its own for temporary files, TMPDIR of all that is started; it is removed when all have ended,
-// however they ended (scratch_folder.hpp). Linux only: the warden is a child subreaper (prctl(2)), so orphans of the run
-// become its children; children that it did not start and that name no other worker are strays, whatever they did to their
-// environment.
+// Guarantee: when kill() of a worker reports nothing left, these are all dead: the worker, its process group and
+// session, everything that descends from it through /proc's chains of parents, and everything started with its mark
+// in the environment (double fork, setsid). When the supervisor's socket closes, the same is done for the whole run.
+// The run has its own folder for temporary files, the TMPDIR of everything it starts; it is removed once all
+// processes have ended, however they ended (scratch_folder.hpp). Linux only: the warden is a child subreaper
+// (prctl(2)), so orphans of the run become its children. Children that it did not start and that carry no other
+// worker's mark are strays, whatever they did to their environment.
 //
 // Channel (frames.hpp). Requests:
-//   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds   fds become 1, 2, 3, ... of the child; 0 is
-//   /dev/null {op:"kill", id}                       the process tree of that spawn, and whatever carries its mark
+//   {op:"spawn", id, argv:[..], env:{NAME: value}, mark, memory_limit} + fds
+//                                      fds become 1, 2, 3, ... of the child; 0 is /dev/null
+//   {op:"kill", id}                    kills the process tree of that spawn, and everything with its mark
 // Events (any order, any time):
 //   {event:"spawned", id, pid}   {event:"spawn-failed", id, text}
 //   {event:"exit", id, pid, status (as wait(2) gives it), max_rss (bytes), cpu_us}
@@ -30,11 +31,12 @@
 
 namespace kvcts::process {
 
-/// Serves one supervisor on `socket` until it closes; then ends every process of the run and returns. `run` is the first
-/// part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that forks).
+/// Serves one supervisor on `socket` until it closes; then ends every process of the run and returns. `run` is the
+/// first part of all marks of this run. Single-threaded (PR_SET_PDEATHSIG of the children is tied to the thread that
+/// forks).
 void run_warden(UniqueFd socket, const std::string& run);
 
-/// Starts the warden in a session of its own (so that Ctrl-C reaches the supervisor only): `argv` ends with the program and
+/// Starts the warden in its own session, so that Ctrl-C reaches the supervisor only. `argv` ends with the program and
 /// the run. `more` become descriptors 4, 5, ... Throws std::system_error.
 struct WardenProcess {
   pid_t pid{0};
@@ -52,10 +54,10 @@ struct SpawnRequest {
 };
 nlohmann::json to_json(const SpawnRequest& request);
 
-/// Folder of the running program: programs of the suite are looked for beside it.
+/// Folder of the running program, where the suite's other programs are.
 std::string program_folder();
 
-/// "SIGSEGV", "SIGABRT", ...; "signal 63" where it has no name.
+/// "SIGSEGV", "SIGABRT", ...; "signal 63" if it has no name.
 std::string signal_name(int signal);
 
 }  // namespace kvcts::process

@@ -1,4 +1,4 @@
-// What kvcts-gpu-check does on a device, one entry a check.
+// The checks of kvcts-gpu-check, one entry per check.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ struct Bench {
   nlohmann::json numbers = nlohmann::json::object();  ///< filled by the check that runs
 };
 
-/// Thrown by a check that finds a fault; its words say what was expected and what was found.
+/// Thrown by a check that finds a fault; its text says what was expected and what was found.
 struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -50,8 +50,8 @@ std::string peers(Bench&);
 std::string neighbours(Bench&);
 std::string speed(Bench&);
 
-/// What a second process of this program does on the device, for neighbours(): "canary", or "hang" for ever. Returns its
-/// exit status.
+/// The role that a second process of this program plays for neighbours(): "canary", or "hang" (never ends). Returns
+/// its exit status.
 int act_as(const std::string& role, Gpu& gpu);
 
 /// A packed plane of one layer's K and V: blocks of 16 tokens, `heads` heads of `d` channels, modes in the order of

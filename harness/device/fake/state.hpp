@@ -1,5 +1,5 @@
-// What the stand-in driver keeps: memory, streams with a thread each, events, graphs. Device memory is host memory (memory
-// files, so that other processes can map it); an address is the same on both sides.
+// The state of the stand-in driver: memory, streams with one thread each, events, graphs. Device memory is host
+// memory (memory files, so that other processes can map it); an address is the same on host and device.
 #pragma once
 
 #include <condition_variable>
@@ -18,19 +18,19 @@
 
 namespace kvcts::device::fake {
 
-/// Work of a stream; its status is sticky when it is not success, as on a device.
+/// One task of a stream. A status other than success is sticky, as on a device.
 using Task = std::function<Status()>;
 
 struct GraphTasks {
   std::vector<Task> tasks;
 };
 
-/// Tasks in order, one after the other, in a thread of its own. Never destroyed: a task may never end.
+/// Runs tasks in order on its own thread. Never destroyed: a task may never end.
 class StreamQueue {
  public:
   StreamQueue();
   void add(Task task);
-  /// Waits until all that was added is done.
+  /// Waits until everything added so far is done.
   void drain();
   bool idle();
 
@@ -55,7 +55,7 @@ struct Mark {
 /// A range of addresses that device code and copies may touch.
 struct Block {
   std::uint64_t bytes{0};
-  int descriptor{-1};  ///< of the memory file behind it, where it has one
+  int descriptor{-1};  ///< of the backing memory file, if any
   enum class Kind { device, pinned, registered, ipc, mapped } kind{Kind::device};
 };
 
@@ -71,10 +71,10 @@ struct State {
   Status sticky{status::success};
   bool initialised{false};
 
-  /// The error that the device died of, if any.
+  /// The error that killed the device, if any.
   Status alive();
   void die(Status status);
-  /// Whether [address, address + bytes) is inside of known memory.
+  /// Whether [address, address + bytes) lies in known memory.
   bool covers(Address address, std::uint64_t bytes);
   StreamQueue& stream(Stream stream);
 };
@@ -84,7 +84,7 @@ State& state();
 inline constexpr std::uint64_t device_bytes = std::uint64_t{2} << 30;
 int device_count();
 
-/// Maps a fresh memory file, or `descriptor`. 0: it did not work.
+/// Maps a new memory file, or `descriptor`. Returns 0 on failure.
 Address map_file(int descriptor, std::uint64_t bytes);
 int make_file(std::uint64_t bytes);
 

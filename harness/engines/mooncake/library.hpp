@@ -1,10 +1,10 @@
-// mooncake/engine.so of an engine package, opened at run time and called without Python. The wheel has no headers and no C
-// interface, but it exports the C++ class mooncake::TransferEngine; sizes of structures move between versions, so a file is
-// used only when its build ID is one of those in the table of library.cpp.
+// mooncake/engine.so of an engine package, opened at run time and called without Python. The wheel has no headers and
+// no C interface, but exports the C++ class mooncake::TransferEngine. Structure sizes differ between versions, so a
+// file is used only when the table of library.cpp has its build ID.
 //
 // Sources: mooncake-transfer-engine/include/{transfer_engine.h,transport/transport.h,common/base/status.h,error.h} of
-// Mooncake 0.3.12.post1 (3b5a5941); symbols of the wheels 0.3.12.post1 and 0.3.13.post1 (the same for what is called here);
-// the size of a request of 0.3.13.post1 was found by running it.
+// Mooncake 0.3.12.post1 (3b5a5941); symbols of the wheels 0.3.12.post1 and 0.3.13.post1 (identical for the functions
+// called here); request size of 0.3.13.post1 measured by running it.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@
 
 namespace kvcts::engines::mooncake {
 
-/// One wheel that was tried.
+/// One tested wheel.
 struct Version {
   std::string_view name;      ///< "0.3.13.post1"
   std::string_view build_id;  ///< of mooncake/engine.so, in hex
   std::size_t request_words;  ///< TransferRequest, in words of 8 bytes
 };
 
-/// The version of the package's engine.so. Throws Failure(KVCTS_E_NOT_SUPPORTED) when it is none of the known ones.
+/// The version of the package's engine.so. Throws Failure(KVCTS_E_NOT_SUPPORTED) for an unknown version.
 const Version& identify(const std::filesystem::path& package);
 
-/// mooncake::Status as a function returns it: destroyed here, like the original.
+/// mooncake::Status as a function returns it; destroyed here, as the original would be.
 struct Status {
   std::uint16_t code;
   const char* message;  ///< new[], or nullptr
@@ -47,9 +47,9 @@ enum class Op : std::uint64_t { read = 0, write = 1 };
 using Segment = std::uint64_t;
 using Batch = std::uint64_t;
 inline constexpr Batch no_batch = UINT64_MAX;
-inline constexpr Segment no_segment = UINT64_MAX;  // openSegment answers -1
+inline constexpr Segment no_segment = UINT64_MAX;  // openSegment returns -1
 
-/// A vector of TransferRequest, whatever its size in this version.
+/// A vector of TransferRequest, for any request size.
 class Requests {
  public:
   explicit Requests(const Version& version) : each_(version.request_words) {}
@@ -65,7 +65,7 @@ class Requests {
   std::vector<std::uint64_t> words_;
 };
 
-/// The library, loaded once a process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
+/// The library, loaded once per process. Throws Failure(KVCTS_E_NOT_SUPPORTED).
 class Library {
  public:
   explicit Library(const std::filesystem::path& package);
@@ -74,7 +74,7 @@ class Library {
 
   const Version& version;
 
-  // Members of mooncake::TransferEngine, called as the Itanium ABI does: the object first.
+  // Members of mooncake::TransferEngine, called per the Itanium ABI: object first.
   void (*construct)(void* engine, bool auto_discover);
   void (*destruct)(void* engine);
   int (*init)(void* engine, const std::string& metadata, const std::string& local_name, const std::string& address,
@@ -97,7 +97,7 @@ class Library {
   void* handle_{nullptr};
 };
 
-/// One mooncake::TransferEngine over tcp, with peers found by P2PHANDSHAKE.
+/// One mooncake::TransferEngine over tcp that finds peers through P2PHANDSHAKE.
 class Engine {
  public:
   /// Throws Failure(KVCTS_E_BACKEND).
@@ -107,11 +107,11 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void* get() { return storage_.get(); }
-  const std::string& name() const { return name_; }  ///< as which peers open it: "127.0.0.1:15011"
-  /// Moves three pieces to itself through its own server and compares: a wrong layout of structures does not go unseen.
+  const std::string& name() const { return name_; }  ///< the name that peers open: "127.0.0.1:15011"
+  /// Moves three pieces to itself through its own server and compares them, to detect a wrong structure layout.
   /// Throws Failure(KVCTS_E_NOT_SUPPORTED).
   void test_itself();
-  /// It may never be destructed again: transfers that will not end are still in it.
+  /// Prevents destruction: it still has transfers that never end.
   void abandon() { abandoned_ = true; }
 
  private:

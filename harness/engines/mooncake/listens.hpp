@@ -1,4 +1,4 @@
-// A connection to an address like "127.0.0.1:15011", closed at once.
+// Probes an address like "127.0.0.1:15011" with a connection that it closes at once.
 #pragma once
 
 #include <arpa/inet.h>
@@ -11,8 +11,8 @@
 
 namespace kvcts::engines::mooncake {
 
-/// Does anybody listen there? A process that stands still does: its kernel answers. A host's name is not asked: true. Takes
-/// 1 s at most.
+/// Whether a process listens there. A stopped process still does: its kernel answers. Returns true for host names
+/// without checking. Takes at most 1 s.
 inline bool listens(const std::string& name) {
   const auto colon = name.rfind(':');
   sockaddr_in to{};

@@ -1,10 +1,10 @@
-// libnixl_capi.so of an engine package, opened at run time: the wheel has no headers, and its C++ interface moves between
-// versions.
+// libnixl_capi.so of an engine package, opened at run time: the wheel has no headers, and its C++ interface changes
+// between versions.
 //
-// Sources: src/bindings/rust/wrapper.h of NIXL 1.2.0 and 1.4.0 (the same), symbols of the wheels 1.2.0 and 1.5.1. A C status
-// is folded: most errors of NIXL become one code. So where libnixl.so exports the C++ function behind a call with the very
-// signature that is known here (the mangled name says it), that one is asked for the exact code; the probe in exact_codes()
-// has to agree first.
+// Sources: src/bindings/rust/wrapper.h of NIXL 1.2.0 and 1.4.0 (identical), symbols of the wheels 1.2.0 and 1.5.1.
+// The C interface folds most NIXL errors into one code. Where libnixl.so exports the C++ function behind a call with
+// exactly the known signature (checked by its mangled name), that function supplies the exact code, provided that the
+// probe in exact_codes() agrees first.
 #pragma once
 
 #include <cstddef>
@@ -60,11 +60,11 @@ enum class Status : int {
   not_supported = -9,
   remote_disconnect = -10,
   canceled = -11,
-  folded = -1000,  ///< ours: an error, and this library does not tell which
+  folded = -1000,  ///< ours: an error that this library does not specify
 };
 std::string_view name(Status status);  ///< "NIXL_ERR_NOT_FOUND"
 
-/// The calls. Nothing is thrown but by the constructor.
+/// The calls. Only the constructor throws.
 class Library {
  public:
   /// Opens the library of `package`. Throws Failure(KVCTS_E_NOT_SUPPORTED).
@@ -75,7 +75,7 @@ class Library {
   Status create_agent(const std::string& name, const Config& config, Agent& agent) const;
   Status create_backend(Agent agent, const std::string& plugin,
                         const std::vector<std::pair<std::string, std::string>>& params, Backend& backend) const;
-  /// Do exact codes come out right? Asked once with a live agent.
+  /// Whether exact codes are right; checked once with a live agent.
   bool exact_codes(Agent agent) const;
   Status register_memory(Agent agent, RegistrationList list, Options options) const;
   Status load_metadata(Agent agent, std::string_view blob, std::string& name) const;
@@ -90,7 +90,7 @@ class Library {
   Status post(Agent agent, Request request, Options options) const;
   Status status(Agent agent, Request request) const;
 
-  // The rest as it is: 0 is success, all else is an error that nobody tells apart.
+  // The others directly: 0 is success, anything else an unspecified error.
   int (*destroy_agent)(Agent);
   int (*create_options)(Options*);
   int (*destroy_options)(Options);
@@ -142,7 +142,7 @@ class Library {
   int (*post_request_)(Agent, Request, Options);
   int (*request_status_)(Agent, Request);
 
-  // Member functions of nixlAgent, called as the Itanium ABI does: the object first. nullptr: not exported, the code stays
+  // Member functions of nixlAgent, called per the Itanium ABI: object first. nullptr: not exported, so the code stays
   // folded.
   using Object = void*;
   Status (*exact_create_backend_)(Object agent, const std::string& plugin, Object params, Object& backend);

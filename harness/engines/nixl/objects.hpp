@@ -1,4 +1,4 @@
-// What the plug-ins of NIXL share: the one library of the process, statuses in the ABI's words, and lists that free
+// Shared by the NIXL plug-ins: the one library per process, statuses in the ABI's terms, and lists that free
 // themselves.
 #pragma once
 
@@ -69,7 +69,7 @@ inline void check(Status status, const char* what) {
   if (status != Status::success) throw failure(status, what);
 }
 
-/// The package's version: NIXL does not tell its own.
+/// The package's version: NIXL does not report its own.
 inline const char* package_version() {
   static const std::string version = [] {
     const std::string package = chosen_package();
@@ -79,14 +79,14 @@ inline const char* package_version() {
   return version.c_str();
 }
 
-/// A list of NIXL's, freed when it goes.
+/// A NIXL list, freed by its destructor.
 class Transfers {
  public:
   explicit Transfers(Memory memory) { library().create_transfer_list(memory, &list_); }
   ~Transfers() { library().destroy_transfer_list(list_); }
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  /// `device`: of DRAM 0, of a file its descriptor; then the address is an offset.
+  /// `device`: 0 for DRAM; for a file its descriptor, and the address is then an offset.
   void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t device = 0) {
     library().transfer_list_add(list_, address, bytes, device);
   }

@@ -1,6 +1,6 @@
-// Which region an address of the rows means, where the engine behind the front is the only one that knows where memory lies:
-// regions of this side and of each peer have addresses of the book's own, far enough apart that no list runs from one into
-// the next.
+// Maps the addresses in fault rows to regions, because only the engine behind the front knows where memory lies.
+// Regions of this side and of each peer get addresses in the book's own space, far enough apart that no list runs
+// from one into the next.
 #pragma once
 
 #include <map>
@@ -19,19 +19,19 @@ class Book {
   void remove_peer(std::uint64_t peer);
   std::uint64_t bytes(std::uint64_t handle) const;  ///< 0: there is none
 
-  /// The regions that rows may look at, in order.
+  /// The regions that rows may read, in order.
   void show(std::uint64_t peer, Job& job) const;
-  /// nullopt: it names what is not there, and the engine itself shall say so.
+  /// nullopt: it names something unknown; the engine itself must report that.
   std::optional<Moves> moves(const kvcts_transfer& transfer) const;
 
   struct List {
     std::uint32_t op{KVCTS_OP_WRITE};
     std::vector<kvcts_descriptor> descriptors;
   };
-  /// For the engine. `op`: of an empty list. Throws Failure(KVCTS_E_NOT_SUPPORTED) where a list goes both ways.
+  /// The list for the engine. `op`: for an empty list. Throws Failure(KVCTS_E_NOT_SUPPORTED) if the list goes both ways.
   List list(const Moves& moves, std::uint32_t op) const;
 
-  /// Whether that many bytes lie in one region: an engine refuses what does not.
+  /// Whether that many bytes lie in one region; an engine refuses a range that does not.
   bool holds(Address at, std::uint64_t bytes) const;
   /// Memory of this side; nullptr: the address is the peer's.
   std::byte* host(Address at) const;

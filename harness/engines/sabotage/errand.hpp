@@ -1,5 +1,4 @@
-// A request that the front makes of its own: bytes that it carries to the peer, or looks at there, through the engine behind
-// it.
+// A request of the front itself, sent through the engine behind it: writes bytes to the peer or reads them there.
 #pragma once
 
 #include "engines/sabotage/real.hpp"
@@ -7,7 +6,7 @@
 
 namespace kvcts::engines::sabotage {
 
-/// Memory that is registered with the engine behind.
+/// Memory registered with the engine behind the front.
 class Staging {
  public:
   Staging(const Real& real, std::uint64_t bytes);
@@ -39,7 +38,7 @@ class Errand {
   std::byte* data() const { return staging_.data(); }
   std::int32_t post() { return real_(&kvcts_transport::post, request_); }
   std::int32_t poll() { return real_(&kvcts_transport::poll, request_, static_cast<kvcts_progress*>(nullptr)); }
-  /// Until it is over. Throws Failure(KVCTS_E_TIMED_OUT) after ten seconds.
+  /// Waits for the end. Throws Failure(KVCTS_E_TIMED_OUT) after ten seconds.
   void wait();
 
  private:

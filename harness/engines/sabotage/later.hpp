@@ -1,5 +1,5 @@
-// What a front does after completion was reported: a thread that begins when there is something to do, and keeps the engine
-// behind going meanwhile.
+// What a front does after completion was reported: a thread that starts when there is work, and keeps the engine
+// behind it making progress meanwhile.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@ namespace kvcts::engines::sabotage {
 
 class Later {
  public:
-  /// Everything runs under `lock`; `meanwhile` again and again while something is to come.
+  /// Everything runs under `lock`; `meanwhile` runs repeatedly while work is pending.
   Later(std::mutex& lock, std::function<void()> meanwhile);
-  /// What is still to come is dropped. Not under the lock.
+  /// Drops pending work. Call without the lock.
   ~Later();
   Later(const Later&) = delete;
   Later& operator=(const Later&) = delete;
 
-  /// Under the lock. Once its time has come, and that of all before it is over, `step` is called until it answers true; what
-  /// it throws ends it.
+  /// Call under the lock. Once it is due and everything due earlier is over, `step` runs until it returns true or
+  /// throws.
   void add(std::chrono::microseconds delay, std::function<bool()> step);
 
  private:

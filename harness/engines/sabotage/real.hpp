@@ -1,5 +1,5 @@
-// The engine behind plug-in front: its table, called with an agent of its own. What it answers with is thrown in its own
-// words.
+// The engine behind plug-in front: its table, called with a separate agent. Its errors are rethrown with the engine's
+// own text.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +13,7 @@
 
 namespace kvcts::engines::sabotage {
 
-/// Variable that names the plug-in behind: which engine this is, is known before an agent is opened.
+/// Names the plug-in behind the front: the engine must be known before an agent is opened.
 inline constexpr const char* behind_variable = "KVCTS_FRONT_OF";
 
 /// The plug-in that the variable names. Throws transport::TransportError.
@@ -27,7 +27,7 @@ inline const transport::Plugin& behind() {
   return *plugin;
 }
 
-/// A status that is no failure; else throws what the engine says of it.
+/// Returns a status that is no failure; otherwise throws what the engine reports.
 inline std::int32_t real_status(kvcts_agent* agent, std::int32_t status) {
   if (status >= 0) return status;
   kvcts_error error{};

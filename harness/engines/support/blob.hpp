@@ -1,4 +1,4 @@
-// Metadata blobs of the suite's own engines: a magic, the engine's name, the payload, and a checksum that finds every
+// Metadata blobs of the suite's own engines: a magic, the engine's name, the payload, and a checksum that detects all
 // damage.
 #pragma once
 

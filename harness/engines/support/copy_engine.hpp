@@ -1,5 +1,5 @@
-// What every engine that copies with the processor shares: regions, requests, range checks and a loop of memmove that never
-// holds a caller for long. How a peer's memory is reached in this process is the deriving engine's job.
+// Shared by every engine that copies with the CPU: regions, requests, range checks and a memmove loop that never
+// blocks its caller for long. The deriving engine decides how this process reaches a peer's memory.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct RemoteRegion {
   std::shared_ptr<void> mapping;         ///< keeps `address` valid
 };
 
-/// The way to one peer agent; shared by its peers (a blob a case).
+/// The way to one peer agent; shared by all peers made from its blobs (one blob per case).
 class Reach {
  public:
   virtual ~Reach() = default;
@@ -74,28 +74,28 @@ class CopyEngine {
 
  protected:
   enum class Stage { open, registration, connect, transfer, midway, complete };
-  /// Entered at each call; fixtures misbehave here.
+  /// Called at each stage; fixtures misbehave here.
   virtual void at(Stage) {}
-  /// Looks at a prepared list before it is used; fixtures change it here.
+  /// Called with a prepared list before it is used; fixtures change it here.
   virtual void edit(std::vector<Move>&) {}
-  /// All moves are made. False: do not report it yet.
+  /// All moves are done. False: do not report completion yet.
   virtual bool may_complete(std::span<const Move>) { return true; }
-  /// Throws Failure unless the engine can use this region at all.
+  /// Throws Failure if the engine cannot use this region at all.
   virtual void accept(const kvcts_region& region) const;
-  /// A request begins. True: the engine moves the list by itself, and may_complete() says when it is done. The list keeps
-  /// its place in memory until the request is released.
+  /// A request begins. True: the engine moves the list itself, and may_complete() reports when it is done. The list
+  /// does not move in memory until the request is released.
   virtual bool moves_by_itself(std::span<const Move>) { return false; }
-  /// An active request is cancelled or released.
+  /// An active request was cancelled or released.
   virtual void abandon(std::span<const Move>) {}
 
-  /// Checks and keeps what the engine needs of a region (region.extra).
+  /// Checks the region and keeps what the engine needs (region.extra).
   virtual void keep(const kvcts_region& region, LocalRegion& local) = 0;
   virtual void forget(std::uint64_t handle, LocalRegion& local) = 0;
   virtual void write_agent(BlobWriter& blob) = 0;
   virtual void write_region(BlobWriter& blob, std::uint64_t handle, const LocalRegion& local) = 0;
   virtual std::shared_ptr<Reach> read_agent(BlobReader& blob) = 0;
   virtual RemoteRegion read_region(BlobReader& blob, Reach& reach) = 0;
-  /// A region of a new peer, complete: `bytes` and `access` too.
+  /// A region of a new peer, fully known, including `bytes` and `access`.
   virtual void met(const RemoteRegion&) {}
   virtual void fetch_notifications() {}
 
@@ -118,8 +118,8 @@ class CopyEngine {
     State state{State::prepared};
     bool by_engine{false};  ///< moves_by_itself()
     Failure failure;
-    std::size_t next{0};                ///< move to go on with
-    std::uint64_t within{0}, moved{0};  ///< bytes of that move, and of all, already moved
+    std::size_t next{0};                ///< next move
+    std::uint64_t within{0}, moved{0};  ///< bytes already moved, of that move and of all
   };
   void check(Request& request);
   std::int32_t advance(Request& request);

@@ -1,4 +1,4 @@
-// The ranges of a descriptor, held against the regions that they name: engines refuse them in the same words.
+// Checks descriptor ranges against the regions that they name, so that all engines refuse them with the same text.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ inline void check_local(const kvcts_descriptor& d, std::uint64_t index, std::uin
   throw Failure{KVCTS_E_NOT_FOUND, "descriptor " + std::to_string(index) + ": the local range is outside of its region"};
 }
 
-/// A range of a region that has `bytes` and `access`, for a peer's write or read. Throws KVCTS_E_NOT_FOUND where it leaves
-/// the region, KVCTS_E_NOT_PERMITTED where that was not registered for this.
+/// Checks a range of a region (with `bytes` and `access`) for a peer's write or read. Throws KVCTS_E_NOT_FOUND if it
+/// leaves the region, KVCTS_E_NOT_PERMITTED if the region lacks that access.
 template <class Region>
 void check_remote(const Region& region, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes, bool writes) {
   const auto refuse = [index](std::int32_t status, const std::string& why) {
@@ -33,7 +33,7 @@ void check_remote(const Region& region, std::uint64_t index, std::uint64_t offse
   }
 }
 
-/// The peer's region. Throws KVCTS_E_NOT_FOUND where there is none, and, where `guard` asks for it, as check_remote().
+/// The peer's region. Throws KVCTS_E_NOT_FOUND if there is none; with `guard`, also throws like check_remote().
 template <class Region>
 const Region& remote_region(const std::vector<Region>& regions, const kvcts_descriptor& d, std::uint64_t index, bool writes,
                             bool guard = true) {

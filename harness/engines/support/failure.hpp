@@ -1,4 +1,4 @@
-// What an engine throws inside; support/table.hpp turns it into a status and the words of last_error().
+// What engines throw internally; support/table.hpp turns it into a status and the text of last_error().
 #pragma once
 
 #include <cstdint>

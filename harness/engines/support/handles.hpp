@@ -1,4 +1,4 @@
-// Handles of the ABI: never 0, never given out twice in a process, so that a stale one is always told from a live one.
+// ABI handles: never 0 and never reused within a process, so that a stale one is always recognised.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// A peer that stands still or dies at a known moment, for cases about what an engine then does. The initiator's agent does
-// it to the process of the target, whose number is in its metadata; the engine itself is as it always is. Options of an
-// engine that offers it:
+// A peer that stops or dies at a known moment, for cases about how an engine reacts. The initiator's agent signals
+// the target's process, whose pid is in the metadata; the engine itself is unchanged. Options of an engine that
+// supports it:
 //
 //   peer_fault      stop (SIGSTOP) or end (SIGKILL); without it nothing happens
 //   peer_fault_at   post (just before the request goes out, the default) or midway (when half of its descriptors are done)
-//   peer_resume_ms  a stopped peer goes on that long after the request ended, however it ended; 0 (default): never
+//   peer_resume_ms  a stopped peer resumes this long after the request ended, in any way; 0 (default): never
 #pragma once
 
 #include <sys/types.h>

@@ -1,18 +1,17 @@
-// Memory of another process on this host, reached through its memory files.
+// Memory of another process on this host, accessed through its memory files.
 //
-// How a peer gets at a memory file: the metadata names (process, start time, descriptor, device, inode), and the peer opens
-// /proc/PROCESS/fd/DESCRIPTOR. Chosen over the two other ways:
+// How a peer opens a memory file: the metadata names (process, start time, descriptor, device, inode), and the peer
+// opens /proc/PROCESS/fd/DESCRIPTOR. The alternatives are worse:
 //   - pidfd_getfd(2) needs the right to *attach* (PTRACE_MODE_ATTACH_REALCREDS): Yama's ptrace_scope=1, the default of
-//   Ubuntu,
-//     and the seccomp profiles of container runtimes deny it between siblings. Opening through /proc needs PTRACE_MODE_READ
-//     only, which the same user always has of a dumpable process.
-//   - SCM_RIGHTS over a socket needs the target to take part: a target that is stopped or hung would stall add_peer().
-// The owner holds duplicates of the descriptors until it deregisters; device and inode are compared after opening, so a
-// recycled process id or descriptor is found, never written to.
+//     Ubuntu, and the seccomp profiles of container runtimes deny it between siblings. Opening through /proc needs only
+//     PTRACE_MODE_READ, which the same user always has on a dumpable process.
+//   - SCM_RIGHTS over a socket needs the target's cooperation: a stopped or hung target would stall add_peer().
+// The owner holds duplicates of the descriptors until it deregisters. Device and inode are compared after opening, so
+// a recycled process id or descriptor is detected and never written to.
 //
-// Registrations are seen by peers in a directory page (a memory file of the agent): one word a region, 0 once deregistered.
-// So a stale blob is a typed error and not a write into nowhere. Notifications are datagrams to a socket of the agent in the
-// abstract name space: the kernel keeps them in order, and a full box or a dead peer is an error at once.
+// Peers see registrations in a directory page (a memory file of the agent): one word per region, 0 once deregistered.
+// So a stale blob causes a typed error instead of a stray write. Notifications are datagrams to a socket of the agent
+// in the abstract namespace: the kernel keeps them in order, and a full queue or a dead peer is an immediate error.
 #pragma once
 
 #include <atomic>
@@ -50,7 +49,7 @@ class Mapping {
   std::uint64_t bytes_{0};
 };
 
-/// Names a file of a process so that another one can open it and know that it is the right one.
+/// Identifies a file of a process, so that another process can open it and verify that it is the right one.
 struct FileIdentity {
   std::int32_t descriptor{-1};
   std::uint32_t reserved{0};

@@ -1,4 +1,5 @@
-// An engine as a plain C++ class, offered as the C table. The class needs no base; optional calls are those that it has.
+// An engine as a plain C++ class, exposed as the C table. The class needs no base; optional calls exist if the class has
+// them.
 //
 //   class MyEngine {
 //    public:
@@ -26,11 +27,12 @@
 //     std::map<std::string, std::string> facts();
 //     static void canary(const OpenArgs& args);
 //   };
-//   extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t abi) { return
-//   kvcts::engines::table<MyEngine>(abi); }
+//   extern "C" const kvcts_transport* kvcts_transport_entry(std::uint32_t abi) {
+//     return kvcts::engines::table<MyEngine>(abi);
+//   }
 //
-// Errors are thrown as Failure. Nothing else leaves: std::bad_alloc becomes KVCTS_E_NO_RESOURCES, anything else
-// KVCTS_E_BACKEND.
+// Errors are thrown as Failure. Other exceptions are converted: std::bad_alloc to KVCTS_E_NO_RESOURCES, anything else
+// to KVCTS_E_BACKEND.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +51,7 @@
 
 namespace kvcts::engines {
 
-/// What open() was given. take() marks an option as known; finish() refuses the ones that nobody took.
+/// The arguments of open(). take() marks an option as known; finish() refuses untaken ones.
 class OpenArgs {
  public:
   explicit OpenArgs(const kvcts_open_args& raw) : name(raw.name), role(raw.role) {
@@ -76,7 +78,7 @@ class OpenArgs {
       throw Failure{KVCTS_E_INVALID, "option " + key + " is \"" + value + "\", expected on or off"};
     return value == "on";
   }
-  /// What nobody has taken: for a plug-in that hands it on.
+  /// The untaken options, for a plug-in that passes them on.
   std::map<std::string, std::string> rest() const { return std::exchange(options_, {}); }
   void finish() const {
     if (options_.empty()) return;
@@ -90,14 +92,14 @@ class OpenArgs {
   mutable std::map<std::string, std::string> options_;
 };
 
-/// The members of a size-prefixed structure that its writer knew; the others are zero.
+/// A size-prefixed structure, cut to the members that its writer knew; the others are zero.
 template <class T>
 T sized(const T* raw) {
   T value{};
   std::memcpy(&value, raw, std::min<std::uint64_t>(raw->size, sizeof value));
   return value;
 }
-/// Writes as much as the caller has room for; its size member stays.
+/// Writes as much as the caller has room for; its size member is unchanged.
 template <class T>
 void write_sized(T* raw, T value) {
   value.size = raw->size;
@@ -134,7 +136,7 @@ class Table {
   }
   static Agent<Engine>& agent(kvcts_agent* raw) { return *reinterpret_cast<Agent<Engine>*>(raw); }
 
-  /// Runs `call`; whatever it throws becomes a status and the words kept in `failure`.
+  /// Runs `call`; converts whatever it throws into a status and stores the text in `failure`.
   template <class Call>
   static std::int32_t guarded(Failure& failure, Call&& call) noexcept {
     try {

@@ -1,5 +1,5 @@
-// Which way did the bytes take? The kernel's counters of the TCP connections of this process (TCP_INFO): bytes that went
-// over them, whoever wrote them.
+// Which path did the bytes take? Reads the kernel's byte counters of this process's TCP connections (TCP_INFO),
+// whoever wrote the bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,10 @@ namespace kvcts::engines {
 struct TcpBytes {
   std::uint64_t sent{0}, received{0};
 };
-/// What went over each TCP socket that this process has open now, by the socket's inode.
+/// Bytes over each TCP socket that this process has open, by the socket's inode.
 using TcpSockets = std::map<std::uint64_t, TcpBytes>;
 TcpSockets tcp_sockets();
-/// Bytes over the sockets that are open now, less what had gone over them `before`. Sockets that were closed since do not
-/// count.
+/// Bytes over the sockets that are open now, minus those counted in `before`. Sockets closed since then do not count.
 TcpBytes tcp_bytes_since(const TcpSockets& before);
 
 }  // namespace kvcts::engines

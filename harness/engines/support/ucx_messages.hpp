@@ -1,7 +1,7 @@
-// Put and get by active messages of UCX (engine ucx, verbs=am): the heads of the messages, and the target's half. A put
-// brings its bytes and is answered once they lie there; the answer of a get brings them. Nobody but the target knows where a
-// region lies: an ask names region and offset, and what the target would not give is refused. UCX sends long messages by
-// rendezvous, straight from place to place.
+// Put and get by active messages of UCX (engine ucx, verbs=am): message headers, and the target's half. A put carries
+// its bytes and is answered once they are stored; the answer to a get carries them. Only the target knows where a
+// region lies: an ask names region and offset, and the target refuses what it does not allow. UCX sends long messages
+// by rendezvous, directly into place.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -13,7 +13,7 @@
 namespace kvcts::engines {
 
 struct Ask {
-  std::uint64_t token, index;           ///< of the request and its operation, handed back in the answer
+  std::uint64_t token, index;           ///< of the request and its operation, returned in the answer
   std::uint64_t region, offset, bytes;  ///< at the target; the region by its handle there
 };
 struct Answer {
@@ -21,12 +21,12 @@ struct Answer {
   std::int64_t status;  ///< KVCTS_OK, or why it was refused
 };
 
-/// The bytes of a message in a handler of UCX.
+/// The bytes of a message in a UCX handler.
 struct Payload {
   void* data;  ///< the bytes, or what stands for them in a rendezvous
   std::size_t bytes;
   bool rendezvous;
-  /// Puts them to `to`. UCS_INPROGRESS: `then` is called when they are there, and the handler has to return the same.
+  /// Stores them at `to`. UCS_INPROGRESS: `then` is called when they have arrived, and the handler must return the same.
   ucs_status_t receive(ucp_worker_h worker, void* to, ucp_am_recv_data_nbx_callback_t then, void* context) const;
 };
 
@@ -36,16 +36,16 @@ class UcxMessages {
 
   class Host {
    public:
-    /// Where the range that was asked for lies. Throws Failure where it may not be had.
+    /// Address of the requested range. Throws Failure if it is not allowed.
     virtual void* place_of(const Ask& ask, bool writes) = 0;
-    /// An operation of this side was answered. Returns what a handler of UCX does.
+    /// An operation of this side was answered. Returns the UCX handler's result.
     virtual ucs_status_t answered(const Answer& answer, const Payload& payload) = 0;
 
    protected:
     ~Host() = default;
   };
 
-  /// Throws Failure. The worker must be gone before this is.
+  /// Throws Failure. Destroy the worker before this object.
   UcxMessages(ucp_worker_h worker, Host& host);
   UcxMessages(const UcxMessages&) = delete;
   UcxMessages& operator=(const UcxMessages&) = delete;

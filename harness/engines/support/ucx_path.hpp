@@ -1,7 +1,7 @@
-// Which way did the bytes take? Two witnesses that do not know of each other:
+// Which path did the bytes take? Two independent witnesses:
 //   - UCX's own protocol tables (UCX_PROTO_INFO, since 1.15), written to its log when an endpoint chooses: "zero-copy" by
-//   "cma/memory", "tcp/lo";
-//   - the kernel's counters of the TCP connections of this process (tcp_path.hpp).
+//     "cma/memory", "tcp/lo";
+//   - the kernel's counters of this process's TCP connections (tcp_path.hpp).
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace kvcts::engines {
 /// The log of the UCX in this process, kept in memory.
 class UcxLog {
  public:
-  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE. Before UCX is loaded. Where UCX_LOG_FILE is set already, by another plug-in part
-  /// or by the user, it is that one that is read.
+  /// Sets UCX_PROTO_INFO and UCX_LOG_FILE. Construct it before UCX is loaded. If another plug-in part or the user has
+  /// already set UCX_LOG_FILE, reads that file.
   UcxLog();
   ~UcxLog();
   UcxLog(const UcxLog&) = delete;

@@ -1,4 +1,4 @@
-// Bodies of engine tests, each in a process of its own: a plug-in is loaded once a process, and some of them hang or die.
+// Runs bodies of engine tests in separate processes: a plug-in is loaded once per process, and some hang or die.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace kvcts::testing {
 
-/// Runs `body` in a child under a time limit; its failures are this test's.
+/// Runs `body` in a child under a time limit and reports its failures as this test's.
 inline void run_isolated(const std::function<void()>& body, std::chrono::seconds limit = std::chrono::seconds(60)) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -34,14 +34,14 @@ inline void run_isolated(const std::function<void()>& body, std::chrono::seconds
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-/// The initiator, in this process: its environment becomes the engine's.
+/// Opens the initiator in this process, which takes over the engine's environment.
 inline transport::Session open_initiator(const Placement& setup) {
   for (const auto& [key, value] : setup.environment) setenv(key.c_str(), value.c_str(), 1);
   return transport::Session(transport::Plugin::load(transport::find_plugin(setup.plugin)),
                             {.name = "initiator", .options = setup.options});
 }
 
-/// What a call is refused with; "" when it is not.
+/// The text that a call is refused with; "" if it is not refused.
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();

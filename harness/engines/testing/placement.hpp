@@ -1,4 +1,4 @@
-// How an entry of cases/engines is started, for programs that talk to the ABI alone.
+// How to start an entry of cases/engines, for programs that use only the ABI.
 #pragma once
 
 #include "case/catalogue/entries.hpp"

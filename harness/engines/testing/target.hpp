@@ -1,5 +1,5 @@
-// The other side of a conformance test: an agent in this process or in a child, steered by a few commands. Memory of both
-// sides is memory files mapped by the test, so bytes are checked without asking the agent.
+// The other side of a conformance test: an agent in this process or in a child, controlled by a few commands. Both
+// sides' memory is memory files that the test maps, so bytes are checked without the agent's help.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ class Memory {
   unsigned char* data() { return data_; }
   std::size_t size() const { return bytes_; }
   std::string copy() const { return {reinterpret_cast<const char*>(data_), bytes_}; }
-  /// Position-dependent bytes: a hash of (seed, position), so that no shift or swap goes unseen.
+  /// Position-dependent bytes: a hash of (seed, position), so that every shift or swap shows.
   void fill(std::uint64_t seed);
   transport::Region region(std::uint64_t offset, std::uint64_t bytes, std::uint32_t access = 7) const;
 
@@ -33,13 +33,13 @@ class Memory {
   std::size_t bytes_{0};
 };
 
-/// How an engine is started.
+/// How to start an engine.
 struct Placement {
   std::string name;    ///< of the test
   std::string plugin;  ///< stem
   int processes{2};
   std::map<std::string, std::string> options, environment;
-  std::string dies_with_its_peer{};  ///< why nothing is asked of it after a peer's death; "": it is asked
+  std::string dies_with_its_peer{};  ///< why it is not used after a peer's death; "": it is
   friend void PrintTo(const Placement& placement, std::ostream* stream) { *stream << placement.name; }
 };
 
@@ -54,7 +54,7 @@ class Target {
   virtual void kill() = 0;  ///< SIGKILL; in one process: closes the agent
 };
 
-/// Starts the target. With two processes the child is forked at once: call it before anything loads a plug-in here.
+/// Starts the target. With two processes it forks the child immediately: call it before anything loads a plug-in here.
 std::unique_ptr<Target> start_target(const Placement& setup);
 
 long count_open_files();

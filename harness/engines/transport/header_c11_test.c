@@ -1,5 +1,4 @@
-/* Compiled as C11 -pedantic-errors: the ABI is usable from plain C, and its structures have the sizes that version 1 says.
- */
+/* Compiled as C11 -pedantic-errors: the ABI is usable from plain C, and its structures have their version 1 sizes. */
 #include "kvcts_memory.h"
 #include "kvcts_transport.h"
 

@@ -1,21 +1,21 @@
 /* The memory-provider C ABI of KV-CTS, version 1 (frozen): who allocates the regions that a transport moves.
  *
- * Without a provider, regions are host memory in memory files, made by the suite. A provider brings other memory: of a
- * device that the suite does not know, or host memory allocated in a way of its own. A worker process allocates from it,
- * copies the suite's bytes in, registers the allocation with the transport as kvcts_region (kind MEMORY), and copies all of
- * it out again when the transfer is over, so that guards and bytes that nobody named are compared as well.
+ * Without a provider, regions are host memory in memory files made by the suite. A provider brings other memory: of a
+ * device unknown to the suite, or host memory allocated in its own way. A worker process allocates from it, copies
+ * the suite's bytes in, registers the allocation with the transport as kvcts_region (kind MEMORY), and copies all of
+ * it out again after the transfer, so that guards and bytes outside every descriptor are compared too.
  *
- * A shared library exports kvcts_memory_entry(). Structures, versions, sizes, strings, status codes, options and what the
- * process may expect are as in kvcts_transport.h, which is all that this header needs. A complete provider in C, to copy:
+ * A shared library exports kvcts_memory_entry(). Structures, versions, sizes, strings, status codes, options and
+ * process rules are as in kvcts_transport.h, the only other header needed. A complete provider in C, to copy:
  * harness/engines/transport/template/memory.c.
  *
  * WHAT THE SUITE GUARANTEES
- *   - A provider is loaded beside at most one transport, and opened once a side. Calls come from one thread at a time.
- *   - An allocation is released only after the transport was told to forget it, and never while a request uses it.
- *   - copy_in() and copy_out() are never called while a request that was posted on the range has not ended.
+ *   - A provider is loaded next to at most one transport, and opened once per side. Calls come from one thread at a time.
+ *   - An allocation is released only after the transport deregistered it, and never while a request uses it.
+ *   - copy_in() and copy_out() are never called while a request posted on the range is active.
  *
  * WHAT IT DEMANDS
- *   - What copy_out() gives is what the device, or whoever wrote last, has left there: no cache of copy_in()'s bytes.
+ *   - copy_out() returns what the device, or the last writer, left there: copy_in()'s bytes must not be cached.
  *   - Allocations do not overlap, keep their address until release(), and need not hold any particular bytes at first.
  *   - Every call returns a status and blocks for a bounded time.
  */
@@ -41,7 +41,7 @@ typedef struct kvcts_memory_open_args {
   uint64_t option_count;
 } kvcts_memory_open_args;
 
-/* What the memory is. The suite tests it. */
+/* What the memory is. The suite tests every field. */
 typedef struct kvcts_memory_info {
   uint64_t size;
   uint32_t memory;          /* KVCTS_MEMORY_ that its regions are registered as */
@@ -52,15 +52,15 @@ typedef struct kvcts_memory_info {
   uint64_t max_bytes; /* of one allocation; UINT64_MAX = only memory limits it */
 } kvcts_memory_info;
 
-/* One allocation. address, fd and fd_offset go into kvcts_region as they are. */
+/* One allocation. address, fd and fd_offset go into kvcts_region unchanged. */
 typedef struct kvcts_allocation {
   uint64_t size;
   uint64_t handle;    /* never 0 */
   void* address;      /* what transports and the device's own calls take; never NULL */
-  uint64_t bytes;     /* as asked for, or more */
+  uint64_t bytes;     /* as requested, or more */
   int32_t fd;         /* exported: a memory file, a dma-buf; -1: none. Stays the provider's, open until release() */
   uint32_t reserved;  /* 0 */
-  uint64_t fd_offset; /* where the allocation begins in it */
+  uint64_t fd_offset; /* where the allocation begins in fd */
 } kvcts_allocation;
 
 /* The table. Members marked (required) must not be NULL. */
@@ -75,37 +75,37 @@ typedef struct kvcts_memory {
    * then SKIPs. On failure *pool is NULL and last_error(NULL, ...) has the words. */
   int32_t (*open)(const kvcts_memory_open_args* args, kvcts_memory_pool** pool);
 
-  /* (required) Ends the pool; what was not released goes with it. */
+  /* (required) Ends the pool and releases everything in it. */
   void (*close)(kvcts_memory_pool* pool);
 
-  /* (required) Fills *info; the same for the life of the pool. */
+  /* (required) Fills *info, which never changes during the pool's life. */
   int32_t (*describe)(kvcts_memory_pool* pool, kvcts_memory_info* info);
 
-  /* (required) At least this many bytes (0 is KVCTS_E_INVALID). KVCTS_E_NO_RESOURCES: that much is not there;
+  /* (required) Allocates at least this many bytes (0 is KVCTS_E_INVALID). KVCTS_E_NO_RESOURCES: not enough memory;
    * KVCTS_E_INVALID: more than max_bytes. */
   int32_t (*allocate)(kvcts_memory_pool* pool, uint64_t bytes, kvcts_allocation* allocation);
 
-  /* (required) Gives an allocation back. KVCTS_E_NOT_FOUND: no such handle. */
+  /* (required) Releases an allocation. KVCTS_E_NOT_FOUND: no such handle. */
   int32_t (*release)(kvcts_memory_pool* pool, uint64_t handle);
 
-  /* (required) Host bytes into the allocation at offset; all are there on return. KVCTS_E_NOT_FOUND: no such handle, or a
-   * range beyond its end. */
+  /* (required) Copies host bytes into the allocation at offset, completely before it returns. KVCTS_E_NOT_FOUND:
+   * no such handle, or a range beyond its end. */
   int32_t (*copy_in)(kvcts_memory_pool* pool, uint64_t handle, uint64_t offset, const void* from, uint64_t bytes);
 
-  /* (required) The other way; sees what every writer that was told complete has written. */
+  /* (required) Copies bytes out. Sees the writes of every request that was reported complete. */
   int32_t (*copy_out)(kvcts_memory_pool* pool, uint64_t handle, uint64_t offset, void* to, uint64_t bytes);
 
   /* (required) As in kvcts_transport. */
   void (*last_error)(kvcts_memory_pool* pool, kvcts_error* error);
 
-  /* (required where info.exports) The allocation of another process, by its descriptor (received here) and offset: an
-   * allocation of this pool, with an address of its own. release() gives it back here only. KVCTS_E_INVALID: not such a
-   * descriptor. */
+  /* (required where info.exports) Imports an allocation of another process by its descriptor (received here) and
+   * offset, as an allocation of this pool with its own address. release() releases only the import.
+   * KVCTS_E_INVALID: not such a descriptor. */
   int32_t (*import_fd)(kvcts_memory_pool* pool, int32_t fd, uint64_t fd_offset, uint64_t bytes,
                        kvcts_allocation* allocation);
 } kvcts_memory;
 
-/* The one exported symbol; as kvcts_transport_entry(). */
+/* The one exported symbol, like kvcts_transport_entry(). */
 KVCTS_EXPORT const kvcts_memory* kvcts_memory_entry(uint32_t host_abi);
 typedef const kvcts_memory* (*kvcts_memory_entry_fn)(uint32_t host_abi);
 

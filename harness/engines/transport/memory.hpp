@@ -1,7 +1,7 @@
-// Hosts a memory provider (kvcts_memory.h): memory that is not the suite's own, as values and typed errors.
+// Hosts a memory provider (kvcts_memory.h): memory other than the suite's own, as values and typed errors.
 //
 //   MemoryPool pool(MemoryProvider::load(find_plugin("kvcts_memory_acme")), "lane0/producer", {});
-//   Block block = pool.allocate(bytes);     // back to the pool at its end
+//   Block block = pool.allocate(bytes);     // released by its destructor
 //   block.write(0, host);                   // host -> provider
 //   session.register_region(block.region(offset, bytes));
 //   block.read(0, host);                    // provider -> host
@@ -36,7 +36,7 @@ class MemoryProvider {
 
 class MemoryPool;
 
-/// One allocation. Outlived by its pool.
+/// One allocation. The pool must outlive it.
 class Block {
  public:
   Block(MemoryPool& pool, const kvcts_allocation& allocation) : pool_(&pool), allocation_(allocation) {}
@@ -48,7 +48,7 @@ class Block {
 
   std::uint64_t bytes() const { return allocation_.bytes; }
   const kvcts_allocation& allocation() const { return allocation_; }
-  /// A part of it, as it is registered with a transport.
+  /// A part of it, ready to register with a transport.
   Region region(std::uint64_t offset, std::uint64_t bytes) const;
   void write(std::uint64_t offset, std::span<const std::uint8_t> from);
   void read(std::uint64_t offset, std::span<std::uint8_t> to) const;

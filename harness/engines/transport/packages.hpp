@@ -1,5 +1,5 @@
-// Where packages of transfer engines lie: ./run_suite.sh puts each into a folder of its own
-// (harness/engines/packages/README.md). Programs ask whether one is there, plug-ins open its libraries.
+// Where packages of transfer engines lie: ./run_suite.sh puts each into its own folder
+// (harness/engines/packages/README.md). Programs check whether one is installed; plug-ins open its libraries.
 #pragma once
 
 #include <cstdlib>
@@ -10,11 +10,11 @@ namespace kvcts::transport {
 
 /// Variable that names another folder of packages.
 inline constexpr const char* packages_variable = "KVCTS_ENGINE_PACKAGES";
-/// Variable by which an entry of cases/engines chooses the package that its plug-in opens, e.g. "nixl-1.5.1".
+/// Variable that an entry of cases/engines sets to choose the package that its plug-in opens, e.g. "nixl-1.5.1".
 inline constexpr const char* package_variable = "KVCTS_ENGINE_PACKAGE";
 
-/// The folder of all packages: $KVCTS_ENGINE_PACKAGES, else .venv/engines in the checkout that the running program was built
-/// in. "" for an installation elsewhere.
+/// The folder of all packages: $KVCTS_ENGINE_PACKAGES, else .venv/engines in the checkout that built the running
+/// program. "" for an installation elsewhere.
 inline std::filesystem::path packages_folder() {
   if (const char* named = std::getenv(packages_variable); named != nullptr && *named != '\0') return named;
   std::error_code error;
@@ -24,14 +24,14 @@ inline std::filesystem::path packages_folder() {
   return error ? std::filesystem::path() : golden.parent_path() / ".venv/engines";
 }
 
-/// A package's folder, "" when it is not installed (whole).
+/// A package's folder, "" if it is not completely installed.
 inline std::filesystem::path package_folder(const std::string& name) {
   const auto folder = packages_folder() / name;
   std::error_code error;
   return !name.empty() && std::filesystem::is_regular_file(folder / "kvcts-pins", error) ? folder : std::filesystem::path();
 }
 
-/// What to say when it is not there.
+/// Error message for a missing package.
 inline std::string package_missing(const std::string& name) {
   return "engine package " + name + " is not installed in " + packages_folder().string() +
          ": ./run_suite.sh install puts it there, or " + packages_variable + " names another folder";

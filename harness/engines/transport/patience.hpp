@@ -1,5 +1,5 @@
-// How long to wait between two looks: short spins first, because most requests end within microseconds; then yields; then
-// sleeps, because some last for seconds and a machine has few cores. One policy for initiators and targets.
+// How long to wait between two polls: spin first, because most requests end within microseconds; then yield; then
+// sleep, because some last for seconds and a machine has few cores. One policy for initiators and targets.
 #pragma once
 
 #include <sched.h>
@@ -11,7 +11,7 @@ namespace kvcts::transport {
 
 class Patience {
  public:
-  /// There was work: begin again.
+  /// There was work: start over.
   void reset() { first_idle_ = {}; }
   /// For loops that only poll.
   void pause() {
@@ -28,8 +28,8 @@ class Patience {
     }
   }
   /// For loops that wait in poll(2) for a request meanwhile: its timeout in milliseconds. A target whose engine needs
-  /// progress must answer within microseconds while a transfer runs: sleeping 1 ms after each look made UCX over posix 40
-  /// times slower.
+  /// progress must respond within microseconds during a transfer: sleeping 1 ms after each poll made UCX over posix
+  /// 40 times slower.
   int poll_timeout_ms() {
     switch (stage()) {
       case Stage::spin:

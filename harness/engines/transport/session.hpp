@@ -1,4 +1,4 @@
-// Hosts a transport plug-in: loads it, holds it to the ABI (kvcts_transport.h) and turns it into values and typed errors.
+// Hosts a transport plug-in: loads it, enforces the ABI (kvcts_transport.h) and turns it into values and typed errors.
 //
 //   auto plugin = Plugin::load(find_plugin("kvcts_engine_shm"));
 //   Session session(plugin, {.name = "lane0/producer", .role = Role::producer, .options = {}});
@@ -8,7 +8,7 @@
 //   RequestId q = session.post(peer, Op::write, {{r, 0, 0, 0, n}});
 //   session.wait(q);  session.release(q);
 //
-// A Session is used by one thread at a time; where claims().thread_safe, by several, each with requests of its own.
+// One thread at a time uses a Session; where claims().thread_safe, several may, each with its own requests.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace kvcts::transport {
 
-/// The ABI's status codes, and three of the host's own.
+/// The ABI's status codes, plus three of the host.
 enum class Code : std::int32_t {
   invalid = KVCTS_E_INVALID,
   not_found = KVCTS_E_NOT_FOUND,
@@ -44,7 +44,7 @@ enum class Code : std::int32_t {
   no_resources = KVCTS_E_NO_RESOURCES,
   timed_out = KVCTS_E_TIMED_OUT,
   not_posted = KVCTS_E_NOT_POSTED,
-  cannot_load = -1000,  ///< the file is there and the loader refuses it: no library, a library that it links is missing
+  cannot_load = -1000,  ///< the file exists but the loader refuses it: not a library, or a linked library is missing
   contract = -1001,     ///< the plug-in breaks the ABI: wrong version, truncated table, unknown status, lying claims
   absent = -1002,       ///< no such plug-in file: the machine lacks it
 };
@@ -83,12 +83,12 @@ class Plugin {
   kvcts_transport table_{};
 };
 
-/// File of an engine: $KVCTS_ENGINE_PATH (colon separated folders) first, then <program>/../lib/kvcts/engines and its
-/// library-folder kin. `stem` e.g. "kvcts_engine_memcpy"; a path with a slash is taken as it is. Throws
-/// TransportError(absent) naming the folders that were searched.
+/// File of an engine: searches $KVCTS_ENGINE_PATH (colon separated folders), then <program>/../lib/kvcts/engines and
+/// the corresponding library folders. `stem` e.g. "kvcts_engine_memcpy"; a path with a slash is used unchanged.
+/// Throws TransportError(absent) naming the searched folders.
 std::filesystem::path find_plugin(std::string_view stem);
-/// Whether find_plugin() takes it from this installation, and not from $KVCTS_ENGINE_PATH or a path of its own. false: there
-/// is none.
+/// Whether find_plugin() takes it from this installation, not from $KVCTS_ENGINE_PATH or an explicit path. false if
+/// there is none.
 bool is_own_plugin(std::string_view stem);
 /// Stems of all plug-ins that find_plugin() would find, sorted, without loading them.
 std::vector<std::string> list_plugins();
@@ -127,8 +127,8 @@ struct Status {
   std::optional<std::uint64_t> bytes, descriptors;  ///< done so far, where the engine knows
 };
 
-/// Asks what the engine shares with other processes whether it still works (kvcts_transport.h, canary). False: it has no
-/// canary. Throws TransportError with what is broken. May hang when that is: call it in a process of its own.
+/// Checks that what the engine shares with other processes still works (kvcts_transport.h, canary). False: it has no
+/// canary. Throws TransportError that names what is broken. It may hang then: call it in a separate process.
 bool ask_canary(const Plugin& plugin, const OpenOptions& options);
 
 /// One agent of a plug-in. Methods throw TransportError; the destructor closes.
@@ -148,17 +148,17 @@ class Session {
   PeerId add_peer(std::string_view metadata);
   void remove_peer(PeerId peer);
 
-  /// Checks and keeps the list; nothing moves. Descriptors are kept here until release.
+  /// Checks and stores the list; moves nothing. Descriptors are kept here until release.
   RequestId prepare(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification = {});
-  /// Starts a prepared request (again). True: completed already.
+  /// Starts a prepared request, also repeatedly. True: already complete.
   bool start(RequestId request);
   /// prepare + start.
   RequestId post(PeerId peer, Op op, std::vector<Descriptor> descriptors, std::string notification = {});
   Status poll(RequestId request);
-  /// Polls until done: spins shortly, then yields, then sleeps 50 us a round. `seen` is called after every poll. No time
-  /// limit: deadlines are enforced from outside the process.
+  /// Polls until done: spins briefly, then yields, then sleeps 50 us per round. Calls `seen` after every poll. No
+  /// time limit: deadlines are enforced from outside the process.
   Status wait(RequestId request, const std::function<void(const Status&)>& seen = {});
-  /// nullopt: the engine does not tell. True: done, false: in progress; throws on a failed descriptor.
+  /// nullopt: the engine does not report it. True: done, false: in progress; throws on a failed descriptor.
   std::optional<bool> descriptor_done(RequestId request, std::uint64_t index);
   void cancel(RequestId request);  ///< TransportError(not_supported) where the engine has none
   void release(RequestId request);
@@ -182,13 +182,13 @@ class Session {
   std::shared_ptr<const Plugin> plugin_;
   kvcts_agent* agent_{nullptr};
   Claims claims_{};
-  std::mutex held_lock_;  ///< of the map: requests are made and given back from several threads
+  std::mutex held_lock_;  ///< guards the map: several threads make and give back requests
   std::map<RequestId, std::unique_ptr<Held>> held_;
-  std::map<std::string, std::uint64_t> counts_;  ///< the last that facts() told
+  std::map<std::string, std::uint64_t> counts_;  ///< the last that facts() reported
 };
 
 /// Every claim by name, in the ABI's order, for hello replies and reports. UINT64_MAX = unlimited.
 std::vector<std::pair<std::string, std::uint64_t>> claim_values(const Claims& claims);
-std::string to_text(const Claims& claims);  ///< one "key=value" a line
+std::string to_text(const Claims& claims);  ///< one "key=value" per line
 
 }  // namespace kvcts::transport

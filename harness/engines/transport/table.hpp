@@ -1,5 +1,5 @@
-// What the tables of both plug-in ABIs (kvcts_transport.h, kvcts_memory.h) have in common: a file, an entry point, a head of
-// size, version and names. The pointers are the plug-in's: nothing is read before it is known to be there.
+// Shared by the tables of both plug-in ABIs (kvcts_transport.h, kvcts_memory.h): a file, an entry point, a head of
+// size, version and names. The pointers are the plug-in's: nothing is read before it is known to exist.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,12 +14,12 @@
 
 namespace kvcts::transport {
 
-/// A short printable word, or a contract error; read up to 256 bytes only.
+/// A short printable word, or a contract error; reads at most 256 bytes.
 std::string table_word(const char* text, const char* what, const std::string& origin);
 /// The address of an exported function. Throws TransportError(cannot_load | contract).
 void* entry_of(const std::filesystem::path& file, const char* entry, const char* kind);
 
-/// Asks for this suite's version. Where the plug-in does not speak it, the error says which it does.
+/// Requests this suite's version. If the plug-in does not support it, the error names the versions that it does.
 template <class Table>
 const Table* ask_table(const std::filesystem::path& file, const char* entry, std::uint32_t abi, const char* kind) {
   const auto ask = reinterpret_cast<const Table* (*)(std::uint32_t)>(entry_of(file, entry, kind));
@@ -38,7 +38,7 @@ const Table* ask_table(const std::filesystem::path& file, const char* entry, std
 template <class Table>
 Table checked_table(const Table* table, std::uint32_t abi, const char* kind, const std::string& origin) {
   if (table == nullptr) throw TransportError(Code::contract, origin + ": there is no table");
-  // size and abi come first: nothing else may be read before both are known to be sane.
+  // size and abi come first: check both before reading anything else.
   constexpr std::uint64_t head = offsetof(Table, name), largest = 1u << 16;
   if (table->size < head || table->size > largest) {
     throw TransportError(Code::contract, origin + ": the table says it has " + std::to_string(table->size) +
@@ -58,8 +58,8 @@ Table checked_table(const Table* table, std::uint32_t abi, const char* kind, con
 void need_calls(std::initializer_list<std::pair<const char*, bool>> present, std::uint64_t size, std::uint64_t expected,
                 const std::string& origin);
 
-/// An out-parameter with words behind it that a plug-in must not touch: it may be longer than the structure that the plug-in
-/// knows, or shorter.
+/// An out-parameter followed by guard words that a plug-in must not touch: it may be longer or shorter than the
+/// structure that the plug-in knows.
 template <class Out>
 struct Guarded {
   static constexpr std::uint64_t pattern = 0x6b76637473677564;  // "kvctsgud"
@@ -77,10 +77,10 @@ struct Guarded {
   }
 };
 
-/// A text that a plug-in hands over: of one without an end the first 4096 bytes, "" for NULL.
+/// A plug-in's text: the first 4096 bytes if it does not end, "" for NULL.
 std::string given_text(const char* text);
 
-/// What a plug-in says of its last failure.
+/// What a plug-in reports about its last failure.
 struct LastError {
   std::string text;
   std::int64_t native{0};
@@ -98,7 +98,7 @@ LastError last_error(const Table& api, State* state, const std::string& plugin) 
 [[noreturn]] void throw_status(const std::string& plugin, const char* call, std::int32_t status, const LastError& error);
 [[noreturn]] void throw_unknown_status(const std::string& plugin, const char* call, std::int32_t status);
 
-/// A call that did not succeed, as an error: in the plug-in's words, or a contract error where the ABI has no such status.
+/// A failed call as an error: the plug-in's text, or a contract error if the ABI has no such status.
 template <class Table, class State>
 [[noreturn]] void fail(const Table& api, State* state, const std::string& plugin, const char* call, std::int32_t status) {
   if (status > 0 || status < KVCTS_E_NOT_POSTED) throw_unknown_status(plugin, call, status);

@@ -1,7 +1,7 @@
-// kvcts_bench: how near the kernels come to the speed of memory. Each row is one kernel and its yardstick (memset, memcpy,
-// memcmp, XXH3) over the same buffers in one process, measured in turns; what counts is the ratio of their speeds.
+// kvcts_bench: compares kernel speed with memory speed. Each row is one kernel and its yardstick (memset, memcpy,
+// memcmp, XXH3) over the same buffers in one process, measured in turns; the result is the ratio of their speeds.
 //
-// A source file adds rows by one definition, and is one line of CMakeLists.txt:
+// A source file adds rows with one definition and one line of CMakeLists.txt:
 //
 //   void add_rows(Bench& bench) {
 //     Row row{.name = "relayout bf16 NHD to HND", .against = "memcpy", .target = 0.8};
@@ -23,30 +23,30 @@
 
 namespace kvcts::bench {
 
-/// One kernel beside its yardstick. Speeds are bytes a second; the ratio is speed of `run` by speed of `reference`.
+/// One kernel and its yardstick. Speeds are in bytes per second; the ratio is speed of `run` over speed of `reference`.
 struct Row {
   std::string name{};
-  std::string against{};            ///< the yardstick, in a word
-  double target{0};                 ///< least ratio that is wanted; 0: none, the ratio is for information
-  double bytes{0};                  ///< handled by one call of `run`, as the ratio counts them
-  double reference_bytes{0};        ///< handled by one call of `reference`; 0: as many
-  std::function<void()> prepare{};  ///< before this row's first call, not measured; may be empty
+  std::string against{};            ///< the yardstick, as one word
+  double target{0};                 ///< minimum ratio; 0: none, the ratio is for information
+  double bytes{0};                  ///< processed by one call of `run`, as the ratio counts them
+  double reference_bytes{0};        ///< processed by one call of `reference`; 0: as many
+  std::function<void()> prepare{};  ///< runs before this row's first call, not measured; may be empty
   std::function<void()> run{}, reference{};
-  std::string why{};  ///< shown where the ratio is below its target: what the profile says
+  std::string why{};  ///< shown if the ratio is below its target: what the profile says
 };
 
-/// What rows are made for: one size of buffer and one number of threads. Families are asked once for each such setting.
+/// What rows are made for: one size of buffer and one number of threads. Each family runs once per setting.
 class Bench {
  public:
   Bench(std::span<std::uint8_t> a, std::span<std::uint8_t> b, int threads, bool quick)
       : buffers_{a, b}, threads_(threads), quick_(quick) {}
 
-  /// Of each buffer. A row may use less, and says so in Row::bytes.
+  /// Of each buffer. A row may use less and then sets Row::bytes.
   std::size_t bytes() const { return buffers_[0].size(); }
   int threads() const { return threads_; }
-  /// Small buffers, few repetitions, and nobody looks at the times.
+  /// Small buffers, few repetitions; times do not matter.
   bool quick() const { return quick_; }
-  /// Buffer 0 or 1: page-aligned, touched, the same for all rows. A row finds there what the row before it left.
+  /// Buffer 0 or 1: page-aligned, touched, the same for all rows. A row finds what the previous row left.
   std::span<std::uint8_t> buffer(int which) const { return buffers_[which]; }
 
   // Yardsticks on all threads(), over the first `bytes` of the buffers (0: all).
@@ -55,7 +55,7 @@ class Bench {
   void compare(
       std::size_t bytes = 0) const;  ///< memcmp of buffer 0 and buffer 1, which must be equal; throws if they are not
 
-  /// Measured after all rows of the family have been added, in this order.
+  /// Measured in this order, after all rows of the family have been added.
   void add(Row row) { rows_.push_back(std::move(row)); }
   const std::vector<Row>& rows() const { return rows_; }
 
@@ -76,7 +76,7 @@ struct Family {
 /// All families, by name.
 std::vector<const Family*> families();
 
-/// Speeds in bytes a second, medians over the repetitions. The ratio is the median of the ratios of neighbours in time.
+/// Speeds in bytes per second, medians over the repetitions. The ratio is the median of the ratios of adjacent runs.
 struct Measured {
   double speed{0}, reference_speed{0}, ratio{0};
   int repetitions{0};

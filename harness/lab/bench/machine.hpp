@@ -1,4 +1,4 @@
-// What a ratio was measured on.
+// The machine that a ratio was measured on.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// Switches of mutation.py: every mutant of a file is compiled in at once, and $KVCTS_MUTANT says which one is alive. Part of
-// no build.
+// Switches of mutation.py: all mutants of a file are compiled in, and $KVCTS_MUTANT activates one. Not part of any
+// build.
 #pragma once
 
 #include <concepts>
@@ -10,7 +10,7 @@
 
 namespace kvcts::mutant {
 
-/// Leaves a word for mutation.py in $KVCTS_MUTANT_NOTES.
+/// Leaves a note for mutation.py in $KVCTS_MUTANT_NOTES.
 inline bool note(char word) {
   if (const char* path = std::getenv("KVCTS_MUTANT_NOTES")) {
     if (std::FILE* file = std::fopen(path, "a")) std::fputc(word, file), std::fclose(file);
@@ -18,7 +18,7 @@ inline bool note(char word) {
   return true;
 }
 
-/// Is the mutant alive? Notes that it was reached.
+/// Is the mutant active? Notes that it was reached.
 inline bool is(int number) {
   static const int alive = [] {
     const char* text = std::getenv("KVCTS_MUTANT");
@@ -29,7 +29,7 @@ inline bool is(int number) {
   return noted;
 }
 
-/// Other in the place of Real; where Other does not exist for these types there is no mutant.
+/// Other instead of Real; if Other does not exist for these types there is no mutant.
 template <class Real, class Other, class A, class B>
 decltype(auto) binary(int number, A&& a, B&& b) {
   using Result = decltype(Real{}(std::forward<A>(a), std::forward<B>(b)));

@@ -1,6 +1,6 @@
-// Random scripted cases, right ones and wrong ones: a small transfer of random shape, and one or two transformations of what
-// was meant, with random parameters, written as the `actually` of a case file. So the whole way from the text to the verdict
-// is tried.
+// Random scripted cases, correct and faulty: a small transfer of random shape and up to two transformations of it
+// with random parameters, written as the `actually` of a case file. This exercises the whole path from text to
+// verdict.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace kvcts::script {
 
 struct RandomCase {
-  nlohmann::json document;           ///< a case file's document; `actually` where something is wrong
-  std::vector<std::string> classes;  ///< of the transformations in it, by what the vocabulary says of each
+  nlohmann::json document;           ///< a case file's document; `actually` if something is wrong
+  std::vector<std::string> classes;  ///< classes of its transformations, as the vocabulary defines them
   std::vector<std::string> words;
 };
 

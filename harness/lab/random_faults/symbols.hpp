@@ -1,5 +1,5 @@
-// What a tape does to bytes, without bytes: every byte is a number that says where it came from. Two tapes make the same map
-// exactly when they leave the same numbers; no dtype and no seed can hide a difference.
+// What a tape does to bytes, symbolically: every byte is a number that identifies its origin. Two tapes make the same
+// map exactly when they leave the same numbers; no dtype or seed can hide a difference.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kvcts::script {
 
-/// Backing and offset -> number, after the whole tape; bytes that nobody wrote are not in it. At every check, in order.
+/// Backing and offset -> number, after the whole tape, without unwritten bytes. At every check, in order.
 using Symbols = std::unordered_map<std::uint64_t, std::uint64_t>;
 std::vector<Symbols> symbols_of(const Tape& tape);
 

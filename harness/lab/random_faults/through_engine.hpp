@@ -1,6 +1,6 @@
-// The copies of a scripted case through a real engine, between two processes. Each side has a mirror of every backing: what
-// a list reads lies with its source, what it writes with its destination, at the true offsets, so that a wrong list does in
-// the engine what it says. Lists go out as writes and as reads in turn.
+// Sends the copies of a scripted case through a real engine, between two processes. Each side has a mirror of every
+// backing: what a list reads lies with its source, what it writes with its destination, at the true offsets, so that
+// the engine really executes a wrong list. Lists alternate between writes and reads.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ class ThroughEngine {
  public:
   /// Starts the other side. Throws transport::TransportError.
   explicit ThroughEngine(const catalogue::EngineEntry& engine);
-  /// Throws std::runtime_error when a list does not end in 30 s, or when a source has changed.
+  /// Throws std::runtime_error if a list does not end in 30 s, or if a source has changed.
   void move(const Tape& tape, Bytes& bytes, std::span<const Op> copies);
 
   std::int64_t lists{0}, copies{0}, moved_bytes{0};
-  std::int64_t left_out{0};  ///< copies of memories too large to be mirrored; they are made here
+  std::int64_t left_out{0};  ///< copies of memories too large to mirror; made here
   /// "nixl 1.5.1, tcp/lo"
   std::string path();
 

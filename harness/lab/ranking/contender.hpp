@@ -1,4 +1,4 @@
-// The layouts that are ranked: those of the catalogue, each distinct order of bytes once, with memory to work on.
+// The ranked layouts: those of the catalogue, each distinct byte order once, with memory to work on.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace kvcts::ranking {
 
-/// Layouts whose elements lie at the same bytes; only their names and shapes differ.
+/// Layouts with elements at the same bytes; only their names and shapes differ.
 struct Contender {
   std::vector<std::string> ids;  ///< of the catalogue, by name
   std::string text;              ///< template of the first
@@ -24,7 +24,7 @@ struct Contender {
   layout::Cache cache;
 
   bool latent() const { return geometry.kv == 1; }
-  /// The same layout of a rank that has the upper half of the heads.
+  /// The same layout for a rank that has the upper half of the heads.
   layout::Cache upper_half() const;
 };
 
@@ -32,13 +32,13 @@ struct Left {
   std::string id, why;
 };
 
-/// Every layout whose id `wanted` accepts, with 2 layers of `tokens` tokens (8 heads of 128 channels, blocks of 16, bf16,
-/// unless the layout demands other numbers or holds other dtypes only). Layouts that cannot have these numbers go to `left`.
+/// Every layout whose id `wanted` accepts, with 2 layers of `tokens` tokens (8 heads of 128 channels, blocks of 16,
+/// bf16, unless the layout requires other numbers or dtypes). Layouts that cannot have these numbers go to `left`.
 std::vector<Contender> contenders(const catalogue::Catalogue& catalogue,
                                   const std::function<bool(const std::string&)>& wanted, std::int64_t tokens,
                                   std::vector<Left>& left);
 
-/// One span of bytes for each allocation.
+/// One span of bytes per allocation.
 class Memory {
  public:
   Memory() = default;

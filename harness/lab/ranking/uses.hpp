@@ -1,4 +1,4 @@
-// What a KV cache is used for, as far as its layout decides how fast that is.
+// Uses of a KV cache whose speed depends on its layout.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace kvcts::ranking {
 
-/// How fast one use went. Speeds are bytes of K and V a second, each byte counted once.
+/// How fast one use ran. Speeds are bytes of K and V per second, each byte counted once.
 struct Speed {
   double bytes_per_second{0};
-  double of_memcpy{0};  ///< ratio to memcpy of as many bytes, the best of several turns
+  double of_memcpy{0};  ///< ratio to memcpy of the same number of bytes, the best of several turns
 };
 
-/// A measured use; absent speed: `why` says what the layout lacks.
+/// A measured use; without a speed, `why` names what the layout lacks.
 struct Measurement {
   std::string_view use;
   std::optional<Speed> speed{};
@@ -30,10 +30,10 @@ struct UseName {
 };
 const std::vector<UseName>& uses();
 
-/// All uses of one contender. `seconds` for each.
+/// All uses of one contender, `seconds` each.
 std::vector<Measurement> measure_uses(const Contender& contender, int threads, double seconds);
 
-/// Contiguous pieces that a transfer of one block (all layers) has to name.
+/// Contiguous pieces that a transfer of one block (all layers) must list.
 struct Descriptors {
   std::int64_t block{0};                     ///< the whole block
   std::int64_t bytes{0};                     ///< of the block's elements

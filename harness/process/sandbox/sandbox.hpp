@@ -1,9 +1,10 @@
-// The sandbox of code under test: bubblewrap around the processes, and a filter of system calls.
+// The sandbox for code under test: bubblewrap around the processes, plus a system call filter.
 //
-// Inside: process ids, IPC objects and mounts of its own; the machine's files read-only; /tmp, /dev/shm, /run and the user's
-// cache empty, its own and gone with it; no other devices than null, zero, full, random and tty; no /sys; no capability; no
-// call that reaches into another process, changes mounts or namespaces, or loads code into the kernel. What an engine needs
-// beside that, its entry names (grants()). The network is that of the machine.
+// Inside, processes have their own pids, IPC objects and mounts. The machine's files are read-only; /tmp, /dev/shm,
+// /run and the user's cache are empty and private, and vanish with the sandbox. The only devices are null, zero,
+// full, random and tty; there is no /sys and no capability. System calls that reach into another process, change
+// mounts or namespaces, or load code into the kernel fail. An engine's entry names what it needs beyond that
+// (grants()). The network is the machine's.
 #pragma once
 
 #include <string>
@@ -15,26 +16,26 @@
 namespace kvcts::process {
 
 struct Sandbox {
-  std::vector<std::string> granted;  ///< names out of grants()
-  std::vector<std::string> shown;    ///< absolute paths to be seen, read-only, although they lie in what is replaced
-  std::vector<std::string> hidden;   ///< folders that are empty inside: what the suite writes
+  std::vector<std::string> granted;  ///< names from grants()
+  std::vector<std::string> shown;    ///< absolute paths to expose read-only although they lie in a replaced folder
+  std::vector<std::string> hidden;   ///< folders that appear empty inside: what the suite writes
 };
 
-/// Paths of this process' environment, working folder, own folder and `also` that lie in a folder that a sandbox replaces:
-/// plug-ins and programs in /tmp.
+/// Of this process's environment, working folder, own folder and `also`: the paths that lie in a folder that a
+/// sandbox replaces, such as plug-ins and programs in /tmp.
 std::vector<std::string> shown_paths(const std::vector<std::string>& also);
 
-/// The command that runs `argv` in the sandbox. `filter`: number of the descriptor at which it will find filter_of().
-/// `first`: as process 1, which no signal from inside ends, and which has to reap; else behind a process of bubblewrap's
-/// that does.
+/// The command that runs `argv` in the sandbox. `filter`: number of the descriptor on which it receives filter_of().
+/// `first`: run as process 1, which no signal from inside can end and which must reap; otherwise bubblewrap's own
+/// process 1 reaps.
 std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std::vector<std::string>& argv,
                                    bool first = false);
 
-/// The system call filter, as bubblewrap reads it. Throws std::runtime_error where it cannot be made.
+/// The system call filter in bubblewrap's format. Throws std::runtime_error if it cannot be built.
 UniqueFd filter_of(const Sandbox& sandbox);
 
-/// Why this machine has no sandbox: bubblewrap is missing, the kernel forbids it, or KVCTS_SANDBOX=off. "" = it has. Tried
-/// once a process, with the program that does nothing.
+/// Why this machine has no sandbox: bubblewrap is missing, the kernel forbids it, or KVCTS_SANDBOX=off. "" = it has
+/// one. Tried once per process, with a program that does nothing.
 const std::string& why_no_sandbox();
 /// "bubblewrap 0.8.0", or "none: <why>".
 std::string isolation_words();

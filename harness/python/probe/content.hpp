@@ -25,11 +25,10 @@ enum class Side : std::uint32_t { producer = 0, consumer = 1 };  ///< whose pois
 struct Content {
   std::vector<Request> requests;
   kernels::TagKey key;
-  std::optional<Side> poison{
-      Side::consumer};  ///< nullopt: what lies outside of the requests is neither written nor looked at
+  std::optional<Side> poison{Side::consumer};  ///< nullopt: bytes outside the requests are neither written nor checked
 };
 
-/// Throws layout::Error for a block that the pool does not have, one that is named twice, or more tokens than the blocks
+/// Throws layout::Error for a block that the pool does not have, a block named twice, or more tokens than the blocks
 /// hold.
 std::vector<kernels::BlockContent> blocks_of(const std::vector<Request>& requests, const layout::Geometry& geometry);
 
@@ -37,7 +36,7 @@ std::uint64_t poison_of(const Content& content, int allocation);
 /// Values that belong to a cache rather than to a block (a global scale) carry the first request's generation.
 std::uint32_t unblocked_generation(const Content& content);
 
-/// What one allocation must hold. Refers to its arguments.
+/// The required content of one allocation. Refers to its arguments.
 kernels::Image image_of(const layout::Cache& cache, int allocation, std::int64_t bytes,
                         const std::vector<kernels::BlockContent>& blocks, const Content& content);
 

@@ -8,11 +8,11 @@
 
 namespace kvcts::probe {
 
-/// The plane at one coordinate of an axis; nullopt where it has no such coordinate. An axis with several places for one
-/// coordinate: the first.
+/// The plane at one coordinate of an axis; nullopt if it has no such coordinate. If an axis has several places for
+/// one coordinate: the first.
 std::optional<layout::Plane> fixed(const layout::Plane& plane, layout::Axis axis, std::int64_t at);
 
-/// The plane as one plane a coordinate of the axis.
+/// Splits the plane into one plane per coordinate of the axis.
 std::vector<layout::Plane> apart(const layout::Plane& plane, layout::Axis axis);
 
 }  // namespace kvcts::probe

@@ -1,4 +1,4 @@
-// Whose row is this? Rows of tags are recognised by their first codes. Internal to verify().
+// Identifies rows of tags by their first codes. Internal to verify().
 #pragma once
 
 #include <optional>
@@ -21,16 +21,16 @@ class Rows {
  public:
   explicit Rows(const Question& question);
 
-  /// The row's data codes as they are in memory, by the layout; nullopt where the layout has no such row.
+  /// The row's data codes as the layout stores them; nullopt if the layout has no such row.
   std::optional<RowName> at(const layout::Coord& row) const;
-  /// Every token of this layer, kv and head may be met from here on.
+  /// From now on every token of this layer, kv and head is recognised.
   void know_tokens(std::int64_t layer, std::int64_t kv, std::int64_t head);
   /// Every layer, kv and head of these tokens.
   void know_axes(const std::set<std::int64_t>& tokens);
 
   std::int64_t layers_begin() const { return box_.lo[layout::Axis::layer]; }
   const layout::Box& box() const { return box_; }
-  /// Places of tokens that should hold something, by block and slot, and what that is.
+  /// The expected content of token places, by block and slot.
   const std::vector<kernels::BlockContent>& blocks() const { return blocks_; }
 
  private:
@@ -40,7 +40,7 @@ class Rows {
   const Question& question_;
   std::vector<kernels::BlockContent> blocks_;
   layout::Dtype dtype_;
-  std::int64_t channels_{0};  ///< that a fingerprint is taken of
+  std::int64_t channels_{0};  ///< channels in a fingerprint
   layout::Box box_;           ///< of all data planes
   std::set<std::uint32_t> generations_;
   std::int64_t most_tokens_{0};

@@ -1,4 +1,4 @@
-// The search for a cause: the simplest transformation of the right map, or of what was meant to be in it, that predicts
+// Searches for a cause: the simplest transformation of the correct map, or of its intended content, that predicts
 // every byte. Internal to verify().
 #pragma once
 
@@ -13,11 +13,11 @@ namespace kvcts::probe {
 
 class Search {
  public:
-  /// `wrong`: allocations in which something is wrong; `bytes`: how many bytes that are.
+  /// `wrong`: allocations with wrong content; `bytes`: number of wrong bytes.
   Search(const Question& question, std::vector<int> wrong, std::int64_t bytes);
 
   Diagnosis run();
-  /// Bytes of the allocations that differ from this content in this cache; those of open tails do not count.
+  /// Bytes of the allocations that differ from this content in this cache, excluding open tails.
   static std::int64_t wrong_bytes(const Question& question, const layout::Cache& cache,
                                   const std::vector<kernels::BlockContent>& blocks, const std::vector<int>& allocations);
 

@@ -1,4 +1,4 @@
-// A layout with its numbers, and tensors of a live program that are said to have it.
+// A layout with its numbers, and tensors of a live program that claim to have it.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace kvcts::probe {
 
-/// What a caller says of a layout. Absent numbers are those that the layout fixes, else the defaults of Geometry; blocks,
-/// block_size, heads and head_dim have none.
+/// What a caller specifies about a layout. Missing numbers come from the layout or the defaults of Geometry; blocks,
+/// block_size, heads and head_dim have no default.
 struct Wanted {
   std::string name;   ///< catalogue id, published name (LBNHC, flashinfer:HND, NL_X_...) or template text
   std::string dtype;  ///< scheme of the catalogue; "" = the first that the layout names, else bf16
   std::map<std::string, std::int64_t>
       numbers;  ///< layers, blocks, block_size, heads, head_dim, v_head_dim, kv, first_layer, first_head
-  std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, when other than the layout says
+  std::optional<layout::TensorSpec> tensors;  ///< how tensors are shown, if different from the layout
 };
 
 struct Subject {
@@ -39,23 +39,23 @@ Subject make_subject(const Wanted& wanted, const catalogue::Catalogue& catalogue
 /// A tensor as its owner describes it. Strides in bytes.
 struct Tensor {
   std::uint8_t* data{nullptr};
-  std::string dtype;  ///< "bf16", "fp16", "e4m3fn", ..., or "uint8", "uint16" where codes are looked at as integers
+  std::string dtype;  ///< "bf16", "fp16", "e4m3fn", ..., or "uint8", "uint16" for codes viewed as integers
   std::int64_t itemsize{1};
   std::vector<std::int64_t> shape, strides;
 };
 
-/// The bytes of one allocation, as far as its tensors reach.
+/// The bytes of one allocation that its tensors cover.
 struct Stretch {
   std::span<std::uint8_t> bytes;
   std::int64_t begin{0};  ///< byte of the allocation at which they begin
 };
 struct Bound {
   layout::Cache cache;             ///< planes moved so that byte 0 of an allocation is the first byte of its stretch
-  std::vector<Stretch> stretches;  ///< one an allocation
+  std::vector<Stretch> stretches;  ///< one per allocation
 };
 
-/// Holds the tensors against those of the layout, in its order: shape, strides (of extents above 1), width and dtype of
-/// elements, and that tensors of one allocation lie where it has them. An allocation may also be given whole, as a vector of
+/// Checks the tensors against those of the layout, in its order: shape, strides (of extents above 1), width and dtype
+/// of elements, and relative places within one allocation. An allocation may also be passed whole, as a vector of
 /// bytes. Throws layout::Error.
 Bound attach(const Subject& subject, const std::vector<Tensor>& tensors);
 

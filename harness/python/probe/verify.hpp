@@ -1,8 +1,8 @@
-// Does a tensor hold what it should, and if not, what is it that it holds instead?
+// Does a tensor hold what it should? If not, what does it hold instead?
 //
-// One look at the bytes after one transfer, where the suite's own cases have many passes: what is named is named because a
-// transformation of the right map predicts every byte; anything less has no class. Elements are told apart by rows of 64
-// bits and more of their tags.
+// One look at the bytes after one transfer; the suite's own cases have many passes. A cause is named only if one
+// transformation of the correct map predicts every byte; anything less has no class. Rows of 64 bits and more of
+// their tags identify elements.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace kvcts::probe {
 
-/// Where the bytes came from: lets verify() try readings of the producer, too. Its tensors must still hold what they held.
+/// Where the bytes came from: lets verify() also try misreadings of the producer. Its tensors must be unchanged.
 struct Source {
   Subject subject;
   Bound bound;
@@ -29,7 +29,7 @@ struct Question {
   bool open_tails{
       true};  ///< slots of a request's last block beyond its tokens may hold anything: transfers move whole blocks
   std::optional<Source> source;
-  int threads{0};  ///< 0: one a processor
+  int threads{0};  ///< 0: one per processor
 };
 
 /// A wrong byte, with a few that follow it.
@@ -41,7 +41,7 @@ struct Wrong {
   std::string is;               ///< whose row is there: "K layer 0 token 7 head 0, generation 1", "poison", "" = unknown
 };
 
-/// What became of one named block, for drawings.
+/// The final state of one named block, for drawings.
 struct BlockState {
   std::int64_t block{0}, first_token{0}, tokens{0};
   std::uint32_t generation{0};
@@ -55,7 +55,7 @@ struct Report {
   Diagnosis diagnosis;  ///< empty when nothing is wrong
 };
 
-/// Throws layout::Error when the question makes no sense.
+/// Throws layout::Error if the question is invalid.
 Report verify(const Question& question);
 
 }  // namespace kvcts::probe

@@ -1,4 +1,4 @@
-// The checker: everything trusted that touches bytes. One object a lane; its process loop is checker_main.cpp.
+// The checker: everything trusted that touches bytes. One object per lane; checker_main.cpp has its process loop.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class Checker {
  public:
   Checker();
   ~Checker();
-  /// Replies to one request; `fds` receives the descriptors that go with the reply of `open` (they stay the checker's).
-  /// Never throws: a fault of the suite becomes {"error": {...}}.
+  /// Replies to one request. `fds` receives the descriptors that go with the reply to `open` (the checker keeps
+  /// them). Never throws: a fault of the suite becomes {"error": {...}}.
   nlohmann::json handle(const nlohmann::json& request, std::vector<int>& fds);
 
  private:

@@ -15,11 +15,11 @@ class Content {
   /// Whole memory files, guards included.
   virtual void write_initial(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
   virtual void write_expected(const RegionRef& region, int pass, std::span<std::uint8_t> file) const = 0;
-  /// True when the file holds what write_expected() would write. False says nothing where that takes an image to find out.
+  /// True if the file holds what write_expected() would write. False may also mean that only a full image can tell.
   virtual bool holds_expected(const RegionRef&, int, std::span<const std::uint8_t>) const { return false; }
-  /// False: only what forgive() leaves is looked at, once; no counts are compared, and nothing is diagnosed.
+  /// False: only what forgive() leaves is compared, once; counts and diagnosis are skipped.
   virtual bool looks_at_everything() const { return true; }
-  /// Makes the expected state equal to what was found wherever nobody looks.
+  /// Sets the expected state to the found bytes wherever nothing is checked.
   virtual void forgive(const RegionRef&, std::span<const std::uint8_t>, std::span<std::uint8_t>) const {}
   /// Whether free slots of a request's last block may hold the producer's bytes instead (oracle/tail.hpp).
   virtual bool tail_is_free() const = 0;

@@ -1,4 +1,4 @@
-// Digests of a case's memory, before and after: what a certificate shows and what a second party computes again.
+// Digests of a case's memory, before and after: a certificate shows them, and a second party recomputes them.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace kvcts::checker {
 
-/// Folds the digests of a case's files, region by region and pass by pass, into two for each side.
+/// Folds the digests of a case's files, region by region and pass by pass, into two per side.
 class DigestFold {
  public:
   void before(Side side, std::uint64_t file) { fold(before_, side, file); }
@@ -23,8 +23,8 @@ class DigestFold {
   Sides before_{}, after_{};
 };
 
-/// The digests of a case that transfers as it must, and of one that is refused before any byte moves (after = before, in one
-/// pass): from the oracle or the golden tensors alone. Throws golden::Error.
+/// The digests of a case that transfers correctly, or of one that is refused before any byte moves (after = before,
+/// in one pass): from the oracle or the golden tensors alone. Throws golden::Error.
 Digests expected_digests(const ResolvedCase& resolved, bool transferred);
 
 }  // namespace kvcts::checker

@@ -1,5 +1,5 @@
-// Every element that a request has in a region, one by one: for contents that are not tags. Plain and slow: such cases are
-// few.
+// Visits every element that a request has in a region: for contents that are not tags. Plain and slow, because such
+// cases are few.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kvcts::checker {
 
-/// One element of a token: where it is in the region's memory file, and who it is.
+/// One element of a token: its place in the region's memory file, and its identity.
 struct Element {
   const layout::Plane* plane{};
   layout::Coord at;       ///< block and slot are those of the region's side
@@ -20,7 +20,7 @@ struct Element {
   int width{0};         ///< bits
 };
 
-/// Planes without blocks are visited once, with token 0 of the first request. `transferred`: only requests that are moved.
+/// Planes without blocks are visited once, with token 0 of the first request. `transferred`: only transferred requests.
 void each_element(const ResolvedCase& resolved, const RegionRef& region, bool transferred,
                   const std::function<void(const Element&)>& visit);
 

@@ -1,4 +1,4 @@
-// One case's memory and what must be in it.
+// One case's memory and its expected content.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ class OpenCase {
   nlohmann::json describe() const;       ///< the `files` of the reply to open
   std::vector<int> descriptors() const;  ///< in the same order
 
-  /// Poison and tags of the state before the transfer.
+  /// Writes poison and tags: the state before the transfer.
   nlohmann::json fill(int pass);
-  /// Every byte of every file against what must be there; diagnosis on a mismatch.
+  /// Compares every byte of every file with its expected value; diagnoses a mismatch.
   nlohmann::json compare(const nlohmann::json& request);
-  /// Bytes of a region as they are: {"hex"}. Throws std::runtime_error where there is no such region or byte.
+  /// Current bytes of a region: {"hex"}. Throws std::runtime_error if there is no such region or byte.
   nlohmann::json look(const std::string& region, std::int64_t offset, std::int64_t bytes) const;
   /// Whether any byte changed since the last compare.
   nlohmann::json recheck();
@@ -51,34 +51,34 @@ class OpenCase {
     std::int64_t checked{0};  ///< bytes
   };
 
-  /// Every byte of every file; a case that did not transfer must have left its destination as it was.
+  /// Compares every byte of every file; without a transfer the destination must be unchanged.
   Differences differences(bool transferred);
-  /// Planned, moved and expected bytes have to agree (-1: not told).
+  /// Planned, moved and expected bytes must agree (-1: unknown).
   std::optional<Diagnosis> miscounted(const oracle::Amount& expected, std::int64_t planned, std::int64_t moved) const;
   void compare_producer(std::size_t index, Wrong& wrong);
   void compare_consumer(std::size_t index, const std::vector<std::span<const std::uint8_t>>& producer_files, Wrong& wrong);
   void compare_output(Wrong& wrong);
-  /// What a worker saw when completion was reported against what is there now: bytes that differ had not arrived.
+  /// Compares what a worker saw when completion was reported with the current bytes: a difference had not arrived.
   Wrong compare_snapshot() const;
   void note_wrong(const File& file, std::int64_t offset, std::span<const std::uint8_t> expected, Wrong& wrong) const;
   std::vector<std::span<const std::uint8_t>> producer_views() const;
-  /// The drawing of where bytes came from, of the region with the first wrong byte.
+  /// The drawing of where bytes came from, for the region with the first wrong byte.
   nlohmann::json draw(const std::string& region);
   std::string state_of_data() const;
   Diagnosis name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const nlohmann::json& events,
                            bool transferred);
-  /// Looks at every file; the digests are then in found_.
+  /// Reads every file and stores the digests in found_.
   std::uint64_t digest_all();
 
   const ResolvedCase case_;
   std::unique_ptr<Content> content_;
   int pass_{0};
   std::vector<File> files_;                   ///< producer, consumer, output
-  std::vector<process::UniqueFd> snapshots_;  ///< one for each worker that sees completion (process/snapshot.hpp)
+  std::vector<process::UniqueFd> snapshots_;  ///< one per worker that sees completion (process/snapshot.hpp)
   std::size_t producers_{0}, consumers_{0};
   std::vector<std::uint8_t> scratch_;
   std::uint64_t compared_{0};
-  std::vector<std::uint64_t> found_;  ///< digests of files_; where the oracle leaves a choice, of what it would have written
+  std::vector<std::uint64_t> found_;  ///< digests of files_; where the oracle allows a choice, of what it would have written
   DigestFold digests_;                ///< over all passes
 };
 

@@ -17,8 +17,8 @@ enum class Mode { create, write, read };
 
 class Db {
  public:
-  /// Opens a file. `create` demands that it does not exist, the other modes that it does. Reading never changes a result; a
-  /// directory that cannot be written is read in place (SQLite "immutable") when nothing is left in a write-ahead log.
+  /// Opens a file. `create` requires that it does not exist, the other modes that it does. Reading never changes a
+  /// result; a store in a read-only directory is read in place (SQLite "immutable") if its write-ahead log is empty.
   Db(const std::filesystem::path& path, Mode mode);
 
   /// Runs statements without results.

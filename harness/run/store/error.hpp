@@ -10,13 +10,13 @@ struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The store does not hold what was put into it: the user's file, whenever that is found.
+/// The store does not hold what was written to it: the user's file is damaged, whenever that is detected.
 struct Damaged : Error {
   using Error::Error;
 };
 
-/// The file system or the disk refused a write (full, quota, size limit). What was committed before is safe, what was
-/// recorded since is still held in memory: free space and call flush() again.
+/// The file system or the disk refused a write (full, quota, size limit). Committed results are safe; later ones are
+/// still held in memory: free space and call flush() again.
 struct DiskFull : Error {
   using Error::Error;
 };

@@ -1,5 +1,5 @@
-// One writer per run: an advisory lock on a file of the run directory. The kernel releases it when the process dies, however
-// it dies. The descriptor is close-on-exec, so workers that were started with exec do not keep it.
+// One writer per run: an advisory lock on a file of the run directory. The kernel releases it when the process dies,
+// in any way. The descriptor is close-on-exec, so workers started with exec do not keep it.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@ namespace kvcts::store {
 
 class WriterLock {
  public:
-  /// Throws Error naming the process that holds the lock, when another writer is at work.
+  /// Throws Error naming the process that holds the lock if another writer is active.
   explicit WriterLock(const std::filesystem::path& file);
   ~WriterLock();
   WriterLock(WriterLock&& other) noexcept;

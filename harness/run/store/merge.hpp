@@ -1,4 +1,4 @@
-// Shards of one plan, made one run.
+// Merges the shards of one plan into one run.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,13 @@
 
 namespace kvcts::store {
 
-/// Writes the runs in `parts` as one run into `out`, in the order of the unsharded plan; nothing is written where that
-/// cannot be. The parts stay as they are. `out` appears whole: what a killed merge leaves behind (`out`.merging) is removed
-/// by the next one.
+/// Merges the runs in `parts` into one run in `out`, in the order of the unsharded plan; on any error it writes
+/// nothing. The parts are unchanged. `out` appears atomically: the next merge removes what a killed one leaves
+/// (`out`.merging).
 ///
-/// Throws Error, one sentence, when `out` is there already, when a part cannot be read, was planned otherwise than the first
-/// one (suite, selection, seed, version, commit, cases, golden tensors), or is no shard; when a shard is missing; and when
-/// two parts have a result for one id. A case that one part has decided and another has not is that one's.
+/// Throws Error, one sentence: `out` exists; a part is unreadable, was planned differently from the first one (suite,
+/// selection, seed, version, commit, cases, golden tensors), or is no shard; a shard is missing; or two parts have a
+/// result for one id. A case decided in only one part takes that result.
 void merge(const std::filesystem::path& out, const std::vector<std::filesystem::path>& parts,
            const std::vector<std::string>& argv);
 

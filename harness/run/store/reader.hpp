@@ -14,20 +14,21 @@ namespace kvcts::store {
 
 class RunReader {
  public:
-  /// Opens `directory`/store.db and checks it whole. Throws Error (one sentence) when it is missing, foreign, damaged,
-  /// truncated or newer than this program. Rows carry seals: damage that SQLite cannot see is an Error when the row is read.
+  /// Opens `directory`/store.db and checks all of it. Throws Error (one sentence) if it is missing, foreign, damaged,
+  /// truncated or newer than this program. Rows carry seals: damage that SQLite cannot see is an Error when the row
+  /// is read.
   static RunReader open(const std::filesystem::path& directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   RunInfo info() const;
   std::vector<Session> sessions() const;
-  bool planned() const;  ///< a plan is stored; false when the run was killed before that
+  bool planned() const;  ///< a plan is stored; false if the run was killed before that
 
   /// Every planned case once, in plan order; one row in memory at a time.
   void for_each(const std::function<void(const Row&)>& visit) const;
   std::vector<Row> rows() const;
   std::vector<CaseResult> results() const;  ///< of decided cases
-  /// One case, or nullopt when it was not planned.
+  /// One case, or nullopt if it was not planned.
   std::optional<Row> find(std::string_view id) const;
   Counts counts() const;
 

@@ -1,5 +1,4 @@
-// Between values and table rows, both ways, with the seals. Shared by the writer and the reader, so that the two cannot
-// differ.
+// Converts between values and table rows, including the seals. Writer and reader share it, so they cannot disagree.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@ namespace kvcts::store {
 
 /// Columns of `executions`, `phases` and `evidence` of one result.
 struct ExecutionRow {
-  std::string digest;  ///< "" = shared with nobody
+  std::string digest;  ///< "" = not shared
   bool ran{false};
   std::string outcome, phase, fault_class;
   std::int64_t wall_ns{0};
@@ -30,9 +29,9 @@ struct SplitResult {
   ResultRow own;
 };
 
-/// Takes a result apart into what an execution produced and what belongs to one id. Evidence texts are cut at 64 KiB each.
+/// Splits a result into what an execution produced and what belongs to one id. Evidence texts are cut at 64 KiB each.
 SplitResult split(const CaseResult& result);
-/// The reverse. Throws Error when the parts do not make a result.
+/// The reverse. Throws Error if the parts do not make a result.
 CaseResult join(const PlannedCase& planned, const ExecutionRow& execution, const ResultRow& own);
 
 std::string hash(const ExecutionRow& row);

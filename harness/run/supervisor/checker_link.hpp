@@ -1,4 +1,4 @@
-// A lane's checker: started when it is needed, asked, and lost.
+// A lane's checker: started when needed, queried, and restarted when lost.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ namespace kvcts::supervisor {
 
 class CheckerLink {
  public:
-  /// `check_running` throws where the run is over.
+  /// `check_running` throws if the run is over.
   CheckerLink(Run& run, int lane, Signal& wake, std::function<void()> check_running)
       : run_(run), lane_(lane), wake_(wake), check_running_(std::move(check_running)) {}
 
-  /// Starts it where there is none. Throws Lost where it ended.
+  /// Starts it if necessary. Throws Lost if it ended.
   void need();
   void request(nlohmann::json body) { child_->request(std::move(body)); }
-  /// Its next reply, with the descriptors that came along. Throws Lost where it ends, or does not answer within `limit_ms`.
+  /// Its next reply, with the descriptors that accompany it. Throws Lost if it ends, or does not answer within
+  /// `limit_ms`.
   Task<nlohmann::json> reply(std::int64_t limit_ms, std::vector<process::UniqueFd>* fds = nullptr);
-  /// Takes the replies that an attempt which was given up left behind, and closes its case.
+  /// Consumes the replies left over from an abandoned attempt, and closes its case.
   Task<void> drain(std::uint64_t key);
   bool there() const { return child_ != nullptr; }
   bool ended() const { return child_ && child_->ended(); }

@@ -27,7 +27,7 @@ class Tail {
   void append(const char* data, std::size_t bytes);
   void clear() { text_.clear(), dropped_ = 0; }
   bool empty() const { return text_.empty(); }
-  /// The kept bytes, preceded by a line that says how many are missing.
+  /// The kept bytes, after a line that counts the missing ones.
   std::string text() const;
 
  private:
@@ -43,15 +43,15 @@ struct Ending {
   std::int64_t cpu_us{0};
 };
 
-/// What a kill found and left.
+/// What a kill found and left alive.
 struct Killed {
   std::vector<pid_t> pids;
   nlohmann::json left = nlohmann::json::array();
   std::int64_t ms{0};
 };
 
-/// One process: a checker, a worker or a tool. Wakes its lane whenever something happens. Destroying it forgets it (without
-/// killing: kill first).
+/// One process: a checker, a worker or a tool. Wakes its lane whenever something happens. Destroying it forgets the
+/// process but does not kill it: kill first.
 class Child {
  public:
   struct Spec {
@@ -61,9 +61,9 @@ class Child {
     std::uint64_t memory_limit{0};
     bool channel{true};       ///< a socket on descriptor 3
     bool status_page{false};  ///< a status page on descriptor 4
-    bool accept_fds{false};   ///< descriptors may come back (the checker's)
+    bool accept_fds{false};   ///< may return descriptors (the checker)
     std::uint32_t max_frame_bytes{process::max_frame};
-    std::vector<int> more;  ///< further descriptors, behind those
+    std::vector<int> more;  ///< further descriptors, after those
     std::string name;       ///< for people: "lane0/worker7"
   };
   Child(Loop& loop, Link& link, Signal& wake, const Spec& spec);
@@ -77,9 +77,9 @@ class Child {
   const std::string& mark() const { return mark_; }
   process::StatusPage* page() const { return reinterpret_cast<process::StatusPage*>(page_.map.data()); }
 
-  /// Sends a request (adds "seq") without waiting. A peer that is gone is found out by ended().
+  /// Sends a request (adds "seq") without waiting. ended() reports a peer that is gone.
   void request(nlohmann::json body, std::span<const int> fds = {});
-  /// The oldest reply that nobody took. Replies must come in order, each with the sequence number of its request.
+  /// The oldest unread reply. Replies must be in order, each with the sequence number of its request.
   std::optional<process::Message> take();
   std::size_t unanswered() const { return sent_ - answered_; }
 
@@ -88,14 +88,14 @@ class Child {
   /// Exited, closed its channel, or broke the protocol.
   bool ended() const { return ending_.has_value() || fault_.has_value() || failed_.has_value(); }
   const std::optional<process::FrameError>& fault() const { return fault_; }
-  /// Its warden died, and so did it: nobody will tell how.
+  /// It died with its warden: how it ended is unknown.
   bool lost() const { return lost_; }
   const std::optional<std::string>& start_failure() const { return failed_; }
 
   void kill();
   const std::optional<Killed>& killed() const { return killed_; }
 
-  /// Reads what is left in the pipes without waiting.
+  /// Reads the rest of the pipes without waiting.
   void drain();
   Tail& out() { return out_tail_; }
   Tail& err() { return err_tail_; }
@@ -128,8 +128,7 @@ class Child {
   std::optional<Killed> killed_;
 };
 
-/// The supervisor's end of a warden's socket: of the one of the run, or of one in a sandbox, which is that sandbox' first
-/// process.
+/// The supervisor's end of a warden's socket: the run's warden, or the one that is the first process of a sandbox.
 class Link {
  public:
   Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox = std::nullopt);
@@ -138,10 +137,10 @@ class Link {
   /// The warden is gone (killed): every child counts as lost. restart() ends what it left behind and starts another.
   bool lost() const { return lost_; }
   void restart();
-  /// Closes the socket: the warden ends everything; waits for it, at most `patience_ms`.
+  /// Closes the socket, so that the warden ends everything; waits for it, at most `patience_ms`.
   void shut_down(int patience_ms = 10'000);
 
-  /// Of the machine, also where the warden has another number in its sandbox; 0 = not known yet.
+  /// The pid on the machine, even if the warden has another one in its sandbox; 0 = not known yet.
   pid_t warden_pid() const { return sandbox_ ? first_ : warden_.pid; }
   const std::string& run() const { return run_; }
   bool knows(pid_t pid) const { return pids_.count(pid) != 0 || pid == warden_.pid || (first_ != 0 && pid == first_); }
@@ -161,7 +160,7 @@ class Link {
   Loop& loop_;
   std::string program_, run_;
   std::optional<process::Sandbox> sandbox_;
-  process::WardenProcess warden_;  ///< of a sandbox: bubblewrap
+  process::WardenProcess warden_;  ///< for a sandbox: bubblewrap
   pid_t first_{0};                 ///< process 1 of the sandbox
   process::Channel channel_;
   Loop::Watch watch_{0};

@@ -1,4 +1,4 @@
-// One place that turns what happened to a case into its outcome, class and words.
+// The one place that turns what happened to a case into its outcome, class and text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,46 +9,47 @@
 
 namespace kvcts::supervisor {
 
-/// How the part of a case that runs code under test came to its end.
+/// How the part of a case that runs code under test ended.
 struct Ended {
   enum class Kind { completed, refused, raised, hung, crashed, skipped, error };
   Kind kind{Kind::completed};
   Phase phase{Phase::transfer};  ///< where
-  std::string call;              ///< of those that end something, which it was in: "release()"; else ""
+  std::string call;              ///< the call that ends something in which it happened: "release()"; else ""
   std::string role;              ///< which worker: "producer", "consumer", "both", "checker"
   std::string type;              ///< raised: "ValueError"
-  std::string text;              ///< the other side's words
-  std::string at;                ///< where they say it was
+  std::string text;              ///< the other side's text
+  std::string at;                ///< where it happened, as they report it
   std::string signal;            ///< crashed: "SIGSEGV", "exit 0", "protocol", "memory limit", "left a process behind"
   std::optional<HangKind> hang;
   std::string progress;      ///< "3 of 4,294,967,192"
   std::string note;          ///< of the status page
   std::int64_t after_ms{0};  ///< hung: since the phase was entered
   std::int64_t deadline_ms{0};
-  std::optional<std::int64_t> moved;  ///< refused, raised: bytes that had moved, as the code under test says
+  std::optional<std::int64_t> moved;  ///< refused, raised: bytes that had moved, as the code under test reports
 };
 
-/// As the diagnoser sees it ("events" of the checker's compare request); null for a completed case.
+/// As the diagnoser receives it ("events" of the checker's compare request); null for a completed case.
 nlohmann::json event_of(const Ended& ended);
 
-/// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: the checker's reply to compare; null
-/// = there is none (and then nothing is said about the data).
+/// Fills outcome, phase, hang, signal, message, diagnosis and the numbers. `compared`: the checker's reply to
+/// compare; null = there is none, so nothing is said about the data.
 void decide(const Ended& ended, const nlohmann::json& compared, CaseResult& result);
 
-/// The same for a scripted case. `reply`: the checker's to script.
+/// The same for a scripted case. `reply`: the checker's reply to script.
 void decide_script(const nlohmann::json& reply, CaseResult& result);
 
-/// What the engine's entry demands of its facts (`path`), where the case passed. `seen`: the facts; null = it told none.
+/// If the case passed, checks what the engine's entry demands of its facts (`path`). `seen`: the facts; null = it
+/// reported none.
 void decide_path(const nlohmann::json& path, const nlohmann::json& seen, CaseResult& result);
 
-/// The case's memory changed after its result was known. `ended`: what had been told of the transfer by then. `call`: in
-/// which call that ends something; "" = by itself, a while later.
+/// The case's memory changed after its result was known. `ended`: what the transfer had reported by then. `call`: the
+/// call that ends something in which it happened; "" = spontaneously, some time later.
 void decide_late_write(const nlohmann::json& rechecked, Ended::Kind ended, CaseResult& result, const std::string& call = "");
 
 /// Processes outlived the case. `stray`: which, in words.
 void decide_stray(const std::string& stray, CaseResult& result);
 
-/// The workers came to a bad end after the case, which was their last.
+/// The workers ended badly after the case, which was their last.
 void decide_departure(const Ended& ended, CaseResult& result);
 
 }  // namespace kvcts::supervisor

@@ -1,4 +1,4 @@
-// What is kept of a process that hangs or crashed.
+// The evidence kept of a process that hangs or crashed.
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +10,8 @@
 
 namespace kvcts::supervisor {
 
-/// State, wait channel, kernel stack and system call of a process and its threads, from /proc; each with the reason where it
-/// cannot be read.
+/// State, wait channel, kernel stack and system call of a process and its threads, from /proc; for unreadable ones
+/// the reason.
 std::string proc_text(pid_t pid);
 /// The status page in words.
 std::string status_text(const process::StatusView& status, std::int64_t now_ns);
@@ -19,10 +19,10 @@ std::string status_text(const process::StatusView& status, std::int64_t now_ns);
 std::string progress_text(const process::StatusView& status);
 /// Adds evidence, capped at 64 KiB (beginning and end are kept); empty text adds nothing.
 void add_evidence(CaseResult& result, const std::string& kind, const std::string& text);
-/// First folder of PATH with such a program; "" = none.
+/// First folder of PATH that has such a program; "" = none.
 std::string find_program(const std::string& name);
-/// Nanoseconds for which the threads of a process wanted a CPU, whether they had one or waited for it: a spinning process
-/// counts as busy on a crowded machine, too. 0 if gone.
+/// Nanoseconds for which a process's threads wanted a CPU, running or waiting: a spinning process counts as busy on a
+/// crowded machine, too. 0 if gone.
 std::int64_t busy_ns(pid_t pid);
 
 }  // namespace kvcts::supervisor

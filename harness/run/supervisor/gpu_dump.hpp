@@ -1,4 +1,4 @@
-// The GPU's own core dump of a process that stands still: which kernel hangs is in no stack of the CPU.
+// The GPU's core dump of a hanging process: no CPU stack shows which kernel hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -11,19 +11,19 @@
 
 namespace kvcts::supervisor {
 
-/// Asks the CUDA driver in a process for a dump (CUDA_COREDUMP_PIPE and _FILE of its environment, %p = its process number
-/// there; CUDA-GDB manual, "GPU core dump support"). Both names are looked up below the process' own root folder, and no
-/// link leads out of it.
+/// Requests a dump from the CUDA driver in a process (CUDA_COREDUMP_PIPE and _FILE of its environment, %p = its pid
+/// there; CUDA-GDB manual, "GPU core dump support"). Both names are resolved below the process's root folder; no link
+/// leads out of it.
 class GpuDump {
  public:
-  /// Asks, and does not wait.
+  /// Requests the dump without waiting.
   explicit GpuDump(pid_t pid);
-  /// False: the environment provides for none, or no driver reads the pipe.
+  /// False: the environment does not enable dumps, or no driver reads the pipe.
   bool asked() const { return asked_; }
-  /// Size so far; 0 = there is none yet.
+  /// Size so far; 0 = no dump yet.
   std::int64_t bytes() const;
-  /// Moves it out of what goes with the process: a path of this machine, below the folder for temporary files. Throws
-  /// std::runtime_error with the reason.
+  /// Moves it away from what vanishes with the process: returns a path on this machine, below the folder for
+  /// temporary files. Throws std::runtime_error with the reason.
   std::string keep() const;
 
  private:

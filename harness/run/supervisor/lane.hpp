@@ -22,49 +22,49 @@
 
 namespace kvcts::supervisor {
 
-/// The connector is a program of its own (connector/program/): it moves the bytes itself, and both of its sides take part.
+/// The connector is a separate program (connector/program/): it moves the bytes itself, and both of its sides take part.
 inline bool is_program(const ResolvedCase& c) { return c.connector.kind == "program"; }
 
 /// Its parts: lane.cpp (its life), case_run.cpp (phases), script_run.cpp (scripted cases), workers.cpp, departure.cpp
-/// (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle). Beside it:
-/// its checker (checker_link.hpp) and the cases that are watched (watch_list.hpp).
+/// (workers that end by themselves), endings.cpp (hangs, crashes, evidence), canary.cpp, watched.cpp (settle).
+/// Separate: its checker (checker_link.hpp) and the watched cases (watch_list.hpp).
 class Lane {
  public:
   Lane(Run& run, int number);
   ~Lane();
 
-  /// Runs jobs until there are none, then waits until its last results are final.
+  /// Runs jobs until none are left, then waits until its last results are final.
   Task<void> work();
 
   void wake() { wake_.notify(); }
   std::optional<Running> running() const;
-  /// Called now and then: ends workers that use more memory than they may.
+  /// Called periodically: ends workers that exceed their memory limit.
   void watch_memory();
-  /// A --hold is on: the user said go on.
+  /// The user ended a --hold.
   void release_hold() { hold_released_ = true, wake_.notify(); }
 
  private:
   struct Interrupted {};
 
-  /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not start new
-  /// ones, and a write that comes late still comes.
+  /// Workers of one engine. Those of the last few engines are kept: a run that alternates between engines need not
+  /// restart them, and late writes still happen.
   struct Workers {
     std::uint64_t id{0};
     std::string signature;
-    std::unique_ptr<Link> sandbox;                 ///< in which they run; null where this machine has none
+    std::unique_ptr<Link> sandbox;                 ///< that they run in; null if this machine has none
     std::vector<std::unique_ptr<Child>> children;  ///< one ("both"), or producer and consumer
     std::vector<nlohmann::json> engines;           ///< their hello replies
     std::int64_t ran{0};
     std::string ran_before;
     std::vector<std::uint64_t> to_forget;  ///< keys whose mappings they still hold
     bool over_limit{false};
-    bool host_program{false};  ///< a connector program each, below the worker
+    bool host_program{false};  ///< one connector program each, below the worker
   };
 
-  /// A case that has to run again through no fault of its own, and how often that was so already.
+  /// A case that must run again through no fault of its own, and how often that has happened.
   struct Again {
     std::size_t job;
-    int number{1};  ///< attempts that it was itself part of
+    int number{1};  ///< attempts that it took part in
     int lost{0};    ///< times that it was lost after its end, while its memory was watched
   };
 
@@ -88,7 +88,7 @@ class Lane {
     bool transferred{false};
     bool opened{false};
     bool registered{false};   ///< workers hold the case: finish() is due
-    nlohmann::json ending;    ///< the reply to recheck where the memory changed in a call that ends something
+    nlohmann::json ending;    ///< the reply to recheck if the memory changed in a call that ends something
     std::string ending_call;  ///< that call, "release()"
     std::int64_t last_pid{-1};
     std::string stray;  ///< processes that outlived the case, in words
@@ -99,7 +99,7 @@ class Lane {
     enum class Kind { message, ended, late } kind{Kind::message};
     nlohmann::json body;
     std::vector<process::UniqueFd> fds;
-    Child* child{nullptr};  ///< whose
+    Child* child{nullptr};  ///< whose event it is
     Phase phase{};          ///< late, ended: by its status page
   };
 
@@ -157,8 +157,8 @@ class Lane {
   Task<void> take_stack(Attempt& a, pid_t process, std::string kind);
   std::vector<pid_t> programs_of(const Child& child) const;
   Task<void> hold(Attempt& a, Child& child);
-  struct Told {                ///< by a program that ended, or had to be ended
-    std::optional<int> ended;  ///< as wait() gives it; none: it did not end in time
+  struct Told {                ///< reported by a program that ended, or had to be ended
+    std::optional<int> ended;  ///< in wait() format; none: it did not end in time
     std::string text;
   };
   Task<Told> run_tool(Child::Spec spec, std::int64_t timeout_ms);
@@ -167,7 +167,7 @@ class Lane {
   void enter(Attempt& a, Phase phase);
   void add_output(Attempt& a, Child& child);
   std::string role_of(const Child& child) const;
-  /// Of the present workers: to the warden in their sandbox, else to that of the run.
+  /// For the current workers: the warden in their sandbox, or else the run's.
   Link& link() const { return workers_->sandbox ? *workers_->sandbox : run_.link; }
   std::int64_t limit_ms(const ResolvedCase& resolved, Phase phase) const;
   void check_running() const;
@@ -177,8 +177,8 @@ class Lane {
   int number_;
   Signal wake_;
   CheckerLink checker_;
-  std::unique_ptr<Workers> workers_;           ///< of the present case
-  std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, the least recently used first
+  std::unique_ptr<Workers> workers_;           ///< of the current case
+  std::deque<std::unique_ptr<Workers>> kept_;  ///< of other engines, least recently used first
   std::uint64_t next_workers_{1};
   WatchList watched_;
   std::deque<Again> again_;

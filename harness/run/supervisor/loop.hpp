@@ -1,4 +1,4 @@
-// The event loop of the supervisor: descriptors, timers, and coroutines that wait to be woken. One thread.
+// The supervisor's event loop: descriptors, timers, and coroutines that wait to be woken. Single-threaded.
 #pragma once
 
 #include <coroutine>
@@ -31,7 +31,7 @@ class Loop {
   /// Safe while handlers run. The descriptor must still be open.
   void remove(Watch watch);
 
-  /// Handles what has happened; waits for it at most until `until_ns` (never beyond the next timer).
+  /// Handles pending events; waits for them at most until `until_ns` (never beyond the next timer).
   void step(std::int64_t until_ns);
 
  private:
@@ -47,8 +47,8 @@ class Loop {
   std::deque<Signal*> ready_;
 };
 
-/// One coroutine waits; anything may notify. A notification without a waiter is kept (once). The coroutine resumes from
-/// Loop::step, never from within notify(), so that a handler is not pulled from under its own feet.
+/// One coroutine waits; anything may notify. A notification without a waiter is kept (once). The coroutine resumes
+/// from Loop::step, never from within notify(), so it cannot destroy the handler that notifies it.
 class Signal {
  public:
   static constexpr std::int64_t never = INT64_MAX;
@@ -65,7 +65,7 @@ class Signal {
     std::int64_t deadline_ns;
     bool await_ready() noexcept;
     void await_suspend(std::coroutine_handle<> waiter);
-    bool await_resume() noexcept { return std::exchange(signal.notified_, false); }  ///< false: the deadline came first
+    bool await_resume() noexcept { return std::exchange(signal.notified_, false); }  ///< false: the deadline passed first
   };
   Wait wait(std::int64_t deadline_ns = never) { return Wait{*this, deadline_ns}; }
 

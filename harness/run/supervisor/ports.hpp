@@ -1,4 +1,4 @@
-// TCP ports on loopback for connector programs: no two jobs of a run get the same ones until all were used.
+// TCP ports on loopback for connector programs: jobs of a run reuse no port until all have been used.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace kvcts::supervisor {
 class Ports {
  public:
   Ports();
-  /// `count` ports that nobody listens on at this moment. Throws std::runtime_error when there are none.
+  /// `count` ports that are currently unused. Throws std::runtime_error if there are not enough.
   std::vector<std::uint16_t> take(std::int64_t count);
 
  private:

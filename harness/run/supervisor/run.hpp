@@ -1,4 +1,4 @@
-// What the lanes of a run share: jobs and options, the clock's loop, the warden, and where results go.
+// Shared by the lanes of a run: jobs and options, the event loop, the warden, and where results go.
 #pragma once
 
 #include <exception>
@@ -15,7 +15,7 @@
 
 namespace kvcts::supervisor {
 
-/// What the lanes of a run share.
+/// Shared by the lanes of a run.
 struct Run {
   Run(const Jobs& all, const Options& how, const Handlers& to, Loop& events, Link& warden, std::string folder)
       : jobs(all),
@@ -38,9 +38,10 @@ struct Run {
   std::size_t next_job{0};
   std::uint64_t next_key{1};
   std::int64_t worker_count{0};
-  std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and what was said
+  std::map<std::string, std::string> set_aside{};  ///< plug-ins whose canary failed, and its message
   std::set<std::string> without_canary{};          ///< plug-ins that have none
-  std::set<std::string> watched_ways{};  ///< "ucx-shm read": ways to move bytes, of which a case was watched for long
+  std::set<std::string> watched_ways{};  ///< "ucx-shm read": ways to move bytes for which a case was already watched for
+                                         // long
   bool stopping{false};                  ///< interrupted: everything ends now
   std::size_t holding{0};
   std::vector<bool> finished;
@@ -58,13 +59,13 @@ struct Run {
   }
 };
 
-/// The sandbox of a case: what the entry of its engine asks for, and what lies where a sandbox has nothing of the machine's.
+/// The sandbox of a case: what its engine's entry requests, and paths that lie in folders that a sandbox replaces.
 process::Sandbox sandbox_of(const ResolvedCase& resolved, const Options& options);
 
-/// How often a case may be run when something of ours, or somebody from outside, ends it before its time.
+/// How often a case may run if something of ours, or someone outside, ends it early.
 inline constexpr int attempts_allowed = 5;
 
-/// Something of ours ended, or somebody killed a process from outside: the case is run again.
+/// Something of ours ended, or a process was killed from outside: the case runs again.
 struct Lost {
   std::string why;
 };

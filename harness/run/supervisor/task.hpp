@@ -1,4 +1,4 @@
-// Coroutines for the supervisor's lanes: a lane is written as the sequence that it is, and waits without a thread.
+// Coroutines for the supervisor's lanes: a lane reads as one sequence, and waits without a thread.
 #pragma once
 
 #include <coroutine>
@@ -76,7 +76,7 @@ class Task {
   }
   T await_resume() { return handle_.promise().take(); }
 
-  /// For the outermost task: begins it, and says later whether it is over. take() rethrows what it threw.
+  /// For the outermost task: starts it; done() later reports whether it is over. take() rethrows what it threw.
   void start() { handle_.resume(); }
   bool done() const { return handle_.done(); }
   T take() { return handle_.promise().take(); }

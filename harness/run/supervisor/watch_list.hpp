@@ -1,4 +1,4 @@
-// Cases whose end is known, and whose memory is still looked at.
+// Finished cases whose memory is still watched.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvcts::supervisor {
 
-/// A case whose end is known, and whose memory is still looked at.
+/// A finished case whose memory is still watched.
 struct Watched {
   std::size_t job;
   std::uint64_t key;
@@ -24,7 +24,7 @@ struct Watched {
   std::int64_t due_ns;
   int number, lost;
   std::uint64_t workers;  ///< who ran it, and could still write
-  /// The last case of these workers: what becomes of them when they end is told of it. Null: it waits for due_ns only.
+  /// Set for the last case of these workers: it reports how they end. Null: it waits only for due_ns.
   std::unique_ptr<ResolvedCase> last;
   bool open{true};  ///< the checker still has its memory
 };
@@ -32,17 +32,17 @@ struct Watched {
 class WatchList {
  public:
   void add(Watched watched) { all_.push_back(std::move(watched)); }
-  /// These workers ran a further case: what becomes of them is not told of an earlier one.
+  /// These workers ran a further case: how they end is no longer reported in an earlier one.
   void no_longer_last(std::uint64_t workers);
-  /// The case that these workers ran last, when its own time is over and nothing but they can change it.
+  /// The last case of these workers, once its own time is over and only they can change it.
   std::optional<Watched> take_last(std::uint64_t workers);
-  /// The next case that waits for its time only, of these workers or (0) of any.
+  /// The next case that waits only for its time, of these workers or (0) of any.
   const Watched* next_due(std::uint64_t workers) const;
-  /// Keys of the cases whose turn it is: their time has come, or more memory is watched than may be.
+  /// Keys of the cases to close: their time has come, or too much memory is watched.
   std::vector<std::uint64_t> ripe(const Options& options) const;
-  Watched& at(std::uint64_t key);  ///< must be there
+  Watched& at(std::uint64_t key);  ///< must exist
   Watched take(std::uint64_t key);
-  /// The checker is gone with the memory of those that are open: takes them out, and no case waits for its workers any more.
+  /// The checker is gone with the memory of open cases: removes those, and no case waits for its workers any longer.
   std::vector<Watched> take_open();
 
  private:

@@ -20,27 +20,27 @@
 
 namespace kvcts::worker {
 
-/// Options of an engine as JSON ({plugin, options}) in the ABI's form: texts. Without `memory_provider`, which is for the
+/// An engine's JSON options ({plugin, options}) as the ABI's strings, without `memory_provider`, which is for the
 /// worker.
 transport::OpenOptions open_options(const nlohmann::json& engine);
 
 /// Answers the worker requests of process/protocol.hpp. Whatever code under test throws becomes a reply:
 ///   a connector's Refusal, an engine's error code   -> {"refused": {text, at}}
 ///   anything else                                   -> {"raised": {type, text, at}}
-///   an engine whose file is not here, or that opens nothing here -> {"skipped": {text}}
+///   an engine whose file is missing, or that cannot open anything here -> {"skipped": {text}}
 ///   a connector program that died or broke its protocol -> {"crash": {signal, text}}
 ///   std::bad_alloc                                  -> {"memory": {text}}
-///   a request that makes no sense                   -> {"error": {text}}
+///   an invalid request                              -> {"error": {text}}
 class Worker {
  public:
-  /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has come while one
-  /// is being answered, which ends the waiting for a connector program.
+  /// `role`: "producer", "consumer" or "both". `page` may be null. `interrupted`: whether another request has arrived
+  /// while one is being answered; that ends the wait for a connector program.
   Worker(std::string role, process::StatusPage* page, std::function<bool()> interrupted = {});
   ~Worker();
 
   nlohmann::json handle(const nlohmann::json& request, std::vector<process::UniqueFd> fds);
 
-  /// True while a peer may need this side's processor: call progress() until a request comes.
+  /// True if a peer may need this side's CPU: call progress() until a request arrives.
   bool needs_progress() const;
   /// One round; true: there was work.
   bool progress();
@@ -71,7 +71,7 @@ class Worker {
   process::Progress progress_;
   std::function<bool()> interrupted_;
   std::vector<std::unique_ptr<Agent>> agents_;
-  std::unique_ptr<connector::program::Host> program_;  ///< in place of agents and connector
+  std::unique_ptr<connector::program::Host> program_;  ///< instead of agents and connector
   std::map<std::uint64_t, std::unique_ptr<Hosted>> cases_;
   std::size_t connected_{0};
 };

@@ -1,5 +1,5 @@
-// What can be taken out of a case, as documents: each family proposes smaller ones of the present, the largest reduction
-// first. Nothing here knows whether they still fail, or are cases at all.
+// What can be removed from a case, as documents: each family proposes smaller versions of the current one, the
+// largest reduction first. They need not fail, or even be valid cases.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace kvcts::minimize {
 
 struct Candidate {
-  nlohmann::json document;  ///< of a case, its steps as people write them: what happened says only what differs
+  nlohmann::json document;  ///< of a case, with its steps as people write them: `actually` contains only what differs
   std::string words;        ///< "layers 3 -> 1", "without memory P1"
 };
 
@@ -19,11 +19,11 @@ struct Family {
   std::vector<Candidate> (*propose)(const nlohmann::json& document);
 };
 
-/// In the order in which they are tried: whole parts, then defaults, then numbers of the model, tokens and block ids, then
-/// every key, list and number that is left.
+/// In the order to try: whole parts, then defaults, then numbers of the model, tokens and block ids, then all
+/// remaining keys, lists and numbers.
 const std::vector<Family>& families();
 
-/// Smaller values to try for a number, the smallest first, down to `least`: least, then halfway, then ever closer.
+/// Smaller values to try for a number, smallest first, down to `least`: least, then halfway, then ever closer.
 std::vector<std::int64_t> smaller(std::int64_t value, std::int64_t least);
 
 }  // namespace kvcts::minimize

@@ -1,8 +1,9 @@
-// The museum: published faults, each told by a case (cases/museum/*.yaml) or given up with its reason in the same files:
+// The museum: published faults, each expressed by a case (cases/museum/*.yaml) or given up, with a reason in the same
+// files:
 //
 //   # not expressed: M118 ai-dynamo/dynamo#5068: the cause was never isolated
 //
-// cases/museum/index says which there are. Every entry is told or given up, never both: read() holds the files to that.
+// cases/museum/index lists them. Every entry is expressed or given up, never both: read() enforces that.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@ namespace kvcts::museum {
 /// One published fault.
 struct Exhibit {
   catalogue::ExhibitEntry entry;
-  std::vector<CaseSpec> cases;     ///< that tell it; usually one
+  std::vector<CaseSpec> cases;     ///< that express it; usually one
   std::vector<CaseSpec> controls;  ///< of those
-  std::string not_expressed;       ///< why there is no case; "" when there is
+  std::string not_expressed;       ///< why there is no case; "" if there is one
   bool expressed() const { return !cases.empty(); }
   std::string link() const;  ///< where it was reported
 };
@@ -31,15 +32,16 @@ struct GivenUp {
   std::string id, report, reason;
   std::string where;  ///< "cases/museum/vllm-1.yaml:928"
 };
-/// Those of one text; `shown` is what errors call it. Throws catalogue::Error when a line that begins so is not of that
-/// form.
+/// The given-up entries of one text; errors call it `shown`. Throws catalogue::Error for a malformed line of this
+/// kind.
 std::vector<GivenUp> given_up(std::string_view text, const std::string& shown);
 
 /// "M118" of "museum/m118-dynamo-5068#intended". Throws catalogue::Error for other ids.
 std::string entry_of(const std::string& case_id);
 
-/// All exhibits in the order of the index. Throws catalogue::Error unless every entry has cases or one line that gives it
-/// up, and unless a case's links name the report, it expects the entry's class, is told step by step, and has a control.
+/// All exhibits in the order of the index. Throws catalogue::Error unless every entry has cases or one line that
+/// gives it up, and each case links the report, expects the entry's class, is scripted step by step, and has a
+/// control.
 std::vector<Exhibit> read(const catalogue::Catalogue& catalogue);
 
 /// How a case ended.
@@ -49,11 +51,10 @@ struct Ending {
 };
 using Endings = std::map<std::string, Ending>;  ///< by case id
 
-/// Runs them now, in this process and without any worker, on as many threads as there are processors. What cannot be run is
-/// an ERROR.
+/// Runs them in this process without workers, on one thread per processor. What cannot run is an ERROR.
 Endings run(const std::vector<Exhibit>& exhibits, const catalogue::Catalogue& catalogue);
 
-/// How an exhibit fared. Caught: all of its cases ended in anything but PASS. Named: and in the entry's class.
+/// How an exhibit fared. Caught: none of its cases passed. Named: also in the entry's class.
 struct Standing {
   bool ran{false}, caught{false}, named{false};
   std::int64_t controls{0}, controls_good{0};
@@ -61,7 +62,7 @@ struct Standing {
 };
 Standing judge(const Exhibit& exhibit, const Endings& endings);
 
-/// Sums, each for the entries with confirmed data and for the others.
+/// Totals, separate for entries with confirmed data and the others.
 struct Tally {
   struct Part {
     std::int64_t entries{0}, expressed{0}, ran{0}, caught{0}, named{0};
@@ -71,10 +72,10 @@ struct Tally {
 };
 Tally tally(const std::vector<Exhibit>& exhibits, const Endings& endings);
 
-/// What is asked of the museum.
-inline constexpr std::int64_t least_expressed = 170;  ///< of the entries with confirmed data
-inline constexpr double least_named = 0.95;           ///< of those that are expressed
-/// A sentence for each target that is missed. `whole`: all entries are there, so that their number counts, too.
+/// The museum's targets.
+inline constexpr std::int64_t least_expressed = 170;  ///< entries with confirmed data
+inline constexpr double least_named = 0.95;           ///< share of the expressed ones
+/// One sentence per missed target. `whole`: all entries are included, so their number counts too.
 std::vector<std::string> missed(const Tally& tally, bool whole);
 /// "expressed   183 of 183 confirmed, ...": four lines.
 std::string summary(const Tally& tally);

@@ -1,4 +1,4 @@
-// One side of a rule: an agent of the engine, its memory, and the things of it that have names.
+// One side of a rule: an agent of the engine, its memory, and its named things.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,17 @@ namespace kvcts::rules {
 
 inline constexpr std::size_t memory_bytes = 4 << 20;  ///< of each side
 
-/// Memory of a side; mapped before the processes part, so each can look at both.
+/// Memory of a side, mapped before the processes fork, so that each can read both.
 struct Memory {
   int fd{-1};
   std::uint8_t* bytes{nullptr};
 };
-/// Of all of its bytes.
+/// Checksum of all of its bytes.
 std::uint64_t sum(const Memory& memory);
-/// What byte `at` of a side's memory holds at the beginning: no shift, swap or other side goes unseen.
+/// Initial value of byte `at` of a side's memory; it shows every shift, swap or mix-up of sides.
 std::uint8_t initial(bool of_target, std::size_t at);
 
-/// How a side is opened. `memory`: stem or file of a memory provider; "": the side's own memory file is registered.
+/// How to open a side. `memory`: stem or file of a memory provider; "": registers the side's own memory file.
 struct ActorSetup {
   std::string plugin, memory;
   std::map<std::string, std::string> options;
@@ -37,21 +37,21 @@ class Actor {
   Actor(bool target, const ActorSetup& setup, const Memory& memory);
 
   transport::Session& session() { return session_; }
-  /// One round of what an event loop does: progress, and a look at every request that is under way. True: there was work.
+  /// One round of an event loop: progress, and a poll of every request under way. True: there was work.
   bool turn();
-  /// What the other side of the same process does meanwhile; none where that is a process of its own.
+  /// Runs the other side in the same process meanwhile; empty if that side is a separate process.
   std::function<void()> meanwhile;
-  /// The provider's bytes are brought into the side's memory file, where they can be looked at.
+  /// Copies the provider's bytes into the side's memory file, where they can be compared.
   void collect();
   std::uint64_t sum() const { return rules::sum(memory_); }
-  /// Steps that one side does alone. The answer: "ok", "done", "pending", "came", or the name of the error.
+  /// Performs a step of one side. Returns "ok", "done", "pending", "came", or the name of the error.
   std::string act(const catalogue::RuleStep& step);
   std::string blob(const std::vector<std::string>& regions);
   std::string connect(const std::string& peer, const std::string& blob, const std::vector<std::string>& regions);
-  /// "arrived", "untouched" or "partly", by looking at the copies of a request. `places`: where regions of the target begin
-  /// in its memory.
+  /// Compares the bytes of a request's copies: "arrived", "untouched" or "partly". `places`: where the target's
+  /// regions begin in its memory.
   std::string check(const std::string& request, const Memory& there, const std::map<std::string, std::size_t>& places) const;
-  /// "untouched" or "changed": every byte of either side that no request was to write.
+  /// "untouched" or "changed": every byte on either side outside all requests.
   std::string others(const Memory& there, const std::map<std::string, std::size_t>& places) const;
   const std::string& words() const { return words_; }
 
@@ -84,7 +84,7 @@ class Actor {
   ActorSetup setup_;
   Memory memory_;
   std::unique_ptr<transport::MemoryPool> pool_;
-  std::unique_ptr<transport::Block> block_;  ///< of all of the side's memory, where a provider brings it
+  std::unique_ptr<transport::Block> block_;  ///< all of the side's memory, if a provider supplies it
   transport::Session session_;
   std::set<transport::RequestId> active_;
   std::map<std::string, Place> regions_;

@@ -1,9 +1,9 @@
-// Claims are tested: what a transport says of itself (kvcts_claims) and what the header demands of every one, played as
-// rules are.
+// Tests claims: what a transport reports about itself (kvcts_claims), and what the header demands of every transport.
+// Played like rules.
 //
 //   const std::vector<RuleEntry> tests = read_claims(cases);
 //   const ClaimTexts said = claim_texts(session.claims());
-//   ClaimSeen seen = judge(tests[0], said, engine);          // in processes of its own
+//   ClaimSeen seen = judge(tests[0], said, engine);          // in separate processes
 #pragma once
 
 #include <map>
@@ -16,10 +16,11 @@
 
 namespace kvcts::rules {
 
-/// Every test of cases/claims, by file and place. Throws catalogue::Error; also for a claim that kvcts_claims does not have.
+/// Every test of cases/claims, by file and place. Throws catalogue::Error, also for a claim that kvcts_claims does not
+/// have.
 std::vector<RuleEntry> read_claims(const std::filesystem::path& cases);
 
-/// Claims by name, as texts: "1", "unlimited". Bit masks also bit by bit: "memories.cuda", "reach.host".
+/// Claims by name, as texts: "1", "unlimited". Bit masks also per bit: "memories.cuda", "reach.host".
 using ClaimTexts = std::map<std::string, std::string>;
 ClaimTexts claim_texts(const transport::Claims& claims);
 /// Names of the claims themselves, without the bits, in the ABI's order.
@@ -28,9 +29,9 @@ std::vector<std::string> claim_names();
 struct ClaimSeen {
   enum class Verdict { holds, broken, not_asked };
   Verdict verdict{Verdict::not_asked};
-  std::string said;   ///< the claim's value; "" for what is always demanded
+  std::string said;   ///< the claim's value; "" for what is always required
   std::string seen;   ///< what was observed
-  std::string words;  ///< of the engine's last error; why it was not asked
+  std::string words;  ///< the engine's last error; or why the test did not run
   std::vector<std::string> allowed;
   double ms{0};
 };

@@ -1,4 +1,4 @@
-// A memory provider is held to its ABI (transport/kvcts_memory.h) before regions are made of it.
+// Checks that a memory provider obeys its ABI (transport/kvcts_memory.h) before it is used for regions.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace kvcts::rules {
 
-/// One demand. `holds` returns "" or what was seen instead; TransportErrors that it lets through are seen, too. Each is
-/// asked in a process of its own.
+/// One requirement. `holds` returns "" or what was seen instead; TransportErrors that escape it count as seen, too.
+/// Each runs in a separate process.
 struct ProviderTest {
   std::string id, title;
   std::function<std::string(transport::MemoryPool&)> holds;

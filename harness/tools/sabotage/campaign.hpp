@@ -1,4 +1,4 @@
-// Suite x saboteurs: every saboteur takes the place of real code in cases of the suite, until one of them notices.
+// Suite x saboteurs: every saboteur replaces real code in cases of the suite, until a case notices.
 #pragma once
 
 #include <cstdint>
@@ -26,34 +26,35 @@ struct Catch {
 struct Row {
   Saboteur saboteur;
   std::optional<Catch> caught;
-  std::size_t tried{0};    ///< cases that were run against it; 0: no case of the suite has a place for it
+  std::size_t tried{0};    ///< cases run against it; 0: no case of the suite has a place for it
   std::size_t noticed{0};  ///< of those, cases that did not end in PASS
-  std::size_t silent{0};   ///< of those, cases that could not be run
-  std::string why_silent;  ///< of the first of them
+  std::size_t silent{0};   ///< of those, cases that could not run
+  std::string why_silent;  ///< reason for the first of them
   bool skipped() const { return tried > 0 && silent == tried; }
 };
 
 struct CampaignOptions {
   int jobs{1};
-  std::size_t most{256};  ///< cases against one saboteur
-  std::string behind;     ///< "" = the case's engine; else this one in its place, and saboteurs of engines in front of it
+  std::size_t most{256};  ///< maximum cases per saboteur
+  std::string behind;     ///< "" = the case's engine; else the engine that replaces it, with saboteurs of engines in
+                          // front of it
   std::string harness;    ///< "" = ours; else another one's fill and checks (checker/emulated.cpp), which name nothing
   bool stop{true};        ///< at the first catch; else all of `most` are run
-  std::map<std::string, std::size_t> skip;  ///< by saboteur: places that are left out
+  std::map<std::string, std::size_t> skip;  ///< by saboteur: number of places to skip
   std::function<void(const std::string&)> say;
 };
 
-/// Runs the cases of the selection in its order, those first that a saboteur names as likely. Cases that do not end in PASS
-/// with right code are left out. Throws catalogue::Error on an expression that cannot be read.
+/// Runs the cases of the selection in its order, those that a saboteur marks as likely first. Excludes cases that do
+/// not PASS with correct code. Throws catalogue::Error for a malformed expression.
 std::vector<Row> run_campaign(const catalogue::Catalogue& catalogue, const matrix::Selection& selection,
                               const std::vector<Saboteur>& saboteurs, const CampaignOptions& options);
 
-/// Where each saboteur was caught, to begin another campaign there.
+/// Where each saboteur was caught, as the start for another campaign.
 std::map<std::string, std::size_t> places_of_catches(const std::vector<Row>& rows);
 
 struct Totals {
-  std::size_t saboteurs{0}, caught{0}, named{0};  ///< without the controls
-  std::size_t skipped{0};                         ///< of the saboteurs: what they are cannot be had here
+  std::size_t saboteurs{0}, caught{0}, named{0};  ///< excluding the controls
+  std::size_t skipped{0};                         ///< saboteurs that cannot run here
   std::size_t false_alarms{0};                    ///< controls that were caught
   bool good() const {
     const std::size_t ran = saboteurs - skipped;

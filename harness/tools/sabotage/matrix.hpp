@@ -8,7 +8,7 @@
 
 namespace kvcts::sabotage {
 
-/// What was run: a suite, or a suite's cases with the fill and the checks of another harness.
+/// What ran: a suite, or a suite's cases with the fill and checks of another harness.
 struct Campaigned {
   std::string name;
   std::vector<Row> rows;
@@ -20,7 +20,7 @@ std::string totals_text(const Campaigned& campaign);
 std::string matrix_text(const Campaigned& campaign);
 nlohmann::json matrix_json(const Campaigned& campaign);
 
-/// The same saboteurs, ours beside the others'; saboteurs that have no place there are left out.
+/// The same saboteurs in our harness and the others; saboteurs without a place in the others are left out.
 std::string harnesses_text(const std::vector<Campaigned>& harnesses);
 nlohmann::json harnesses_json(const std::vector<Campaigned>& harnesses);
 

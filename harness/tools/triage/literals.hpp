@@ -1,4 +1,4 @@
-// Everything that an axis expression can say of a case in one comparison, tabulated over the cases that ran.
+// Every single comparison that an axis expression can make about a case, tabulated over the cases that ran.
 #pragma once
 
 #include <bit>
@@ -27,7 +27,7 @@ class Bits {
     }
     return true;
   }
-  /// The lowest member; only where there is one.
+  /// The lowest member; requires one.
   std::size_t first() const {
     for (std::size_t i = 0;; ++i) {
       if (words_[i] != 0) return 64 * i + static_cast<std::size_t>(std::countr_zero(words_[i]));
@@ -56,12 +56,12 @@ class Bits {
 
 struct Literal {
   std::string text;
-  int cost{0};                    ///< how far from plain: 0 an axis' value, more for facts, relations, orders
+  int cost{0};                    ///< distance from plain: 0 an axis's value, more for facts, relations, orders
   Bits holds;                     ///< for which observations
-  std::vector<std::string> also;  ///< other literals that hold for exactly these
+  std::vector<std::string> also;  ///< other literals that hold for exactly the same observations
 };
 
-/// Literals that hold for some failure and not for some case that passes, the plainest of those that say the same.
+/// Literals that hold for some failure and not for some passing case; of equivalent ones the plainest.
 std::vector<Literal> literals(const std::vector<Observation>& observations, matrix::Space& space);
 
 }  // namespace kvcts::triage

@@ -1,6 +1,8 @@
-/* A memory provider to copy: host memory in memory files of its own. Replace what is marked "yours". What each call must do:
- * kvcts_memory.h. cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADERS -o kvcts_memory_acme.so memory.c kvcts conformance PLUGIN
- * --memory ./kvcts_memory_acme.so */
+/* A memory provider to copy: host memory in its own memory files. Replace what is marked "yours". kvcts_memory.h defines
+ * what each call must do. Build and check:
+ *   cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADERS -o kvcts_memory_acme.so memory.c
+ *   kvcts conformance PLUGIN --memory ./kvcts_memory_acme.so
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,7 +48,7 @@ static int32_t describe(kvcts_memory_pool* pool, kvcts_memory_info* out) { /* yo
   memcpy(out, &info, out->size < sizeof info ? out->size : sizeof info);
   return (void)pool, KVCTS_OK;
 }
-/* Maps a file that is this pool's from now on. */
+/* Maps a file, which the pool owns from now on. */
 static int32_t map(kvcts_memory_pool* pool, int fd, uint64_t offset, uint64_t bytes, kvcts_allocation* out) {
   block* b = calloc(1, sizeof *b);
   char* base = b != NULL && fd >= 0 ? mmap(NULL, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
@@ -80,7 +82,7 @@ static int32_t release(kvcts_memory_pool* pool, uint64_t handle) {
   }
   return fail(pool, KVCTS_E_NOT_FOUND, "no such allocation");
 }
-/* The address of a range, NULL when there is none. */
+/* The address of a range, NULL if there is none. */
 static char* range(kvcts_memory_pool* pool, uint64_t handle, uint64_t offset, uint64_t bytes) {
   for (const block* b = pool->blocks; b != NULL; b = b->next)
     if (b->handle == handle && offset <= b->bytes && bytes <= b->bytes - offset) return b->base + b->offset + offset;

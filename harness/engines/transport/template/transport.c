@@ -1,7 +1,9 @@
 /* A transport to copy: the initiator maps the memory files of a peer on the same host, and copies. Replace what is marked
- * "yours", keep the rest: handles, checks and errors are what every transport needs. What each call must do:
- * kvcts_transport.h. To build and to try it: cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADER -o kvcts_engine_acme.so
- * transport.c && kvcts conformance ./kvcts_engine_acme.so */
+ * "yours", keep the rest: every transport needs handles, checks and errors. kvcts_transport.h defines what each call must
+ * do. Build and check:
+ *   cc -shared -fPIC -O2 -I FOLDER_OF_THE_HEADER -o kvcts_engine_acme.so transport.c
+ *   kvcts conformance ./kvcts_engine_acme.so
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>
@@ -14,7 +16,7 @@
 
 #include "kvcts_transport.h"
 
-/* Regions, peers and requests are in lists. Ids count up: a handle that was given back never is another one's. */
+/* Regions, peers and requests are in lists. Ids count up: a released handle is never reused. */
 typedef struct item {
   struct item* next;
   uint64_t id;
@@ -25,7 +27,7 @@ typedef struct {
   uint64_t bytes, fd_offset;
   int32_t fd;
   uint32_t access;
-} region; /* here, or a peer's, mapped here */
+} region; /* own, or a peer's, mapped here */
 typedef struct {
   item item;
   uint64_t count;
@@ -43,7 +45,7 @@ struct kvcts_agent {
   int32_t status; /* of the last error */
   char text[256];
 };
-/* Metadata: a head, then its regions. The sum is over all that follows it. */
+/* Metadata: a head, then its regions. The sum covers everything after it. */
 typedef struct {
   char magic[8];
   uint64_t sum;
@@ -79,7 +81,7 @@ static int32_t open_agent(const kvcts_open_args* args, kvcts_agent** agent) {
   *agent = calloc(1, sizeof **agent); /* yours: device, queues, threads */
   return *agent != NULL ? KVCTS_OK : fail(&nobody, KVCTS_E_NO_RESOURCES, "no memory for an agent");
 }
-static int32_t claims(kvcts_agent* agent, kvcts_claims* out) { /* yours: what is so, and no more */
+static int32_t claims(kvcts_agent* agent, kvcts_claims* out) { /* yours: what is true, and no more */
   kvcts_claims c = {.size = out->size,
                     .kinds = 1u << KVCTS_KIND_MEMORY,
                     .memories = 1u << KVCTS_MEMORY_HOST,
@@ -161,8 +163,7 @@ static int32_t remove_peer(kvcts_agent* agent, uint64_t handle) {
   return p != NULL ? (forget(p), KVCTS_OK) : agent->status;
 }
 
-/* Where a descriptor's bytes are, and whether they may be touched. Asked again for each step: things may be gone meanwhile.
- */
+/* Where a descriptor's bytes are, and whether they may be touched. Checked at each step: they may be gone by then. */
 static int32_t locate(kvcts_agent* agent, const kvcts_transfer* t, const kvcts_descriptor* d, char** here, char** there) {
   const peer* p = find(agent, agent->peers, t->peer);
   const region* local = p != NULL ? find(agent, agent->regions, d->local_region) : NULL;
@@ -188,7 +189,7 @@ static int32_t prepare(kvcts_agent* agent, const kvcts_transfer* t, uint64_t* ha
   if (check(agent, t) != KVCTS_OK) return agent->status;
   request* q = calloc(1, sizeof *q);
   if (q == NULL) return fail(agent, KVCTS_E_NO_RESOURCES, "no memory for a request");
-  q->transfer = *t, q->state = KVCTS_E_NOT_POSTED; /* the descriptors stay the suite's until release() */
+  q->transfer = *t, q->state = KVCTS_E_NOT_POSTED; /* the suite keeps the descriptors until release() */
   return add(agent, &agent->requests, &q->item, handle);
 }
 static int32_t post(kvcts_agent* agent, uint64_t handle) {
@@ -201,9 +202,9 @@ static int32_t post(kvcts_agent* agent, uint64_t handle) {
 static int32_t poll_request(kvcts_agent* agent, uint64_t handle, kvcts_progress* progress) {
   request* q = find(agent, agent->requests, handle);
   if (q == NULL) return agent->status;
-  const uint64_t enough = q->moved + (8 << 20); /* the caller is never held for long */
+  const uint64_t enough = q->moved + (8 << 20); /* never block the caller for long */
   for (; q->state == KVCTS_IN_PROGRESS && q->next < q->transfer.count && q->moved < enough;
-       ++q->next) { /* yours: ask the device */
+       ++q->next) { /* yours: query the device */
     const kvcts_descriptor* d = &q->transfer.descriptors[q->next];
     char *here = NULL, *there = NULL;
     if ((q->state = locate(agent, &q->transfer, d, &here, &there)) != KVCTS_OK) return q->state;

@@ -1,5 +1,4 @@
-/* A plug-in that breaks the ABI in one way, chosen by KIND at compile time; the host must answer each with one clear error.
- */
+/* A plug-in that breaks the ABI in one way, chosen by KIND at compile time; the host must report one clear error. */
 #include <stddef.h>
 
 #include "kvcts_transport.h"
@@ -24,7 +23,7 @@ enum {
   OTHER_SIZE
 };
 
-#if KIND != 8 /* NO_ENTRY; the preprocessor knows no enum */
+#if KIND != 8 /* NO_ENTRY; the preprocessor cannot see enums */
 static int32_t open_agent(const kvcts_open_args* args, kvcts_agent** agent) {
   static int place;
   (void)args;

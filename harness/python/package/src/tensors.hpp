@@ -1,4 +1,5 @@
-// Tensors of any framework: NumPy, torch, whatever speaks DLPack or the buffer protocol, on the host or on a CUDA device.
+// Tensors of any framework: NumPy, torch, or anything with DLPack or the buffer protocol, on the host or on a CUDA
+// device.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,7 +14,7 @@ namespace kvcts::python {
 /// Keeps tensors alive while they are used.
 class Held {
  public:
-  /// Each item: (object, dtype name; "" = as DLPack says). `writes`: read-only memory is refused. Throws layout::Error.
+  /// Each item: (object, dtype name; "" = from DLPack). `writes`: refuses read-only memory. Throws layout::Error.
   Held(const nanobind::list& tensors, bool writes);
 
   const std::vector<probe::Tensor>& tensors() const { return tensors_; }

@@ -1,4 +1,4 @@
-// Running a list of cases in a test and looking at what came of it.
+// Runs a list of cases in a test and returns their results.
 #pragma once
 
 #include <dirent.h>
@@ -53,7 +53,7 @@ inline Outcomes run(const std::vector<ResolvedCase>& cases, const Options& optio
   return outcomes;
 }
 
-/// Processes alive that were started with a worker's mark by this process' runs ("<pid in hex>-...").
+/// Live processes that were started with a worker's mark by this process's runs ("<pid in hex>-...").
 inline std::vector<std::string> left_processes() {
   char own[16];
   std::snprintf(own, sizeof own, "%x-", static_cast<unsigned>(::getpid()));
@@ -85,7 +85,7 @@ inline std::string evidence(const CaseResult& result, const std::string& kind) {
   return all;
 }
 
-/// At the end of its life: no process, no descriptor and no shared memory more than at its begin.
+/// Checks at the end of its life that no process, descriptor or shared memory was added since its construction.
 class NothingLeft {
  public:
   NothingLeft() : descriptors_(open_descriptors()), names_(shared_memory_names()) {}
