@@ -31,7 +31,7 @@ std::uint32_t checksum(const std::string& bytes) {
   return static_cast<std::uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-/// What both headers of a file say: version 2.0, UTF-8, stored, 1980-01-01 00:00.
+/// Common to both headers of a file: version 2.0, UTF-8, stored, 1980-01-01 00:00.
 void put_facts(std::string& out, const std::string& name, const std::string& bytes, std::uint32_t crc) {
   put(out, 20, 2);
   put(out, 0x0800, 2);
@@ -45,7 +45,7 @@ void put_facts(std::string& out, const std::string& name, const std::string& byt
   put(out, 0, 2);
 }
 
-/// The file that a byte of an archive belongs to, in words.
+/// Names the file that a byte of an archive belongs to.
 std::string place_of(const Files& files, std::size_t offset) {
   std::size_t begin = 0;
   for (const auto& [name, bytes] : files) {
@@ -65,7 +65,7 @@ std::string with_checksums(const Files& files, const Checksums& checksums) {
     if (name.size() > most_files || out.size() + bytes.size() > most_bytes / 2)
       throw Error("a package would be larger than 2 GiB, with " + name.substr(0, 80));
     put(directory, central_head, 4);
-    put(directory, 0x0314, 2);  // made on Unix: the permissions below count
+    put(directory, 0x0314, 2);  // made on Unix: the permissions below apply
     put_facts(directory, name, bytes, checksums.at(name));
     put(directory, 0, 6);  // no comment, disk 0, no internal attributes
     put(directory, std::uint64_t{0100644} << 16, 4);

@@ -11,7 +11,7 @@ namespace kvcts::certificate {
 
 namespace {
 
-// DER in front of the 32 bytes of a key (RFC 8410, sections 4 and 7).
+// DER prefix of the 32 key bytes (RFC 8410, sections 4 and 7).
 constexpr std::array<unsigned char, 12> public_head{0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
 constexpr std::array<unsigned char, 16> private_head{0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06,
                                                      0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20};
@@ -19,7 +19,7 @@ constexpr std::size_t key_bytes = 32;
 
 void start() {
   static const int ready = sodium_init();
-  if (ready < 0) throw Error("libsodium cannot be initialised: this machine gives no random numbers");
+  if (ready < 0) throw Error("cannot initialise libsodium: this machine provides no random numbers");
 }
 
 template <std::size_t N>
@@ -80,7 +80,7 @@ bool PublicKey::verifies(std::string_view message, const Signature& signature) c
 
 PrivateKey::PrivateKey() {
   start();
-  sodium_mlock(bytes_.data(), bytes_.size());  // not into swap, where the machine allows it
+  sodium_mlock(bytes_.data(), bytes_.size());  // keep it out of swap, if the machine allows
 }
 
 PrivateKey::PrivateKey(PrivateKey&& other) noexcept : PrivateKey() {

@@ -27,11 +27,11 @@ constexpr std::size_t most_bytes = 1 << 20;
 
 fs::path beside(const fs::path& file, const std::string& end) { return file.string() + end; }
 
-/// Whole, with these permissions, on the disk. Nothing may be there.
+/// Writes the whole file with these permissions and syncs it. The file must not exist.
 void write_new(const fs::path& file, const std::string& text, mode_t mode) {
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (fd < 0)
-    fail(file, errno == EEXIST ? "there is one already; nothing was changed"
+    fail(file, errno == EEXIST ? "it already exists; nothing was changed"
                                : std::string("cannot be written (") + std::strerror(errno) + ")");
   const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
   const int why = errno;
@@ -69,7 +69,7 @@ PrivateKey read_key(const fs::path& file) {
     fail(file, std::string("cannot be read (") + std::strerror(errno) + "); kvcts key new makes one");
   if (!S_ISREG(found.st_mode)) fail(file, "expected a file");
   if ((found.st_mode & 077) != 0)
-    fail(file, "others may read or change it; chmod 600 it, or make a new one if it was ever seen");
+    fail(file, "others can read or change it; chmod 600 it, or make a new key if it may have been read");
   std::string text = read_text(file);
   try {
     PrivateKey key = PrivateKey::from_pem(text);
@@ -95,15 +95,15 @@ fs::path rotate_key(const fs::path& file) {
   rotations.push_back(seal("key", fresh.public_key().id(), rotation_type,
                            {{"old", old.public_key().pem()}, {"new", fresh.public_key().pem()}}, old));
   std::error_code ignored;
-  for (const fs::path& left : {next, next_list}) fs::remove(left, ignored);  // of a rotation that was killed
+  for (const fs::path& left : {next, next_list}) fs::remove(left, ignored);  // left by a killed rotation
   create_key(next, fresh);
   write_new(next_list, json(rotations).dump(1) + "\n", 0644);
-  fs::create_hard_link(file, kept, ignored);  // there already, where one was killed behind this
+  fs::create_hard_link(file, kept, ignored);  // exists already if one was killed after this
   if (!fs::exists(kept)) fail(kept, "cannot be written (" + ignored.message() + ")");
   std::error_code why;
   fs::rename(next_list, list, why);
-  if (!why) fs::rename(next, file, why);  // from here on it is the new one
-  if (why) fail(file, "cannot be replaced (" + why.message() + "); the old one is still there");
+  if (!why) fs::rename(next, file, why);  // from here on the file has the new key
+  if (why) fail(file, "cannot be replaced (" + why.message() + "); the old key is unchanged");
   return kept;
 }
 

@@ -83,7 +83,7 @@ TEST_F(KeyFile, IsOnlyItsOwners) {
   std::ofstream(half) << key.public_key().pem();
   for (const fs::path& either : {file_, half}) EXPECT_EQ(read_public_key(either), key.public_key());
   EXPECT_NE(error_of([] { read_public_key("/dev/zero"); }).find("expected a file"), std::string::npos);
-  EXPECT_NE(error_of([&] { create_key(file_, PrivateKey::generate()); }).find("there is one already"), std::string::npos);
+  EXPECT_NE(error_of([&] { create_key(file_, PrivateKey::generate()); }).find("already exists"), std::string::npos);
   EXPECT_EQ(read_key(file_).public_key(), key.public_key());
   ::chmod(file_.c_str(), 0640);
   EXPECT_NE(error_of([&] { read_key(file_); }).find("chmod 600"), std::string::npos);
@@ -108,13 +108,13 @@ TEST_F(KeyFile, OlderKeysLeadToIt) {
   EXPECT_FALSE(leads(rotations, PrivateKey::generate().public_key(), third));
   EXPECT_FALSE(leads({rotations[1]}, first, third)) << "one is missing";
   rotations[0]["payload"] = rotations[1]["payload"];
-  EXPECT_FALSE(leads(rotations, first, third)) << "nobody signed that";
+  EXPECT_FALSE(leads(rotations, first, third)) << "unsigned";
 }
 
 TEST_F(KeyFile, ARotationThatWasKilledIsDoneAgain) {
   create_key(file_, PrivateKey::generate());
   const PublicKey first = read_key(file_).public_key();
-  // Everything but the last renaming.
+  // Everything up to the last rename.
   create_key(file_.string() + ".next", PrivateKey::generate());
   std::ofstream(file_.string() + ".rotations.next") << "[";
   fs::create_hard_link(file_, file_.string() + "." + first.id().substr(0, 16));

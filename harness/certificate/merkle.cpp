@@ -24,7 +24,7 @@ Digest node(const Digest& left, const Digest& right) {
 
 Digest root(std::span<const Digest> leaves);
 
-/// Where the RFC splits: the largest power of two below n; n > 1.
+/// The RFC's split: the largest power of two below n; n > 1.
 std::size_t split(std::size_t n) { return std::bit_floor(n - 1); }
 
 Digest root(std::span<const Digest> leaves) {
@@ -88,7 +88,7 @@ Digest root_from(const Digest& leaf, std::size_t index, std::size_t size, const 
   std::size_t last = size - 1, used = 0;
   while (last > 0) {
     if (index % 2 == 1 || index == last) {
-      while (index % 2 == 0 && index != 0) index /= 2, last /= 2;  // a node without a sibling goes up as it is
+      while (index % 2 == 0 && index != 0) index /= 2, last /= 2;  // a node without a sibling moves up unchanged
       if (index == 0 && last == 0) break;
       if (used == proof.size()) throw Error("a proof ends too early");
       found = node(proof[used++], found);

@@ -7,7 +7,7 @@
 namespace kvcts::certificate {
 namespace {
 
-/// Records and roots that the reference implementations of Certificate Transparency are tested with.
+/// Records and roots used to test the reference implementations of Certificate Transparency.
 const std::vector<std::string> texts{"",
                                      std::string(1, '\0'),
                                      "\x10",

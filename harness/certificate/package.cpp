@@ -35,7 +35,7 @@ std::string tree_text(const std::vector<Digest>& leaves) {
   return out;
 }
 
-/// Lines without their ends. Throws Error where the last one has none.
+/// Lines without their ends. Throws Error if the last one has none.
 std::vector<std::string> lines_of(const std::string& text, const char* file) {
   std::vector<std::string> lines;
   for (std::size_t from = 0; from < text.size();) {
@@ -47,7 +47,7 @@ std::vector<std::string> lines_of(const std::string& text, const char* file) {
   return lines;
 }
 
-/// Digests of all files but the statement itself and what the key's id and the tree's root stand for.
+/// Digests of all files except the statement itself and those covered by the key's id and the tree's root.
 json digests_of(const Files& files) {
   json out = json::object();
   for (const auto& [name, bytes] : files)
@@ -57,7 +57,7 @@ json digests_of(const Files& files) {
 }
 
 json canonical(const std::string& text, const std::string& what) {
-  constexpr int deepest = 64;  // whoever walks it does so by recursion
+  constexpr int deepest = 64;  // limits recursion when it is walked
   const auto shallow = [&](int depth, json::parse_event_t, json&) {
     if (depth > deepest) throw Error(what + " is nested more than " + std::to_string(deepest) + " deep");
     return true;
@@ -76,7 +76,7 @@ const std::string& file(const Files& files, const char* name) {
 
 std::string id_of(const json& record) { return record.is_object() ? record.value("id", "") : ""; }
 
-/// Throws Error: planned and recorded must be the same ids, each once.
+/// Throws Error unless planned and recorded are the same ids, each once.
 void compare_plan(const json& plan, const std::vector<json>& records) {
   if (!plan.is_object() || !plan.contains("ids") || !plan["ids"].is_array()) throw Error("plan.json has no list of ids");
   std::set<std::string> planned, recorded;
@@ -91,7 +91,7 @@ void compare_plan(const json& plan, const std::vector<json>& records) {
     if (!planned.contains(id)) throw Error("case '" + id + "' has a record and was not planned");
 }
 
-/// The record whose hash is not the one in tree.txt. Throws Error where there is one, or where the signed root is another.
+/// Finds the record whose hash differs from tree.txt. Throws Error if there is one, or if the signed root differs.
 void compare_tree(const std::vector<std::string>& lines, const std::string& text, const std::string& root,
                   std::int64_t count) {
   const std::vector<Digest> leaves = leaves_of(lines);
@@ -142,7 +142,7 @@ bool Reading::good() const {
 
 Reading read_package(std::string_view bytes, const std::optional<PublicKey>& trusted) {
   Reading reading;
-  /// Whether to go on: what follows builds on it.
+  /// Whether to continue: later checks depend on this one.
   const auto check = [&](const char* what, const auto& look) {
     reading.checks.push_back({what, ""});
     try {

@@ -38,7 +38,7 @@ class PackageTest : public ::testing::Test {
     std::string contradiction;
     return read_archive(good_, contradiction);
   }
-  /// What is said of a package that somebody signs with the right key, but whose files `change` has spoiled.
+  /// The verdict on a package that is signed with the right key, but whose files `change` has spoiled.
   std::string said_of(const std::function<void(Files&)>& change) const {
     Files files = opened();
     change(files);

@@ -1,4 +1,4 @@
-// Our declarations of the driver against cuda.h, where that is.
+// Checks our declarations of the driver against cuda.h, where it is installed.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_HANDLE_TYPE_POSIX_FIL
               CU_STREAM_CAPTURE_MODE_GLOBAL == 0 && CU_MEMHOSTALLOC_PORTABLE == 1 && CU_MEMHOSTALLOC_DEVICEMAP == 2 &&
               CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 1 && CU_MEM_ALLOC_GRANULARITY_MINIMUM == 0);
 
-/// Parameters of a function by their sizes and count.
+/// Parameter sizes and count of a function.
 template <class Signature>
 struct Shape;
 template <class R, class... P>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the tree that is taken to a machine with a GPU: programs, plug-ins, the libraries that they need beyond libc and the
+# Makes the tree for a machine with a GPU: programs, plug-ins, the libraries that they need beyond libc and the
 # driver, suites and golden tensors. usage: bundle.sh BUILD_FOLDER OUT_FOLDER (OUT must not exist)
 set -euo pipefail
 build=$1 out=$2
@@ -8,13 +8,12 @@ die() { printf 'bundle.sh: %s\n' "$*" >&2; exit 3; }
 [[ ! -e $out ]] || die "$out exists already; name a folder that does not"
 
 cmake --install "$build" --prefix "$out" --strip >/dev/null || die "$build cannot be installed; build it first"
-# Engines that bring libraries of their own (UCX, NIXL, Mooncake) are not part of it: they say
-# nothing of a GPU.
+# Engines with third-party libraries (UCX, NIXL, Mooncake) are left out: they show nothing about a GPU.
 for plugin in "$out"/lib/kvcts/engines/*.so "$out"/lib/*/kvcts/engines/*.so; do
   [[ $plugin =~ kvcts_engine_(cuda|memcpy|shm|fixture)\.so$ ]] || rm -f "$plugin"
 done
 
-# Everything but glibc, which belongs to the system together with its loader.
+# Everything but glibc, which must match the system's loader.
 mkdir -p "$out/lib"
 libc='^(ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnsl|libanl|linux-vdso)\.so'
 find "$out" -type f \( -perm -u+x -o -name '*.so*' \) -exec sh -c 'ldd "$1" 2>/dev/null || true' _ {} \; |
@@ -30,7 +29,7 @@ strip --strip-unneeded "$out"/lib/*.so* 2>/dev/null || true
 cp "$(dirname "$0")/gpu-acceptance" "$out/gpu-acceptance"
 cat >"$out/kvcts" <<'SH'
 #!/bin/sh
-# The program with the libraries of this folder.
+# Runs the program with this folder's libraries.
 here=$(cd "$(dirname "$0")" && pwd -P)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$here/bin/kvcts" "$@"

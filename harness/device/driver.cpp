@@ -30,7 +30,7 @@ Opened open() {
   if (!missing.empty()) return {nullptr, path + " has no " + missing + ": a driver for CUDA 11 or newer is needed"};
   out->modelled = ::dlsym(library, "kvcts_modelled_driver") != nullptr;
   if (const Status status = out->init(0); status != status::success) {
-    return {nullptr, path + " is there, but cuInit answers " + status_name(*out, status)};
+    return {nullptr, path + " loads, but cuInit returns " + status_name(*out, status)};
   }
   out->driver_version(&out->version);
   int count = 0;

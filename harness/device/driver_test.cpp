@@ -13,7 +13,7 @@
 namespace kvcts::device {
 namespace {
 
-/// Runs in a child, because a process opens its driver once. Returns its exit status, or -signal.
+/// Runs in a child, because a process opens its driver only once. Returns its exit status, or -signal.
 int in_child(const std::function<int()>& what) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(what());
@@ -72,7 +72,7 @@ TEST(Device, FactsAreFromTheDevice) {
   EXPECT_EQ(facts.uuid.size(), 32U);
 }
 
-/// What a kernel that fails leaves behind, in a process of its own: every later call says so, and the canary fails.
+/// Runs a failing kernel in a child: every later call must report the failure, and the canary fails.
 int dies_of(const char* kernel, Status expected) {
   std::string reason;
   const Driver* d = driver(reason);
@@ -99,7 +99,7 @@ int dies_of(const char* kernel, Status expected) {
 TEST(Device, AFailedKernelEndsTheContext) {
   EXPECT_EQ(in_child([] { return dies_of("kvcts_illegal_address", status::illegal_address); }), 0);
   EXPECT_EQ(in_child([] { return dies_of("kvcts_device_assert", status::assertion); }), 0);
-  EXPECT_NO_THROW(testing::gpu().canary());  // another process's
+  EXPECT_NO_THROW(testing::gpu().canary());  // the failure was in another process
 }
 
 }  // namespace

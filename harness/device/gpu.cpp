@@ -68,11 +68,11 @@ Facts facts_of(const Driver& driver, int ordinal) {
 
 Gpu::Gpu(const Driver& driver, int ordinal) : driver_(driver), facts_(facts_of(driver, ordinal)) {
   note_ = reinterpret_cast<Note>(::dlsym(RTLD_DEFAULT, "kvcts_worker_note"));
-  // A stand-in driver has the kernels itself; it looks at the header only.
+  // A stand-in driver has its own kernels; it checks only the header.
   static constexpr std::uint32_t no_code[16]{0xba55ed50u};
   const bool built = !cuda::device_image().empty();
   if (!built && !driver.modelled)
-    throw Error{status::not_found, "this build has no device kernels: it was made without nvcc"};
+    throw Error{status::not_found, "this build has no device kernels: it was built without nvcc"};
   check(driver_, driver_.retain_context(&context_, ordinal), "making a context on device " + std::to_string(ordinal));
   try {
     make_current();
@@ -98,7 +98,7 @@ Gpu::~Gpu() {
 
 std::uint64_t Gpu::free_bytes() const {
   std::size_t free = 0, total = 0;
-  check(driver_, driver_.memory_info(&free, &total), "asking for free memory");
+  check(driver_, driver_.memory_info(&free, &total), "querying free memory");
   return free;
 }
 
@@ -145,14 +145,13 @@ void Gpu::canary() {
   launch("kvcts_generate_rows", cuda::bind(plan, memory.pointer(), tables.pointer()), plan.blocks(), stream);
   memory.read(seen, stream);
   synchronize(stream);
-  if (seen != expected)
-    throw Error{status::launch_failed, "the device computes wrongly: its canary wrote other bytes than expected"};
+  if (seen != expected) throw Error{status::launch_failed, "the device computes wrongly: its canary wrote unexpected bytes"};
 }
 
 bool OwnEvent::passed() const {
   const Status status = gpu_.driver().query_event(event_);
   if (status == status::not_ready) return false;
-  check(gpu_.driver(), status, "asking an event");
+  check(gpu_.driver(), status, "querying an event");
   return true;
 }
 

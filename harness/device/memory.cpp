@@ -47,12 +47,12 @@ class PoolMemory final : public Allocation {
 
 class VmmMemory final : public Allocation {
  public:
-  /// Fresh pieces: three or more where the size allows, so that neighbouring bytes belong to different allocations.
+  /// New pieces: three or more if the size allows, so that neighbouring bytes belong to different allocations.
   VmmMemory(const Gpu& gpu, std::uint64_t bytes) : gpu_(gpu), driver_(gpu.driver()) {
     AllocationProperties properties;
     properties.location.id = gpu.facts().ordinal;
     std::size_t grain = 0;
-    check(driver_, driver_.granularity(&grain, &properties, 0), "asking for the granularity of virtual memory");
+    check(driver_, driver_.granularity(&grain, &properties, 0), "querying the granularity of virtual memory");
     const std::uint64_t whole = (bytes + grain - 1) / grain * grain;
     const std::uint64_t piece = std::max<std::uint64_t>(grain, whole / 3 / grain * grain);
     bytes_ = bytes;
@@ -62,7 +62,7 @@ class VmmMemory final : public Allocation {
         const std::uint64_t size = whole - at < 2 * piece ? whole - at : piece;
         AllocationHandle handle = 0;
         check(driver_, driver_.create_allocation(&handle, size, &properties, 0),
-              "allocating " + std::to_string(size) + " bytes to be mapped");
+              "allocating " + std::to_string(size) + " bytes to map");
         adopt(handle, at, size);
         at += size;
       }

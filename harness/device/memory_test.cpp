@@ -51,7 +51,7 @@ TEST(Memory, EveryKindCarriesBytesAndKernels) {
       std::vector<std::uint8_t> in(bytes);
       if (kind == MemoryKind::pinned || kind == MemoryKind::registered) {
         ASSERT_NE(memory->host(), nullptr);
-        std::memcpy(memory->host(), out.data(), bytes);  // the processor reaches it, too
+        std::memcpy(memory->host(), out.data(), bytes);  // the CPU accesses it, too
       } else {
         EXPECT_EQ(memory->host(), nullptr);
         check(d, d.copy_in(memory->address(), out.data(), bytes, stream), "in");
@@ -107,7 +107,7 @@ TEST(Memory, MappedMemoryLiesInSeveralPiecesThatAnotherProcessCanMap) {
   OwnStream stream(gpu());
   check(gpu().driver(), gpu().driver().copy_in(memory->address(), out.data(), bytes, stream), "in");
   gpu().synchronize(stream);
-  // Imported beside the original, in this process: both mappings show the same bytes.
+  // Imported next to the original, in this process: both mappings show the same bytes.
   const auto again = import_pieces(gpu(), pieces);
   std::vector<std::uint8_t> in(bytes);
   check(gpu().driver(), gpu().driver().copy_out(in.data(), again->address(), bytes, stream), "out");

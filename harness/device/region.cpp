@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t list_entries = 1 << 16;
 
-/// Bytes that are looked through for further differences at a time: no more can be wrong than the list has room for.
+/// Bytes searched for further differences at a time: at most as many can be wrong as the list has room for.
 constexpr std::uint64_t window = list_entries;
 
 template <class T>
@@ -16,8 +16,8 @@ std::span<const std::uint8_t> raw(const T& value) {
   return {reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
 }
 
-/// Whether two of the planes share bits. Throws layout::Error when one shares bits with itself: which thread writes last is
-/// then anybody's guess.
+/// Whether two of the planes share bits. Throws layout::Error if a plane shares bits with itself: which thread writes
+/// last is then undefined.
 bool overlapping(const std::vector<layout::Plane>& planes, std::uint64_t bytes) {
   layout::Cache cache;
   cache.allocations.push_back({"a0", static_cast<std::int64_t>(bytes)});
@@ -99,8 +99,7 @@ kernels::Difference RegionWork::check(Address memory, std::size_t limit, Stream 
   kernels::Difference difference;
   cuda::Probe probe{static_cast<cuda::Findings*>(found_.pointer()), static_cast<cuda::u64*>(list_.pointer()), 0, 0,
                     list_entries};
-  // Counted in one pass. Then, only if something is wrong: the first wrong byte is known, and a window from there on is
-  // listed.
+  // One pass counts. Only if something is wrong, a second pass lists a window that starts at the first wrong byte.
   const cuda::Findings none;
   const auto pass = [&] {
     found_.write(raw(none), stream);
@@ -121,7 +120,7 @@ kernels::Difference RegionWork::check(Address memory, std::size_t limit, Stream 
       if (difference.first.size() < limit) difference.first.push_back(static_cast<std::int64_t>(at));
     }
     if (difference.first.size() >= limit) break;
-    probe.from = probe.to;  // what is behind the window
+    probe.from = probe.to;  // bytes after the window
     probe.to = probe.from;
     found = pass();
   }

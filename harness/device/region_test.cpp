@@ -1,4 +1,4 @@
-// Whole memory files in device memory: written and checked there, held against the host's kernels.
+// Whole memory files in device memory: written and checked there, compared with the host's kernels.
 #include "device/region.hpp"
 
 #include "device/device_testing.hpp"
@@ -101,7 +101,7 @@ TEST(Region, WrongBytesAreCountedAndTheFirstAreNamedInOrder) {
   const auto some = placed.work.check(placed.memory->address(), 3, placed.stream);
   EXPECT_EQ(some.wrong_bytes, 7);
   EXPECT_EQ(some.first, (std::vector<std::int64_t>{0, 17, 5000}));
-  // Everything wrong: the first ones are still the first ones.
+  // Everything wrong: the first reported bytes are still the first ones.
   check(gpu().driver(), gpu().driver().set_bytes(placed.memory->address(), 0xff, placed.image.bytes, placed.stream),
         "spoiling");
   const auto spoilt = placed.work.check(placed.memory->address(), 5, placed.stream);

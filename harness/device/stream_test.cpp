@@ -1,4 +1,4 @@
-// Streams, events and graphs: what is ordered, what is not, and what a graph remembers.
+// Streams, events and graphs: what is ordered, what is not, and what a graph captures.
 #include <cstring>
 
 #include "device/device_testing.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using testing::gpu;
 
-/// A word that host and device both reach.
+/// A word that both host and device can access.
 struct Flag {
   Flag() : memory(allocate(gpu(), MemoryKind::pinned, 64)) { std::memset(memory->host(), 0, 64); }
   volatile std::uint32_t& operator*() { return *reinterpret_cast<volatile std::uint32_t*>(memory->host()); }
@@ -29,7 +29,7 @@ TEST(Streams, AReaderWithoutAnEventReadsWhatIsNotThereYet) {
   Flag go;
   check(d, d.set_bytes(cache.address(), 0x11, 256, producer), "before");
   gpu().synchronize(producer);
-  // The producer is held up, for ten seconds at most; its write follows.
+  // The producer is blocked, for at most ten seconds; its write follows.
   gpu().launch("kvcts_spin", cuda::SpinArgs{go.address(), 10 * second, nullptr}, 1, producer);
   check(d, d.set_bytes(cache.address(), 0x22, 256, producer), "the write");
   written.record(producer);
@@ -58,8 +58,8 @@ TEST(Streams, ASpinIsBounded) {
 }
 
 TEST(Graphs, AReplayUsesTheTablesOfItsCapture) {
-  // Plan/run drift: gather is captured with a block table; what changes *in* the table is seen at replay, another table is
-  // not.
+  // Plan/run drift: the gather is captured with a block table. Replay sees changes *in* the table, but not another
+  // table.
   const Driver& d = gpu().driver();
   if (d.instantiate == nullptr) GTEST_SKIP() << "this driver cannot instantiate graphs with flags (CUDA 11.4)";
   OwnStream stream(gpu());

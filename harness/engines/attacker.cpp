@@ -1,6 +1,6 @@
-// Engine attacker: engine shm that, in each transfer, tries to reach what judges it. Option `attack` names a row of the
-// table below; what came of it is the fact "attack": "refused: <why>" or "SUCCEEDED: <what>". `target`: the path or word
-// that some need. Bytes are moved rightly, unless `corrupt` is 1.
+// Engine attacker: engine shm that, in each transfer, tries to reach the processes that judge it. Option `attack`
+// names a row of the table below; the fact "attack" is the outcome: "refused: <why>" or "SUCCEEDED: <what>".
+// `target`: the path or word that some attacks need. Bytes are moved correctly, unless `corrupt` is 1.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ std::string read_all(const std::string& path) {
   return out.str();
 }
 
-/// The judges by their names, as far as /proc shows them. A warden in the sandbox is there to be seen.
+/// Finds the judges by name, as far as /proc shows them. A warden in the sandbox may be visible.
 std::string see_judges(const std::string&) {
   DIR* proc = ::opendir("/proc");
   std::string seen;
@@ -58,7 +58,7 @@ std::string see_judges(const std::string&) {
 
 std::string signal_judges(const std::string&) {
   for (const int number : {SIGSTOP, SIGTERM, SIGKILL}) ::kill(first_process, number);
-  return ::kill(first_process, 0) == 0 ? refused("it goes on") : "SUCCEEDED: it is gone";
+  return ::kill(first_process, 0) == 0 ? refused("it continues") : "SUCCEEDED: it is gone";
 }
 
 std::string take_channel(const std::string&) {
@@ -92,16 +92,16 @@ std::string add_file(const std::string& target) {
   return by_errno(::open((target + "/attacker").c_str(), O_WRONLY | O_CREAT, 0600) >= 0, "made");
 }
 
-/// Files, shared memory and a daemon that would stay: made, so that the test can see that they are gone.
+/// Creates files, shared memory and a daemon, so that the test can see that they are gone.
 std::string leave_files(const std::string& target) {
   int made = 0;
   for (const char* folder : {"/tmp/", "/dev/shm/", "/var/tmp/", "/run/"})
     made += ::open((folder + target).c_str(), O_WRONLY | O_CREAT, 0600) >= 0;
-  return refused(std::to_string(made) + " made, in the sandbox only");
+  return refused(std::to_string(made) + " created, only in the sandbox");
 }
 std::string leave_memory(const std::string& target) {
   const int id = ::shmget(static_cast<key_t>(std::stol(target)), 4096, IPC_CREAT | 0600);
-  return id >= 0 ? refused("made, in the sandbox only") : refused(std::strerror(errno));
+  return id >= 0 ? refused("created, only in the sandbox") : refused(std::strerror(errno));
 }
 std::string leave_daemon(const std::string& target) {
   if (::fork() == 0) {
@@ -111,7 +111,7 @@ std::string leave_daemon(const std::string& target) {
     ::_exit(1);
   }
   ::usleep(50'000);
-  return refused("begun, in the sandbox only");
+  return refused("started, only in the sandbox");
 }
 
 std::string mount_something(const std::string&) {
@@ -131,11 +131,11 @@ std::string into_kernel(const std::string&) {
 std::string reach_devices(const std::string&) {
   if (::open("/dev/mem", O_RDWR) >= 0 || ::open("/dev/kmsg", O_WRONLY) >= 0) return "SUCCEEDED: a device";
   return by_errno(::mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1)) == 0 && ::open("/tmp/mem", O_RDWR) >= 0,
-                  "a device of its own");
+                  "a private device");
 }
 
-/// Looks for a word, given backwards, in all of its memory, its environment and its command line: its id, or what is
-/// expected.
+/// Searches its memory, environment and command line for a word, given backwards: its case id, or the expected
+/// outcome.
 std::string know_word(const std::string& target) {
   const std::string word(target.rbegin(), target.rend());
   for (const char* file : {"/proc/self/environ", "/proc/self/cmdline"})
@@ -158,10 +158,10 @@ std::string know_word(const std::string& target) {
       if (!copy) return "SUCCEEDED: in its memory";
     }
   }
-  return refused("nobody told it");
+  return refused("it is not in reach");
 }
 
-/// Hangs, and tells its status page again and again that it has just begun.
+/// Hangs, and keeps resetting its status page to a phase that has just begun.
 std::string stretch_deadline(const std::string&) {
   process::StatusPage* page = nullptr;
   std::ifstream maps("/proc/self/maps");
@@ -218,8 +218,7 @@ class AttackerEngine final : public SharedMemoryEngine {
     for (const Attack& attack : attacks)
       if (attack.name == name) attack_ = &attack;
     if (attack_ == nullptr)
-      throw Failure{KVCTS_E_INVALID,
-                    "there is no attack \"" + name + "\"; the list is in the engine's source, attacker.cpp"};
+      throw Failure{KVCTS_E_INVALID, "unknown attack \"" + name + "\"; the list is in the engine's source, attacker.cpp"};
   }
 
   std::map<std::string, std::string> facts() override {

@@ -1,5 +1,5 @@
-// One set of tests for every engine: what the ABI says, held against behaviour, between two processes where the engine
-// crosses them. Each test body runs in a process of its own, so that no two engines ever share one.
+// One set of tests for every engine: checks behaviour against the ABI, between two processes if the engine crosses
+// them. Each test body runs in a separate process, so that no two engines ever share one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ std::map<std::string, std::string> ucx(std::map<std::string, std::string> enviro
   return environment;
 }
 
-/// NIXL or UCX of an engine package, where it is installed.
+/// NIXL or UCX of an engine package, if installed.
 std::map<std::string, std::string> packaged(const std::string& package, const std::string& transports,
                                             std::map<std::string, std::string> also = {}) {
   also.merge(ucx({{transport::package_variable, package},
@@ -52,7 +52,7 @@ std::map<std::string, std::string> packaged(const std::string& package, const st
   return also;
 }
 
-/// Mooncake of an engine package, where it is installed.
+/// Mooncake of an engine package, if installed.
 std::map<std::string, std::string> mooncake(const std::string& package) {
   return {{transport::package_variable, package},
           {"MC_FORCE_TCP", "1"},
@@ -63,7 +63,7 @@ std::map<std::string, std::string> mooncake(const std::string& package) {
           {"MC_TCP_PROGRESS_TIMEOUT_SEC", "3"}};
 }
 
-/// The engines of the catalogue (cases/engines), each as many ways as it can be placed.
+/// The engines of the catalogue (cases/engines), in every placement that they support.
 std::vector<Placement> placements() {
   setenv("KVCTS_ENGINE_PATH", (checkout::build() + "/harness/engines/example").c_str(),
          0);  // the worked example of transport/README.md
@@ -90,7 +90,7 @@ std::vector<Placement> placements() {
       {"ucx_shm", "kvcts_engine_ucx", 2, {{"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,sysv,cma,self"}})},
       {"ucx_posix", "kvcts_engine_ucx", 2, {{"error_handling", "none"}}, ucx({{"UCX_TLS", "posix,self"}})},
       {"ucx_tcp", "kvcts_engine_ucx", 2, {}, ucx({{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}})},
-      // Versions, personalities, lists and threads, each once: a worker of NIXL takes 0.2 s to start.
+      // Versions, personalities, lists and threads, each once: a NIXL worker takes 0.2 s to start.
       {"nixl_tcp", "kvcts_engine_nixl", 2, {{"path", "tcp"}}, packaged("nixl-1.5.1", "tcp")},
       {"front_of_nixl_tcp",
        "kvcts_engine_front",
@@ -134,7 +134,7 @@ std::vector<Placement> placements() {
        2,
        {{"error_handling", "none"}},
        packaged("ucx-1.22.0", "posix,cma,self")},
-      // Each version is the initiator once, and the target of the other.
+      // Each version is the initiator once, and the target of the other once.
       {"mooncake",
        "kvcts_engine_mooncake",
        2,
@@ -160,14 +160,14 @@ std::optional<Code> code_of(Call&& call) {
   try {
     call();
   } catch (const TransportError& error) {
-    EXPECT_GT(std::string(error.what()).size(), 20u) << "an error has words";
+    EXPECT_GT(std::string(error.what()).size(), 20u) << "an error has a message";
     if (std::getenv("KVCTS_SHOW_ERRORS") != nullptr) std::printf("  %s\n", error.what());
     return error.code();
   }
   return std::nullopt;
 }
 
-/// An initiator here and a target, with a memory each.
+/// An initiator here and a target, with one memory each.
 struct Pair {
   explicit Pair(const Placement& setup, std::size_t bytes = 1 << 20)
       : here(bytes), there(bytes), target(start_target(setup)), session(open(setup)) {
@@ -179,7 +179,7 @@ struct Pair {
     return Session(transport::Plugin::load(transport::find_plugin(setup.plugin)),
                    {.name = "initiator", .role = transport::Role::producer, .options = setup.options});
   }
-  /// Registers both memories whole, and connects.
+  /// Registers both memories completely, and connects.
   void connect() {
     local = session.register_region(here.region(0, here.size()));
     remote = target->add(there.region(0, there.size()));
@@ -198,7 +198,7 @@ struct Pair {
   PeerId peer{0};
 };
 
-/// 64 scattered blocks of odd sizes, in permuted order, at different offsets on both sides; block 0 is among them.
+/// 64 scattered blocks of odd sizes, in permuted order, at different offsets on both sides, including block 0.
 std::vector<Descriptor> scattered(const Pair& pair, std::size_t count = 64, std::size_t slot = 8192) {
   std::mt19937_64 random(7);
   std::vector<std::size_t> from(count), to(count);
@@ -214,7 +214,7 @@ std::vector<Descriptor> scattered(const Pair& pair, std::size_t count = 64, std:
   return list;
 }
 
-/// What `list` makes of two memories.
+/// The result of `list` on two memories.
 void apply(Op op, const std::vector<Descriptor>& list, std::string& here, std::string& there) {
   for (const auto& d : list) {
     if (op == Op::write) {
@@ -237,7 +237,7 @@ void expect_equal(const Memory& memory, const std::string& wanted, const char* w
 
 class Conformance : public ::testing::TestWithParam<Placement> {
  protected:
-  /// Runs `body` in a child under a time limit; its failures are this test's.
+  /// Runs `body` in a child under a time limit and reports its failures as this test's.
   void isolated(const std::function<void(const Placement&)>& body, std::chrono::seconds limit = 60s) {
     run_isolated([&] { body(GetParam()); }, limit);
   }
@@ -489,7 +489,7 @@ TEST_P(Conformance, UnregisteredLocalMemoryAsClaimed) {
   isolated([](const Placement& setup) {
     Pair pair(setup);
     pair.connect();
-    std::string words = "bytes that nobody registered";
+    std::string words = "bytes that are not registered";
     const Descriptor d{KVCTS_NO_REGION, reinterpret_cast<std::uint64_t>(words.data()), 0, 64, words.size()};
     const auto refused = code_of([&] { pair.run(Op::write, {d}); });
     if (pair.session.claims().unregistered_local) {
@@ -527,13 +527,13 @@ TEST_P(Conformance, NotificationsComeInOrderAndAfterTheData) {
     const RequestId request =
         pair.session.post(pair.peer, Op::write, {{pair.local, 0, 0, 0, pair.here.size()}}, "all there");
     pair.session.wait(request);
-    // The target is another process and progresses by itself; here the request must only have been driven to its end.
+    // The target is another process and progresses by itself; here only the request must be driven to its end.
     EXPECT_EQ(pair.target->take_notification(), "all there");
     expect_equal(pair.there, pair.here.copy(), "destination");
     pair.session.release(request);
     pair.session.notify(pair.peer, "one");
     pair.session.notify(pair.peer, std::string(4096, 'x'));
-    // Sending may take the receiver's answer, and this side's rounds until then.
+    // Sending may need the receiver's answer, and this side's polling until it arrives.
     for (const auto until = std::chrono::steady_clock::now() + 100ms; std::chrono::steady_clock::now() < until;)
       pair.session.progress();
     EXPECT_EQ(pair.target->take_notification(), "one");
@@ -559,7 +559,7 @@ TEST_P(Conformance, CancelEndsQuietlyAsClaimed) {
     const std::string there = pair.there.copy();
     const bool whole = there == pair.here.copy();
     if (!ended) {
-      EXPECT_TRUE(whole) << "told complete: it was faster than cancel()";
+      EXPECT_TRUE(whole) << "reported complete: it was faster than cancel()";
     } else if (claims.cancellation == KVCTS_CANCEL_QUIET) {
       EXPECT_FALSE(whole) << "cancelled in the middle";
     }
@@ -648,7 +648,7 @@ TEST_P(Conformance, ManyCasesOverTheSameAgentsLeakNothing) {
       }
     }
     const auto taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    // A few connections may be kept and given back together; a leak would be one a case.
+    // A few connections may be kept and released together; a leak would be one per case.
     constexpr long spare = 16;
     EXPECT_LE(count_open_files(), files_here + spare);
     EXPECT_LE(pair.target->open_files(), files_there + spare);

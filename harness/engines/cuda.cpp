@@ -1,15 +1,15 @@
-// Engine cuda: bytes move in device memory. Regions are mirrored there (support/mirror.hpp); a transfer is one stream of
-// copies between mirrors, enqueued at once and polled through an event.
+// Engine cuda: bytes move in device memory, where regions are mirrored (support/mirror.hpp). A transfer is one stream
+// of copies between mirrors, enqueued at once and polled through an event.
 //
 //   path    copy (device memcpy, default), staged (through pinned host memory), peer (from device 0 to device 1)
 //   memory  of the mirrors: device (cudaMalloc's), pool, vmm (several mapped pieces), pinned, registered
 //   device  ordinal, default 0
 //
-// Two workers: the initiator opens the peer's mirror by CUDA IPC, for memory=device. To prove the watchdog, `fault`
+// With two workers the initiator opens the peer's mirror by CUDA IPC (memory=device). To test the watchdog, `fault`
 // misbehaves on purpose:
-//   never_ends, waits_for_flag, illegal_address, device_assert   such a kernel is launched in front of the copies
-//   early        completion is reported at once, the copies wait behind a bounded spin of `delay_ms`: read before ready
-//   late_write   one byte of the destination changes `delay_ms` after completion was reported
+//   never_ends, waits_for_flag, illegal_address, device_assert   launches such a kernel before the copies
+//   early        reports completion immediately; the copies wait after a bounded spin of `delay_ms`: read before ready
+//   late_write   changes one byte of the destination `delay_ms` after completion was reported
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Failure failure_of(const device::Error& error) {
   return {code, error.text, error.status};
 }
 
-/// Runs a call of the device; its errors become failures of the engine.
+/// Runs a device call; converts its errors into failures of the engine.
 template <class Call>
 decltype(auto) guarded(Call&& call) {
   try {
@@ -44,7 +44,7 @@ decltype(auto) guarded(Call&& call) {
   }
 }
 
-/// Contexts of this process, one a device, made at the first need and never given back.
+/// Contexts of this process, one per device, created on first use and never released.
 device::Gpu& gpu_of(int ordinal) {
   static auto* const all = new std::map<int, std::unique_ptr<device::Gpu>>;
   std::string reason;
@@ -58,7 +58,7 @@ device::Gpu& gpu_of(int ordinal) {
   });
 }
 
-/// Mirrors of this process by number: how an agent finds the mirrors of another agent beside it.
+/// Mirrors of this process by number: lets an agent find the mirrors of another agent in the same process.
 std::map<std::uint64_t, std::weak_ptr<Mirror>>& mirrors_here() {
   static std::map<std::uint64_t, std::weak_ptr<Mirror>> all;
   return all;
@@ -166,7 +166,7 @@ class CudaEngine final : public SharedMemoryEngine {
                                                std::string(device::name(static_cast<device::MemoryKind>(name.memory))) +
                                                " cannot be shared between processes by CUDA IPC; use memory=device"};
     }
-    // The remote place lives as long as the region's mapping does.
+    // The remote place lives as long as the region's mapping.
     place(region.address, name.bytes, mirror);
     region.mapping = std::shared_ptr<void>(
         region.mapping.get(), [places = std::weak_ptr(places_), mapping = region.mapping, at = region.address](void*) {
@@ -218,7 +218,7 @@ class CudaEngine final : public SharedMemoryEngine {
     return true;
   }
   void abandon(std::span<const Move> moves) override {
-    // Host bytes change in land() alone, so that nothing of it arrives any more.
+    // Only land() changes host bytes, so nothing of it arrives from now on.
     const auto found = flights_.find(moves.data());
     if (found == flights_.end()) return;
     if (fault_.empty()) guarded([&] { gpu_->synchronize(*stream_); });
@@ -233,7 +233,7 @@ class CudaEngine final : public SharedMemoryEngine {
     int users{0};  ///< a peer may be added again
   };
   using Places = std::map<std::byte*, PlacedMirror>;  ///< by first host address
-  /// One request on its way.
+  /// One request under way.
   struct Written {
     std::shared_ptr<Mirror> mirror;
     const std::byte* base{nullptr};
@@ -267,7 +267,7 @@ class CudaEngine final : public SharedMemoryEngine {
     const std::byte* base;
     Address address;
   };
-  /// The mirror of a host address, and its address there.
+  /// The mirror of a host address, and the address in it.
   Place mirrored(const std::byte* address) const {
     auto found = places_->upper_bound(const_cast<std::byte*>(address));
     if (found == places_->begin()) throw Failure{KVCTS_E_BACKEND, "an address without a mirror"};
@@ -294,7 +294,7 @@ class CudaEngine final : public SharedMemoryEngine {
   }
 
   void enqueue(std::span<const Move> moves, Flight& flight) {
-    // Both sides in, so that bytes which no descriptor names stay as they were.
+    // Copy both sides in, so that bytes outside every descriptor stay unchanged.
     std::uint64_t bytes = 0;
     for (const Move& move : moves) {
       if (move.bytes == 0) continue;
@@ -349,7 +349,7 @@ class CudaEngine final : public SharedMemoryEngine {
     }
   }
 
-  /// The bytes that have come out of the device reach the host.
+  /// Copies the bytes that have left the device to the host.
   static void land(Flight& flight) {
     for (const auto& mirror : flight.read) mirror->settle({}, nullptr, false);
     for (const Written& written : flight.written) written.mirror->settle(written.ranges, written.base, true);
@@ -359,7 +359,7 @@ class CudaEngine final : public SharedMemoryEngine {
       gpu_->make_current();
       while (!flight.done->passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       land(flight);
-    } catch (const device::Error&) {  // nothing arrives, then
+    } catch (const device::Error&) {  // then nothing arrives
     }
   }
 

@@ -1,19 +1,17 @@
-// Engine fixture: engine shm that misbehaves on purpose, in one named way, so that the watchdog, the checker and the
-// diagnoser can be shown to notice. Options:
+// Engine fixture: engine shm that misbehaves on purpose, in one named way, to show that the watchdog, the checker and
+// the diagnoser notice. Options:
 //   fault     a row of one of the two tables below, or one of time: late_write, early, deferred, never_complete; or counts
-//   (facts that are no
-//             counts); absent: none
+//             (malformed count facts); absent: none
 //   phase     open | register | connect | transfer | midway | complete | release | remove_peer | deregister | close | exit:
-//   when a fault of
-//             the process strikes (default transfer), and when what is deferred moves after all, of the last five.
-//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet told;
+//             when a fault of the process strikes (default transfer), and when deferred bytes finally move (the last five).
+//             midway = half of the descriptors have been moved; complete = all bytes are there, completion not yet reported;
 //             exit = static destructors of the plug-in
 //   side      producer | consumer | any: whose agent misbehaves (default any)
-//   bytes     how much flood_stdout writes (default 64 MiB; 0 = for ever) and eat_memory takes at most (default 4 GiB)
+//   bytes     how much flood_stdout writes (default 64 MiB; 0 = unlimited) and eat_memory takes at most (default 4 GiB)
 //   delay_us  of late_write, early and sleep (default 75,000)
-//   every     N: a fault of the data strikes in every N-th transfer of an agent only (default 1)
-//   claims    what it says of itself beside what is true: "device_evidence=executed,arch=sm_90"
-//   canary    passes (default) | fails | hangs: what is said of the machine after a worker hung or died
+//   every     N: a fault of the data strikes only in every N-th transfer of an agent (default 1)
+//   claims    claims to make in addition to the true ones: "device_evidence=executed,arch=sm_90"
+//   canary    passes (default) | fails | hangs: the canary after a worker hung or died
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -53,7 +51,7 @@ void sleep_in_read(const Knobs&) {
   int ends[2];
   if (pipe(ends) != 0) throw Failure{KVCTS_E_NO_RESOURCES, "pipe"};
   char byte = 0;
-  while (read(ends[0], &byte, 1) < 0) {  // nobody writes: only a signal ends it
+  while (read(ends[0], &byte, 1) < 0) {  // no one writes: only a signal ends it
   }
 }
 
@@ -62,7 +60,7 @@ void ignore_sigterm(const Knobs&) {
   sleep_for_ever();
 }
 
-/// Returns when the child is out of the group and session that a watchdog might kill.
+/// Returns once the child has left the group and session that a watchdog might kill.
 void fork_escape(const Knobs&) {
   int ends[2];
   if (pipe(ends) != 0) throw Failure{KVCTS_E_NO_RESOURCES, "pipe"};
@@ -131,7 +129,7 @@ void bus(const Knobs&) {
 void exit0(const Knobs&) { _exit(0); }
 void exit3(const Knobs&) { _exit(3); }
 
-/// Writes nonsense on every stream socket of this process: one of them is the channel to the suite.
+/// Writes garbage to every stream socket of this process: one of them is the channel to the suite.
 void garbage(const Knobs&) {
   constexpr std::string_view nonsense = "\xff\xff\xff\x7fthis is not a frame {\"op\": \x01\x02\x03";
   for (int fd = 3; fd < 1024; ++fd) {
@@ -227,7 +225,7 @@ void touch_source(std::span<const Move> moves) {
 struct DataFault {
   std::string_view name;
   void (*edit)(Moves&);                  ///< before anything moves
-  void (*after)(std::span<const Move>);  ///< when all has moved
+  void (*after)(std::span<const Move>);  ///< after everything has moved
 };
 constexpr std::array<DataFault, 7> data_faults{{{"partial", halve, nullptr},
                                                 {"nothing", drop_all, nullptr},
@@ -250,7 +248,7 @@ auto find(const Rows& rows, std::string_view name) -> decltype(rows.data()) {
 constexpr std::array<std::string_view, 5> time_faults{"late_write", "early", "deferred", "never_complete", "counts"};
 constexpr std::array<std::string_view, 5> endings{"release", "remove_peer", "deregister", "close", "exit"};
 
-/// A list that was not moved when it should have been, and what keeps its addresses valid.
+/// A list whose move was deferred, and what keeps its addresses valid.
 struct Deferred {
   Moves moves;
   std::vector<std::shared_ptr<void>> kept;
@@ -259,7 +257,7 @@ struct Deferred {
   }
 };
 
-/// What strikes when the process exits.
+/// Strikes when the process exits.
 struct AtExit {
   Deferred deferred;
   const ProcessFault* process{nullptr};
@@ -317,7 +315,7 @@ class FixtureEngine final : public SharedMemoryEngine {
   }
   ~FixtureEngine() override { ends("close"); }
 
-  // These hide the base's: the table calls what the most derived class has.
+  // These hide the base's: the table calls the most derived class's.
   void release(std::uint64_t request) {
     ends("release");
     SharedMemoryEngine::release(request);
@@ -355,7 +353,7 @@ class FixtureEngine final : public SharedMemoryEngine {
   void edit(Moves& moves) override {
     strikes_ = data_ != nullptr && ++transfers_ % every_ == 0;
     if (strikes_ && data_->edit != nullptr) data_->edit(moves);
-    // So that "midway" is in the middle of the bytes, also of a list of one.
+    // Ensures that "midway" is in the middle of the bytes, also for a list of one.
     if (stage_ == Stage::midway && moves.size() == 1 && moves[0].bytes > 1) {
       const Move whole = moves[0];
       const std::uint64_t half = whole.bytes / 2;
@@ -397,14 +395,14 @@ class FixtureEngine final : public SharedMemoryEngine {
                                        "remove_peer, deregister, close or exit"};
   }
 
-  /// A call that ends something, by the name of its phase.
+  /// A call that ends something, by its phase name.
   void ends(std::string_view call) {
     if (ending_ != call) return;
     deferred_();
     if (process_ != nullptr) process_->strike(knobs_);
   }
 
-  /// 64 bytes at the end of the last move, changed after the request was told complete.
+  /// Changes 64 bytes at the end of the last move after the request was reported complete.
   void write_late(std::span<const Move> moves) const {
     if (moves.empty()) return;
     const Move& last = moves.back();
@@ -422,9 +420,9 @@ class FixtureEngine final : public SharedMemoryEngine {
   const ProcessFault* process_{nullptr};
   const DataFault* data_{nullptr};
   std::uint64_t every_{1}, transfers_{0};
-  bool strikes_{false};  ///< in the transfer at hand
+  bool strikes_{false};  ///< in the current transfer
   std::string time_;     ///< a fault of time; "": none
-  std::string ending_;   ///< the phase, where it is one that ends something
+  std::string ending_;   ///< the phase, if it is one that ends something
   Deferred deferred_;
   std::vector<std::shared_ptr<void>> kept_;
 };

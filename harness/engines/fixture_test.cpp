@@ -1,5 +1,5 @@
-// The fixture does what its name for it says, no more and no less; and the comparison that the conformance tests use sees
-// every fault of the data.
+// The fixture does what its name says, no more and no less; and the comparison that the conformance tests use detects
+// every data fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -65,7 +65,7 @@ struct Fixture {
   std::string wanted;
 };
 
-/// How a child that runs `body` ended, within `limit`: its wait status; nullopt when it was still there (then it is killed).
+/// The wait status of a child that ran `body`; nullopt if it did not end within `limit` (then it is killed).
 std::optional<int> outcome(const std::function<void()>& body, std::chrono::milliseconds limit = 3000ms) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -105,12 +105,12 @@ struct Fault {
 class DataFaults : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(DataFaults, ChangeExactlyTheseBytesAndReportSuccess) {
-  // Random bytes agree by chance with p = 1/256: counts of wrong whole blocks are at least 95 % of what is stated.
+  // Random bytes agree by chance with p = 1/256: counts of wrong whole blocks are at least 95 % of the stated ones.
   Fixture fixture(Options{{"fault", GetParam().name}});
   const std::string source = fixture.from.copy();
   const RequestId request = fixture.post();
   EXPECT_TRUE(fixture.producer.wait(request).done);
-  EXPECT_EQ(fixture.producer.poll(request).bytes, slots * block) << "it claims to have moved all";
+  EXPECT_EQ(fixture.producer.poll(request).bytes, slots * block) << "it claims to have moved everything";
   EXPECT_LE(fixture.wrong(), GetParam().wrong);
   EXPECT_GE(fixture.wrong(), GetParam().wrong - GetParam().wrong / 20);
   EXPECT_EQ(Fixture::different(fixture.from.copy(), source), GetParam().name == "touch_source" ? 1u : 0u);
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Deaths,
                          [](const auto& death) { return death.param.fault; });
 
 TEST(Fixture, EatsMemoryUpToTheLimitAndAborts) {
-  if (sanitized) GTEST_SKIP() << "AddressSanitizer does not live under RLIMIT_AS";
+  if (sanitized) GTEST_SKIP() << "AddressSanitizer does not work under RLIMIT_AS";
   const auto status = outcome([] {
     const rlimit limit{512u << 20, 512u << 20};
     setrlimit(RLIMIT_AS, &limit);
@@ -187,7 +187,7 @@ TEST(Fixture, EatsMemoryUpToTheLimitAndAborts) {
   ASSERT_TRUE(status);
   EXPECT_TRUE(WIFSIGNALED(*status) && WTERMSIG(*status) == SIGABRT);
   EXPECT_EQ(outcome([] { run_case({{"fault", "eat_memory"}, {"bytes", "33554432"}}); }), 42 << 8)
-      << "below the limit it carries on";
+      << "below the limit it continues";
 }
 
 class Hangs : public ::testing::TestWithParam<std::string> {};
@@ -221,7 +221,7 @@ TEST(Fixture, IgnoresSigterm) {
 }
 
 TEST(Fixture, AForkEscapesTheGroup) {
-  // The escaped child holds the pipe open: end of file comes only when it is dead, too.
+  // The escaped child holds the pipe open: end of file comes only when it, too, is dead.
   int held[2];
   ASSERT_EQ(pipe(held), 0);
   const pid_t child = fork();
@@ -234,14 +234,14 @@ TEST(Fixture, AForkEscapesTheGroup) {
   close(held[1]);
   int status = 0;
   waitpid(child, &status, 0);
-  EXPECT_EQ(status, 42 << 8) << "the case itself goes on";
+  EXPECT_EQ(status, 42 << 8) << "the case itself continues";
   kill(-child, SIGKILL);
   timeval soon{0, 200'000};
   fd_set set;
   FD_ZERO(&set);
   FD_SET(held[0], &set);
-  EXPECT_EQ(select(held[0] + 1, &set, nullptr, nullptr, &soon), 0) << "somebody outside of the group still holds it";
-  // Its session id is its own process id; find it by the pipe it holds and end it.
+  EXPECT_EQ(select(held[0] + 1, &set, nullptr, nullptr, &soon), 0) << "a process outside the group still holds it";
+  // Its session id is its own pid; find it by the pipe it holds and end it.
   char link[64];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", held[0]);
   const auto pipe_name = std::filesystem::read_symlink(link);

@@ -57,7 +57,7 @@ static struct {
 } last; /* the last request that was posted */
 
 static int is(const char* what) { return strcmp(mode, what) == 0; }
-/* "exit:post" -> the mode's word when this is its call. */
+/* "exit:post" -> the mode's argument if this is its call. */
 static int strikes(const char* what, const char* call) {
   const size_t n = strlen(what);
   return strncmp(mode, what, n) == 0 && mode[n] == ':' && strcmp(mode + n + 1, call) == 0;
@@ -187,7 +187,7 @@ static int32_t bad_export(kvcts_agent* a, const uint64_t* handles, uint64_t coun
 }
 static int32_t bad_add_peer(kvcts_agent* a, const void* metadata, uint64_t bytes, uint64_t* handle) {
   STRIKE("add_peer");
-  if (bytes < sizeof(head) + sizeof board_file) return fail(a, KVCTS_E_MISMATCH, "the metadata is cut");
+  if (bytes < sizeof(head) + sizeof board_file) return fail(a, KVCTS_E_MISMATCH, "the metadata is truncated");
   const int32_t status = honest->add_peer(a, metadata, bytes - sizeof board_file, handle);
   if (status != KVCTS_OK) return status;
   int file = -1;
@@ -299,7 +299,7 @@ static int32_t bad_notify(kvcts_agent* a, uint64_t handle, const void* data, uin
 }
 static int32_t bad_take(kvcts_agent* a, void* buffer, uint64_t* bytes) {
   if (own == NULL || atomic_load(&own->notified) <= atomic_load(&taken))
-    return fail(a, KVCTS_E_NOT_FOUND, "no notification is there");
+    return fail(a, KVCTS_E_NOT_FOUND, "no notification is pending");
   if (*bytes > 0) ((char*)buffer)[0] = 'n';
   *bytes = 1;
   return atomic_fetch_add(&taken, 1), KVCTS_OK;

@@ -1,5 +1,5 @@
-// Engine memcpy: both sides in one process, bytes moved by the caller's own thread. The simplest engine and the yardstick of
-// the others. Metadata carries addresses; a blob from another process is refused.
+// Engine memcpy: both sides in one process; the caller's own thread moves the bytes. The simplest engine and the
+// baseline for the others. Metadata carries addresses; a blob from another process is refused.
 #include <unistd.h>
 
 #include <set>
@@ -82,7 +82,7 @@ class MemcpyEngine final : public CopyEngine {
   static std::uint64_t generation(const LocalRegion& local) { return *static_cast<std::uint64_t*>(local.extra.get()); }
 
   std::uint64_t id_{0};
-  std::set<std::uint64_t> live_;  ///< generations of regions that are registered now
+  std::set<std::uint64_t> live_;  ///< generations of currently registered regions
 };
 
 }  // namespace

@@ -1,19 +1,18 @@
-// Engine ucx: put and get of UCP with real registration and exchange of remote keys; with verbs=am, active messages that do
-// the same, without keys (support/ucx_messages.hpp). The transports are chosen by UCX_TLS in the environment of the worker;
-// facts() says which were really taken.
+// Engine ucx: put and get of UCP with real registration and exchange of remote keys; with verbs=am, active messages
+// that do the same without keys (support/ucx_messages.hpp). UCX_TLS in the worker's environment selects the
+// transports; facts() reports those really used.
 //
-// Written against UCX 1.13.1 (Debian 12); runs unchanged on 1.22.0 (ucx_package.cpp). Sources: ucp/api/ucp.h. What is done
-// here and why:
-//   - One context and one worker an agent, for life; one endpoint a peer agent, kept while healthy. Setting them up costs
-//     milliseconds, a case costs one ucp_mem_map, one ucp_rkey_pack and one ucp_ep_rkey_unpack a region.
+// Written against UCX 1.13.1 (Debian 12); runs unchanged on 1.22.0 (ucx_package.cpp). Sources: ucp/api/ucp.h. Why it
+// works this way:
+//   - One context and one worker per agent, for life; one endpoint per peer agent, kept while healthy. Setting them
+//   up takes milliseconds; a case needs one ucp_mem_map, ucp_rkey_pack and ucp_ep_rkey_unpack per region.
 //   - A write is complete when ucp_ep_flush_nbx is: ucp_put_nbx alone completes locally.
 //   - Over tcp and posix a put is emulated with active messages, so the target must progress. poll() and progress() serve
 //     every agent of this process, so that two agents of one process cannot wait for each other.
-//   - With verbs=am the context has no RMA and the metadata no keys, so that put and get cannot be taken by mistake; a write
-//   is complete when
-//     the peer answered that it lies there.
-//   - UCX checks no remote bounds over tcp: ranges are checked here, against the metadata. guard=off hands them through, so
-//     that the rules table (cases/rules) sees UCX itself.
+//   - With verbs=am the context has no RMA and the metadata no keys, so that put and get cannot be used by mistake; a write
+//     is complete when the peer has answered that the bytes are stored.
+//   - UCX checks no remote bounds over tcp: ranges are checked here against the metadata. guard=off passes them
+//   through, so that the rules table (cases/rules) sees UCX itself.
 #include <sys/random.h>
 #include <ucp/api/ucp.h>
 
@@ -40,9 +39,9 @@ namespace kvcts::engines {
 namespace {
 
 constexpr unsigned notification_id = 0;        // active message id
-constexpr std::uint64_t window = 4096;         // operations in flight of one request
-constexpr unsigned rounds_a_poll = 512;        // of UCX's work, while there is some
-constexpr std::uint64_t posted_a_round = 512;  // operations that one post() or poll() starts at most
+constexpr std::uint64_t window = 4096;         // operations in flight per request
+constexpr unsigned rounds_a_poll = 512;        // of UCX's work, while there is any
+constexpr std::uint64_t posted_a_round = 512;  // maximum operations that one post() or poll() starts
 
 std::int32_t status_of(ucs_status_t status) {
   switch (status) {
@@ -79,7 +78,7 @@ std::int32_t status_of(ucs_status_t status) {
 Failure ucx_failure(ucs_status_t status, const std::string& what) {
   return {status_of(status), what + ": " + ucs_status_string(status), status};
 }
-/// The error handler of an endpoint has one meaning, whatever its code: this connection is over.
+/// An endpoint's error handler means one thing, whatever its code: this connection is over.
 Failure lost(ucs_status_t status) {
   return {KVCTS_E_PEER_LOST, std::string("the connection to the peer is lost: ") + ucs_status_string(status), status};
 }
@@ -87,7 +86,7 @@ void check(ucs_status_t status, const char* what) {
   if (status != UCS_OK) throw ucx_failure(status, what);
 }
 
-/// The connection to one peer agent. The error handler marks it; nobody uses it afterwards.
+/// The connection to one peer agent. The error handler marks it; it is not used afterwards.
 struct Endpoint {
   ucp_ep_h ep{nullptr};
   ucs_status_t failed{UCS_OK};
@@ -104,10 +103,10 @@ struct RemoteRegion {
   std::uint64_t address{0}, bytes{0};
   std::uint32_t access{0};
   ucp_rkey_h key{nullptr};
-  std::uint64_t handle{0};  ///< there
+  std::uint64_t handle{0};  ///< at the peer
 };
 
-/// A peer as one blob showed it. Requests hold it, so that keys outlive the operations that use them.
+/// A peer from one blob. Requests hold it, so that keys outlive the operations that use them.
 struct Peer {
   std::shared_ptr<Endpoint> endpoint;
   std::vector<RemoteRegion> regions;
@@ -132,8 +131,8 @@ struct Operation {
   std::uint64_t remote{0};
   ucp_rkey_h key{nullptr};
   ucp_mem_h memory{nullptr};
-  Ask ask{};            ///< of verbs=am: UCX reads it until it is sent
-  bool awaited{false};  ///< its answer
+  Ask ask{};            ///< for verbs=am: UCX reads it until it is sent
+  bool awaited{false};  ///< its answer is pending
 };
 
 struct Request {
@@ -147,17 +146,17 @@ struct Request {
   Operation control;  ///< stands for flush and notification in callbacks
 
   State state{State::prepared};
-  std::uint64_t next{0};       ///< operation to start
+  std::uint64_t next{0};       ///< next operation to start
   std::uint64_t in_flight{0};  ///< of UCX, flush and notification included
   std::uint64_t landed{0};     ///< bytes of operations that completed (locally, for a put)
-  std::uint64_t completed{0};  ///< and how many they are
+  std::uint64_t completed{0};  ///< number of those operations
   bool canceled{false};
-  std::uint64_t token{0};     ///< of the latest post, of verbs=am: what is answered to an earlier one is nobody's
+  std::uint64_t token{0};     ///< of the latest post, for verbs=am: answers to an earlier one are ignored
   std::uint64_t awaited{0};   ///< answers
   std::uint64_t answered{0};  ///< since the post
   Failure failure;
 
-  /// UCX has nothing of it any more, and the peer will send nothing.
+  /// UCX has finished with it, and the peer will send nothing more.
   bool quiet() const { return in_flight == 0 && awaited == 0; }
   bool active() const { return state == State::moving || state == State::flushing || state == State::notifying; }
 };
@@ -184,7 +183,7 @@ class UcxEngine final : public UcxMessages::Host {
     for (int round = 0; round < 1000 && in_flight(); ++round) progress_all();
     std::erase(all(), this);
     if (in_flight()) {
-      // A peer that never answers. UCX would still call into these objects: they stay until the process ends.
+      // A peer that never answers. UCX would still use these objects: they stay until the process ends.
       for (auto& [handle, request] : requests_) orphans_.push_back(std::move(request));
       new auto(std::move(orphans_));
       new auto(std::move(peers_));
@@ -192,11 +191,11 @@ class UcxEngine final : public UcxMessages::Host {
       new auto(std::move(messages_));
       return;
     }
-    expecting_.clear();  // messages may still come in until the worker is gone
+    expecting_.clear();  // messages may still arrive until the worker is destroyed
     requests_.clear();
     orphans_.clear();
-    peers_.clear();  // keys go before the worker
-    // The worker ends its endpoints itself: closing them one by one would wait for peers that may be dead.
+    peers_.clear();  // destroy keys before the worker
+    // The worker destroys its endpoints: closing them one by one would wait for peers that may be dead.
     ucp_worker_destroy(worker_);
     for (auto& [handle, region] : regions_) {
       if (region.memory != nullptr) ucp_mem_unmap(context_, region.memory);
@@ -246,7 +245,7 @@ class UcxEngine final : public UcxMessages::Host {
     const auto uses = [handle](const Request& request) {
       return !request.quiet() && std::count(request.locals.begin(), request.locals.end(), handle) > 0;
     };
-    // Of a peer whose request is complete UCX may still have a word to say to the answer.
+    // UCX may still have to send the final answer to a peer whose request is complete.
     for (int round = 0; round < 1000 && messages_ && messages_->uses(handle); ++round) progress_all();
     sweep();
     const bool used =
@@ -272,7 +271,7 @@ class UcxEngine final : public UcxMessages::Host {
       blob.value(region.bytes);
       blob.value(region.access);
       blob.value(handle);
-      if (region.memory == nullptr || by_messages_) {  // no key: nothing but messages can reach it
+      if (region.memory == nullptr || by_messages_) {  // no key: only messages can reach it
         blob.text({});
         continue;
       }
@@ -370,7 +369,7 @@ class UcxEngine final : public UcxMessages::Host {
     Request& request = *requests_.at(handle);
     if (request.state == State::prepared) throw Failure{KVCTS_E_NOT_POSTED, "the request was not posted"};
     if (request.active() || !request.quiet()) {
-      // Over cma UCX 1.22 starts one copy a round: whoever naps between polls must not nap between copies.
+      // Over cma UCX 1.22 starts one copy per round: a caller that sleeps between polls must not sleep between copies.
       for (unsigned round = 0; round < rounds_a_poll && progress_all(); ++round) {
       }
       advance(request);
@@ -404,7 +403,7 @@ class UcxEngine final : public UcxMessages::Host {
   }
 
   void notify(std::uint64_t handle, std::string_view data) {
-    // A request of its own, with nothing to move; it is released at once and ends by itself.
+    // A separate, empty request; it is released immediately and ends by itself.
     auto request = std::make_unique<Request>();
     request->peer = peers_.at(handle);
     request->peer_handle = handle;
@@ -439,7 +438,7 @@ class UcxEngine final : public UcxMessages::Host {
     for (const auto& [id, endpoint] : endpoints_) {
       if (endpoint->failed == UCS_OK && endpoint.get() == latest_) path_facts(endpoint->ep, facts);
     }
-    // Newer ones choose a protocol a size, and tell (UCX_PROTO_INFO, engine package).
+    // Newer ones choose a protocol per size, and report it (UCX_PROTO_INFO, engine package).
     if (std::getenv("UCX_PROTO_INFO") != nullptr) {
       static UcxLog log;
       if (const auto path = log.path(by_messages_   ? UcxLog::message
@@ -502,8 +501,8 @@ class UcxEngine final : public UcxMessages::Host {
     if (by_messages_) messages_ = std::make_unique<UcxMessages>(worker_, *this);
   }
 
-  /// An endpoint to this worker itself: finds out now, not at the first peer, that UCX_TLS has no transport that can do what
-  /// was asked. (UCX answers "unreachable" later both for this and for a peer that is gone.)
+  /// Opens an endpoint to this worker itself, to detect now, not at the first peer, that no transport of UCX_TLS
+  /// supports the request. (UCX later reports "unreachable" both for this and for a peer that is gone.)
   void probe() {
     auto self = std::make_shared<Endpoint>();
     graveyard_.push_back(self);
@@ -513,7 +512,7 @@ class UcxEngine final : public UcxMessages::Host {
     ucp_worker_destroy(worker_);
     ucp_cleanup(context_);
     throw ucx_failure(created, std::string("UCX_TLS=") + (chosen ? chosen : "(default)") +
-                                   " offers no transport for error_handling=" +
+                                   " has no transport that supports error_handling=" +
                                    (peer_errors_ ? "peer; set it to none, or add tcp" : "none"));
   }
 
@@ -528,7 +527,7 @@ class UcxEngine final : public UcxMessages::Host {
     return ucp_ep_create(worker_, &params, &endpoint.ep);
   }
 
-  /// Without waiting; by force where UCX allows it.
+  /// Does not wait; forces the close where UCX allows it.
   void close(Endpoint& endpoint) {
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -594,7 +593,7 @@ class UcxEngine final : public UcxMessages::Host {
     operation.request->landed += operation.bytes, ++operation.request->completed;
   }
 
-  /// UCX gives one of its requests back. True: it went well.
+  /// Takes back a UCX request. True: it succeeded.
   static bool ended(void* ucx_request, ucs_status_t status, Request& request) {
     --request.in_flight;
     if (status != UCS_OK)
@@ -608,7 +607,7 @@ class UcxEngine final : public UcxMessages::Host {
     if (ended(ucx_request, status, *operation.request)) land(operation);
   }
 
-  /// What an *_nbx call returned: finished, failed, or in flight.
+  /// Handles the return of an *_nbx call: finished, failed, or in flight.
   static void account(const Operation& operation, ucs_status_ptr_t returned, const char* what) {
     Request& request = *operation.request;
     if (UCS_PTR_IS_PTR(returned)) {
@@ -633,7 +632,7 @@ class UcxEngine final : public UcxMessages::Host {
     request.answered = 0;
     expecting_[request.token] = &request;
   }
-  /// Answers that come yet are nobody's.
+  /// Ignores answers that are still to come.
   void forget(Request& request) {
     expecting_.erase(request.token);
     request.awaited = 0;
@@ -647,7 +646,7 @@ class UcxEngine final : public UcxMessages::Host {
     param.cb.send = [](void* ucx_request, ucs_status_t status, void* user) {
       ended(ucx_request, status, *static_cast<Operation*>(user)->request);
     };
-    operation.awaited = true, ++request.awaited;  // to itself an agent is answered at once
+    operation.awaited = true, ++request.awaited;  // an agent answers itself immediately
     const ucs_status_ptr_t returned =
         ucp_am_send_nbx(request.peer->endpoint->ep, request.writes ? UcxMessages::put : UcxMessages::get, &operation.ask,
                         sizeof operation.ask, operation.local, request.writes ? operation.bytes : 0, &param);
@@ -677,7 +676,7 @@ class UcxEngine final : public UcxMessages::Host {
       return UCS_OK;
     };
     if (answer.status != KVCTS_OK)
-      return refuse(static_cast<std::int32_t>(answer.status), "the peer has no such range, or not for this");
+      return refuse(static_cast<std::int32_t>(answer.status), "the peer has no such range, or does not allow this access");
     if (request.writes) {
       land(operation);
       return UCS_OK;
@@ -700,12 +699,12 @@ class UcxEngine final : public UcxMessages::Host {
     return UCS_OK;
   }
 
-  /// Goes as far as it can without waiting.
+  /// Advances as far as possible without waiting.
   void advance(Request& request) {
     if (request.peer->endpoint->failed != UCS_OK) {
       if (request.active()) fail(request, lost(request.peer->endpoint->failed));
       forget(request);
-      // With error handling, UCX completes what was in flight; without, nothing would ever come.
+      // With error handling, UCX completes what was in flight; without it, nothing ever completes.
     }
     if (request.state == State::moving) start_operations(request);
     if (request.state == State::flushing && request.quiet()) send_notification(request);
@@ -742,7 +741,7 @@ class UcxEngine final : public UcxMessages::Host {
     }
     if (request.canceled || request.next < request.operations.size()) return;
     if (!request.writes || request.operations.empty() || messages_) {
-      if (!request.quiet()) return;  // a get is here when it completes, and what was answered is where it was to go
+      if (!request.quiet()) return;  // a completed get has arrived, and an answered put is in place
       request.state = State::flushing;
       return;
     }
@@ -774,7 +773,7 @@ class UcxEngine final : public UcxMessages::Host {
     ++completed_;
   }
 
-  /// With verbs=am, each descriptor was answered by the peer itself; what put and get moved nobody answers.
+  /// With verbs=am the peer itself answers each descriptor; no one answers put and get.
   std::optional<Failure> other_path(const Request& request) const {
     const auto moves = [](const Operation& operation) { return operation.bytes > 0; };
     const auto count =
@@ -784,9 +783,9 @@ class UcxEngine final : public UcxMessages::Host {
                                         std::to_string(request.answered) + " of " + std::to_string(count) + " descriptors"};
   }
 
-  /// "rma#0" marks the lane of put and get; "rma_bw#0" serves rendezvous only, so cma beside posix does not make a put
-  /// one-sided in 1.13. Lanes of an endpoint, from ucp_ep_print_info (the only source in 1.13): "lane[0]: 1:tcp/lo.0 md[1]
-  /// -> ... am am_bw#0".
+  /// "rma#0" marks the lane of put and get; "rma_bw#0" serves only rendezvous, so cma next to posix does not make a
+  /// put one-sided in 1.13. Lanes of an endpoint, from ucp_ep_print_info (the only source in 1.13): "lane[0]:
+  /// 1:tcp/lo.0 md[1] -> ... am am_bw#0".
   void path_facts(ucp_ep_h ep, std::map<std::string, std::string>& facts) {
     char* text = nullptr;
     std::size_t bytes = 0;

@@ -1,6 +1,6 @@
-// Engine ucx with the UCX of an engine package (KVCTS_ENGINE_PACKAGE, e.g. "ucx-1.22.0") in place of the system's: the same
-// plug-in, whose libraries are loaded from the package first. The loader takes a library that is there already by its
-// soname, and libucp.so.0 is the soname of either version.
+// Engine ucx with the UCX of an engine package (KVCTS_ENGINE_PACKAGE, e.g. "ucx-1.22.0") instead of the system's: the
+// same plug-in, but the package's libraries are loaded first. The loader reuses a loaded library with the same
+// soname, and both versions have the soname libucp.so.0.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -27,10 +27,9 @@ const kvcts_transport* load(std::uint32_t host_abi) {
   const fs::path folder = kvcts::transport::package_folder(package);
   if (folder.empty()) throw std::runtime_error(kvcts::transport::package_missing(package));
   static const kvcts::engines::UcxLog log;          // before UCX reads its environment
-  open_library(folder / "libucx/lib/libucp.so.0");  // brings the others, which lie beside it
+  open_library(folder / "libucx/lib/libucp.so.0");  // also loads the others from the same folder
   Dl_info self{};
-  if (dladdr(reinterpret_cast<void*>(&load), &self) == 0)
-    throw std::runtime_error("this plug-in does not know where it lies");
+  if (dladdr(reinterpret_cast<void*>(&load), &self) == 0) throw std::runtime_error("cannot find this plug-in's own folder");
   void* plugin = open_library(fs::path(self.dli_fname).parent_path() / "kvcts_engine_ucx.so");
   const auto entry = reinterpret_cast<kvcts_transport_entry_fn>(dlsym(plugin, "kvcts_transport_entry"));
   if (entry == nullptr) throw std::runtime_error("kvcts_engine_ucx.so has no kvcts_transport_entry");

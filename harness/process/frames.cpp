@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t header_bytes = 4;
 constexpr std::size_t fds_a_frame = 253;  // SCM_MAX_FD
 constexpr std::size_t read_step = 256 * 1024;
-constexpr int max_depth = 100;  // dump() and destructors recurse; a peer's nesting must not reach our stack's end
+constexpr int max_depth = 100;  // dump() and destructors recurse; a peer's nesting must not exhaust our stack
 constexpr const char* more_fds_key = "more_fds";
 
 std::uint32_t frame_length(const std::string& in) {
@@ -70,7 +70,7 @@ void wait_for(int fd, short events, std::int64_t deadline_ns) {
     pollfd entry{fd, events, 0};
     const int ready = ::poll(&entry, 1, remaining_ms(deadline_ns));
     if (ready > 0) return;
-    if (ready == 0) throw FrameError(FrameFault::timeout, "no complete frame within the time");
+    if (ready == 0) throw FrameError(FrameFault::timeout, "no complete frame in time");
     if (errno != EINTR) fail_io("poll", errno);
   }
 }
@@ -106,8 +106,8 @@ void Channel::close() {
   pending_.reset();
 }
 
-/// Reads up to `wanted` bytes of the present frame, never beyond it: descriptors arrive with the first byte of their own
-/// frame. Returns false when nothing is there.
+/// Reads up to `wanted` bytes of the current frame, never beyond it: descriptors arrive with the first byte of their
+/// own frame. Returns false if no bytes are available.
 bool Channel::read_some(std::size_t wanted) {
   const std::size_t had = in_.size();
   wanted = std::min(wanted, read_step);
@@ -172,7 +172,7 @@ std::optional<Message> Channel::complete() {
   }
   if (const auto more = message.body.find(more_fds_key); more != message.body.end()) {
     if (!options_.accept_fds || !more->is_number_unsigned() || more->get<std::uint64_t>() > 1u << 20)
-      throw FrameError(FrameFault::malformed, "a frame announces more descriptors than are allowed");
+      throw FrameError(FrameFault::malformed, "a frame announces more descriptors than allowed");
     pending_fds_ = more->get<std::size_t>();
     message.body.erase(more_fds_key);
     if (pending_fds_ != 0) {
@@ -213,7 +213,7 @@ Message Channel::receive(int timeout_ms) {
 void Channel::queue(const nlohmann::json& body, std::span<const int> fds) {
   const auto add = [&](std::string text, std::span<const int> own) {
     if (text.size() > max_frame)
-      throw FrameError(FrameFault::oversize, "a frame of " + std::to_string(text.size()) + " bytes is above the limit of " +
+      throw FrameError(FrameFault::oversize, "a frame of " + std::to_string(text.size()) + " bytes exceeds the limit of " +
                                                  std::to_string(max_frame));
     Outgoing frame;
     const auto length = static_cast<std::uint32_t>(text.size());
@@ -260,7 +260,7 @@ bool Channel::flush() {
     const ssize_t sent = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      // ETOOMANYREFS: too many descriptors in flight; it passes when the peer has received some.
+      // ETOOMANYREFS: too many descriptors in flight; clears once the peer has received some.
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS) return false;
       fail_io("send", errno);
     }

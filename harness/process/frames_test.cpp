@@ -1,4 +1,4 @@
-// Frames against an honest peer, a broken one and a hostile one.
+// Frames from an honest, a broken and a hostile peer.
 #include "process/frames.hpp"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ struct Ends {
       if (written < 0 && errno == EAGAIN)
         std::this_thread::yield();
       else if (written < 0)
-        return;  // the reader had enough
+        return;  // the reader stopped
       else
         bytes.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -75,7 +75,7 @@ TEST(Frames, LargeFramesDoNotBlockTheSender) {
   Ends ends;
   const json large = {{"text", std::string(20 << 20, 'y')}};
   ends.a.queue(large);
-  EXPECT_FALSE(ends.a.flush());  // the socket is full long before; flush() returns all the same
+  EXPECT_FALSE(ends.a.flush());  // the socket filled up long before; flush() returns anyway
   EXPECT_GT(ends.a.output_bytes(), 1u << 20);
   std::thread reader([&] { EXPECT_EQ(ends.b.receive(20'000).body, large); });
   while (!ends.a.flush()) std::this_thread::yield();
@@ -203,7 +203,7 @@ TEST(Frames, TextThatIsNoUtf8CanBeSent) {
   EXPECT_EQ(ends.a.receive(1000).body["text"], "a\xEF\xBF\xBD\xEF\xBF\xBD z");
 }
 
-// Whatever bytes come: a message, a typed fault or nothing yet; never a crash, never a wait, never a lost descriptor.
+// Any bytes: a message, a typed fault or nothing yet; never a crash, a wait or a lost descriptor.
 TEST(Frames, RandomBytes) {
   std::mt19937 random(20240607);
   const std::string good = [] {

@@ -6,7 +6,7 @@ namespace kvcts::process {
 
 const std::vector<Grant>& grants() {
   static const std::vector<Grant> all{
-      {"sys", "/sys: what there is of network cards and processors", {"/sys"}, {}, {}},
+      {"sys", "/sys: the network cards and processors of the machine", {"/sys"}, {}, {}},
       {"process-vm",
        "copies by the kernel between the processes of one sandbox (process_vm_readv and _writev)",
        {},

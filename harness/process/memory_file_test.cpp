@@ -26,7 +26,7 @@ TEST(MemoryFile, CannotBeShrunkOrGrown) {
   EXPECT_EQ(errno, EPERM);
   EXPECT_EQ(::ftruncate(fd.get(), 16384), -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);  // nobody can take writing away either
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);  // no other process can forbid writing either
   EXPECT_NE(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, 0);
   EXPECT_THROW(create_memory_file("empty", 0), std::system_error);
 }
@@ -60,7 +60,7 @@ TEST(MemoryFile, MappingsMoveAndEnd) {
   const std::uint8_t* const address = moved.data();
   moved = Mapping();
   unsigned char resident = 0;
-  EXPECT_EQ(::mincore(const_cast<std::uint8_t*>(address), 4096, &resident), -1);  // not mapped any more
+  EXPECT_EQ(::mincore(const_cast<std::uint8_t*>(address), 4096, &resident), -1);  // no longer mapped
 }
 
 TEST(StatusPage, ANoteIsSeenWholeOrSaidToBeTorn) {
@@ -81,7 +81,7 @@ TEST(StatusPage, ANoteIsSeenWholeOrSaidToBeTorn) {
     }
   });
   int whole = 0;
-  // By the clock, not by rounds: on a crowded machine the writer may not have begun for a while.
+  // Limit by time, not rounds: on a crowded machine the writer may start late.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (whole < 200 && std::chrono::steady_clock::now() < end) {
     const StatusView seen = view(*page);

@@ -121,7 +121,7 @@ pid_t child_in_namespace(pid_t parent, pid_t inner) {
       read_text_file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children"));
   for (pid_t child = 0; children >> child;)
     if (pid_inside(child) == inner) return child;
-  for (const ProcessStat& stat : all_processes())  // that file may leave out one while its siblings end (proc(5))
+  for (const ProcessStat& stat : all_processes())  // the children file may omit one while its siblings end (proc(5))
     if (stat.parent == parent && pid_inside(stat.pid) == inner) return stat.pid;
   return 0;
 }
@@ -196,7 +196,7 @@ std::vector<pid_t> PidWatch::created_since(std::int64_t before) const {
   std::vector<pid_t> found;
   if (now == before && now >= 0) return found;
   const std::int64_t count = now > before ? now - before : now + highest_ - before;
-  if (now < 0 || before < 0 || count > 512) {  // unknown, or a busy machine: look at every process
+  if (now < 0 || before < 0 || count > 512) {  // unknown, or a busy machine: scan every process
     for (const ProcessStat& stat : all_processes()) found.push_back(stat.pid);
     return found;
   }

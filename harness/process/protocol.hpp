@@ -15,7 +15,7 @@
 //   {"raised":{"type":"ValueError","text":...,"at":...}}   an untyped exception of code under test -> FAIL
 //   {"skipped":{"text":...}}                               this machine lacks something (hello only) -> SKIPPED
 //   {"crash":{"signal":"SIGSEGV","text":...}}              connector program died or broke the protocol -> CRASH
-//   {"memory":{"text":...}}                                memory ran out: the worker must be replaced -> CRASH (memory limit)
+//   {"memory":{"text":...}}                                memory ran out: the worker must go -> CRASH (memory limit)
 //   {"error":{"text":...}}                                 the suite's own fault -> ERROR
 // Every request carries "seq" (1, 2, 3, ... per channel) and its reply repeats it: an out-of-order reply breaks the
 // protocol.

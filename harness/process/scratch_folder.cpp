@@ -45,7 +45,7 @@ ScratchFolder::ScratchFolder() {
   std::string pattern = (among / prefix).string() + "XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) return;
   path_ = pattern;
-  lock_ = locked(path_ / "new", O_CREAT);  // under its name only when it is locked
+  lock_ = locked(path_ / "new", O_CREAT);  // named only once it is locked
   if (lock_) std::filesystem::rename(path_ / "new", path_ / "lock", error);
   ::setenv("TMPDIR", path_.c_str(), 1);
 }

@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t alignment = 8;
 
 struct Header {
-  std::int64_t began_ns;  ///< 0: none was taken
-  std::uint64_t used;     ///< bytes of records behind the header
+  std::int64_t began_ns;  ///< 0: no snapshot
+  std::uint64_t used;     ///< bytes of records after the header
 };
 /// One piece; its bytes follow, padded to `alignment`.
 struct Record {

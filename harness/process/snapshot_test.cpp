@@ -1,4 +1,4 @@
-// What a worker saw when completion was reported, from hand to hand.
+// Hands over what a worker saw when completion was reported.
 #include "process/snapshot.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Snapshot, ComesBackAsItWasTaken) {
   EXPECT_FALSE(read_snapshot(file));
 }
 
-// Of two, the one that was begun later counts, however long the other took.
+// Of two snapshots, the one begun later counts, however long the other took.
 TEST(Snapshot, IsOfTheTimeItWasBegunAt) {
   std::vector<std::uint8_t> slow(4096), late(4096), bytes(8);
   SnapshotWriter first{std::span(slow)}, second{std::span(late)};
@@ -53,7 +53,7 @@ TEST(Snapshot, IsFullAtSomeTime) {
   EXPECT_EQ(read_snapshot(file)->pieces.size(), 4u);
 }
 
-// It comes from a process that runs code under test.
+// It is written by a process that runs code under test.
 TEST(Snapshot, GarbageIsNone) {
   std::vector<std::uint8_t> file(4096), bytes(64);
   SnapshotWriter writer{std::span(file)};

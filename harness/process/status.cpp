@@ -48,7 +48,8 @@ StatusView view(const StatusPage& page) {
   status.since_ns = page.phase_since_ns.load(std::memory_order_acquire);
   status.done = page.done.load(std::memory_order_relaxed);
   status.total = page.total.load(std::memory_order_relaxed);
-  // A writer that died or stopped in the middle of a note must not hold the reader up: after a few tries take what is there.
+  // A writer that died or stopped while changing a note must not block the reader: after a few tries take the current
+  // text.
   for (int attempt = 0; attempt < 8; ++attempt) {
     const std::uint32_t before = page.sequence.load(std::memory_order_acquire);
     char copy[sizeof(page.note)];

@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kill_patience_ns = 5'000'000'000;  // SIGKILL works at once, except on a process in D state
+constexpr std::int64_t kill_patience_ns = 5'000'000'000;  // SIGKILL acts immediately, except on a process in D state
 constexpr int scan_interval_ms = 4;
 
 struct Child {
@@ -39,15 +39,15 @@ struct Child {
 
 struct Kill {
   std::uint64_t id{0};
-  std::vector<pid_t> roots;               ///< with all that descends from them
-  std::string mark;                       ///< with all that carries it
-  std::map<pid_t, std::uint64_t> killed;  ///< alive or not reaped here, and when they began: their children go, too
+  std::vector<pid_t> roots;               ///< with all their descendants
+  std::string mark;                       ///< with every process that carries it
+  std::map<pid_t, std::uint64_t> killed;  ///< alive or not reaped here, and start times: their children must die, too
   std::set<pid_t> ended;                  ///< reaped
   std::int64_t since_ns{0};
   int clean_scans{0};
 };
 
-/// Everything that execve needs, made before fork(): a child may only call async-signal-safe functions.
+/// Everything that execve needs, built before fork(): a child may call only async-signal-safe functions.
 struct Image {
   std::vector<std::string> text, variables;
   std::vector<char*> argv, envp;
@@ -98,7 +98,7 @@ void limit(int resource, rlim_t value) {
   good = good && null >= 0 && ::dup2(null, 0) == 0;
   int target = 1;
   for (const int fd : fds) good = good && ::dup2(fd, target++) >= 0;
-  if (good && ::dup2(report, target) == target) {  // report is the last descriptor that survives, until execve
+  if (good && ::dup2(report, target) == target) {  // report is the last descriptor that survives until execve
     ::fcntl(target, F_SETFD, FD_CLOEXEC);
     report = target;
     ::close_range(static_cast<unsigned>(target) + 1, ~0u, 0);
@@ -128,7 +128,7 @@ class Warden {
         while (auto request = channel_.pump()) answer(*request);
       }
     } catch (const FrameError&) {
-      // The supervisor is gone (or talks nonsense, which is the same): nothing may be left.
+      // The supervisor is gone (or breaks the protocol, which is equivalent): leave nothing.
     }
     end_everything();
   }
@@ -160,8 +160,7 @@ class Warden {
       kill.id = request.body.value("id", std::uint64_t{0});
       kill.since_ns = now_ns();
       if (const auto known = spawned_.find(kill.id); known != spawned_.end()) {
-        // The number of one that was reaped may be another process' by now; its children are found by mark and as our own
-        // orphans.
+        // The pid of a reaped process may be reused; its children are found by mark and as our own orphans.
         if (children_.contains(known->second.first)) kill.roots.push_back(known->second.first);
         kill.mark = known->second.second;
       }
@@ -185,7 +184,7 @@ class Warden {
     int report[2];
     if (::pipe2(report, O_CLOEXEC) != 0) return failed(std::string("pipe: ") + std::strerror(errno));
     UniqueFd report_in(report[0]), report_out(report[1]);
-    // The child moves descriptors to 1, 2, 3, ...: lift all sources above the highest target first.
+    // The child moves descriptors to 1, 2, 3, ...: first move all sources above the highest target.
     const int above = static_cast<int>(request.fds.size()) + 16;
     std::vector<UniqueFd> lifted;
     std::vector<int> fds;
@@ -217,12 +216,12 @@ class Warden {
       rusage usage{};
       const pid_t pid = ::wait4(-1, &status, WNOHANG, &usage);
       if (pid <= 0) return;
-      for (Kill& kill : kills_) {  // its number may be another process' from now on
+      for (Kill& kill : kills_) {  // its pid may be reused from now on
         std::erase(kill.roots, pid);
         if (kill.killed.erase(pid) != 0) kill.ended.insert(pid);
       }
       const auto child = children_.find(pid);
-      if (child == children_.end()) continue;  // an orphan of a worker; its children are ours now
+      if (child == children_.end()) continue;  // an orphan of a worker; the warden is now the parent of its children
       const auto micros = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; };
       channel_.queue({{"event", "exit"},
                       {"id", child->second.id},
@@ -234,14 +233,14 @@ class Warden {
     }
   }
 
-  /// Who of `all` has to go for this kill. Whole run: mark "<run>/" and every descendant of the warden.
+  /// The processes of `all` to kill. Whole run: mark "<run>/" and every descendant of the warden.
   std::vector<ProcessStat> victims(const std::vector<ProcessStat>& all, const Kill& kill) {
     std::vector<pid_t> roots(kill.roots);
     for (const ProcessStat& stat : all) {
       if (stat.pid == self_ || stat.dead()) continue;
       const bool own_group = std::any_of(kill.roots.begin(), kill.roots.end(),
                                          [&](pid_t root) { return stat.group == root || stat.session == root; });
-      const auto dying = kill.killed.find(stat.pid);  // its root may have been reaped before it
+      const auto dying = kill.killed.find(stat.pid);  // its root may have been reaped first
       if (own_group || kill.killed.contains(stat.parent) ||
           (dying != kill.killed.end() && dying->second == stat.start_ticks)) {
         roots.push_back(stat.pid);
@@ -252,7 +251,7 @@ class Warden {
       if (started_here && children_[stat.pid].mark != kill.mark && kill.mark.back() != '/') continue;
       const std::string mark = environment_of(stat.pid, mark_variable);
       const bool orphan =
-          stat.parent == self_ && !started_here && mark.empty();  // wiped its environment, but cannot hide from us
+          stat.parent == self_ && !started_here && mark.empty();  // wiped its environment, but is still our child
       if (orphan || mark_matches(mark, kill.mark)) roots.push_back(stat.pid);
     }
     std::vector<ProcessStat> found = descendants(all, roots);
@@ -270,7 +269,7 @@ class Warden {
         ::kill(stat.pid, SIGKILL);
         kill->killed.insert_or_assign(stat.pid, stat.start_ticks);
       }
-      // Twice clean: a process that forked and died while /proc was being listed can hide its child from one look.
+      // Clean twice: a process that forked and died while /proc was being read can hide its child from one scan.
       kill->clean_scans = alive.empty() ? kill->clean_scans + 1 : 0;
       const bool late = now_ns() - kill->since_ns > kill_patience_ns;
       if (kill->clean_scans < 2 && !late) {
@@ -325,7 +324,7 @@ class Warden {
   UniqueFd signals_;
   std::map<pid_t, Child> children_;
   std::map<std::uint64_t, std::pair<pid_t, std::string>>
-      spawned_;  ///< id -> pid, mark; also of the dead, until they are killed
+      spawned_;  ///< id -> pid, mark; includes the dead until they are killed
   std::vector<Kill> kills_;
 };
 

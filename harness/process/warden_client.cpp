@@ -40,7 +40,7 @@ WardenProcess start_warden(const std::vector<std::string>& argv, std::span<const
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  // Sources lie above all targets, so that none is overwritten before it is copied.
+  // Sources lie above all targets, so none is overwritten before it is copied.
   const int above = static_cast<int>(more.size()) + 16;
   std::vector<UniqueFd> lifted;
   lifted.emplace_back(::fcntl(theirs.get(), F_DUPFD_CLOEXEC, above));

@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   kvcts::process::open_standard_files();
   if (argc != 2 || fcntl(3, F_GETFD) < 0) {
-    std::fprintf(stderr, "kvcts-warden is started by kvcts; it is of no use alone\n");
+    std::fprintf(stderr, "kvcts-warden: kvcts starts this program; it cannot run alone\n");
     return 2;
   }
   kvcts::process::keep_private();

@@ -1,4 +1,4 @@
-// The warden against children that try to get away: after a kill, and after the supervisor's end, nothing is left.
+// The warden against children that try to escape: nothing is left after a kill, or after the supervisor's end.
 #include "process/warden.hpp"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ constexpr int patience_ms = 20'000;
 
 std::string token() { return "t" + std::to_string(::getpid()) + "-" + std::to_string(now_ns()); }
 
-/// Processes of this run that are alive, by their mark.
+/// Live processes of this run, by their mark.
 std::vector<pid_t> alive(const std::string& run) {
   std::vector<pid_t> found;
   for (const ProcessStat& stat : all_processes())
@@ -52,7 +52,7 @@ class WardenTest : public ::testing::Test {
   WardenTest() : run_(token()) {
     rlimit core{};
     ::getrlimit(RLIMIT_CORE, &core);
-    core.rlim_cur = core.rlim_max;  // so that it is seen when the warden does not forbid core files
+    core.rlim_cur = core.rlim_max;  // so that the test notices if the warden does not forbid core files
     ::setrlimit(RLIMIT_CORE, &core);
     WardenProcess warden = start_warden({checkout::build() + "/bin/kvcts-warden", run_});
     pid_ = warden.pid;
@@ -64,7 +64,7 @@ class WardenTest : public ::testing::Test {
     EXPECT_TRUE(alive(run_).empty());
   }
 
-  /// Starts `/bin/sh -c script`; its standard output comes back through a pipe.
+  /// Starts `/bin/sh -c script`; its standard output comes through a pipe.
   pid_t spawn(std::uint64_t id, const std::string& script, const json& environment = json::object(), bool marked = true) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -137,7 +137,7 @@ TEST_F(WardenTest, GivesAChildItsOwnSessionEnvironmentAndNothingElse) {
       spawn(1, "echo $A-$KVCTS_WORKER; ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -c; sleep 1000", {{"A", "b c"}});
   EXPECT_EQ(read_line(), "b c-" + run_ + "/0/1");
   const std::string fds = read_line();
-  EXPECT_TRUE(fds == "0 1 2 3 " || fds == "0 1 2 3 4 ") << fds;  // ls has its own for the folder
+  EXPECT_TRUE(fds == "0 1 2 3 " || fds == "0 1 2 3 4 ") << fds;  // ls has one for the folder
   EXPECT_EQ(read_line(), "0");
   const auto stat = read_stat(pid);
   ASSERT_TRUE(stat);
@@ -171,7 +171,7 @@ TEST_F(WardenTest, KillsChildrenThatLeftTheSession) {
 }
 
 TEST_F(WardenTest, KillsGrandchildrenWhoseParentsAreGone) {
-  // Double fork and a session of its own: no chain of parents leads back, the mark does.
+  // Double fork and a new session: no chain of parents leads back, but the mark does.
   spawn(1, "(setsid sh -c 'sleep 1000 & echo $!' &); sleep 1000");
   const pid_t other = std::stoi(read_line());
   ASSERT_TRUE(eventually([&] { return read_stat(other) && read_stat(other)->parent == pid_; }));
@@ -262,8 +262,8 @@ TEST_F(WardenTest, ItsOwnDeathEndsTheWorkers) {
   ::kill(pid_, SIGKILL);
   EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
   const std::filesystem::path of_another = std::filesystem::temp_directory_path() / ("kvcts-run-" + token());
-  std::filesystem::create_directory(of_another);  // without a lock: nobody knows whose it is
-  // Nobody was left to remove the other: the next warden does, be it this one or that of another test.
+  std::filesystem::create_directory(of_another);  // without a lock: its owner is unknown
+  // The dead warden left the other one: the next warden removes it, whether from this test or another.
   WardenProcess next = start_warden({checkout::build() + "/bin/kvcts-warden", run_});
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(folder); }));
   next.socket.reset();
@@ -300,7 +300,7 @@ TEST_F(WardenTest, GarbageFromTheSupervisorEndsTheRun) {
   EXPECT_TRUE(eventually([&] { return !process_is_alive(pid); }));
 }
 
-// The supervisor is killed outright, with a worker, an escaped child and an orphan of it alive: nothing is left.
+// The supervisor is killed with a worker, an escaped child and its orphan alive: nothing survives.
 TEST(Warden, NothingOutlivesAKilledSupervisor) {
   const std::string run = token();
   int ends[2];

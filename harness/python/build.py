@@ -1,8 +1,8 @@
-"""Builds targets of a preset: the whole output goes into a log, how far it is to standard error.
+"""Builds targets of a preset: the whole output goes to a log, the progress to standard error.
 
     build.py PRESET LOG JOBS TARGET...
 
-Standard library only: it runs before .venv exists. Exit status: that of the build.
+Standard library only: it runs before .venv exists. Exit status: the build's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY_S = 30  # a line so often where no terminal shows one that changes
+EVERY_S = 30  # interval between lines if there is no terminal to update
 
 
 def command(preset: str, jobs: str | int, targets: list[str]) -> list[str]:
@@ -23,8 +23,8 @@ def command(preset: str, jobs: str | int, targets: list[str]) -> list[str]:
 
 
 def follow(lines: IO[str], log: IO[str], out: IO[str] = sys.stderr) -> None:
-    """Copies the build's lines ("[12/345] ...") into the log and says how many steps are done and about how many
-    seconds are left."""
+    """Copies the build's lines ("[12/345] ...") into the log and reports the steps done and the estimated seconds
+    left."""
     begin = said = time.monotonic()
     terminal, shown = out.isatty(), False
     for line in lines:

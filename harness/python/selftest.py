@@ -1,14 +1,15 @@
 """Builds and runs tests of the project, prints where the time went, and stops itself hard after 60 minutes.
 
-    selftest.py                    every test but those of the night selftest.py ROOM...            the tests of these
-    rooms or parts of rooms (run, run/store, kernels, ...) selftest.py --changed [REV]    the quick tests of the rooms
-    that differ from REV (default: main), the program's and suite seeds selftest.py --sanitized        every test, then
-    those of units and properties again under ASan and UBSan selftest.py --nightly          what only the night has time
-    for: the long versions of tests, the laboratory
+    selftest.py                    every test except the nightly ones
+    selftest.py ROOM...            the tests of these rooms or parts of rooms (run, run/store, kernels, ...)
+    selftest.py --changed [REV]    the quick tests of the rooms that differ from REV (default: main), the program's and
+                                   suite seeds
+    selftest.py --sanitized        every test, then unit and property tests again under ASan and UBSan
+    selftest.py --nightly          what only a night has time for: the long versions of tests, the laboratory
 
-Called by run_suite.sh. Standard library only: it must run before .venv exists. Each stage is one process group; CTest
-writes JUnit, from which the counts come. The last line is "N passed, N failed" with ", N skipped" where something was
-skipped. Exit status 0 only when nothing failed."""
+Called by run_suite.sh. Standard library only: it must run before .venv exists. Each stage is one process group;
+CTest writes JUnit, the source of the counts. The last line is "N passed, N failed", with ", N skipped" if something
+was skipped. Exit status 0 only if nothing failed."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Stage:
 
 
 def read_junit(path: Path) -> list[Test]:
-    """CTest's JUnit file -> tests. A test that did not run is skipped only if it said so itself; any other is a failure."""
+    """CTest's JUnit file -> tests. A test that did not run is skipped only if it reported so itself; any other is a
+    failure."""
     tests = []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         labels = [p.get("value", "") for p in case.iter("property") if p.get("name") == "cmake_labels"]
@@ -68,7 +70,7 @@ def read_junit(path: Path) -> list[Test]:
 
 
 def reason_of_skip(test: Test) -> str:
-    """The line in which a test says why it did not run."""
+    """The line in which a test explains why it did not run."""
     lines = [line.strip() for line in test.text.splitlines() if line.strip()]
     said = [line for line in lines if line.lower().startswith("skip") or "skipped:" in line.lower()]
     if not said:  # GoogleTest: the message stands on the line after "Skipped"
@@ -81,7 +83,7 @@ class SelfTest:
         self.jobs, self.started, self.stages, self.process = jobs, started, [], None
 
     def run(self, argv: list[str], log: Path | None = None) -> int:
-        """Runs in a process group of its own, so that everything below it can be ended."""
+        """Runs in a separate process group, so that everything below it can be ended."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(log.open("w")) if log else None
             self.process = subprocess.Popen(
@@ -185,14 +187,14 @@ class SelfTest:
                 "python|nightly",
                 "-E",
                 r"^diagnose\..*(Families|Blind)",
-            )  # searches of a minute each here; what they search with is tested without them
+            )  # one-minute searches; their components are tested without them
 
     def nightly(self) -> None:
         if self.build("default", "build", "all", options=("-DKVCTS_LAB=ON",)):
             self.ctest("tests of the night", "build", "-L", "nightly", jobs=1)
 
     def rooms(self, rooms: list[str], quick: bool) -> None:
-        """The tests of these rooms. quick: without those that take long, and with the program's own and suite seeds."""
+        """Runs the tests of these rooms. quick: without slow ones, but with the program's own and suite seeds."""
         programs = test_programs()
         wanted = set(rooms) | ({"cli"} if quick else set())
         targets = sorted(
@@ -266,21 +268,21 @@ class Parser(argparse.ArgumentParser):
 
 
 def test_programs() -> set[tuple[str, str]]:
-    """Room or part of one, and a test program with gtests of it, as CMakeLists.txt files declare them."""
+    """A room or part of one, and a test program with its gtests, as the CMakeLists.txt files declare them."""
     programs = set()
     for path in [
         *ROOT.glob("harness/**/CMakeLists.txt"),
         *ROOT.glob("kernels/**/CMakeLists.txt"),
         ROOT / "golden" / "CMakeLists.txt",
     ]:
-        # Of the laboratory none: its programs are the night's.
+        # None of the laboratory: its programs run at night.
         for program in re.findall(r"^\s*kvcts_test\((?!lab )(\w+)", path.read_text(), re.M):
             programs.add((room_of(path.relative_to(ROOT).as_posix()) or "", program))
     return programs
 
 
 def all_rooms() -> list[str]:
-    """Rooms, and the parts of them that have tests of their own: run, run/store."""
+    """Rooms, and their parts with separate tests: run, run/store."""
     folders = [
         *ROOT.glob("harness/*/"),
         *ROOT.glob("harness/*/*/"),
@@ -294,8 +296,8 @@ def all_rooms() -> list[str]:
 
 
 def room_of(path: str) -> str | None:
-    """Which room's tests are about a file: harness/scene/who.cpp -> scene, harness/run/store/db.cpp -> run/store. None:
-    nobody's in particular."""
+    """The room whose tests cover a file: harness/scene/who.cpp -> scene, harness/run/store/db.cpp -> run/store.
+    None: no particular one."""
     if path.startswith("cases/") and path.endswith((".yaml", ".json")):
         return "case/catalogue"
     if path.startswith("reports/templates/"):
@@ -306,7 +308,7 @@ def room_of(path: str) -> str | None:
 
 
 def changed_rooms(revision: str) -> list[str]:
-    """The rooms of all files that differ from the revision, committed or not. Exits with 2 where git knows no such
+    """The rooms of all files that differ from the revision, committed or not. Exits with 2 if git does not know the
     revision."""
     out = []
     for argv in (["diff", "--name-only", revision, "--"], ["ls-files", "--others", "--exclude-standard"]):

@@ -1,15 +1,14 @@
-"""Runs suites one after another: the plan first, a folder and a report each, one page over all, one verdict line, one
-exit status.
+"""Runs suites one after another: prints the plan first; a folder and a report each, one page over all, one verdict
+line, one exit status.
 
     suites.py [--jobs N] [--no-engines] [--night [--budget TIME] [--rotate FILE] [--since DIR]] [--shard I/N] [--out DIR]
 
-Without --night the suites that a first look needs. --night: those of the night, then the tests that the self-test has
-no time for (with --shard only in the first one, with --budget not at all). --budget 30m is shared out by what the
-suites are estimated to take; what is run is what was not seen for longest, by the file of --rotate
-(runs/rotation.json), which remembers every night. --since: the --out of an earlier night; every report says what
-changed. A suite whose packages were never installed is not planned, and that is said. Called by run_suite.sh. Standard
-library only. Exit status: the worst of all: 3 the suite's own error, 1 not as expected, 5 something planned was not
-run, 0; 130 interrupted."""
+Without --night: the suites for a first look. --night: those of the night, then the tests that the self-test has no
+time for (with --shard only in the first one, with --budget not at all). --budget 30m is divided by the suites'
+estimated times; cases not seen for longest run first, by the file of --rotate (runs/rotation.json), which records
+every night. --since: the --out of an earlier night; every report says what changed. A suite whose packages were
+never installed is reported as not planned. Called by run_suite.sh. Standard library only. Exit status: the worst of
+all: 3 the suite's own error, 1 not as expected, 5 something planned was not run, 0; 130 interrupted."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class Done:
 
 
 def why_not(suite: str, engines: bool) -> str | None:
-    """Why a suite is not planned here; None: it is."""
+    """Why a suite is not planned here; None: it is planned."""
     if suite in ("engines", "engine-faults") and not engines:
         return "--no-engines leaves out the engine packages that it is about"
     if suite in ("vllm", "lmcache"):
@@ -92,7 +91,7 @@ def run(suite: str, flags: list[str], jobs: int, out: Path) -> Done:
 
 
 def changed(one: Done, since: Path) -> None:
-    """Puts what changed since the night before on a suite's page, and into the log."""
+    """Adds what changed since the previous night to a suite's page, and to the log."""
     before = since / one.name
     if not (before / "store.db").exists():
         say(f"{one.name}: nothing to compare with, {before} has no run")
@@ -102,7 +101,7 @@ def changed(one: Done, since: Path) -> None:
 
 
 def index(title: str, verdict: str, done: list[Done], skipped: dict[str, str]) -> str:
-    """One page over all suites: what came of each, and its report."""
+    """One page over all suites: each outcome and its report."""
     rows = []
     for one in done:
         results = one.folder / "results.json" if one.folder else None
@@ -217,7 +216,7 @@ def main() -> int:
     for suite, size_of_it in planned.items():
         flags = [*shard, "--rotate", str(asked.rotate)] if asked.night else shard
         if asked.budget:
-            # What an earlier suite did not use is there for the others; each has a chance.
+            # Time that an earlier suite did not use goes to the others; each gets a chance.
             left = max(0.0, asked.budget - (time.monotonic() - begin))
             flags += ["--budget", f"{max(1.0, left * size_of_it.seconds / max(ahead, 1e-9)):.1f}"]
             ahead -= size_of_it.seconds

@@ -40,7 +40,7 @@ def main() -> int:
         if case["outcome"] != "SKIPPED":
             assert other.status == 1 and case["outcome"] == "FAIL", case
             assert (
-                'verbs was to be "am", and it claims "rma"' in case["message"]
+                'expected verbs "am", engine reported "rma"' in case["message"]
                 and case["facts"]["engine_claims"]["verbs"] == "rma"
             ), case
 

@@ -1,4 +1,4 @@
-// Checks of what the device computes, each against the host.
+// Compares what the device computes with the host.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -19,7 +19,7 @@ namespace {
 using layout::Axis;
 using layout::Dtype;
 
-/// Where two byte strings differ first; throws Wrong.
+/// Finds the first difference of two byte strings; throws Wrong.
 void expect_equal(std::span<const std::uint8_t> found, std::span<const std::uint8_t> expected, const std::string& what) {
   const auto at = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end());
   if (at.first == found.end() && at.second == expected.end()) return;
@@ -44,7 +44,7 @@ std::vector<kernels::BlockContent> content_of(const golden::GoldenTensor& tensor
   return content;
 }
 
-/// One allocation of a golden tensor: written by the device, held against the file, then checked in place.
+/// One allocation of a golden tensor: the device writes it, the file verifies it, then the device checks it in place.
 void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layout::Cache& cache, std::size_t a) {
   const auto& golden = tensor.allocations[a].bytes;
   Image image;
@@ -62,17 +62,17 @@ void golden_allocation(Bench& b, const golden::GoldenTensor& tensor, const layou
   const std::string what = tensor.layout + " " + tensor.dtype + " " + tensor.allocations[a].name;
   expect_equal(read(b, memory.address(), image.bytes), golden, what);
   if (const auto wrong = work.check(memory.address(), 1, b.stream); wrong.wrong_bytes != 0) {
-    throw Wrong(what + ": the device finds " + std::to_string(wrong.wrong_bytes) +
-                " wrong bytes in what equals the golden tensor");
+    throw Wrong(what + ": the device reports " + std::to_string(wrong.wrong_bytes) +
+                " wrong bytes in memory equal to the golden tensor");
   }
-  // And a check that must fail.
+  // This check must fail.
   const std::uint64_t at = image.bytes / 2;
   const std::uint8_t flipped = golden[at] ^ 0x04;
-  check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &flipped, 1, b.stream), "spoiling a byte");
+  check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &flipped, 1, b.stream), "corrupting a byte");
   b.gpu.synchronize(b.stream);
   const auto found = work.check(memory.address(), 4, b.stream);
   if (found.wrong_bytes != 1 || found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)}) {
-    throw Wrong(what + ": one byte was spoilt, at " + std::to_string(at) + "; the device finds " +
+    throw Wrong(what + ": one byte was corrupted, at " + std::to_string(at) + "; the device finds " +
                 std::to_string(found.wrong_bytes));
   }
 }
@@ -101,7 +101,7 @@ layout::Plane packed_pool(const char* letters, Dtype dtype, std::int64_t blocks,
 
 std::string canary(Bench& b) {
   b.gpu.canary();
-  return "tags of a small pool are the host's";
+  return "tags of a small pool equal the host's";
 }
 
 std::string goldens(Bench& b) {
@@ -117,7 +117,7 @@ std::string goldens(Bench& b) {
         for (std::size_t a = 0; a < tensor.allocations.size(); ++a) golden_allocation(b, tensor, cache, a);
         ++tensors;
       } catch (const layout::Error&) {
-        ++skipped;  // coordinates that share a place: which thread writes last is anybody's guess
+        ++skipped;  // coordinates that share a place: which thread writes last is undefined
       }
     }
   }
@@ -152,7 +152,7 @@ std::string memory_kinds(Bench& b) {
     work.fill(memory->address(), b.stream);
     expect_equal(read(b, memory->address(), image.bytes), expected, word);
     if (const auto wrong = work.check(memory->address(), 1, b.stream); wrong.wrong_bytes != 0)
-      throw Wrong(word + ": a check in place finds wrong bytes");
+      throw Wrong(word + ": the check in place reports wrong bytes");
     b.numbers[word] = "pass";
     done += (done.empty() ? "" : ", ") + word;
   }
@@ -160,7 +160,7 @@ std::string memory_kinds(Bench& b) {
 }
 
 std::string far_offsets(Bench& b) {
-  // A pool whose last block lies behind 4 GiB: what is counted in 32 bits goes wrong there.
+  // A pool whose last block lies beyond 4 GiB: 32-bit counts go wrong there.
   const std::int64_t block = 16 * 8 * 256, blocks = (std::int64_t{5} << 30) / block;
   Image image;
   image.planes = {packed_pool("BNHC", Dtype::bf16, blocks, 8, 128)};
@@ -175,19 +175,19 @@ std::string far_offsets(Bench& b) {
   RegionWork work(b.gpu, image, b.stream);
   work.fill(memory.address(), b.stream);
   if (const auto wrong = work.check(memory.address(), 4, b.stream); wrong.wrong_bytes != 0)
-    throw Wrong("a pool of 5 GiB is not what was written");
+    throw Wrong("a pool of 5 GiB differs from what was written");
   for (const std::uint64_t at :
        {image.bytes - 1, (std::uint64_t{4} << 30) - 1, std::uint64_t{4} << 30, (std::uint64_t{4} << 30) + block + 5}) {
     const std::uint8_t before = read(b, memory.address() + at, 1)[0], spoilt = before ^ 0x20;
-    check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &spoilt, 1, b.stream), "spoiling a byte");
+    check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &spoilt, 1, b.stream), "corrupting a byte");
     b.gpu.synchronize(b.stream);
     const auto found = work.check(memory.address(), 2, b.stream);
     if (found.first != std::vector<std::int64_t>{static_cast<std::int64_t>(at)})
-      throw Wrong("a byte at offset " + std::to_string(at) + " was spoilt and not found there");
-    check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &before, 1, b.stream), "mending a byte");
+      throw Wrong("a byte at offset " + std::to_string(at) + " was corrupted but not reported there");
+    check(b.gpu.driver(), b.gpu.driver().copy_in(memory.address() + at, &before, 1, b.stream), "restoring a byte");
     b.gpu.synchronize(b.stream);
   }
-  return "5 GiB: written, checked, and spoilt bytes found on both sides of 4 GiB";
+  return "5 GiB: written and checked; corrupted bytes found on both sides of 4 GiB";
 }
 
 std::string conversions(Bench& b) {
@@ -206,7 +206,7 @@ std::string conversions(Bench& b) {
     for (const Dtype dtype : layout::all_dtypes()) {
       std::vector<std::uint8_t> expected(static_cast<std::size_t>(kernels::convert::packed_bytes(dtype, count)));
       kernels::convert::convert(wide, in, dtype, expected, count);
-      if (wide == dtype) continue;  // a copy there; an encoding here, which makes NaNs canonical
+      if (wide == dtype) continue;  // same dtype: a copy on the device; the host's encoding makes NaNs canonical
       b.gpu.launch("kvcts_convert",
                    cuda::ConvertArgs{static_cast<const cuda::u8*>(from.pointer()), static_cast<cuda::u8*>(to.pointer()),
                                      count, number(wide), width(wide), number(dtype), width(dtype)},
@@ -259,7 +259,7 @@ std::string peers(Bench& b) {
   std::string said;
   for (int other = 1; other < count; ++other) {
     int direct = 0;
-    check(driver, driver.can_access_peer(&direct, 0, other), "asking for peer access");
+    check(driver, driver.can_access_peer(&direct, 0, other), "querying peer access");
     b.numbers["0-" + std::to_string(other)] = direct != 0 ? "direct" : "through the host";
     said += (said.empty() ? "" : ", ") + std::string("device 0 and ") + std::to_string(other) +
             (direct != 0 ? " directly" : " through the host");

@@ -1,7 +1,8 @@
-// kvcts-gpu-check: the suite's kernels and memory kinds on one device, without a supervisor. Writes one JSON document to
-// keep.
+// kvcts-gpu-check: the suite's kernels and memory kinds on one device, without a supervisor. Writes one JSON
+// document.
 //
-// Exit status: 0 all passed or were skipped with a reason (no device: everything is), 1 something is wrong, 2 usage.
+// Exit status: 0 all passed or were skipped with a reason (without a device everything is), 1 something is wrong, 2
+// usage.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +24,7 @@ std::span<const Check> all() {
       {"far", "offsets beyond 4 GiB", far_offsets},
       {"conversions", "conversions between dtypes", conversions},
       {"relayouts", "relayout between layouts", relayouts},
-      {"speed", "kernels beside the driver's own", speed},
+      {"speed", "kernels compared with the driver's own", speed},
   };
   return table;
 }
@@ -60,7 +61,7 @@ json run(checks::Bench& bench, const checks::Check& check) {
   } catch (const checks::Skip& skip) {
     end("skipped", skip.what());
   } catch (const Error& error) {
-    // Too little memory is this machine's; anything else is wrong.
+    // Insufficient memory is the machine's fault; anything else is wrong.
     end(error.status == status::out_of_memory || error.status == status::not_supported ? "skipped" : "fail", error.text);
   } catch (const std::exception& error) {
     end("fail", error.what());
@@ -87,12 +88,12 @@ int main(int argc, char** argv) {
   std::string golden, file, only, role;
   int ordinal = 0;
   std::uint64_t mebibytes = 1024;
-  app.add_option("--golden", golden, "folder of golden tensors (default: beside the program)");
+  app.add_option("--golden", golden, "folder of golden tensors (default: next to the program)");
   app.add_option("--json", file, "where the document goes");
-  app.add_option("--device", ordinal, "ordinal of the device");
-  app.add_option("--only", only, "one check, by its name");
-  app.add_option("--mib", mebibytes, "size of the buffers that are measured");
-  app.add_option("--as", role, "what a second process does")->group("");
+  app.add_option("--device", ordinal, "device ordinal");
+  app.add_option("--only", only, "run only the check of this name");
+  app.add_option("--mib", mebibytes, "size of the measured buffers");
+  app.add_option("--as", role, "role of a second process")->group("");
   CLI11_PARSE(app, argc, argv);
   if (golden.empty()) {
     std::error_code none;
@@ -129,7 +130,7 @@ int main(int argc, char** argv) {
       if (!only.empty() && only != check.name) continue;
       document["checks"].push_back(run(bench, check));
       wrong = wrong || document["checks"].back()["outcome"] == "fail";
-      save(file, document);  // what is known so far survives a device that hangs in the next check
+      save(file, document);  // keep partial results if the next check hangs the device
     }
   } catch (const Error& error) {
     std::printf("fail: %s\n", error.text.c_str());
@@ -137,6 +138,6 @@ int main(int argc, char** argv) {
     save(file, document);
     return 1;
   }
-  std::printf("%s\n", wrong ? "something is wrong" : "all well");
+  std::printf("%s\n", wrong ? "something is wrong: see the failed checks above" : "all well");
   return wrong ? 1 : 0;
 }

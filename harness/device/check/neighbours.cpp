@@ -1,5 +1,5 @@
-// Two processes on one device while a kernel of one of them never ends: what does the other one notice, and is the device
-// well afterwards?
+// Two processes on one device, while a kernel of one never ends: what does the other notice, and does the device work
+// afterwards?
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,12 +23,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// Another run of this program, in a role. Ended, at the latest, with its owner.
+/// A second run of this program, in a role. Ends with its owner at the latest.
 class Neighbour {
  public:
   Neighbour(const std::string& role, int device) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw Wrong("no pipe for a second process");
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw Wrong("cannot create a pipe for a second process");
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -43,7 +43,7 @@ class Neighbour {
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(ends[1]);
     out_ = ends[0];
-    if (failed != 0) throw Wrong("no second process could be started");
+    if (failed != 0) throw Wrong("cannot start a second process");
   }
   ~Neighbour() {
     end();
@@ -52,13 +52,13 @@ class Neighbour {
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
 
-  /// A first byte of what it says; false: it said nothing within the time.
+  /// Waits for the first byte of its output; false: there was none in time.
   bool says_something(milliseconds patience) const {
     pollfd entry{out_, POLLIN, 0};
     char byte = 0;
     return ::poll(&entry, 1, static_cast<int>(patience.count())) == 1 && ::read(out_, &byte, 1) == 1;
   }
-  /// Its exit status; -1: it had not ended by then.
+  /// Its exit status; -1: it did not end in time.
   int ends_within(milliseconds patience) {
     const auto until = Clock::now() + patience;
     for (int status = 0; Clock::now() < until; std::this_thread::sleep_for(milliseconds(10))) {
@@ -68,7 +68,7 @@ class Neighbour {
     }
     return -1;
   }
-  /// True: SIGKILL ended it, or it had ended.
+  /// True: SIGKILL ended it, or it had ended before.
   bool end() {
     if (pid_ <= 0) return true;
     ::kill(pid_, SIGKILL);
@@ -103,7 +103,7 @@ std::string neighbours(Bench& b) {
   const int device = b.ordinal;
   Neighbour hanging("hang", device);
   if (!hanging.says_something(milliseconds(60'000)))
-    throw Wrong("a second process could not launch a kernel on this device within 60 s");
+    throw Wrong("a second process did not launch a kernel on this device within 60 s");
   const auto begin = Clock::now();
   std::string words;
   {
@@ -111,21 +111,21 @@ std::string neighbours(Bench& b) {
     const int status = beside.ends_within(milliseconds(20'000));
     const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begin).count();
     if (status > 0)
-      throw Wrong("beside a process whose kernel never ends, the canary of another failed (status " +
-                  std::to_string(status) + ")");
+      throw Wrong("while a kernel of one process never ended, another's canary failed (status " + std::to_string(status) +
+                  ")");
     b.numbers["beside_ms"] = status == 0 ? took : -1;
-    words = status == 0 ? "beside a kernel that never ends another process computes (" + std::to_string(took) + " ms)"
-                        : "beside a kernel that never ends another process waits (more than 20 s)";
-    if (!beside.end()) throw Wrong("a process on the device could not be ended");
+    words = status == 0 ? "while a kernel never ends, another process computes (" + std::to_string(took) + " ms)"
+                        : "while a kernel never ends, another process waits (more than 20 s)";
+    if (!beside.end()) throw Wrong("SIGKILL did not end a process on the device");
   }
-  if (!hanging.end()) throw Wrong("the process whose kernel never ends could not be ended by SIGKILL within 20 s");
+  if (!hanging.end()) throw Wrong("SIGKILL did not end the process whose kernel never ends within 20 s");
   Neighbour after("canary", device);
   if (const int status = after.ends_within(milliseconds(30'000)); status != 0) {
     throw Wrong("after the hanging process was ended, the device's canary " +
                 (status < 0 ? std::string("did not end within 30 s") : "failed with status " + std::to_string(status)));
   }
   b.gpu.canary();
-  return words + "; once that was ended the device is well";
+  return words + "; after its end the device works";
 }
 
 }  // namespace kvcts::device::checks

@@ -1,4 +1,5 @@
-// The suite's kernels beside what the driver does with the same memory, in one run: ratios, not figures.
+// Compares the suite's kernels with the driver's own operations on the same memory, in one run: ratios, not absolute
+// speeds.
 #include <algorithm>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace {
 
 using layout::Dtype;
 
-/// Median milliseconds of several runs, after one that is not counted.
+/// Median milliseconds of several runs, after one uncounted run.
 template <class Work>
 double median_ms(Bench& b, Work&& work, int runs = 9) {
   OwnEvent begin(b.gpu), end(b.gpu);
@@ -32,7 +33,7 @@ double median_ms(Bench& b, Work&& work, int runs = 9) {
 
 struct Row {
   const char* name;
-  const char* yardstick;  ///< name of the row that it is measured against; nullptr: none
+  const char* yardstick;  ///< name of its reference row; nullptr: none
   double target;
   double bytes_a_second;
 };
@@ -52,7 +53,7 @@ std::string speed(Bench& b) {
   };
   const auto tiles = [&](std::uint64_t of) { return (of + 16 * cuda::range_vectors - 1) / (16 * cuda::range_vectors); };
 
-  // Yardsticks: bytes written, bytes read, bytes copied (counted once).
+  // Reference rows: bytes written, bytes read, bytes copied (counted once).
   add("memset", nullptr, 0, bytes, [&] { check(d, d.set_bytes(one.address(), 0x5a, bytes, b.stream), "memset"); });
   add("read", nullptr, 0, bytes, [&] {
     b.gpu.launch("kvcts_read",
@@ -77,7 +78,7 @@ std::string speed(Bench& b) {
   RegionWork work(b.gpu, image, b.stream);
   add("check", "read", 0.9, bytes, [&] { work.launch_check(one.address(), b.stream); });
   if (const auto wrong = work.check(one.address(), 1, b.stream); wrong.wrong_bytes != 0)
-    throw Wrong("what was generated at speed is not what was asked for");
+    throw Wrong("the kernel generated wrong content at full speed");
   add("compare", "read", 0.9, 2 * bytes, [&] {
     check(d, d.set_bytes(word.address(), 0, 64, b.stream), "clearing");
     b.gpu.launch("kvcts_compare",

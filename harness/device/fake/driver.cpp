@@ -1,9 +1,9 @@
-// A stand-in for libcuda.so.1 on host memory: the functions that device/driver.hpp names, with the CPU twin in place of
-// kernels. It is for tests: every line of the device path runs on a machine without a device. It says what it is
-// (kvcts_modelled_driver), and nothing that ran on it is shown as executed.
+// A stand-in for libcuda.so.1 on host memory: the functions named in device/driver.hpp, with the CPU twin instead of
+// kernels. Tests use it to run every line of the device path on a machine without a device. It identifies itself
+// (kvcts_modelled_driver), so results on it never count as executed.
 //
-// It is as strict as a device where that catches mistakes: copies are asynchronous, addresses must be known, an illegal
-// address or a failed assertion kills the context for good.
+// It is as strict as a device where that catches mistakes: copies are asynchronous, addresses must be known, and an
+// illegal address or a failed assertion kills the context for good.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -60,7 +60,7 @@ Status enqueue(Stream stream, Task task) {
   return status::success;
 }
 
-/// A copy whose device sides are checked when it runs, as a device does.
+/// A copy whose device addresses are checked when it runs, as on a device.
 Status enqueue_copy(void* to, const void* from, std::size_t bytes, bool check_to, bool check_from, Stream stream) {
   return enqueue(stream, [=]() -> Status {
     if (check_to && !state().covers(reinterpret_cast<Address>(to), bytes)) return status::illegal_address;
@@ -72,7 +72,7 @@ Status enqueue_copy(void* to, const void* from, std::size_t bytes, bool check_to
 
 void* host(Address address) { return reinterpret_cast<void*>(address); }
 
-/// What an IPC handle holds.
+/// The content of an IPC handle.
 struct IpcName {
   std::int64_t process;
   std::int32_t descriptor;
@@ -90,7 +90,7 @@ int capability(int part) {
   return part == 0 ? value / 10 : value % 10;
 }
 
-/// A core dump of the pretended GPU is written when somebody asks for it through a pipe, as the real driver does.
+/// Writes a core dump of the pretended GPU when requested through the pipe, like the real driver.
 void watch_dump_pipe() {
   const auto named = [](const char* variable) {
     const char* value = std::getenv(variable);
@@ -239,7 +239,7 @@ EXPORT cuLaunchKernel(Function function, unsigned blocks, unsigned, unsigned, un
   const auto* twin = reinterpret_cast<const kvcts::cuda::Twin*>(function);
   const auto* raw = static_cast<const char*>(parameters[0]);
   const auto args = std::make_shared<std::vector<char>>(raw, raw + twin->args_bytes);
-  // As many blocks as a processor needs: kernels stride.
+  // One processor needs few blocks: kernels stride.
   return enqueue(stream, [twin, args, blocks = std::min(blocks, 8u)]() -> Status {
     switch (twin->run(args->data(), blocks)) {
       case kvcts::cuda::Ending::illegal_address:
@@ -261,7 +261,7 @@ EXPORT cuStreamCreate(Stream* out, unsigned) {
   *out = reinterpret_cast<Stream>(stream);
   return status::success;
 }
-EXPORT cuStreamDestroy_v2(Stream) { return status::success; }  // its thread stays: what was enqueued still runs
+EXPORT cuStreamDestroy_v2(Stream) { return status::success; }  // its thread stays, so enqueued work still runs
 EXPORT cuStreamSynchronize(Stream stream) {
   state().stream(stream).drain();
   return state().alive();

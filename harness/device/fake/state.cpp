@@ -42,7 +42,7 @@ void StreamQueue::run() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    // A dead device runs nothing more.
+    // A dead device runs nothing.
     const Status status = state().alive() == status::success ? task() : status::success;
     if (status != status::success) state().die(status);
     const std::lock_guard lock(mutex_);
@@ -63,7 +63,7 @@ void State::die(Status status) {
 
 bool State::covers(Address address, std::uint64_t bytes) {
   const std::lock_guard lock(mutex);
-  // Pieces that are mapped side by side may be crossed.
+  // Accesses may cross adjacent mapped pieces.
   while (bytes > 0) {
     auto found = blocks.upper_bound(address);
     if (found == blocks.begin()) return false;

@@ -26,13 +26,13 @@ using namespace std::chrono_literals;
 // The wheels for CPython 3.11 of mooncake-transfer-engine-non-cuda; others need more of the interpreter.
 constexpr Version known[] = {
     {"0.3.12.post1", "eeafe99d47770a97b29dbe74ccb09aabc28d5c6b", 6},
-    {"0.3.13.post1", "0dded685e9e28bcea5c6936d879ad41c30f59f01", 7},  // a request got a task group
+    {"0.3.13.post1", "0dded685e9e28bcea5c6936d879ad41c30f59f01", 7},  // requests gained a task group
 };
 
-constexpr std::size_t object_bytes = 4096;  // a TransferEngine takes 56; room for what a version may add
+constexpr std::size_t object_bytes = 4096;  // a TransferEngine takes 56; leaves room for growth
 constexpr auto self_test_limit = 5s;
 
-/// The note that the linker left in an ELF file, in hex; "" when there is none.
+/// The build ID in an ELF file's note, in hex; "" if there is none.
 std::string build_id(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   Elf64_Ehdr header{};
@@ -69,11 +69,11 @@ std::string build_id(const fs::path& file) {
 
 fs::path library_file(const fs::path& package) { return package / "mooncake/engine.so"; }
 
-/// Makes python_symbols.cpp visible to libraries that are opened from now on: the plug-in itself was opened with RTLD_LOCAL.
+/// Makes python_symbols.cpp visible to libraries opened later: the plug-in itself was opened with RTLD_LOCAL.
 void show_symbols() {
   Dl_info info{};
   if (dladdr(PyBaseObject_Type, &info) == 0 || dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) == nullptr) {
-    throw Failure{KVCTS_E_NOT_SUPPORTED, "the plug-in cannot make its own symbols visible to Mooncake"};
+    throw Failure{KVCTS_E_NOT_SUPPORTED, "cannot make the plug-in's symbols visible to Mooncake"};
   }
 }
 
@@ -92,7 +92,7 @@ std::string_view code_name(std::uint16_t code) {
     case 200:
       return "metadata";
     default:
-      return "a code that this version of the suite does not name";
+      return "a code unknown to this version of the suite";
   }
 }
 
@@ -110,7 +110,7 @@ const Version& identify(const fs::path& package) {
   throw Failure{KVCTS_E_NOT_SUPPORTED,
                 file.string() + " is of a version that this plug-in does not know (build ID " +
                     (found.empty() ? "none" : found) +
-                    "): its C++ interface has no stable form, so it is not called; the pinned packages are known"};
+                    "): its C++ interface is unstable, so it is not called; use one of the pinned packages"};
 }
 
 std::string describe(const Status& status) {
@@ -121,7 +121,7 @@ std::string describe(const Status& status) {
 std::string_view name(TaskState state) {
   constexpr std::string_view names[] = {"WAITING", "PENDING", "INVALID", "CANCELED", "COMPLETED", "TIMEOUT", "FAILED"};
   const auto index = static_cast<std::size_t>(state);
-  return index < std::size(names) ? names[index] : "a state that has no name";
+  return index < std::size(names) ? names[index] : "an unnamed state";
 }
 
 template <class Function>
@@ -138,7 +138,7 @@ Library::Library(const fs::path& package) : version(identify(package)) {
   const fs::path file = library_file(package);
   handle_ = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle_ == nullptr) {
-    throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("mooncake/engine.so cannot be loaded: ") + dlerror() +
+    throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("cannot load mooncake/engine.so: ") + dlerror() +
                                              " (it needs the system packages libibverbs1, libnuma1 and libcurl4)"};
   }
   bind(construct, "C1Eb");
@@ -165,13 +165,13 @@ Engine::Engine(const Library& library, const std::string& address)
   std::memset(storage_.get(), 0, object_bytes);
   library_.construct(get(), false);
   const int made = library_.init(get(), "P2PHANDSHAKE", address, "", 0);
-  // init() installs tcp by itself where MC_FORCE_TCP says so. Asking for another transport is dangerous: rule M9.
+  // init() installs tcp itself if MC_FORCE_TCP is set. Installing another transport is dangerous: rule M9.
   const bool installed =
       made == 0 && (std::getenv("MC_FORCE_TCP") != nullptr || library_.install_transport(get(), "tcp", nullptr) != nullptr);
   const int port = installed ? library_.rpc_port(get()) : 0;
   if (port <= 0) {
     library_.destruct(get());
-    throw Failure{KVCTS_E_BACKEND, "Mooncake did not start on " + address + ": init answered " + std::to_string(made), made};
+    throw Failure{KVCTS_E_BACKEND, "Mooncake did not start on " + address + ": init returned " + std::to_string(made), made};
   }
   name_ = address + ":" + std::to_string(port);
 }
@@ -181,7 +181,7 @@ Engine::~Engine() {
     [[maybe_unused]] void* left = storage_.release();
     return;
   }
-  // The thread that accepts peers looks for its end once a second, or when somebody comes.
+  // The thread that accepts peers checks for its end once a second, or on each connection.
   std::atomic<bool> ended{false};
   std::thread visitor([&] {
     while (!ended && listens(name_)) std::this_thread::sleep_for(5ms);
@@ -195,7 +195,7 @@ void Engine::test_itself() {
   // Three pieces of odd sizes, permuted.
   constexpr std::size_t half = 8192;
   constexpr std::size_t from[] = {3, 5000, 2048}, to[] = {4096, 1, 1500}, bytes[] = {1001, 1400, 2500};
-  static std::vector<unsigned char> memory(2 * half);  // never freed: what failed may still arrive
+  static std::vector<unsigned char> memory(2 * half);  // never freed: failed transfers may still arrive
   std::vector<unsigned char> wanted;
   for (std::size_t i = 0; i < half; ++i) memory[i] = static_cast<unsigned char>(i * 167 + (i >> 8) * 13 + 1);
   wanted = memory;
@@ -204,10 +204,10 @@ void Engine::test_itself() {
     throw Failure{KVCTS_E_NOT_SUPPORTED, "Mooncake's self-test failed: " + what + "; the engine is not used"};
   };
   if (const int code = library_.register_memory(get(), memory.data(), memory.size(), "cpu:0", true, true); code != 0) {
-    fail("registration answered " + std::to_string(code));
+    fail("registration returned " + std::to_string(code));
   }
   const Segment self = library_.open_segment(get(), name_);
-  if (self == no_segment) fail("its own segment cannot be opened");
+  if (self == no_segment) fail("it cannot open its own segment");
   const auto base = reinterpret_cast<std::uint64_t>(memory.data());
   for (int i = 0; i < 3; ++i) {
     requests.add(Op::write, base + from[i], self, base + half + to[i], bytes[i]);
@@ -215,13 +215,13 @@ void Engine::test_itself() {
   }
   const Batch batch = library_.allocate_batch(get(), 3);
   if (const Status status = library_.submit(get(), batch, requests.words()); status.code != 0)
-    fail("submit answered " + describe(status));
+    fail("submit returned " + describe(status));
   const auto end = std::chrono::steady_clock::now() + self_test_limit;
   for (std::size_t task = 0; task < 3;) {
     TaskStatus status{};
     if (const Status asked = library_.task_status(get(), batch, task, status); asked.code != 0)
-      fail("status answered " + describe(asked));
-    // The count may still be that of before: see look() in mooncake.cpp.
+      fail("status returned " + describe(asked));
+    // The count may still be the previous one: see look() in mooncake.cpp.
     if (status.state == TaskState::completed && status.bytes != bytes[task])
       library_.task_status(get(), batch, task, status);
     if (status.state == TaskState::completed && status.bytes == bytes[task]) {
@@ -231,7 +231,7 @@ void Engine::test_itself() {
            " bytes");
     } else if (std::chrono::steady_clock::now() > end) {
       abandon();
-      fail("three pieces did not arrive in 5 s");
+      fail("the three pieces did not arrive in 5 s");
     } else {
       std::this_thread::sleep_for(20us);
     }

@@ -1,21 +1,18 @@
 // Engine mooncake: Mooncake's Transfer Engine over tcp, in this process and without Python, from an engine package
-// (KVCTS_ENGINE_PACKAGE, e.g. "mooncake-0.3.13.post1"). Only versions that library.cpp knows, and only when a test transfer
-// comes out right.
+// (KVCTS_ENGINE_PACKAGE, e.g. "mooncake-0.3.13.post1"). Accepts only versions known to library.cpp, and only after a
+// correct test transfer.
 //
-// What is done here and why:
-//   - Requests of one batch beyond Mooncake's queue (1024 and 1024 more by default) fail or stay pending for ever (rule
-//   M12). So a list goes out
-//     in batches of `window` requests, the next one when the last has settled. window=0 hands the whole list over at once.
-//   - One task that fails ends nothing: the request fails when every task of its batch has ended and the batch is freed.
-//   What arrives after that
-//     came after Mooncake itself said that it is over.
-//   - Mooncake has no cancel. A batch that is given back while it runs is kept until it settles; its regions stay busy that
-//   long.
-//   - guard=on (default) checks what Mooncake does not: access, ranges, lengths of zero. guard=off hands everything through,
-//   so that the rules
-//     table sees Mooncake itself.
-//   - A task says FAILED and no more. Whether the peer is gone is asked of its port; whether a limit passed, of the clock.
-//   - Which version each side runs may differ: consumer_package names another package for the consumer.
+// Why it works this way:
+//   - Requests of one batch beyond Mooncake's queue (1024 and 1024 more by default) fail or stay pending forever (rule M12).
+//     So a list is sent in batches of `window` requests, the next one when the last has settled. window=0 sends the whole
+//     list at once.
+//   - One failed task ends nothing: the request fails when every task of its batch has ended and the batch is freed. Bytes
+//     that arrive later arrive after Mooncake itself reported the end.
+//   - Mooncake has no cancel. A batch released while it runs is kept until it settles; its regions stay busy that long.
+//   - guard=on (default) checks what Mooncake does not: access, ranges, lengths of zero. guard=off passes everything
+//     through, so that the rules table sees Mooncake itself.
+//   - A task reports only FAILED. Probing its port shows whether the peer is gone, the clock whether a limit passed.
+//   - The two sides may run different versions: consumer_package names another package for the consumer.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,11 +38,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t default_window = 1024;  // Mooncake's own queue holds that many
-constexpr auto patience_at_close = 2s;          // for batches that were given back while they ran
+constexpr std::uint64_t default_window = 1024;  // size of Mooncake's own queue
+constexpr auto patience_at_close = 2s;          // for batches released while running
 constexpr const char* dash = "mooncake-";
 
-/// Options that are variables of Mooncake's, so that a case may vary them.
+/// Options that set Mooncake's variables, so that a case may vary them.
 constexpr std::pair<const char*, const char*> settings[] = {{"status_timeout", "MC_TCP_STATUS_TIMEOUT_SEC"},
                                                             {"progress_timeout", "MC_TCP_PROGRESS_TIMEOUT_SEC"},
                                                             {"queue", "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER"}};
@@ -62,7 +59,7 @@ const Library& library(const std::string& package) {
     throw Failure{KVCTS_E_NOT_SUPPORTED, std::string(transport::package_variable) + " names no engine package"};
   if (!loaded.empty() && loaded != package) {
     throw Failure{KVCTS_E_NOT_SUPPORTED,
-                  "this process runs " + loaded + " already; " + package + " needs a process of its own"};
+                  "this process runs " + loaded + " already; " + package + " needs a separate process"};
   }
   const auto folder = transport::package_folder(package);
   if (folder.empty()) throw Failure{KVCTS_E_NOT_SUPPORTED, transport::package_missing(package)};
@@ -71,7 +68,7 @@ const Library& library(const std::string& package) {
   return library;
 }
 
-/// Mooncake's own limit on a transfer that stands still, by its variables.
+/// Mooncake's own limit on a stalled transfer, from its variables.
 std::chrono::seconds stall_limit() {
   auto least = 30s;
   for (const char* variable : {"MC_TCP_STATUS_TIMEOUT_SEC", "MC_TCP_PROGRESS_TIMEOUT_SEC"}) {
@@ -89,7 +86,7 @@ struct Region {
 
 struct Peer {
   std::string name;  ///< "127.0.0.1:15011"
-  pid_t process{0};  ///< where it runs, when that is this host
+  pid_t process{0};  ///< if it runs on this host
   Segment segment{no_segment};
   std::vector<Region> regions;
 };
@@ -98,14 +95,14 @@ struct Piece {
   std::uint64_t local{0}, remote{0}, bytes{0};
 };
 
-/// A batch under way, with what Mooncake may look at until it has settled.
+/// A batch under way, with what Mooncake may read until it has settled.
 struct Running {
   Batch batch{no_batch};
   Requests requests;
-  std::vector<std::uint64_t> bytes;  ///< of each task
+  std::vector<std::uint64_t> bytes;  ///< per task
   std::size_t settled{0};            ///< tasks before this one have ended
-  std::set<std::uint64_t> locals;    ///< regions that it uses
-  std::optional<Failure> failure;    ///< of the first task that failed
+  std::set<std::uint64_t> locals;    ///< regions in use
+  std::optional<Failure> failure;    ///< of the first failed task
 };
 
 enum class State { prepared, active, done, failed };
@@ -119,17 +116,17 @@ struct Transfer {
   std::uint64_t bytes{0}, descriptors{0};
   State state{State::prepared};
   Failure failure;
-  std::size_t next{0};  ///< piece that goes out next
+  std::size_t next{0};  ///< next piece to send
   std::uint64_t moved{0}, completed{0};
   std::unique_ptr<Running> running;
-  Clock::time_point since;  ///< of the batch that runs
+  Clock::time_point since;  ///< start of the running batch
   TcpSockets before;
 };
 
 class MooncakeEngine {
  public:
   static constexpr const char* engine_name = "mooncake";
-  /// The package's. A consumer with another package has it among its facts.
+  /// The package's. A consumer with another package reports it among its facts.
   static const char* engine_version() {
     static const std::string version = [] {
       const std::string package = chosen_package();
@@ -158,7 +155,8 @@ class MooncakeEngine {
     if (!tested) engine_->test_itself();
     tested = true;
     if (!second.empty())
-      library_->install_transport(engine_->get(), second, nullptr);  // how that went is not told; what follows is (rule M9)
+      library_->install_transport(engine_->get(), second, nullptr);  // its success is not reported; the next calls show
+                                                                     // it (rule M9)
   }
   ~MooncakeEngine() {
     for (auto& [handle, transfer] : transfers_) leave(*transfer);
@@ -181,7 +179,7 @@ class MooncakeEngine {
     claims.completion = KVCTS_COMPLETION_REMOTE;  // acknowledged since 0.3.12
     claims.ordering = KVCTS_ORDER_NONE;
     claims.cancellation =
-        KVCTS_CANCEL_NONE;  // nor notifications: Mooncake's are sent by a call that waits for the peer's answer
+        KVCTS_CANCEL_NONE;  // no notifications either: Mooncake sends them in a call that waits for the peer's answer
     claims.peer_death = KVCTS_DEATH_DURING;
   }
 
@@ -237,7 +235,7 @@ class MooncakeEngine {
       throw Failure{listens(peer->name) ? KVCTS_E_BACKEND : KVCTS_E_PEER_LOST,
                     "Mooncake cannot open the segment of " + peer->name, -1};
     }
-    // Mooncake keeps what it learnt of a name; another process may have that port now.
+    // Mooncake caches what it knows about a name; another process may have that port now.
     if (const auto [known, fresh] = processes_.try_emplace(peer->name, process); !fresh && known->second != process) {
       library_->sync_segments(engine_->get(), peer->name);
       known->second = process;
@@ -347,7 +345,7 @@ class MooncakeEngine {
     transfer.pieces.push_back({from, there.address + d.remote_offset, d.bytes});
   }
 
-  /// Looks at the batch that runs; sends the next one when it has settled.
+  /// Polls the running batch; sends the next one once it has settled.
   std::int32_t advance(Transfer& transfer) {
     reap();
     while (transfer.state == State::active) {
@@ -383,7 +381,7 @@ class MooncakeEngine {
     }
     running->batch = library_->allocate_batch(engine_->get(), count);
     if (running->batch == no_batch)
-      return fail(transfer, {KVCTS_E_NO_RESOURCES, "Mooncake gave no batch for " + std::to_string(count) + " requests"});
+      return fail(transfer, {KVCTS_E_NO_RESOURCES, "Mooncake provided no batch for " + std::to_string(count) + " requests"});
     transfer.since = Clock::now();
     const Status status = library_->submit(engine_->get(), running->batch, running->requests.words());
     transfer.running = std::move(running);
@@ -392,8 +390,8 @@ class MooncakeEngine {
     if (status.code != 0) fail(transfer, native("submit", status));
   }
 
-  /// True: every task of the batch has ended, and the batch is freed. What the first failure was is the transfer's, once all
-  /// have (ends=all) or at once (ends=first): the others go on then, they cannot be called back.
+  /// True: every task of the batch has ended, and the batch is freed. The transfer gets the first failure once all
+  /// have ended (ends=all) or immediately (ends=first): then the others continue, because they cannot be recalled.
   bool look(Transfer& transfer) {
     Running& running = *transfer.running;
     if (ends_with_first_ && any_failed(transfer)) return false;
@@ -409,7 +407,7 @@ class MooncakeEngine {
         if (!running.failure) running.failure = ended(transfer, running.settled, task);
         continue;
       }
-      // Bytes are read before the end is: a COMPLETED task may still say 0 when it is asked for the first time.
+      // Read bytes before the state: at the first query a COMPLETED task may still report 0.
       if (task.bytes != running.bytes[running.settled]) {
         ++stale_counts_;
         library_->task_status(engine_->get(), running.batch, running.settled, task);
@@ -430,7 +428,7 @@ class MooncakeEngine {
     return true;
   }
 
-  /// ends=first: a request behind others that are still under way counts, too.
+  /// ends=first: a failed request after others that are still under way counts, too.
   bool any_failed(Transfer& transfer) {
     const Running& running = *transfer.running;
     for (std::size_t i = running.settled; i < running.bytes.size(); ++i) {
@@ -445,7 +443,7 @@ class MooncakeEngine {
     return false;
   }
 
-  /// What a task's end means.
+  /// Translates the end of a task.
   Failure ended(const Transfer& transfer, std::size_t index, const TaskStatus& task) const {
     const auto taken = std::chrono::duration<double>(Clock::now() - transfer.since);
     const std::string what = "request " + std::to_string(index) + " of a batch of " +
@@ -455,8 +453,8 @@ class MooncakeEngine {
     if (task.state == TaskState::canceled) return {KVCTS_E_CANCELED, what, code};
     if (task.state == TaskState::invalid) return {KVCTS_E_INVALID, what, code};
     if (!listens(transfer.peer->name))
-      return {KVCTS_E_PEER_LOST, what + "; nobody listens at " + transfer.peer->name + " any more", code};
-    // FAILED is all that Mooncake says when one of its limits has passed.
+      return {KVCTS_E_PEER_LOST, what + "; no process listens at " + transfer.peer->name + " any more", code};
+    // Mooncake reports only FAILED when one of its limits has passed.
     if (task.state == TaskState::timeout || taken > stall_limit() * 0.95)
       return {KVCTS_E_TIMED_OUT, what + "; the peer stands still", code};
     return {KVCTS_E_BACKEND, what + "; the peer is there: it refused the range, or a queue was full", code};
@@ -477,7 +475,7 @@ class MooncakeEngine {
     ++completed_;
   }
 
-  /// By the kernel's count the bytes went over TCP connections of this process, or the request fails.
+  /// Fails the request unless, by the kernel's count, the bytes went over TCP connections of this process.
   void prove(Transfer& transfer) {
     const TcpBytes tcp = tcp_bytes_since(transfer.before);
     const std::uint64_t over_tcp = transfer.writes ? tcp.sent : tcp.received;
@@ -485,17 +483,17 @@ class MooncakeEngine {
     proven_ = over_tcp >= transfer.bytes;
     if (!proven_) {
       fail(transfer,
-           {KVCTS_E_BACKEND, "the path was to be tcp; " + std::to_string(over_tcp) + " of " +
-                                 std::to_string(transfer.bytes) + " bytes went over TCP connections that are open now"});
+           {KVCTS_E_BACKEND, "expected the path tcp; only " + std::to_string(over_tcp) + " of " +
+                                 std::to_string(transfer.bytes) + " bytes went over the TCP connections that are open now"});
     }
   }
 
-  /// Keeps what runs until it settles.
+  /// Keeps a running batch until it settles.
   void leave(Transfer& transfer) {
     if (transfer.running != nullptr) left_.push_back(std::move(transfer.running));
   }
 
-  /// Frees batches that have settled since. True: none is left.
+  /// Frees batches that have settled. True: none is left.
   bool reap() {
     std::erase_if(left_, [&](const auto& running) {
       for (; running->settled < running->bytes.size(); ++running->settled) {
@@ -517,8 +515,8 @@ class MooncakeEngine {
   Handles<Region> regions_{"region"};
   Handles<std::shared_ptr<Peer>> peers_{"peer"};
   Handles<std::unique_ptr<Transfer>> transfers_{"request"};
-  std::map<std::string, std::int64_t> processes_;  ///< of each name that was opened
-  std::vector<std::unique_ptr<Running>> left_;     ///< given back while they ran
+  std::map<std::string, std::int64_t> processes_;  ///< of each opened name
+  std::vector<std::unique_ptr<Running>> left_;     ///< released while running
   std::uint64_t bytes_written_{0}, bytes_read_{0}, descriptors_{0}, completed_{0}, batches_{0}, engine_bytes_{0},
       tcp_bytes_{0}, stale_counts_{0};
 };

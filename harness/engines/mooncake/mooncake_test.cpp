@@ -1,5 +1,5 @@
-// What is special to the plug-in of Mooncake; what it shares with the others is in conformance_test.cpp. Skipped where the
-// packages are not installed. Each body runs in a process of its own, with a target in another one.
+// Specific to the Mooncake plug-in; conformance_test.cpp has the common tests. Skipped if the packages are not
+// installed. Each body runs in a separate process, with a target in another one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -98,7 +98,7 @@ TEST_F(MooncakePlugin, AnotherVersionIsNotCalled) {
     setenv(transport::packages_variable, place.c_str(), 1);
     const auto said = [] { return refusal([] { open_initiator(mooncake("mooncake-9.9.9")); }); };
     EXPECT_NE(said().find("there is no mooncake/engine.so"), std::string::npos) << said();
-    fs::copy_file("/proc/self/exe", package / "mooncake/engine.so");  // an ELF file with a build ID of its own
+    fs::copy_file("/proc/self/exe", package / "mooncake/engine.so");  // an ELF file with another build ID
     EXPECT_NE(said().find("is of a version that this plug-in does not know (build ID "), std::string::npos) << said();
     std::ofstream(package / "mooncake/engine.so") << "no library";
     EXPECT_NE(said().find("(build ID none)"), std::string::npos) << said();

@@ -1,6 +1,6 @@
-// engine.so is a Python module. Its relocations name data of the interpreter, which no transfer ever touches: any address
-// will do. Functions are bound lazily and never called. The plug-in makes these visible before it opens the library
-// (library.cpp).
+// engine.so is a Python module. Its relocations name data of the interpreter that no transfer ever touches, so any
+// address will do. Functions are bound lazily and never called. The plug-in makes these symbols visible before it
+// opens the library (library.cpp).
 #define DATA(name)                                                  \
   extern "C" __attribute__((visibility("default"))) void* name[64]; \
   void* name[64] = {}

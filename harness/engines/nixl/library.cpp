@@ -18,10 +18,10 @@ fs::path find(const fs::path& package) {
     const auto file = entry.path() / "libnixl_capi.so";
     if (entry.path().filename().string().ends_with(".mesonpy.libs") && fs::is_regular_file(file, error)) return file;
   }
-  throw Failure{KVCTS_E_NOT_SUPPORTED, "there is no .nixl_*.mesonpy.libs/libnixl_capi.so in " + package.string()};
+  throw Failure{KVCTS_E_NOT_SUPPORTED, "no .nixl_*.mesonpy.libs/libnixl_capi.so in " + package.string()};
 }
 
-/// The C++ object that a handle of the C interface stands for: its first word.
+/// The C++ object behind a handle of the C interface: its first word.
 template <class Handle>
 void*& object(Handle handle) {
   return *reinterpret_cast<void**>(handle);
@@ -29,13 +29,12 @@ void*& object(Handle handle) {
 
 constexpr int c_in_progress = 1;
 
-/// What the C interface tells: success, in progress, and no more.
+/// All that the C interface reports: success, in progress, or an error.
 Status folded(int code) {
   return code == 0 ? Status::success : code == c_in_progress ? Status::in_progress : Status::folded;
 }
 
-/// The same call failed a moment ago, so asking again for its exact code changes nothing. Should it succeed now, nothing is
-/// known.
+/// The call just failed, so repeating it for its exact code changes nothing. If it succeeds now, the code is unknown.
 Status exactly(Status again) { return again == Status::success || again == Status::in_progress ? Status::folded : again; }
 
 }  // namespace
@@ -69,9 +68,9 @@ std::string_view name(Status status) {
     case Status::canceled:
       return "NIXL_ERR_CANCELED";
     case Status::folded:
-      return "an error that its C interface does not name";
+      return "an error that its C interface does not specify";
   }
-  return "a code that this version of the suite does not know";
+  return "a code unknown to this version of the suite";
 }
 
 template <class Function>
@@ -88,8 +87,7 @@ void Library::bind_exact(Function*& function, const char* mangled) {
 Library::Library(const fs::path& package) {
   const fs::path file = find(package);
   handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle_ == nullptr)
-    throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("libnixl_capi.so cannot be loaded: ") + dlerror()};
+  if (handle_ == nullptr) throw Failure{KVCTS_E_NOT_SUPPORTED, std::string("cannot load libnixl_capi.so: ") + dlerror()};
   bool (*is_stub)() = nullptr;
   bind(is_stub, "nixl_capi_is_stub");
   if (is_stub()) throw Failure{KVCTS_E_NOT_SUPPORTED, file.string() + " is a stub: it cannot move anything"};
@@ -214,7 +212,7 @@ Status Library::prepare_list(Agent agent, const std::string& name, TransferList 
                              Options options) const {
   const Status status = folded(prepare_list_(agent, name.c_str(), list, &prepared, options));
   if (status == Status::success) return status;
-  prepared = nullptr;  // the C call leaves a handle without an object behind
+  prepared = nullptr;  // the C call leaves behind a handle without an object
   if (exact_prepare_list_ == nullptr) return status;
   Object made = nullptr;
   return exactly(exact_prepare_list_(object(agent), name, object(list), made, options));

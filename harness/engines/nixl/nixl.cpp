@@ -1,23 +1,20 @@
 // Engine nixl: agents of NIXL with its UCX backend, through the C interface of an engine package (KVCTS_ENGINE_PACKAGE, e.g.
 // "nixl-1.5.1").
 //
-// What is done here and why:
-//   - NIXL brings a UCX of its own and cannot share a process with another one: this plug-in links none, and a worker loads
-//   one plug-in.
-//   - Without a progress thread NIXL works only inside of its calls. get_notifications() is the one that a target can make:
-//   progress() is that.
-//   - NIXL's metadata is one blob an agent, with every region registered at that time. It is unloaded with the last peer
-//   made of it: ranges that
-//     the peer gave up would stay valid otherwise, and hide new ones that overlap them ("not found", seen with 1.2.0
-//     and 1.5.1).
+// Why it works this way:
+//   - NIXL brings its own UCX and cannot share a process with another one: this plug-in links none, and a worker loads one
+//     plug-in.
+//   - Without a progress thread NIXL works only inside its calls. A target can only call get_notifications(), so that is
+//     progress().
+//   - NIXL's metadata is one blob per agent, with every region registered at that time. It is unloaded with the last peer
+//     made from it: otherwise ranges that the peer deregistered would stay valid and hide new ones that overlap them
+//     ("not found", seen with 1.2.0 and 1.5.1).
 //   - Each unloading leaves a TCP connection open on both sides until the agent is destroyed (seen with both versions), so
-//   an agent that has
-//     nothing registered and has collected too many is made anew.
-//   - guard=on (default) checks what NIXL does not: access, ranges that wrap, damage of blobs. guard=off hands everything
-//   through, so that the
-//     rules table (cases/rules) sees NIXL itself.
-//   - Names of agents carry process and serial number: NIXL knows peers by name only, and a worker that replaces a dead one
-//   is another agent.
+//     an agent that has no registrations and too many connections is recreated.
+//   - guard=on (default) checks what NIXL does not: access, ranges that wrap, damaged blobs. guard=off passes everything
+//     through, so that the rules table (cases/rules) sees NIXL itself.
+//   - Agent names contain process and serial number: NIXL knows peers only by name, and a worker that replaces a dead one is
+//     another agent.
 #include <signal.h>
 #include <unistd.h>
 
@@ -38,8 +35,8 @@
 namespace kvcts::engines::nixl {
 namespace {
 
-constexpr std::uint64_t longest_notification = 4096;  // of the ABI
-constexpr std::size_t spare_sockets = 12;             // that an agent may collect
+constexpr std::uint64_t longest_notification = 4096;  // the ABI's limit
+constexpr std::size_t spare_sockets = 12;             // that an agent may accumulate
 
 struct Region {
   std::uint64_t address{0}, bytes{0};
@@ -47,7 +44,7 @@ struct Region {
 };
 
 struct Peer {
-  std::string agent;  ///< its name at NIXL
+  std::string agent;  ///< its name in NIXL
   std::vector<Region> regions;
 };
 
@@ -84,7 +81,7 @@ class NixlEngine {
     merges_ = args.take_switch("merge", "on");
     guard_ = args.take_switch("guard", "on");
     path_ = args.take("path", "");
-    // Hang fixtures: a target that is not there for its peer.
+    // Hang fixtures: a target that does not respond to its peer.
     const std::string target = args.take("target", "busy");
     if (target != "busy" && target != "idle" && target != "stopped") {
       throw Failure{KVCTS_E_INVALID, "target is \"" + target + "\", expected busy, idle or stopped"};
@@ -116,7 +113,7 @@ class NixlEngine {
     claims.memories = 1u << KVCTS_MEMORY_HOST;
     claims.reach = KVCTS_REACH_PROCESS | KVCTS_REACH_HOST | KVCTS_REACH_NETWORK;
     claims.can_write = claims.can_read = 1;
-    // Over cma the initiator's kernel copies, but connecting and notifications need the target's calls all the same, unless
+    // Over cma the initiator's kernel copies, but connecting and notifications still need the target's calls, unless
     // a thread makes them.
     claims.one_sided = path_ == "cma" && thread_;
     claims.needs_target_progress = thread_ ? 0 : 1;
@@ -125,9 +122,9 @@ class NixlEngine {
     claims.notifications = claims.notification_after_data = 1;
     claims.completion = KVCTS_COMPLETION_REMOTE;
     claims.ordering = KVCTS_ORDER_NONE;
-    // A copy by the kernel is over when post() returns; messages that were handed to UCX may still go out.
+    // A kernel copy is over when post() returns; messages already passed to UCX may still be sent.
     claims.cancellation = path_ == "cma" ? KVCTS_CANCEL_NONE : KVCTS_CANCEL_BEST_EFFORT;
-    // The kernel copies into a process that is being torn down without an error.
+    // The kernel copies without an error into a process that is being torn down.
     claims.peer_death = peer_errors_ && path_ != "cma" ? KVCTS_DEATH_DURING : KVCTS_DEATH_UNNOTICED;
   }
 
@@ -160,8 +157,8 @@ class NixlEngine {
     renew_if_idle();
   }
 
-  /// guard=on: sealed with a checksum. guard=off: the regions, then NIXL's blob to the end, so that a cut is a cut of NIXL's
-  /// blob.
+  /// guard=on: sealed with a checksum. guard=off: the regions, then NIXL's blob up to the end, so that a truncation
+  /// truncates NIXL's blob.
   std::string export_metadata(std::span<const std::uint64_t> handles) {
     BlobWriter blob(engine_name);
     blob.value<std::uint64_t>(handles.size());
@@ -187,8 +184,8 @@ class NixlEngine {
     }
     const Status loaded = library().load_metadata(agent_, own, peer->agent);
     if (loaded != Status::success) {
-      Failure reason = failure(loaded, "the peer's metadata could not be loaded");
-      // NIXL 1.2.0 does not load an agent again that it lost. Names are unique, so it is the same one.
+      Failure reason = failure(loaded, "cannot load the peer's metadata");
+      // NIXL 1.2.0 does not reload an agent that it lost. Names are unique, so it is the same one.
       if (guard_ && loaded == Status::backend &&
           std::any_of(lost_.begin(), lost_.end(), [&](const auto& name) { return own.find(name) != own.npos; })) {
         reason.status = KVCTS_E_PEER_LOST;
@@ -206,7 +203,7 @@ class NixlEngine {
     }
     if (--loaded_[peer->agent] > 0) return;
     loaded_.erase(peer->agent);
-    library().invalidate(agent_, peer->agent);  // not there any more after a disconnection: nothing to do then
+    library().invalidate(agent_, peer->agent);  // already gone after a disconnection: then there is nothing to do
     renew_if_idle();
   }
 
@@ -302,7 +299,7 @@ class NixlEngine {
     const auto peer = peers_.at(handle);
     if (data.size() > longest_notification) {
       throw Failure{KVCTS_E_INVALID,
-                    "a notification of " + std::to_string(data.size()) + " bytes; at most 4096 are allowed"};
+                    "expected a notification of at most 4096 bytes, found " + std::to_string(data.size()) + " bytes"};
     }
     if (library().send_notification(agent_, peer->agent.c_str(), data.data(), data.size(), CallOptions(backend_).get()) !=
         0) {
@@ -347,7 +344,7 @@ class NixlEngine {
     static unsigned count = 0;
     return count;
   }
-  /// Made before the library is opened.
+  /// Constructed before the library is opened.
   static UcxLog& log() {
     static UcxLog kept;
     return kept;
@@ -356,19 +353,19 @@ class NixlEngine {
   void make_agent() {
     const Config config{thread_, false, 0, 0, 1, 0, 0, true};
     const std::string unique = name_ + "/" + std::to_string(getpid()) + "." + std::to_string(++opened());
-    check(library().create_agent(unique, config, agent_), "no agent could be made");
+    check(library().create_agent(unique, config, agent_), "cannot create an agent");
     const std::string errors = peer_errors_ ? "peer" : "none";
     const Status made = library().create_backend(agent_, "UCX", {{"ucx_error_handling_mode", errors}}, backend_);
     if (made != Status::success) {
       library().destroy_agent(std::exchange(agent_, nullptr));
       const char* tls = std::getenv("UCX_TLS");
-      throw failure(made, std::string("the UCX backend could not be made with UCX_TLS=") + (tls ? tls : "(default)") +
+      throw failure(made, std::string("cannot create the UCX backend with UCX_TLS=") + (tls ? tls : "(default)") +
                               " and error_handling=" + errors);
     }
     sockets_at_start_ = tcp_sockets().size();
   }
 
-  /// Nobody holds anything of this agent: it can become another one.
+  /// Nothing of this agent is in use: it can be recreated.
   void renew_if_idle() {
     if (regions_.size() + peers_.size() + transfers_.size() > 0 || !inbox_.empty()) return;
     if (tcp_sockets().size() <= sockets_at_start_ + spare_sockets) return;
@@ -385,7 +382,7 @@ class NixlEngine {
     return blob.text();
   }
 
-  /// A blob without a seal around NIXL's part: its head ends where the regions end.
+  /// A blob without a seal around NIXL's part: the head ends where the regions end.
   static std::string_view read_open(std::string_view metadata, Peer& peer) {
     BlobWriter empty(engine_name);
     std::uint64_t count = 0;
@@ -400,7 +397,7 @@ class NixlEngine {
     return metadata.substr(head);
   }
 
-  /// Fills both lists; returns how many descriptors NIXL gets.
+  /// Fills both lists; returns the number of descriptors for NIXL.
   std::uint64_t list(const kvcts_transfer& raw, Transfer& transfer, Transfers& local, Transfers& remote) {
     std::uint64_t count = 0;
     for (std::uint64_t i = 0; i < raw.count; ++i) {
@@ -415,7 +412,7 @@ class NixlEngine {
       const Region& there = remote_region(transfer.peer->regions, d, i, transfer.writes, guard_);
       ++transfer.descriptors;
       transfer.bytes += d.bytes;
-      if (guard_ && d.bytes == 0) continue;  // at the end of a region NIXL would not find it
+      if (guard_ && d.bytes == 0) continue;  // NIXL would not find it at the end of a region
       local.add(from, d.bytes);
       remote.add(there.address + d.remote_offset, d.bytes);
       ++count;
@@ -448,7 +445,7 @@ class NixlEngine {
     transfer.failure = std::move(failure);
   }
 
-  /// What post or status answered.
+  /// Handles the status from post or status.
   std::int32_t take(Transfer& transfer, Status status, const char* what) {
     if (status == Status::in_progress) return KVCTS_IN_PROGRESS;
     if (status == Status::success) {
@@ -479,18 +476,18 @@ class NixlEngine {
     if (!path_.empty()) prove(transfer);
   }
 
-  /// The path that this engine's entry names was really taken, or the request fails.
+  /// Fails the request unless the path named by this engine's entry was really taken.
   void prove(Transfer& transfer) {
     const TcpBytes tcp = tcp_bytes_since(transfer.before);
     const std::uint64_t over_tcp = transfer.writes ? tcp.sent : tcp.received;
     const UcxLog::Path path = log().path(transfer.writes ? UcxLog::put : UcxLog::get);
     const bool by_tcp = over_tcp >= transfer.bytes;
-    // Connecting and notifications go over tcp in either case, so only what is larger than they are tells.
+    // Connecting and notifications use tcp in either case, so only larger transfers prove the path.
     const bool tells = transfer.bytes > 65536;
     const bool wrong_name = !path.transport.empty() && path.transport.find(path_) == std::string::npos;
     if (wrong_name || (path_ == "tcp" && !by_tcp) || (path_ == "cma" && tells && by_tcp)) {
-      fail(transfer, {KVCTS_E_BACKEND, "the path was to be " + path_ + "; UCX chose " +
-                                           (path.transport.empty() ? "nothing that it told" : path.transport) + ", and " +
+      fail(transfer, {KVCTS_E_BACKEND, "expected the path " + path_ + "; UCX chose " +
+                                           (path.transport.empty() ? "nothing it reported" : path.transport) + ", and " +
                                            std::to_string(over_tcp) + " of " + std::to_string(transfer.bytes) +
                                            " bytes went over TCP"});
     }
@@ -498,7 +495,7 @@ class NixlEngine {
 
   void drop(Transfer& transfer) {
     if (transfer.request != nullptr) {
-      // An active one that NIXL will not give back is left to it.
+      // Leave an active one to NIXL if it will not release it.
       if (library().release_request(agent_, transfer.request) == 0) library().destroy_request(transfer.request);
       transfer.request = nullptr;
     }
@@ -508,7 +505,7 @@ class NixlEngine {
     }
   }
 
-  /// One round of NIXL's work; true: notifications came.
+  /// One round of NIXL's work; true: notifications arrived.
   bool receive() {
     if (library().get_notifications(agent_, notifications_, nullptr) != 0) return false;
     std::size_t agents = 0;
@@ -536,7 +533,7 @@ class NixlEngine {
   Notifications notifications_{nullptr};
   Handles<Region> regions_{"region"};
   Handles<std::shared_ptr<Peer>> peers_{"peer"};
-  std::map<std::string, unsigned> loaded_;  ///< peers by agent
+  std::map<std::string, unsigned> loaded_;  ///< peers per agent
   std::set<std::string> lost_;              ///< agents whose connection broke
   Handles<std::unique_ptr<Transfer>> transfers_{"request"};
   std::deque<std::string> inbox_;

@@ -1,9 +1,10 @@
-// Engine nixl-posix: every byte goes through a file, as a KV cache that is offloaded to storage does: NIXL's POSIX backend
-// writes the initiator's memory to a file and reads the file into the peer's memory. How the peer's memory is reached is
-// engine shm's way; what moves the bytes is NIXL.
+// Engine nixl-posix: every byte goes through a file, like a KV cache offloaded to storage: NIXL's POSIX backend
+// writes the initiator's memory to a file and reads the file into the peer's memory. The peer's memory is mapped as
+// in engine shm; NIXL moves the bytes.
 //
-// A request takes its pieces of the file in reverse order, so that no offset in the file is that of the memory. Sources: as
-// library.hpp; DRAM <-> FILE, descriptors of a file are (offset, length, descriptor), the remote agent is the agent itself.
+// A request takes its pieces of the file in reverse order, so that no file offset equals a memory offset. Sources: as
+// library.hpp; DRAM <-> FILE, descriptors of a file are (offset, length, descriptor), the remote agent is the agent
+// itself.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,16 +21,16 @@
 namespace kvcts::engines::nixl {
 namespace {
 
-/// The agent, and the file that everything goes through.
+/// The agent, and the file that all bytes pass through.
 struct Store {
   std::string name;
   Agent agent{nullptr};
   Backend backend{nullptr};
   File file;
-  std::uint64_t used{0}, written{0}, read{0};  ///< bytes of the file in use; bytes that went in and out
+  std::uint64_t used{0}, written{0}, read{0};  ///< bytes of the file in use; bytes written and read
 };
 
-/// One request under way, piece by piece: into the file, then out of it.
+/// One request under way, piece by piece: to the file, then from it.
 class Run {
  public:
   Run(Store& store, std::span<const Move> moves) : store_(store) {
@@ -40,7 +41,7 @@ class Run {
     base_ = store_.used;
     store_.used += bytes_;
     if (ftruncate(store_.file.get(), static_cast<off_t>(store_.used)) != 0) {
-      throw Failure{KVCTS_E_NO_RESOURCES, std::string("the file cannot grow: ") + std::strerror(errno), errno};
+      throw Failure{KVCTS_E_NO_RESOURCES, std::string("cannot extend the file: ") + std::strerror(errno), errno};
     }
     if (!moves_.empty()) begin(Op::write, 0);
   }
@@ -57,7 +58,7 @@ class Run {
     end();
     const std::size_t next = first_ + piece_;
     if (op_ == Op::read && next == moves_.size()) return true;
-    // Everything is written before anything is read.
+    // Write everything before reading anything.
     if (next < moves_.size()) {
       begin(op_, next);
     } else {
@@ -67,7 +68,7 @@ class Run {
   }
 
  private:
-  /// From move `first` on, as many as the backend takes at once.
+  /// Starts at move `first`, with as many moves as the backend takes at once.
   void begin(Op op, std::size_t first) {
     op_ = op, first_ = first, piece_ = std::min(most_at_once, moves_.size() - first), piece_bytes_ = 0;
     if (first == 0) end_of_piece_ = base_ + bytes_;
@@ -88,7 +89,7 @@ class Run {
     const CallOptions options(store_.backend);
     check(library().register_memory(store_.agent, memory_->get(), options.get()), "registration of memory");
     check(library().register_memory(store_.agent, place_->get(), options.get()), "registration of the file");
-    // Of an agent's own storage the "remote" agent is the agent itself, whose metadata it knows.
+    // For an agent's own storage the "remote" agent is the agent itself, whose metadata it has.
     check(library().create_request(store_.agent, op, memory.get(), file.get(), store_.name, request_, options.get()),
           "create_request");
     const Status posted = library().post(store_.agent, request_, options.get());
@@ -97,7 +98,7 @@ class Run {
 
   void end() {
     if (request_ != nullptr) {
-      // To release an active request of this backend ends the process with SIGSEGV (1.5.1). Files answer: it is waited for.
+      // Releasing an active request of this backend crashes the process (SIGSEGV, 1.5.1). Files always complete: wait.
       const auto late = std::chrono::steady_clock::now() + patience;
       Status status = library().status(store_.agent, request_);
       for (; status == Status::in_progress && std::chrono::steady_clock::now() < late;
@@ -143,21 +144,20 @@ class PosixEngine final : public SharedMemoryEngine {
     }
     store_.name = args.name + "/" + std::to_string(getpid()) + "." + std::to_string(++opened());
     nixl::check(library().create_agent(store_.name, Config{false, false, 0, 0, 1, 0, 0, false}, store_.agent),
-                "no agent could be made");
+                "cannot create an agent");
     if (const Status made = library().create_backend(store_.agent, "POSIX", params, store_.backend);
         made != Status::success) {
       library().destroy_agent(store_.agent);
-      throw failure(made, "the POSIX backend could not be made with api=" + api_);
+      throw failure(made, "cannot create the POSIX backend with api=" + api_);
     }
     store_.file = File(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-    if (std::string name = folder + "/kvcts-nixl-XXXXXX";
-        store_.file.get() < 0) {  // some file systems have no unnamed files
+    if (std::string name = folder + "/kvcts-nixl-XXXXXX"; store_.file.get() < 0) {  // some file systems lack unnamed files
       store_.file = File(mkostemp(name.data(), O_CLOEXEC));
       unlink(name.c_str());
     }
     if (store_.file.get() < 0) {
       library().destroy_agent(store_.agent);
-      throw Failure{KVCTS_E_NOT_SUPPORTED, "no file can be made in " + folder + ": " + std::string(std::strerror(errno)),
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "cannot create a file in " + folder + ": " + std::string(std::strerror(errno)),
                     errno};
     }
   }
@@ -168,7 +168,7 @@ class PosixEngine final : public SharedMemoryEngine {
 
   void claims(kvcts_claims& claims) const override {
     SharedMemoryEngine::claims(claims);
-    claims.cancellation = KVCTS_CANCEL_QUIET;  // what was begun is waited for
+    claims.cancellation = KVCTS_CANCEL_QUIET;  // waits for operations that have begun
   }
 
   std::map<std::string, std::string> facts() override {

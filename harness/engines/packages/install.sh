@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install.sh PYTHON FOLDER LOGS [--no-install] [GLOB]: the packages of this folder (README.md) whose name fits GLOB
-# (default: all), each into FOLDER/<name>, whole or not at all; those marked "# optional" only where GLOB is given. What is
-# there and up to date is left alone. It never fails: without a package its engines are SKIPPED, and it says so.
+# install.sh PYTHON FOLDER LOGS [--no-install] [GLOB]: installs the packages of this folder (README.md) whose names
+# match GLOB (default: all), each into FOLDER/<name>, completely or not at all; those marked "# optional" only with a
+# GLOB. Up-to-date packages are left alone. It never fails: it reports a missing package, and its engines are SKIPPED.
 set -euo pipefail
 pins=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 python=$1 target=$2 logs=$3 install=1

@@ -1,4 +1,5 @@
-"""install.sh with a pip of its own: whole or not at all, quick the second time, and never an end of the caller."""
+"""install.sh with a fake pip: packages are installed completely or not at all, a second run is quick, and the caller
+never fails."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def main() -> int:
         assert lines and all("==" in line and "--hash=sha256:" in line for line in lines), (
             f"{pins.name}: every line is pinned and has a hash"
         )
-    # What an engine names is what is pinned.
+    # Engines name exactly the pinned packages.
     for entry in sorted((HERE.parents[2] / "cases" / "engines").glob("*.yaml")):
         for package in re.findall(r"KVCTS_ENGINE_PACKAGE: ([^,}\s]+)", entry.read_text()):
             assert (HERE / f"{package}.txt").is_file(), (

@@ -69,7 +69,7 @@ std::optional<Moves> Book::moves(const kvcts_transfer& transfer) const {
 std::map<Address, Book::Region>::const_iterator Book::find(Address at) const {
   auto found = regions_.upper_bound(at);
   if (found == regions_.begin() || at - (--found)->first > found->second.bytes)
-    throw Failure{KVCTS_E_BACKEND, "a fault led to an address in no region"};
+    throw Failure{KVCTS_E_BACKEND, "a fault produced an address outside every region"};
   return found;
 }
 
@@ -81,7 +81,7 @@ Book::List Book::list(const Moves& moves, std::uint32_t op) const {
     const std::uint32_t way = writes ? KVCTS_OP_WRITE : KVCTS_OP_READ;
     if (out.descriptors.empty()) out.op = way;
     if (writes == (to->second.host != nullptr) || way != out.op)
-      throw Failure{KVCTS_E_NOT_SUPPORTED, "the fault makes a list that no engine takes: not all of it goes to one side"};
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "the fault makes a list that no engine accepts: its moves go to both sides"};
     const auto &ours = writes ? from : to, &theirs = writes ? to : from;
     const Address here = writes ? move.from : move.to, there = writes ? move.to : move.from;
     out.descriptors.push_back(

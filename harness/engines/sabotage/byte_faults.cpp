@@ -1,4 +1,4 @@
-// What becomes of bytes on their way, and what is written besides once all have moved.
+// Faults in bytes in transit, and extra writes after all bytes have moved.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -69,7 +69,7 @@ void no_subnormals(const Moves& moves, Bytes bytes, const Job& job) {
     return exponent_of(code, f) == 0 ? code & 1u << (f.bits - 1) : code;
   });
 }
-/// Numbers read with an exponent bias n larger than they were written with, as fn and fnuz differ by one.
+/// Reads numbers with an exponent bias n larger than they were written with, as fn and fnuz differ by one.
 void other_bias(const Moves& moves, Bytes bytes, const Job& job) {
   each_number(moves, bytes, job, [&](std::uint32_t code, const Format& f) {
     const std::uint32_t e = exponent_of(code, f), n = static_cast<std::uint32_t>(job.n);
@@ -86,12 +86,12 @@ void swap_nibbles(const Moves& moves, Bytes bytes, const Job&) {
   each<std::uint8_t>(moves, bytes, [](std::uint8_t b) { return static_cast<std::uint8_t>(b >> 4 | b << 4); });
 }
 void zero(const Moves&, Bytes bytes, const Job&) { std::fill(bytes.begin(), bytes.end(), std::byte{0}); }
-/// Delivers what the request before did.
+/// Delivers what the previous request delivered.
 void previous(const Moves&, Bytes bytes, const Job& job) {
   std::copy_n(job.previous.begin(), std::min(bytes.size(), job.previous.size()), bytes.begin());
 }
 
-/// Writes zeros behind the last move, up to a multiple of n bytes of its destination.
+/// Writes zeros after the last move, up to a multiple of n bytes of its destination.
 Writes pad(const Moves& moves, Delivered, const Job& job) {
   const Move* last = last_of(moves);
   if (last == nullptr) return {};
@@ -115,7 +115,7 @@ Writes swap_into_source(const Moves& moves, Delivered bytes, const Job&) {
   }
   return out;
 }
-/// 64 bytes at the end of the list, all bits turned.
+/// Writes 64 inverted bytes at the end of the list.
 Writes turned_tail(const Moves& moves, Delivered bytes, const Job&) {
   if (moves.empty()) return {};
   const Move& last = moves.back();

@@ -21,7 +21,7 @@ std::uint64_t bytes_of(std::span<const Piece> pieces) {
 File memory_file(std::uint64_t bytes) {
   File file(memfd_create("kvcts-front", MFD_CLOEXEC));
   if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    throw Failure{KVCTS_E_NO_RESOURCES, "a memory file of " + std::to_string(bytes) + " bytes"};
+    throw Failure{KVCTS_E_NO_RESOURCES, "cannot create a memory file of " + std::to_string(bytes) + " bytes"};
   return file;
 }
 
@@ -63,7 +63,7 @@ void Errand::wait() {
   transport::Patience patience;
   for (std::int32_t status = post(); status == KVCTS_IN_PROGRESS; status = poll()) {
     if (std::chrono::steady_clock::now() > end)
-      throw Failure{KVCTS_E_TIMED_OUT, "a request of the front's own did not end in 10 s"};
+      throw Failure{KVCTS_E_TIMED_OUT, "one of the front's own requests did not end in 10 s"};
     patience.pause();
   }
 }

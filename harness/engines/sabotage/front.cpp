@@ -1,15 +1,14 @@
-// Plug-in front: stands in front of the plug-in of another engine, which KVCTS_FRONT_OF names, and is wrong in one way of
-// the rows of faults.hpp (options front.fault, front.n, ...; all other options are the engine's). Name, version, claims,
-// facts and errors are those of the engine behind, and every call goes on to it; nothing here moves a byte of a list by
-// itself:
-//   - a row about lists edits what prepare() hands on: the engine really moves the wrong list, and counts that one
-//   - a row that changes bytes copies the sources of a write into memory of its own, changes them there and has the engine
-//     send those; what was read is changed where it arrived
-//   - what a row writes besides, or looks at, at the peer's side is a request of its own through the engine
-//   - what would leave a region is left out, or as it was asked for: every engine refuses that, and then nothing wrong has
-//     gone through it
-//   - what comes late goes out when the case may be over: so registrations and peers are given back to the engine after that
-// Both sides of a case have it in front, as metadata carries the sizes of regions.
+// Plug-in front: stands in front of another engine's plug-in, named by KVCTS_FRONT_OF, and is wrong in one way from
+// the rows of faults.hpp (options front.fault, front.n, ...; all other options go to the engine). Name, version,
+// claims, facts and errors are the engine's, and every call is forwarded; the front moves no byte of a list itself:
+//   - a row about lists edits the list in prepare(): the engine really moves the wrong list, and counts it
+//   - a row that changes bytes copies the sources of a write into its own memory, changes them there and lets the
+//   engine send those; bytes of a read are changed where they arrived
+//   - extra writes or reads at the peer are separate requests through the engine
+//   - a change that would leave a region is dropped or undone: every engine refuses it, and then nothing wrong would
+//   go through the engine
+//   - late bytes may be sent after the case is over, so registrations and peers are released to the engine after that
+// Both sides of a case have it in front, because metadata carries the sizes of regions.
 #include <algorithm>
 #include <deque>
 
@@ -22,7 +21,7 @@ namespace {
 
 constexpr const char* prefix = "front.";
 
-/// One for all agents: some engines serve every agent of the process in each call.
+/// One lock for all agents: some engines serve every agent of the process in each call.
 std::mutex& calls() {
   static std::mutex lock;
   return lock;
@@ -40,15 +39,15 @@ struct Request {
   Request& operator=(const Request&) = delete;
 
   const Real& real;
-  std::uint64_t id{0}, peer{0};            ///< at the engine behind
-  std::uint64_t bytes{0}, descriptors{0};  ///< asked for
-  bool wrong{false};                       ///< false: everything is the engine's own
+  std::uint64_t id{0}, peer{0};            ///< at the engine behind the front
+  std::uint64_t bytes{0}, descriptors{0};  ///< requested
+  bool wrong{false};                       ///< false: pass everything through
   bool writes{true};
   Moves moves;
-  std::unique_ptr<Staging> staging;  ///< where the bytes are sent from that were changed
+  std::unique_ptr<Staging> staging;  ///< source of the changed bytes
   std::vector<kvcts_descriptor> list;
   Stage stage{Stage::prepared};
-  bool owed{false};                ///< reported complete, and not posted yet
+  bool owed{false};                ///< reported complete, but not posted yet
   std::unique_ptr<Errand> errand;  ///< follows the list
 };
 
@@ -64,7 +63,7 @@ class Front final : Memory {
     wrong_.job.memory = this;
     kvcts_claims own{};
     claims(own);
-    // Between its own connection's end and that of its peer nobody may be left who makes progress for the engine behind.
+    // After its own connection ends and until its peer's ends, no other caller makes progress for the engine behind it.
     if (fault().until == Until::remove_peer || fault().until == Until::deregister)
       throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) + " stands in the place of an engine only"};
     if (fault().both_ways && (own.can_read == 0 || own.can_write == 0))
@@ -121,7 +120,7 @@ class Front final : Memory {
     std::uint64_t peer = 0;
     real_(&kvcts_transport::add_peer, static_cast<const void*>(own.data()), std::uint64_t{own.size()}, &peer);
     book_.add_peer(peer, bytes);
-    wrong_.job.request = 0;  // a connection has a first request of its own
+    wrong_.job.request = 0;  // each connection starts with a first request
     return peer;
   }
   void remove_peer(std::uint64_t peer) {
@@ -175,7 +174,7 @@ class Front final : Memory {
       if (!request.wrong) return status;
       status = advance(request, status);
     }
-    // It says of the list that it was asked for what right code would say of it.
+    // Reports about the requested list what correct code would report.
     const bool over = request.stage != Stage::moving;
     const auto told = [&](std::uint64_t& done, std::uint64_t asked) {
       if (over || done != KVCTS_UNKNOWN) done = over ? asked : std::min(done, asked);
@@ -252,7 +251,7 @@ class Front final : Memory {
   const Fault& fault() const { return *wrong_.fault; }
   bool comes_late() const { return fault().late || (fault().early && fault().until == Until::delay); }
 
-  /// What a row looks at: memory of this side, or through the engine.
+  /// What a row reads: this side's memory, or the peer's through the engine.
   std::vector<std::vector<std::byte>> read(std::span<const Extent> extents) override {
     std::vector<Piece> pieces;
     for (const Extent& extent : extents) {
@@ -312,7 +311,7 @@ class Front final : Memory {
     }
     return bytes;
   }
-  /// The bytes as they are to arrive.
+  /// The bytes that should arrive.
   std::vector<std::byte> changed(const Request& request) {
     std::vector<std::byte> bytes = delivered(request), right = bytes;
     fault().change(request.moves, bytes, wrong_.job);
@@ -324,7 +323,7 @@ class Front final : Memory {
     std::copy(bytes.begin(), bytes.end(), request.staging->data());
   }
 
-  /// What the engine answered; what follows its OK.
+  /// Handles the engine's status, and what follows its OK.
   std::int32_t advance(Request& request, std::int32_t status) {
     if (status != KVCTS_OK) return status;
     if (request.stage == Stage::moving) {
@@ -350,7 +349,7 @@ class Front final : Memory {
     return KVCTS_OK;
   }
 
-  /// Writes besides the list: here at once, there by a request that follows; or all of it late.
+  /// Extra writes: here immediately, at the peer by a following request; or all of them late.
   void write(Request& request, Writes writes) {
     std::vector<Piece> pieces;
     std::vector<std::byte> there;
@@ -380,7 +379,7 @@ class Front final : Memory {
     }
   }
 
-  /// Told complete now, moved in a while.
+  /// Reported complete now, moved later.
   void post_later(std::shared_ptr<Request> request) {
     later_.add(wrong_.delay, [this, request = std::move(request), posted = false]() mutable {
       kvcts_progress* const untold = nullptr;
@@ -396,7 +395,7 @@ class Front final : Memory {
       status = real_(&kvcts_transport::poll, request.id, untold);
   }
 
-  /// Of a region or a peer that something late still needs.
+  /// For a region or a peer that a late operation still needs.
   void give_back_later(std::int32_t (*kvcts_transport::*call)(kvcts_agent*, std::uint64_t), std::uint64_t handle) {
     later_.add(2 * wrong_.delay, [this, call, handle] { return real_(call, handle) == KVCTS_OK; });
   }
@@ -404,14 +403,14 @@ class Front final : Memory {
   Wrong wrong_;
   Real real_;
   Book book_;
-  std::uint64_t peer_{0};  ///< whose memory a row looks at
+  std::uint64_t peer_{0};  ///< whose memory a row reads
   std::uint64_t asked_bytes_{0}, asked_descriptors_{0};
   std::deque<std::string> inbox_;
   Handles<std::shared_ptr<Request>> requests_{"request"};
   Later later_;
 };
 
-/// The front's calls under the engine's name; calls that the engine lacks are lacking here.
+/// The front's calls under the engine's name; calls that the engine lacks are also missing here.
 kvcts_transport make_table() {
   const kvcts_transport& real = behind().table();
   kvcts_transport table = *engines::table<Front>(KVCTS_TRANSPORT_ABI);

@@ -1,5 +1,5 @@
-// What plug-in front does to an engine: the engine itself moves the wrong list and counts it, its name and its claims stay,
-// and what cannot be had with it is said. Each body runs in a process of its own, with a target in another one.
+// What plug-in front does to an engine: the engine itself moves the wrong list and counts it, its name and claims are
+// unchanged, and impossible faults are reported. Each body runs in a separate process, with a target in another one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using Options = std::map<std::string, std::string>;
 
 constexpr std::size_t slot = 4096, slots = 16;
 
-/// Engines of cases/engines that it is put in front of; what is not built or installed is left out.
+/// Engines of cases/engines to put it in front of; those not built or installed are left out.
 std::vector<Placement> engines() {
   const catalogue::Catalogue catalogue(std::filesystem::path(checkout::source()) / "cases");
   const auto built = transport::list_plugins();
@@ -41,14 +41,14 @@ std::vector<Placement> engines() {
   return all;
 }
 
-/// `setup` with the front before it, wrong as `options` say.
+/// `setup` with the front before it, wrong according to `options`.
 Placement fronted(Placement setup, const Options& options) {
   setup.environment["KVCTS_FRONT_OF"] = std::exchange(setup.plugin, "kvcts_engine_front");
   for (const auto& [key, value] : options) setup.options["front." + key] = value;
   return setup;
 }
 
-/// One request of 16 slots, each to the slot of the same number of the other side.
+/// One request of 16 slots, each to the same slot of the other side.
 struct Transfer {
   Transfer(const Placement& setup, Op way) : target(start_target(setup)), session(open_initiator(setup)), op(way) {
     here.fill(1), there.fill(2);
@@ -58,11 +58,11 @@ struct Transfer {
     std::vector<Descriptor> list;
     for (std::uint64_t i = 0; i < slots; ++i) list.push_back({local, i * slot, 0, i * slot, slot});
     const auto request = session.post(peer, op, std::move(list));
-    EXPECT_EQ(session.wait(request).bytes.value_or(slots * slot), slots * slot) << "it says what right code would say";
+    EXPECT_EQ(session.wait(request).bytes.value_or(slots * slot), slots * slot) << "it reports like correct code";
     session.release(request);
     facts = session.facts();
   }
-  /// The destination, the source, and what they were before.
+  /// The destination, the source, and their initial contents.
   std::string arrived() { return op == Op::write ? there.copy() : here.copy(); }
   std::string source() { return op == Op::write ? here.copy() : there.copy(); }
   const std::string& poison() const { return op == Op::write ? before_there : before_here; }
@@ -83,7 +83,7 @@ std::string number(std::size_t value) { return std::to_string(value); }
 
 class Front : public ::testing::TestWithParam<Placement> {
  protected:
-  /// `body` for writes and for reads.
+  /// Runs `body` for writes and for reads.
   static void both_ways(const Options& options, const std::function<void(Transfer&)>& body) {
     for (const Op op : {Op::write, Op::read}) {
       run_isolated([&] {
@@ -109,7 +109,7 @@ TEST_P(Front, AnEditedListArrivesAtTheEngineWhichCountsThat) {
   both_ways({{"fault", "drop_every"}, {"n", "2"}}, [](Transfer& t) {
     std::string wanted = t.sent();
     for (std::size_t i = 1; i < slots; i += 2) wanted.replace(i * slot, slot, t.poison(), i * slot, slot);
-    EXPECT_TRUE(t.arrived() == wanted) << "every second slot is as it was";
+    EXPECT_TRUE(t.arrived() == wanted) << "every second slot is unchanged";
     EXPECT_EQ(t.facts["descriptors"], number(slots / 2));
     EXPECT_EQ(t.counted(), number(slots / 2 * slot));
     EXPECT_EQ(t.facts["front_asked_descriptors"], number(slots));

@@ -13,7 +13,7 @@ constexpr std::chrono::microseconds nap{200};
 bool stepped(const std::function<bool()>& step) {
   try {
     return step();
-  } catch (const Failure&) {  // the peer is gone, or its region: nothing can come late any more
+  } catch (const Failure&) {  // the peer is gone, or its region: nothing late can arrive any more
     return true;
   }
 }

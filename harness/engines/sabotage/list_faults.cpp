@@ -1,4 +1,4 @@
-// What becomes of a list before anything moves.
+// Faults in a list before anything moves.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,7 +8,7 @@
 namespace kvcts::engines::sabotage {
 namespace {
 
-/// The moves that the option `pick` is about.
+/// The moves selected by option `pick`.
 std::vector<Move*> picked(Moves& moves, const Job& job) {
   std::vector<Move*> out;
   if (job.every) {
@@ -23,11 +23,11 @@ void nothing(Moves& moves, const Job&) { moves.clear(); }
 void after_warm_up(Moves& moves, const Job& job) {
   if (job.request > 0) moves.clear();
 }
-/// Every other request is taken for complete because the next one is.
+/// Takes every other request for complete because the next one is.
 void other_request(Moves& moves, const Job& job) {
   if (job.request % 2 == 0) moves.clear();
 }
-/// The first n of the list, in 16ths.
+/// Keeps the first n 16ths of the list.
 void part(Moves& moves, const Job& job) { moves.resize(moves.size() * static_cast<std::size_t>(job.n) / 16); }
 void drop_every(Moves& moves, const Job& job) {
   std::size_t i = 0;
@@ -49,7 +49,7 @@ void shift(Moves& moves, const Job& job, Address Move::* end) {
 void shift_to(Moves& moves, const Job& job) { shift(moves, job, &Move::to); }
 void shift_from(Moves& moves, const Job& job) { shift(moves, job, &Move::from); }
 
-/// To the same offset of another region of the same size.
+/// Writes to the same offset of another region of the same size.
 void other_region(Moves& moves, const Job& job) {
   for (auto& move : moves) {
     const auto [list, i] = job.find(move.to);
@@ -58,7 +58,7 @@ void other_region(Moves& moves, const Job& job) {
     if (other.bytes == (*list)[i].bytes) move.to = other.address + (move.to - (*list)[i].address);
   }
 }
-/// The destination's offset in its region keeps n bits, as a product in too narrow a type does.
+/// Truncates the destination's offset in its region to n bits, like a product in a type that is too narrow.
 void narrow(Moves& moves, const Job& job) {
   for (auto& move : moves) {
     const auto [list, i] = job.find(move.to);
@@ -75,7 +75,7 @@ void exchange(Moves& moves, const Job&) {
     return;
   }
 }
-/// Every n-th copy delivers what the one before it did.
+/// Every n-th copy delivers what the previous one did.
 void repeat(Moves& moves, const Job& job) {
   for (auto i = static_cast<std::size_t>(job.n); i < moves.size(); i += static_cast<std::size_t>(job.n)) {
     if (moves[i].bytes <= moves[i - 1].bytes) moves[i].from = moves[i - 1].from;
@@ -85,7 +85,7 @@ void reverse_direction(Moves& moves, const Job&) {
   for (auto& move : moves) std::swap(move.from, move.to);
 }
 
-/// n bits of a xor over the bytes at one end of each move.
+/// n bits of an xor over the bytes at one end of each move.
 std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address Move::* end) {
   std::vector<Extent> pieces;
   for (const auto& move : moves) pieces.push_back({move.*end, move.bytes});
@@ -97,13 +97,13 @@ std::vector<std::uint64_t> weak_sums(const Moves& moves, const Job& job, Address
   }
   return sums;
 }
-/// Skips what looks the same at the other side already.
+/// Skips moves whose bytes already look the same on the other side.
 void skip_same(Moves& moves, const Job& job) {
   const auto here = weak_sums(moves, job, &Move::from), there = weak_sums(moves, job, &Move::to);
   std::size_t i = 0;
   std::erase_if(moves, [&](const Move&) { return here[i] == there[i] ? (++i, true) : (++i, false); });
 }
-/// Sends a block once and repeats it for every later one with the same sum.
+/// Sends a block once and reuses it for every later one with the same sum.
 void deduplicate(Moves& moves, const Job& job) {
   const auto sums = weak_sums(moves, job, &Move::from);
   std::map<std::pair<std::uint64_t, std::uint64_t>, Address> known;

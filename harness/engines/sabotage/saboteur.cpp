@@ -1,6 +1,6 @@
-// Engine saboteur: engine shm, wrong on purpose, in one way of the rows of faults.hpp, whose options it takes. `kvcts
-// sabotage` puts it in the place of a case's engine, to show that the suite would notice. Unlike the fixture it goes wrong
-// in the bytes only, never as a process.
+// Engine saboteur: engine shm, wrong on purpose in one way from the rows of faults.hpp, whose options it takes.
+// `kvcts sabotage` substitutes it for a case's engine to show that the suite would notice. Unlike the fixture it
+// corrupts only bytes, never its process.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -47,10 +47,10 @@ class SaboteurEngine final : public SharedMemoryEngine {
     if (fault().several) claims.max_descriptors = static_cast<std::uint64_t>(wrong_.job.n);
   }
 
-  // These hide the base's: the table calls what the most derived class has.
+  // These hide the base's: the table calls the most derived class's.
   std::uint64_t add_peer(std::string_view metadata) {
     wrong_.job.remote.clear();
-    wrong_.job.request = 0;  // a connection has a first request of its own
+    wrong_.job.request = 0;  // each connection starts with a first request
     return SharedMemoryEngine::add_peer(metadata);
   }
   void release(std::uint64_t request) {
@@ -125,7 +125,7 @@ class SaboteurEngine final : public SharedMemoryEngine {
       now(writes);
     }).detach();
   }
-  /// Reported complete now, moved in a while, or in the call that the row names.
+  /// Reported complete now, moved later, or in the call that the row names.
   void later(std::vector<Move> moves) {
     if (fault().until != sabotage::Until::delay) {
       owed_.insert(owed_.end(), moves.begin(), moves.end());

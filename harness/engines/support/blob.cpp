@@ -1,6 +1,6 @@
 #include "engines/support/blob.hpp"
 
-#define XXH_NO_INLINE_HINTS 1  // its forced inlining fails where the compiler optimises for debugging (-Og)
+#define XXH_NO_INLINE_HINTS 1  // its forced inlining fails at -Og
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -22,9 +22,9 @@ BlobReader::BlobReader(std::string_view engine, std::string_view blob) {
   }
   std::memcpy(head, blob.data(), sizeof head);
   rest_ = blob.substr(sizeof head);
-  if (head[0] != magic) throw Failure{KVCTS_E_MISMATCH, "this is not metadata of one of the suite's engines"};
+  if (head[0] != magic) throw Failure{KVCTS_E_MISMATCH, "not metadata of one of the suite's engines"};
   if (head[1] != XXH3_64bits(rest_.data(), rest_.size())) {
-    throw Failure{KVCTS_E_MISMATCH, "the metadata is damaged or cut short: its checksum does not fit"};
+    throw Failure{KVCTS_E_MISMATCH, "the metadata is damaged or truncated: its checksum does not match"};
   }
   if (const auto other = text(); other != engine) {
     throw Failure{KVCTS_E_MISMATCH, "metadata of engine " + std::string(other) + ", expected " + std::string(engine)};
@@ -40,7 +40,7 @@ std::string_view BlobReader::take(std::uint64_t bytes) {
 
 void BlobReader::end() const {
   if (!rest_.empty())
-    throw Failure{KVCTS_E_MISMATCH, "the metadata has " + std::to_string(rest_.size()) + " bytes too many"};
+    throw Failure{KVCTS_E_MISMATCH, "the metadata is followed by " + std::to_string(rest_.size()) + " extra bytes"};
 }
 
 }  // namespace kvcts::engines

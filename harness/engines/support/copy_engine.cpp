@@ -9,7 +9,7 @@
 namespace kvcts::engines {
 namespace {
 
-/// Bytes that one post or poll moves at most: about a millisecond, so that progress is seen from outside and cancel works.
+/// Maximum bytes moved per post or poll: about a millisecond, so that progress is visible from outside and cancel works.
 constexpr std::uint64_t bytes_a_round = 8u << 20;
 
 [[noreturn]] void outside(const char* side, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes,
@@ -31,7 +31,7 @@ void CopyEngine::claims(kvcts_claims& claims) const {
   claims.revokes = 1;
   claims.notifications = claims.notification_after_data = 1;
   claims.completion = KVCTS_COMPLETION_REMOTE;
-  claims.ordering = KVCTS_ORDER_NONE;  // requests advance when they are polled
+  claims.ordering = KVCTS_ORDER_NONE;  // requests advance when polled
   claims.cancellation = KVCTS_CANCEL_QUIET;
   claims.peer_death = KVCTS_DEATH_AT_POST;
 }
@@ -170,7 +170,7 @@ std::uint64_t CopyEngine::prepare(const kvcts_transfer& transfer) {
   return requests_.add(std::move(request));
 }
 
-/// What may have changed since prepare: the peer, and registrations on both sides.
+/// Checks what may have changed since prepare: the peer, and registrations on both sides.
 void CopyEngine::check(Request& request) {
   if (peers_.find(request.peer_handle) == nullptr) throw Failure{KVCTS_E_NOT_FOUND, "the peer of this request was removed"};
   if (!request.peer->reach->alive()) throw Failure{KVCTS_E_PEER_LOST, "the peer's agent is gone"};
@@ -247,7 +247,7 @@ std::int32_t CopyEngine::advance(Request& request) {
   return KVCTS_OK;
 }
 
-/// may_complete(); what it throws is how the request ends.
+/// Calls may_complete(); if it throws, the request ends with that error.
 bool CopyEngine::completed(Request& request) {
   try {
     return may_complete(request.moves);

@@ -44,7 +44,7 @@ class Handles {
  private:
   Failure unknown(std::uint64_t handle) const {
     return {KVCTS_E_NOT_FOUND,
-            "there is no " + std::string(what_) + " " + std::to_string(handle) + " here (never given out, or given back)"};
+            "unknown " + std::string(what_) + " " + std::to_string(handle) + " (never given out, or already released)"};
   }
   static std::uint64_t& next() {
     static std::uint64_t counter = 1;

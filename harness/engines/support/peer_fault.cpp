@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The letter in /proc/PID/stat; 'X' when there is no such process.
+/// The state letter in /proc/PID/stat; 'X' if there is no such process.
 char state(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;

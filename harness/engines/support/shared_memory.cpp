@@ -17,7 +17,7 @@
 namespace kvcts::engines {
 namespace {
 
-constexpr std::uint64_t slots = 1u << 16;  // regions an agent may have at once; the directory is sparse until used
+constexpr std::uint64_t slots = 1u << 16;  // regions per agent at once; the directory is sparse until used
 constexpr std::uint64_t directory_bytes = slots * sizeof(std::uint64_t);
 constexpr std::size_t largest_notification = 4096;
 
@@ -26,12 +26,12 @@ Failure system_failure(std::int32_t status, const std::string& what) {
   return {status, what + ": " + std::strerror(code), code};
 }
 
-/// Start time of a process, 0 when it does not exist or is a zombie. proc(5), /proc/PID/stat: fields 3 (state) and 22.
+/// Start time of a process, 0 if it does not exist or is a zombie. proc(5), /proc/PID/stat: fields 3 (state) and 22.
 std::uint64_t start_time(std::int64_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
   if (!std::getline(file, line)) return 0;
-  const auto paren = line.rfind(')');  // the name before it may hold anything
+  const auto paren = line.rfind(')');  // the name before it may contain anything
   if (paren == std::string::npos || paren + 2 >= line.size() || line[paren + 2] == 'Z' || line[paren + 2] == 'X') return 0;
   std::size_t at = paren + 2;
   for (int field = 3; field < 22; ++field) {
@@ -64,7 +64,7 @@ FileIdentity identity_of(int descriptor) {
   return {descriptor, 0, status.st_dev, status.st_ino};
 }
 
-/// Opens a peer's file and makes sure that it is the one meant. `gone`: the status when it is not there any more.
+/// Opens a peer's file and verifies its identity. `gone`: the status if it no longer exists.
 File open_of(std::int64_t process, const FileIdentity& identity, bool writable, std::int32_t gone) {
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(identity.descriptor);
   File file(open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
@@ -77,7 +77,7 @@ File open_of(std::int64_t process, const FileIdentity& identity, bool writable, 
   }
   const auto found = identity_of(file.get());
   if (found.device != identity.device || found.inode != identity.inode) {
-    throw Failure{gone, path + " is another file than the metadata names; the peer has given that one back"};
+    throw Failure{gone, path + " is not the file that the metadata names; the peer has released that one"};
   }
   return file;
 }
@@ -100,15 +100,14 @@ Mapping::Mapping(int descriptor, std::uint64_t bytes, bool writable) : bytes_(by
   void* start = mmap(nullptr, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, descriptor, 0);
   if (start == MAP_FAILED) throw system_failure(KVCTS_E_NO_RESOURCES, "mmap of " + std::to_string(bytes) + " bytes");
   data_ = static_cast<std::byte*>(start);
-  // One call instead of a page fault for every 4 KiB of the transfer. Kernels before 5.14 do not know it: then the faults
-  // come.
+  // One call instead of a page fault per 4 KiB of the transfer. Kernels before 5.14 lack it: then the faults happen.
   if (writable) madvise(start, bytes, MADV_POPULATE_WRITE);
 }
 Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
-/// What is kept with a local region.
+/// State kept with a local region.
 struct SharedMemoryEngine::Shared {
   File file;
   FileIdentity identity;
@@ -116,12 +115,12 @@ struct SharedMemoryEngine::Shared {
   std::uint64_t slot{0}, generation{0};
 };
 
-/// One agent of this host, reached by its memory files.
+/// One agent of this host, accessed through its memory files.
 class SharedMemoryEngine::Remote final : public Reach {
  public:
   explicit Remote(const AgentIdentity& agent)
       : agent_(agent), process_(static_cast<int>(syscall(SYS_pidfd_open, agent.process, 0))) {
-    // The start time is read after the pidfd was taken: when it fits, both mean the same process.
+    // The start time is read after the pidfd was taken: if it matches, both refer to the same process.
     if (start_time(agent.process) != agent.start_time) {
       throw Failure{KVCTS_E_PEER_LOST, "the peer's process " + std::to_string(agent.process) + " is gone"};
     }
@@ -152,7 +151,7 @@ class SharedMemoryEngine::Remote final : public Reach {
     throw system_failure(status, "sending a notification");
   }
 
-  /// The peer's file, mapped whole; peers and regions share one mapping of a file.
+  /// The whole peer file, mapped; peers and regions share one mapping per file.
   std::shared_ptr<Mapping> map(const FileIdentity& identity, bool writable) {
     auto& known = files_[{identity.device, identity.inode, writable}];
     auto mapping = known.lock();
@@ -163,7 +162,7 @@ class SharedMemoryEngine::Remote final : public Reach {
     }
     return mapping;
   }
-  /// Forgets files that nobody uses any more, so that a long-lived worker does not collect them.
+  /// Drops unused files, so that a long-lived worker does not accumulate them.
   void tidy() {
     std::erase_if(files_, [](const auto& entry) { return entry.second.expired(); });
   }
@@ -207,8 +206,7 @@ void SharedMemoryEngine::claims(kvcts_claims& claims) const {
 
 void SharedMemoryEngine::keep(const kvcts_region& region, LocalRegion& local) {
   if (region.fd < 0)
-    throw Failure{KVCTS_E_NOT_SUPPORTED,
-                  "this engine needs memory that has a memory file behind it, and this region has none"};
+    throw Failure{KVCTS_E_NOT_SUPPORTED, "this engine needs memory backed by a memory file, but this region has none"};
   auto shared = std::make_shared<Shared>();
   const auto size = static_cast<std::uint64_t>(status_of(region.fd).st_size);
   if (region.fd_offset > size || region.bytes > size - region.fd_offset) {

@@ -83,7 +83,7 @@ class OpenArgs {
   void finish() const {
     if (options_.empty()) return;
     throw Failure{KVCTS_E_INVALID,
-                  "unknown option \"" + options_.begin()->first + "\"; look into the engine's entry in the catalogue"};
+                  "unknown option \"" + options_.begin()->first + "\"; see the engine's entry in the catalogue"};
   }
   std::string name;
   std::uint32_t role;
@@ -250,7 +250,7 @@ class Table {
         return on(raw, [&](Engine& engine) -> std::int32_t {
           const std::string* oldest = engine.oldest_notification();
           if (oldest == nullptr) {
-            agent(raw).last = {KVCTS_E_NOT_FOUND, "no notification is there"};
+            agent(raw).last = {KVCTS_E_NOT_FOUND, "no notification is pending"};
             return KVCTS_E_NOT_FOUND;
           }
           const std::int32_t status = fitted(agent(raw).last, *oldest, buffer, bytes);
@@ -279,8 +279,7 @@ class Table {
 
   static std::int32_t fitted(Failure& failure, std::string_view data, void* buffer, std::uint64_t* bytes) {
     const std::int32_t status = write_bytes(data, buffer, bytes);
-    if (status != KVCTS_OK)
-      failure = {status, "the buffer is too small; " + std::to_string(data.size()) + " bytes are needed"};
+    if (status != KVCTS_OK) failure = {status, "the buffer is too small: " + std::to_string(data.size()) + " bytes needed"};
     return status;
   }
 };

@@ -47,7 +47,7 @@ void UcxMessages::listen(unsigned id) {
                           const ucp_am_recv_param_t* param) {
     Ask ask;
     if (head_bytes != sizeof ask || (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0)
-      return UCS_OK;  // nobody of ours
+      return UCS_OK;  // not one of our requests
     std::memcpy(&ask, head, sizeof ask);
     return (static_cast<UcxMessages*>(self)->*handle)(ask, param->reply_ep, payload_of(data, bytes, *param));
   };
@@ -77,7 +77,7 @@ UcxMessages::Service& UcxMessages::begin(const Ask& ask, ucp_ep_h peer, bool wri
   service.self = services_.begin();
   try {
     service.place = host_.place_of(ask, writes);
-  } catch (const Failure& refused) {  // through UCX's C code nothing may be thrown
+  } catch (const Failure& refused) {  // exceptions must not cross UCX's C code
     service.answer.status = refused.status;
   }
   return service;
@@ -91,7 +91,7 @@ ucs_status_t UcxMessages::on_put(const Ask& ask, ucp_ep_h peer, const Payload& p
     const auto arrived = [](void* request, ucs_status_t ended, std::size_t, void* context) {
       auto& of = *static_cast<Service*>(context);
       ucp_request_free(request);
-      if (ended != UCS_OK) return of.owner->end(of);  // the connection is over: nobody waits for an answer
+      if (ended != UCS_OK) return of.owner->end(of);  // the connection is over: no peer waits for an answer
       of.owner->reply(of, nullptr, 0);
     };
     const ucs_status_t received = payload.receive(worker_, service.place, arrived, &service);
@@ -118,7 +118,7 @@ void UcxMessages::reply(Service& service, const void* data, std::size_t bytes) {
     ucp_request_free(request);
     of.owner->end(of);
   };
-  // Otherwise it is sent already, or cannot be: then the connection is over.
+  // Otherwise it was sent already, or it failed: then the connection is over.
   if (!UCS_PTR_IS_PTR(ucp_am_send_nbx(service.peer, answer, &service.answer, sizeof service.answer, data, bytes, &param)))
     end(service);
 }

@@ -35,7 +35,7 @@ UcxLog::~UcxLog() {
 }
 
 std::string UcxLog::read() {
-  std::fflush(nullptr);  // UCX leaves the end of its log in a buffer
+  std::fflush(nullptr);  // UCX buffers the end of its log
   struct stat about{};
   if (file_ < 0 || fstat(file_, &about) != 0) return {};
   std::string text(static_cast<std::size_t>(about.st_size), '\0');
@@ -45,8 +45,8 @@ std::string UcxLog::read() {
 }
 
 // A table: the endpoint ("... intra-node cfg#1") and the operation ("remote memory write by ucp_put* from host memory to
-// host"), in one line (UCX 1.20) or in two (1.23), then a line a range of lengths ("0..inf | zero-copy | cma/memory"). The
-// last range of the last table counts; tables of a worker's endpoint to itself do not, unless there is no other.
+// host"), in one line (UCX 1.20) or in two (1.23), then one line per range of lengths ("0..inf | zero-copy | cma/memory").
+// The last range of the last table counts; tables of a worker's endpoint to itself do not, unless there is no other.
 UcxLog::Path UcxLog::path(Verb verb) {
   const std::string text = read();
   if (text.size() == parsed_) return known_[verb];

@@ -63,7 +63,7 @@ class LocalTarget final : public Target {
   std::unique_ptr<Session> session_;
 };
 
-/// One datagram a command and a reply; JSON, with blobs as arrays of bytes. SEQPACKET keeps them apart.
+/// One datagram per command and reply; JSON, with blobs as arrays of bytes. SEQPACKET keeps them separate.
 class ChildTarget final : public Target {
  public:
   explicit ChildTarget(const Placement& setup) {
@@ -93,7 +93,7 @@ class ChildTarget final : public Target {
     }
   }
   RegionId add(const transport::Region& region) override {
-    // The memory file was opened before the fork or is handed over by /proc: the child maps it anew, at its own address.
+    // The memory file was opened before the fork or is passed through /proc: the child maps it at its own address.
     return call({{"op", "add"},
                  {"pid", getpid()},
                  {"fd", region.fd},

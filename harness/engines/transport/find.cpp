@@ -1,4 +1,4 @@
-// Where plug-ins are: relative to the running program, so that an installed tree can be moved.
+// Finds plug-ins relative to the running program, so that an installed tree can be moved.
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view prefix = "kvcts_engine_";
 
-/// Folders of the environment first, then this installation's.
+/// Folders from the environment first, then this installation's.
 std::vector<fs::path> folders(std::size_t* foreign = nullptr) {
   std::vector<fs::path> result;
   if (const char* listed = std::getenv("KVCTS_ENGINE_PATH"); listed != nullptr) {

@@ -77,7 +77,7 @@ Block MemoryPool::kept(const kvcts_allocation& allocation, std::uint64_t bytes, 
   else if (allocation.address == nullptr)
     wrong = "no address";
   else if (allocation.bytes < bytes)
-    wrong = std::to_string(allocation.bytes) + " bytes where " + std::to_string(bytes) + " were asked for";
+    wrong = std::to_string(allocation.bytes) + " bytes where " + std::to_string(bytes) + " were requested";
   else if (address % info_.alignment != 0 && call == std::string("allocate"))
     wrong = "an address that is not aligned to " + std::to_string(info_.alignment);
   else if (info_.exports == 1 && allocation.fd < 0)
@@ -106,8 +106,7 @@ Block MemoryPool::import_fd(int fd, std::uint64_t fd_offset, std::uint64_t bytes
 }
 
 Block::~Block() {
-  if (pool_ != nullptr)
-    pool_->api().release(pool_->pool_, allocation_.handle);  // its status tells nothing that anyone could act on
+  if (pool_ != nullptr) pool_->api().release(pool_->pool_, allocation_.handle);  // the caller cannot act on its status
 }
 
 Region Block::region(std::uint64_t offset, std::uint64_t bytes) const {

@@ -34,7 +34,7 @@ inline std::filesystem::path package_folder(const std::string& name) {
 /// Error message for a missing package.
 inline std::string package_missing(const std::string& name) {
   return "engine package " + name + " is not installed in " + packages_folder().string() +
-         ": ./run_suite.sh install puts it there, or " + packages_variable + " names another folder";
+         ": install it with ./run_suite.sh install, or set " + packages_variable + " to another folder";
 }
 
 }  // namespace kvcts::transport

@@ -1,4 +1,4 @@
-// Loading a transport plug-in and holding its table to the ABI.
+// Loads a transport plug-in and checks its table against the ABI.
 #include "engines/transport/table.hpp"
 
 namespace kvcts::transport {

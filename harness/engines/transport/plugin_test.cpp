@@ -1,4 +1,4 @@
-// Plug-ins that break the ABI: one clear, typed error each, and the host lives on.
+// Plug-ins that break the ABI: each yields one clear, typed error, and the host survives.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Row{"old_version",
                           "does not speak version 1 of the transport ABI; it speaks version 0; build it against"},
                       Row{"truncated", "lacks required calls: prepare, post, poll, release, last_error"},
-                      Row{"huge_size", "bytes; expected"}, Row{"tiny_size", "says it has 4 bytes"},
+                      Row{"huge_size", "bytes; expected"}, Row{"tiny_size", "claims a size of 4 bytes"},
                       Row{"missing_calls", "lacks required calls: post, poll"}, Row{"no_name", "name is NULL"},
                       Row{"name_without_end", "longer than 255 bytes"}, Row{"no_entry", "exports no kvcts_transport_entry"}),
     [](const auto& row) { return row.param.kind; });
@@ -67,13 +67,13 @@ INSTANTIATE_TEST_SUITE_P(Kinds, HostileAgent,
                          ::testing::Values(Row{"bad_status", "returned status 4711"},
                                            Row{"no_agent", "open returned OK and no agent"},
                                            Row{"lying_claims", "alignment is 3"},
-                                           Row{"long_claims", "claims: wrote behind the end of a structure"},
+                                           Row{"long_claims", "claims: wrote beyond the end of a structure"},
                                            Row{"other_size", "claims: changed the size of a structure"},
                                            Row{"null_text", "hostile: open: backend"}),
                          [](const auto& row) { return row.param.kind; });
 
 TEST(HostileCalls, EveryNonsenseAnswerIsABrokenContract) {
-  // A table that passes the checks of load and open, and then answers nonsense to everything.
+  // A table that passes the checks of load and open, and then returns nonsense from every call.
   const auto plugin = Plugin::load(hostile("nonsense"));
   Session session(plugin, {.name = "a", .role = Role::producer, .options = {}});
   EXPECT_EQ(error_of([&] { session.register_region({}); }).code(), Code::contract);
@@ -95,7 +95,7 @@ TEST(PluginFile, AFileThatIsNoLibraryCannotBeLoadedAndOneThatIsNotThereIsAbsent)
 }
 
 TEST(PluginFile, ATableOfALaterMinorSizeIsAccepted) {
-  // Members may be added at the end: a longer table is read as far as this host knows it.
+  // Members may be added at the end: of a longer table the host reads what it knows.
   struct Longer {
     kvcts_transport table;
     std::array<void*, 8> later;

@@ -12,13 +12,13 @@
 namespace kvcts::transport {
 namespace {
 
-constexpr std::uint64_t largest_blob = 1u << 30;  // more is a plug-in that writes garbage into *bytes
+constexpr std::uint64_t largest_blob = 1u << 30;  // more: the plug-in writes garbage into *bytes
 constexpr std::uint64_t largest_notification = KVCTS_LONGEST_NOTIFICATION;
 
 void check_notification(std::string_view data) {
   if (data.size() <= largest_notification) return;
-  throw TransportError(Code::invalid, "a notification has at most " + std::to_string(largest_notification) +
-                                          " bytes, this one " + std::to_string(data.size()));
+  throw TransportError(Code::invalid, "expected a notification of at most " + std::to_string(largest_notification) +
+                                          " bytes, found " + std::to_string(data.size()));
 }
 
 struct FlagRow {
@@ -26,7 +26,7 @@ struct FlagRow {
   std::uint32_t kvcts_claims::* member;
   std::uint32_t limit;  ///< largest legal value
 };
-/// Every 32-bit claim once: range check and text derive from it.
+/// All 32-bit claims in one table: range check and text derive from it.
 constexpr std::array<FlagRow, 19> flag_rows{{{"kinds", &kvcts_claims::kinds, 7},
                                              {"memories", &kvcts_claims::memories, 15},
                                              {"reach", &kvcts_claims::reach, 7},
@@ -56,7 +56,7 @@ constexpr std::array<LimitRow, 3> limit_rows{{{"alignment", &kvcts_claims::align
 
 std::string number(std::uint64_t value) { return value == UINT64_MAX ? "unlimited" : std::to_string(value); }
 
-/// Empty when sane; else what is wrong.
+/// "" if the claims are consistent; otherwise the contradiction.
 std::string contradiction(const Claims& claims, const kvcts_transport& api) {
   for (const auto& row : flag_rows) {
     if (claims.*row.member > row.limit) {
@@ -65,7 +65,7 @@ std::string contradiction(const Claims& claims, const kvcts_transport& api) {
     }
   }
   if (claims.reserved != 0) return "reserved is " + std::to_string(claims.reserved) + ", expected 0";
-  if (claims.kinds == 0 || claims.reach == 0) return "kinds and reach must name at least one each";
+  if (claims.kinds == 0 || claims.reach == 0) return "kinds and reach must each name at least one";
   if (!claims.can_write && !claims.can_read) return "an engine must be able to write or to read";
   if (!std::has_single_bit(claims.alignment) || claims.alignment > (1u << 30)) {
     return "alignment is " + number(claims.alignment) + ", expected a power of two up to 2^30";
@@ -85,8 +85,8 @@ std::string contradiction(const Claims& claims, const kvcts_transport& api) {
 struct Session::Held {
   std::vector<Descriptor> descriptors;
   std::string notification;
-  std::uint64_t bytes{0};  ///< of all descriptors; UINT64_MAX where that many cannot be counted
-  Status last{};           ///< of poll(): neither number goes back or exceeds what was asked for
+  std::uint64_t bytes{0};  ///< of all descriptors; UINT64_MAX on overflow
+  Status last{};           ///< of poll(): neither number decreases or exceeds the request
 };
 
 Session::Session(std::shared_ptr<const Plugin> plugin, const OpenOptions& options) : plugin_(std::move(plugin)) {
@@ -156,7 +156,7 @@ std::string Session::metadata(std::span<const RegionId> regions) {
     if (status == KVCTS_OK) return blob;
   }
   throw TransportError(Code::contract,
-                       plugin_->engine() + ": export_metadata finds every buffer too small, also of the size it asked for");
+                       plugin_->engine() + ": export_metadata calls every buffer too small, even of the size it requested");
 }
 
 PeerId Session::add_peer(std::string_view metadata) {
@@ -213,7 +213,7 @@ RequestId Session::post(PeerId peer, Op op, std::vector<Descriptor> descriptors,
   try {
     start(request);
   } catch (...) {
-    api().release(agent_, request);  // its own status tells nothing new
+    api().release(agent_, request);  // its status adds nothing
     drop(request);
     throw;
   }
@@ -299,7 +299,7 @@ std::optional<std::string> Session::take_notification() {
   if (status == KVCTS_E_NOT_FOUND) return std::nullopt;
   checked(status, "take_notification");
   if (bytes > data.size())
-    throw TransportError(Code::contract, plugin_->engine() + ": a notification of more than 4096 bytes");
+    throw TransportError(Code::contract, plugin_->engine() + ": returned a notification of more than 4096 bytes");
   data.resize(bytes);
   return data;
 }
@@ -316,7 +316,7 @@ Facts Session::facts() {
   return facts;
 }
 
-/// The facts that the header names as counts: decimal, and of the life of the agent.
+/// The facts that the header defines as counts: decimal, over the life of the agent.
 void Session::check_counts(const Facts& facts) {
   for (const char* name : {"bytes_written", "bytes_read", "descriptors"}) {
     const auto fact = facts.find(name);
@@ -329,7 +329,7 @@ void Session::check_counts(const Facts& facts) {
       throw TransportError(Code::contract, found + ", expected a decimal number of at most 64 bits");
     std::uint64_t& before = counts_[name];
     if (count < before)
-      throw TransportError(Code::contract, found + " after " + std::to_string(before) + ", and counts do not go back");
+      throw TransportError(Code::contract, found + " after " + std::to_string(before) + ": counts must not decrease");
     before = count;
   }
 }

@@ -37,11 +37,11 @@ const Table* ask_table(const std::filesystem::path& file, const char* entry, std
 /// A copy of the table: members beyond the plug-in's size are NULL. Throws TransportError(contract).
 template <class Table>
 Table checked_table(const Table* table, std::uint32_t abi, const char* kind, const std::string& origin) {
-  if (table == nullptr) throw TransportError(Code::contract, origin + ": there is no table");
+  if (table == nullptr) throw TransportError(Code::contract, origin + ": the entry point returned no table");
   // size and abi come first: check both before reading anything else.
   constexpr std::uint64_t head = offsetof(Table, name), largest = 1u << 16;
   if (table->size < head || table->size > largest) {
-    throw TransportError(Code::contract, origin + ": the table says it has " + std::to_string(table->size) +
+    throw TransportError(Code::contract, origin + ": the table claims a size of " + std::to_string(table->size) +
                                              " bytes; expected " + std::to_string(sizeof(Table)));
   }
   if (table->abi != abi) {
@@ -72,7 +72,7 @@ struct Guarded {
   void check(const std::string& engine, const char* call) const {
     const bool kept = std::all_of(std::begin(behind), std::end(behind), [](std::uint64_t word) { return word == pattern; });
     if (kept && out.size == sizeof out) return;
-    throw TransportError(Code::contract, engine + ": " + call + ": " + (kept ? "changed the size" : "wrote behind the end") +
+    throw TransportError(Code::contract, engine + ": " + call + ": " + (kept ? "changed the size" : "wrote beyond the end") +
                                              " of a structure of " + std::to_string(sizeof out) + " bytes");
   }
 };

@@ -1,4 +1,4 @@
-// kvcts_bench: every ratio beside its target. See bench.hpp.
+// kvcts_bench: every ratio and its target. See bench.hpp.
 #include <fmt/format.h>
 #include <fnmatch.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ struct Options {
   bool table{false}, quick{false}, list{false};
 };
 
-/// Two buffers of one size, on huge pages where the system has them: the same for kernels and yardsticks.
+/// Two buffers of one size, on huge pages if the system has them: the same for kernels and yardsticks.
 class Buffers {
  public:
   explicit Buffers(std::size_t bytes) : bytes_(bytes) {
@@ -95,7 +95,7 @@ class Program {
       if (!out.flush()) throw std::runtime_error("cannot write " + options_.json_file);
     }
     if (rows_ == 0 && result_["skipped"].empty())
-      throw std::runtime_error("no row is named '" + options_.only + "'; see --list");
+      throw std::runtime_error("unknown row '" + options_.only + "'; see --list");
   }
 
  private:
@@ -164,7 +164,7 @@ class Program {
 int run(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "How near the kernels come to the speed of memory: ratios to memset, memcmp, memcpy and XXH3, measured in turns in "
+      "Measure how close the kernels come to memory speed: ratios to memset, memcmp, memcpy and XXH3, measured in turns in "
       "one run"};
   app.add_option("--size", options.mib, "MiB of each of the two buffers (default: 256 4096)")->check(CLI::Range(1, 1 << 20));
   app.add_option("--threads", options.threads, "numbers of threads (default: 1 and all)")->check(CLI::Range(1, 1024));

@@ -1,5 +1,5 @@
-// Conversions beside the bandwidth bound: the time in which memcpy moves as many bytes, read and written together. A ratio
-// of 0.5 is twice the bound.
+// Conversions compared with the bandwidth bound: the time in which memcpy reads and writes the same number of bytes.
+// A ratio of 0.5 is twice the bound.
 #include <cstring>
 #include <random>
 
@@ -13,7 +13,7 @@ namespace {
 using layout::Dtype;
 namespace conv = kernels::convert;
 
-/// Numbers as a cache has them, of a dtype of 16 or 8 bits, the same ones again and again.
+/// Realistic cache values of a 16- or 8-bit dtype, repeated.
 void fill(std::span<std::uint8_t> bytes, Dtype dtype) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

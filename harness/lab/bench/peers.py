@@ -1,11 +1,11 @@
-"""What people compare KV caches with today, beside kvcts's check, on the same position-coded tensor.
+"""Compares kvcts's check with what people use for KV caches today, on the same position-coded tensor.
 
     peers.py KVCTS_BENCH [--size MIB] [--json FILE] [--quick]
 
-numpy.array_equal and torch.allclose compare the tensor with a second copy in memory, h5diff with a second file; kvcts
-regenerates what must be there and compares in place. "numpy, copy made first" does that too: it makes the second copy
-as a test script does, a code of the position in each element, before it compares. Speeds are bytes of one tensor
-checked a second, medians; what counts is the ratio. A tool that is not there is SKIPPED, with the reason."""
+numpy.array_equal and torch.allclose compare the tensor with a second copy in memory, h5diff with a second file;
+kvcts regenerates the expected content and compares in place. "numpy, copy made first" does that too: like a test
+script, it first builds the second copy (a position code in each element), then compares. Speeds are bytes of one
+tensor checked per second, medians; what counts is the ratio. A missing tool is SKIPPED, with the reason."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ TARGETS = {"numpy.array_equal": 10, "numpy, copy made first": 10, "torch.allclos
 
 
 def speed_of(call, size, repetitions):
-    """Bytes a second of call(), which must return True; the first call is not measured."""
+    """Bytes per second of call(), which must return True; the first call is not measured."""
     if not call():
         sys.exit("peers.py: two equal tensors were found to differ; the measurement would be of something else")
     times = []

@@ -1,4 +1,5 @@
-// Relayout, scatter and gather beside memcpy of as many bytes: the pairs of layouts that engines really meet.
+// Relayout, scatter and gather compared with memcpy of the same number of bytes, for pairs of layouts that occur in
+// practice.
 #include <numeric>
 
 #include "kernels/relayout/relayout.hpp"
@@ -19,10 +20,10 @@ struct Pair {
   Dtype dtype;
   std::int64_t head_dim;
   const char *from, *to;  ///< templates of one layer
-  double target;          ///< 0.8 where at least 64 bytes follow each other on both sides, 0.5 below
+  double target;          ///< 0.8 if at least 64 bytes are contiguous on both sides, 0.5 below
 };
 
-// fused: LMCache's N H K C, K and V of a head side by side. x-packed: paged_attn's key; its value has slots innermost.
+// fused: LMCache's N H K C, K and V of a head adjacent. x-packed: paged_attn's key; its value has slots innermost.
 constexpr Pair pairs[]{
     {"bf16 NHD to HND", Dtype::bf16, 128, "K B N H C", "K B H N C", 0.8},
     {"bf16 HND to NHD", Dtype::bf16, 128, "K B H N C", "K B N H C", 0.8},
@@ -69,7 +70,7 @@ void add_pair(Bench& bench, const Pair& pair) {
   bench.add(std::move(row));
 }
 
-/// One request over all blocks of the pool in an order that jumps, K only: the bytes of half a buffer.
+/// One request over all blocks of the pool in a scattered order, K only: the bytes of half a buffer.
 void add_requests(Bench& bench, const char* name, const char* text) {
   std::size_t bytes = 0;
   const Plane pool = plane_of(text, Dtype::bf16, 128, bench.bytes(), bytes);

@@ -1,4 +1,4 @@
-// --table: every layout of the catalogue with every dtype that it can hold, generated and checked, all planes of all
+// --table: every layout of the catalogue with every dtype that it can hold: generates and checks all planes of all
 // allocations.
 #include <algorithm>
 #include <memory>
@@ -18,13 +18,13 @@
 namespace kvcts::bench {
 namespace {
 
-/// A cache that fills most of a buffer, its allocations one after the other at page boundaries, every block in use.
+/// A cache that fills most of a buffer: allocations at consecutive page boundaries, every block in use.
 struct Filled {
   layout::Cache cache;
-  std::vector<std::size_t> at;  ///< of each allocation
+  std::vector<std::size_t> at;  ///< per allocation
   std::vector<kernels::BlockContent> content;
   double bytes{0};         ///< of elements: what generate() writes
-  std::size_t checked{0};  ///< of allocations: what a check looks at
+  std::size_t checked{0};  ///< of allocations: what a check reads
 };
 
 std::int64_t total_bytes(const layout::Cache& cache) {
@@ -33,7 +33,7 @@ std::int64_t total_bytes(const layout::Cache& cache) {
   return sum;
 }
 
-/// Two layers, 8 heads of 128, blocks of 16, unless the layout demands other numbers; as many blocks as there is room for.
+/// Two layers, 8 heads of 128, blocks of 16, unless the layout requires other numbers; as many blocks as fit.
 std::shared_ptr<const Filled> fill(const catalogue::LayoutEntry& entry, const layout::Scheme& scheme, std::size_t room) {
   layout::Geometry geometry;
   geometry.layers = 2, geometry.block_size = 16, geometry.heads = 8, geometry.head_dim = 128;
@@ -44,7 +44,7 @@ std::shared_ptr<const Filled> fill(const catalogue::LayoutEntry& entry, const la
   for (const auto& [key, member] : members) {
     if (const auto fixed = entry.fixed.find(key); fixed != entry.fixed.end()) geometry.*member = fixed->second;
   }
-  // Where there is one block, it is a whole sequence.
+  // A single block holds a whole sequence.
   const auto one_block = entry.fixed.find("blocks");
   if (one_block != entry.fixed.end()) geometry.blocks = one_block->second;
   std::int64_t& grows = one_block != entry.fixed.end() ? geometry.block_size : geometry.blocks;
@@ -52,7 +52,7 @@ std::shared_ptr<const Filled> fill(const catalogue::LayoutEntry& entry, const la
     grows = n;
     return layout::instantiate(entry.text, geometry, scheme, entry.tensors);
   };
-  // Sizes grow evenly, but for the pages that allocations are rounded up to.
+  // Sizes grow linearly, except for rounding allocations up to pages.
   const std::int64_t few = total_bytes(with(64)), more = total_bytes(with(128));
   if (more <= few) throw layout::Error("no size that grows");
   const auto most = static_cast<std::int64_t>(static_cast<double>(room) * 0.98 / static_cast<double>(more - few) * 64);
@@ -86,7 +86,7 @@ void generate_all(Bench& bench, const Filled& what, std::uint32_t pass) {
   });
 }
 
-/// Every byte of every allocation, as a case does it: tags in place, and poison where there are none.
+/// Checks every byte of every allocation, like a case: tags in place, poison elsewhere.
 void check_all(Bench& bench, const Filled& what) {
   for (std::size_t a = 0; a < what.cache.allocations.size(); ++a) {
     kernels::Image image{kernels::poison_key(1, 0, 0, 0), 0, what.cache.allocations[a].bytes, {}};
@@ -95,13 +95,13 @@ void check_all(Bench& bench, const Filled& what) {
     }
     const auto memory = bench.buffer(0).subspan(what.at[a], static_cast<std::size_t>(image.bytes));
     if (kernels::check(image, memory, 16, bench.threads()).wrong_bytes != 0) {
-      throw std::logic_error("check() finds fault with what was generated");
+      throw std::logic_error("check() rejects the generated content");
     }
   }
 }
 
-/// Where the time goes that long rows in memory's order do not need, from the shape of the planes. The clauses are what perf
-/// showed for one cache of each kind; an entry's own profile is not taken.
+/// Explains, from the shape of the planes, time that long rows in memory order would not need. The clauses come from
+/// perf on one cache of each kind; entries are not profiled individually.
 std::string reason(const Filled& what) {
   std::string out;
   const auto say = [&out](const std::string& clause) {
@@ -141,7 +141,7 @@ std::string reason(const Filled& what) {
 
 void add_rows(Bench& bench) {
   static const catalogue::Catalogue catalogue(catalogue::find_cases());
-  // The cache that is being measured. Made by its rows and replaced by the next: hundreds of block lists would not fit.
+  // The cache under measurement. Its rows create it and the next one replaces it: hundreds of block lists would not fit.
   struct Current {
     std::string name;
     std::shared_ptr<const Filled> cache;

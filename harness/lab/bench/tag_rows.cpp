@@ -1,4 +1,4 @@
-// Tags and poison written, checked and digested: the planes that pools are made of, over the whole buffer.
+// Tags and poison written, checked and digested: the planes of typical pools, over the whole buffer.
 #include <xxhash.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ struct Pool {
   std::size_t bytes{0};
 };
 
-/// Packed, from the modes of one block, outermost first; as many blocks as the buffer holds, outermost of all.
+/// Packed, from the modes of one block, outermost first; blocks outermost, as many as the buffer holds.
 Pool pool(std::size_t room, Dtype dtype, std::vector<Mode> modes, Component component = Component::data) {
   std::int64_t block_bits = layout::bits(dtype), tokens = 1;
   for (auto mode = modes.rbegin(); mode != modes.rend(); ++mode) {
@@ -45,7 +45,7 @@ Pool pool(std::size_t room, Dtype dtype, std::vector<Mode> modes, Component comp
 struct Named {
   std::string name;
   std::shared_ptr<const Pool> pool;
-  std::string why;  ///< it is slower than long rows, if it is: what perf shows
+  std::string why;  ///< why it is slower than long rows, if it is: what perf shows
 };
 
 std::vector<Named> pools(std::size_t room) {
@@ -103,7 +103,7 @@ void add_rows(Bench& bench) {
     row.run = [&bench, what] {
       const auto memory = bench.buffer(0).first(what->bytes);
       if (kernels::check(memory, what->plane, what->content, {}, 0, 16, bench.threads()).wrong_bytes != 0) {
-        throw std::logic_error("check() finds fault with what generate() wrote");
+        throw std::logic_error("check() rejects what generate() wrote");
       }
     };
     row.reference = [&bench, n = what->bytes] { bench.compare(n); };
@@ -124,7 +124,7 @@ void add_rows(Bench& bench) {
   };
   poison_check.run = [&bench] {
     if (kernels::check_poison(1, 0, bench.buffer(0), 16, bench.threads()).wrong_bytes != 0) {
-      throw std::logic_error("check_poison() finds fault with what fill_poison() wrote");
+      throw std::logic_error("check_poison() rejects what fill_poison() wrote");
     }
   };
   poison_check.reference = [&bench] { bench.compare(); };

@@ -1,4 +1,4 @@
-"""The page of benchmarks: what is short is bold, listed and explained; a quick run is refused."""
+"""The page of benchmarks: rows below target are bold, listed and explained; a quick run is refused."""
 
 import copy
 

@@ -2,10 +2,9 @@
 
     write_table.py PAGE FILE.json...
 
-Each file is one run: `kvcts_bench --json`, `kvcts_bench --table --json` or `peers.py --json`. The page says for each
-run on which machine and when it was measured. A run on buffers that the caches hold (`kvcts_bench --size 1`) is no
-table of its own: it tells of the rows that fall short how fast their arithmetic alone is. Runs made with --quick are
-refused: nobody looked at their times."""
+Each file is one run: `kvcts_bench --json`, `kvcts_bench --table --json` or `peers.py --json`. The page states
+machine and date of each run. A run on buffers that fit the caches (`kvcts_bench --size 1`) gets no table: it shows
+how fast the arithmetic of rows below target is alone. Runs made with --quick are refused: their times mean nothing."""
 
 import argparse
 import collections
@@ -13,9 +12,9 @@ import json
 import pathlib
 import sys
 
-SHORT = 0.8  # below it, an entry of the table is explained
-LEAST = 0.4  # no entry should be below
-CACHED = 2 << 20  # buffers up to here stay in a processor's caches
+SHORT = 0.8  # the page explains table entries below this
+LEAST = 0.4  # no entry should be below this
+CACHED = 2 << 20  # buffers up to this size stay in a processor's caches
 
 
 def machine_line(run):
@@ -41,12 +40,12 @@ def is_cached(run):
 
 
 def cached_speeds(runs):
-    """Of one thread: so little work is not worth several."""
+    """With one thread: so little work is not worth several."""
     return {row["name"]: row["speed"] for run in runs if is_cached(run) for row in run["rows"] if row["threads"] == 1}
 
 
 def reason(row, cached):
-    """What is known of a row that falls short: its own words, and whether memory or arithmetic is what it waits for."""
+    """What is known about a row below target: its own explanation, and whether memory or arithmetic limits it."""
     words = [row["why"]] if row["why"] else []
     alone = cached.get(row["name"])
     if alone is not None:
@@ -58,7 +57,7 @@ def reason(row, cached):
 
 
 def rows_page(run, cached):
-    """Kernels beside their yardsticks: one column a setting."""
+    """Kernels and their yardsticks: one column per setting."""
     settings = sorted({(row["buffer_bytes"], row["threads"]) for row in run["rows"]})
     by_name = collections.defaultdict(dict)
     for row in run["rows"]:

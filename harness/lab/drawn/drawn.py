@@ -1,13 +1,13 @@
-"""Right code at random points of the whole matrix (suite drawn): none may be an alarm. Slices that survive an
-interruption, and their page.
+"""Runs correct code at random points of the whole matrix (suite drawn): none may raise an alarm. Slices survive an
+interruption; --page prints their page.
 
     drawn.py [--slices 100] [--points 2000] [--jobs N] [--records FILE]
     drawn.py --page [--records FILE]
 
-Slice I is `kvcts run --suite drawn --draw POINTS --draw-seed I`; any of its cases runs again by its id alone. What
-became of its cases is appended to the records, one line of JSON per slice; slices on record are not run again. --page
-runs nothing and prints the page that the records make (reports/drawn.md). Exit status 1: a case ended otherwise than
-PASS or SKIPPED."""
+Slice I is `kvcts run --suite drawn --draw POINTS --draw-seed I`; its id alone reruns any of its cases. Outcomes are
+appended to the records, one line of JSON per slice; recorded slices are not run again. --page runs nothing and
+prints the page from the records (reports/drawn.md). Exit status 1: a case ended with something other than PASS or
+SKIPPED."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AXES = ("dtype", "ptp", "ctp", "pbs", "cbs", "op", "content", "engine")  # count
 
 
 def commit() -> str:
-    """What is measured; a checkout with changes says so."""
+    """The measured revision, including whether the checkout has changes."""
 
     def git(*argv: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *argv], capture_output=True, text=True, check=True).stdout.strip()
@@ -38,7 +38,7 @@ def commit() -> str:
 
 
 def read_records(path: Path) -> dict[int, dict]:
-    """Slice -> what became of it. A line that a kill cut off is passed over."""
+    """Slice -> outcomes. Ignores a line truncated by a kill."""
     found = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -144,7 +144,7 @@ def main() -> int:
     measured = commit()
     text = args.records.read_text() if args.records.exists() else ""
     with args.records.open("a") as out:
-        out.write("" if text == "" or text.endswith("\n") else "\n")  # after a line that was cut off, a new one
+        out.write("" if text == "" or text.endswith("\n") else "\n")  # start a new line after a truncated one
         for index in range(1, args.slices + 1):
             if index in records:
                 continue

@@ -1,5 +1,5 @@
-"""A small draw of the suite drawn ends without an alarm, also where tails of 4-bit codes and replicas meet; drawn.py
-adds slices up and goes on."""
+"""A small draw of the suite drawn ends without an alarm, even where tails of 4-bit codes and replicas meet; drawn.py
+adds up slices and resumes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 import drawn
 from kvtest import finish, kvcts, need_program  # noqa: E402
 
-# Several ranks that hold the same heads, blocks whose last one is not full, codes that share their bytes.
+# Several ranks with the same heads, blocks whose last one is not full, codes that share bytes.
 TAILS = "dtype.bits == 4 && ptp >= 2 && pbs >= 16 && cbs >= 16"
 
 

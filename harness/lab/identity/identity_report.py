@@ -1,4 +1,4 @@
-"""Prints a page from what the tests of identity_test.cpp count.
+"""Prints a page from the counts of the tests in identity_test.cpp.
 
 usage: identity_report.py BUILD_FOLDER
 """

@@ -1,6 +1,6 @@
-// Can every byte be asked who it is? Three claims, counted: names have signatures of their own; units that code under test
-// can move collide in the deciding passes as rarely as the arithmetic says; every bit pattern travels. identity_report.py
-// makes a page of the tables that come of it.
+// Can every byte be identified? Three claims, verified by counting: names have unique signatures; units that code
+// under test can move collide in the deciding passes as rarely as computed; every bit pattern travels.
+// identity_report.py makes a page of the resulting tables.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Crowd {
   std::int64_t colliding{0};
 };
 
-// Names of a box of coordinates along all axes, in all components, and of poison; then their signatures, sorted.
+// Names of a box of coordinates along all axes, in all components, and of poison; then their sorted signatures.
 class Decoding : public ::testing::TestWithParam<Dtype> {};
 
 TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
@@ -110,7 +110,7 @@ TEST_P(Decoding, NoTwoNamesHaveOneSignature) {
 INSTANTIATE_TEST_SUITE_P(Identity, Decoding, ::testing::ValuesIn(layout::all_dtypes()),
                          [](const auto& p) { return std::string(layout::name(p.param)); });
 
-// Bits of one byte of a code that ever differ from pass to pass: what it adds to a signature.
+// Bits of one byte of a code that ever change between passes: its contribution to a signature.
 int bits_of_byte(Dtype dtype, Component component, int byte) {
   Who who{.kind = Who::Kind::tag,
           .component = component,
@@ -181,9 +181,9 @@ struct Trial {
 
 class Collisions : public ::testing::TestWithParam<Trial> {};
 
-// Two units that differ in one axis agree in `passes` passes of a script as often as 2^-(unit * entropy * passes). Scales
-// carry a digit of the coordinate that keeps neighbours apart for good; they are compared four apart, where it does not
-// help.
+// Two units that differ in one axis agree in `passes` passes of a script as often as 2^-(unit * entropy * passes).
+// Scales carry a digit of the coordinate that always distinguishes neighbours; they are compared four apart, where it
+// does not help.
 TEST_P(Collisions, AreAsRareAsTheArithmeticSays) {
   const Trial t = GetParam();
   constexpr std::int64_t trials = 1 << 18;
@@ -283,8 +283,8 @@ bool is_subnormal(Dtype dtype, std::uint32_t code) {
 
 class BitPatterns : public ::testing::TestWithParam<Dtype> {};
 
-// Content `codes`, written and moved to another layout by the machine, in one pass: each code arrives where the truth says,
-// and every code of the dtype is among them.
+// Writes content `codes` and moves it to another layout with the machine, in one pass: each code arrives where it
+// should, and every code of the dtype occurs.
 TEST_P(BitPatterns, AllTravelInOnePass) {
   const Dtype dtype = GetParam();
   const int width = layout::bits(dtype);
@@ -301,7 +301,7 @@ TEST_P(BitPatterns, AllTravelInOnePass) {
   const Tape tape = record(s, painted.arena, intended_sequence(s));
   Bytes bytes(tape.backings, testing::Painted::seed, 0);
   play(tape, bytes, testing::Painted::seed, 0, [](std::size_t) {});
-  std::set<std::uint32_t> kinds;  // of fp32, that arrived
+  std::set<std::uint32_t> kinds;  // kinds of fp32 that arrived
   std::vector<bool> seen(dtype == Dtype::fp32 ? 0 : std::size_t{1} << width);
   Patterns found;
   for (const Backing& b : painted.arena.backings()) {

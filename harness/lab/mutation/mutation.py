@@ -1,12 +1,12 @@
 """Would our own tests notice if the oracle, the comparison or the algebra of layouts were wrong? Applies mutants to
-them, runs the tests that are about them, and says which survive.
+them, runs their tests, and reports which mutants survive.
 
     mutation.py --build build [--sample 160] [--seed 1] [--results results.json] [--page build/pages/mutation.md]
     mutation.py --page build/pages/mutation.md --results results.json     only writes the page
 
-Every mutant of a sample is compiled in at once behind a switch (mutant.hpp), so a file is compiled once. A mutant is
-killed when a test fails, dies or does not end. survivors.txt argues survivors; one without an argument is a gap in the
-tests."""
+All mutants of a sample are compiled in behind switches (mutant.hpp), so a file is compiled once. A mutant is killed
+when a test fails, dies or does not end. survivors.txt justifies survivors; one without a justification is a gap in
+the tests."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass
 class Target:
-    path: str  # what is mutated
-    units: list[str]  # translation units that are compiled with it
-    tests: list[str]  # rooms whose tests are about it, quick ones first
-    without: set[str] = field(default_factory=set)  # functions that are left alone
+    path: str  # the mutated file
+    units: list[str]  # translation units compiled with it
+    tests: list[str]  # rooms whose tests cover it, quick ones first
+    without: set[str] = field(default_factory=set)  # functions to leave unchanged
 
 
 TARGETS = [
@@ -49,10 +49,10 @@ TARGETS = [
         ["kernels/check.cpp", "kernels/compare.cpp", "kernels/image.cpp", "kernels/poison.cpp"],
         ["kernels", "run/checker"],
     ),
-    # Not the diagnosis: that is the museum's and the saboteurs' part.
+    # Not the diagnosis: museum and saboteurs cover it.
     Target("harness/run/checker/open_case.cpp", ["harness/run/checker/open_case.cpp"], ["run/checker"], {"name_the_cause"}),
 ]
-# Of a room with other subjects, the suites that are about these files.
+# For a room with other subjects, the suites that cover these files.
 SUITES = {"kernels": {"Compare", "Check", "Image", "Intervals", "Isa", "Digest"}}
 LIBRARY = {
     "harness/layout": "libkvcts_layout.a",
@@ -63,7 +63,7 @@ LIBRARY = {
 
 
 class Workshop:
-    """The mutated files and the tests that are linked with them."""
+    """The mutated files and the tests linked with them."""
 
     def __init__(self, build: Path, folder: Path):
         self.build, self.folder = build, folder
@@ -93,7 +93,7 @@ class Workshop:
         return self.folder / (self.batches.get(unit, unit).replace("/", "_") + ".o")
 
     def compile(self, unit: str) -> subprocess.CompletedProcess:
-        """The batch that the unit is in, or the unit alone."""
+        """The batch that contains the unit, or the unit alone."""
         whole, out = self.batches.get(unit, unit), self.object(unit)
         argv = self.commands[whole]
         argv = [
@@ -133,7 +133,7 @@ class Workshop:
         self.programs[test] = program
 
     def run(self, room: str, number: int, timeout: float) -> tuple[str, str]:
-        """How the test ended with the mutant alive: passed, failed, died, did not end; and what the mutant noted."""
+        """How the test ended with the mutant active: passed, failed, died, did not end; and what the mutant noted."""
         notes = self.folder / "notes"
         notes.unlink(missing_ok=True)
         env = {**os.environ, "KVCTS_MUTANT": str(number), "KVCTS_MUTANT_NOTES": str(notes), "RC_PARAMS": "seed=1"}
@@ -165,7 +165,7 @@ def sites_of(targets: list[Target]):
 
 
 def sampled(mutators, size: int, seed: int) -> list[set[int]]:
-    """Of each file as many as it has of all; all where size is 0."""
+    """Per file a share proportional to its mutants; all if size is 0."""
     total = sum(len(m.sites) for m in mutators)
     chance = random.Random(seed)
     return [
@@ -179,7 +179,7 @@ def sampled(mutators, size: int, seed: int) -> list[set[int]]:
 
 
 def compile_all(shop: Workshop, targets: list[Target], mutators, chosen: list[set[int]]) -> None:
-    """Mutants that do not compile are taken out, by the lines of the errors."""
+    """Removes mutants that do not compile, by the lines of the errors."""
     for _ in range(12):
         for mutator, numbers in zip(mutators, chosen):
             path = shop.folder / "source" / mutator.path
@@ -210,7 +210,7 @@ def compile_all(shop: Workshop, targets: list[Target], mutators, chosen: list[se
 
 
 def run_all(build: Path, size: int, seed: int, say, before: dict | None = None) -> dict:
-    """`before`: results whose survivors are tried again; the killed ones stay what they were."""
+    """`before`: results whose survivors are retried; killed ones stay killed."""
     mutators = sites_of(TARGETS)
     chosen = sampled(mutators, size, seed)
     known = {m["number"]: m for m in before["mutants"]} if before else {}
@@ -241,7 +241,7 @@ def run_all(build: Path, size: int, seed: int, say, before: dict | None = None) 
                         by = test
                         break
                 if "v" in noted:
-                    continue  # there is no such operator for these types
+                    continue  # no such operator for these types
                 results.append({**asdict(site), "ending": ending, "by": by, "reached": "r" in noted})
                 say(
                     f"{len(results)}/{sum(map(len, chosen))} {site.key}: "

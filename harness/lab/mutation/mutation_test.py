@@ -1,4 +1,4 @@
-"""Mutants of a small file are what they say."""
+"""Mutants of a small file match their descriptions."""
 
 from __future__ import annotations
 

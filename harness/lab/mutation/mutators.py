@@ -1,5 +1,5 @@
-"""Mutants of a C++ source file: operators, bounds, constants, skipped checks. Found in its syntax tree, all compiled in
-at once behind switches (mutant.hpp), so that a file is compiled once, not once a mutant."""
+"""Mutants of a C++ source file: operators, bounds, constants, skipped checks. Found in its syntax tree and compiled
+in together behind switches (mutant.hpp), so that a file is compiled once, not once per mutant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tree_sitter import Language, Node, Parser
 
 PARSER = Parser(Language(tree_sitter_cpp.language()))
 
-# operator -> what stands in its place, both as function objects
+# operator -> its replacements, both as function objects
 BINARY = {
     "<": ("std::less<>", "std::less_equal<>", "<="),
     "<=": ("std::less_equal<>", "std::less<>", "<"),
@@ -27,7 +27,7 @@ BINARY = {
     "|": ("std::bit_or<>", "std::bit_and<>", "&"),
 }
 SHORT = {"&&": ("both", "||"), "||": ("either", "&&")}
-# Where a value must be known to the compiler.
+# Places that need a compile-time value.
 CONSTANT = {
     "template_argument_list",
     "array_declarator",
@@ -67,7 +67,7 @@ def one_line(words: str, limit: int = 100) -> str:
 
 
 class Mutator:
-    """Enumerates the sites of a file; renders it with those that are chosen."""
+    """Enumerates the sites of a file; renders it with the chosen ones."""
 
     def __init__(self, path: str, source: bytes, first: int, without: set[str] = frozenset()):
         self.without = without
@@ -78,7 +78,7 @@ class Mutator:
         self.render(self.tree.root_node)
 
     def site(self, node: Node, kind: str, becomes: str, shown: str = "") -> int | None:
-        """The number of the mutant when it is chosen."""
+        """The number of the mutant if it is chosen."""
         key = (node.start_byte, node.end_byte, kind)
         if key not in self.numbers:
             self.numbers[key] = self.next
@@ -90,13 +90,10 @@ class Mutator:
         return number if number in self.chosen else None
 
     def runtime(self, node: Node) -> bool:
-        """Is the node evaluated while the program runs, in the body of a function?"""
+        """Does the node run in the body of a function?"""
         inside = False
         while node is not None:
-            if node.type in CONSTANT or node.type in (
-                "case_statement",
-                "throw_statement",
-            ):  # what an error says is not what is looked for
+            if node.type in CONSTANT or node.type in ("case_statement", "throw_statement"):  # error texts are not mutated
                 return False
             if node.type in ("declaration", "field_declaration", "function_definition", "lambda_expression") and any(
                 child.type in ("type_qualifier", "storage_class_specifier") and text(child) in ("constexpr", "consteval")
@@ -182,7 +179,7 @@ class Mutator:
         number = self.site(node, "skipped check", "never true", "if " + text(condition))
         if number is None:
             return plain
-        # Each child once more, the condition with its switch in front.
+        # Each child again, the condition with its switch first.
         out, at = [], node.start_byte
         for child in node.children:
             out.append(self.source[at : child.start_byte].decode())

@@ -3,9 +3,9 @@ connectors did.
 
     compatibility.py [--open RUN]... [--real RUN]...
 
---open: runs of suite open-cells, which needs vLLM. Of a case that ran twice both count, so that one that passes now and
-then is no PASS. --real: runs of suites vllm and lmcache. Without such a run its sections are those of the committed
-page. Prints the page."""
+--open: runs of suite open-cells, which needs vLLM. If a case ran twice both results count, so one that passes only
+sometimes is no PASS. --real: runs of suites vllm and lmcache. Without such a run its sections come from the
+committed page. Prints the page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOT_RUN = {
 
 @dataclass
 class Cell:
-    """What became of the cases of one place of a table."""
+    """The outcomes of the cases in one place of a table."""
 
     results: list[dict] = field(default_factory=list)
 
@@ -69,12 +69,12 @@ def kind(result: dict) -> str:
         return "❌"
     if result["outcome"] in ("SKIPPED", "NOT_RUN"):
         return "❔"
-    # An exception out of the connector is no clean refusal, but it is said, and before any byte moved.
+    # An exception from the connector is not a clean refusal, but it is reported, and before any byte moved.
     return "❌" if result["raised"] else "⚠️"
 
 
 def short(result: dict) -> dict:
-    """What the pages need of a result."""
+    """The parts of a result that the pages need."""
     raised = result["outcome"] == "FAIL" and result.get("phase") != "compare" and not result.get("wrong_bytes")
     return {
         "id": result["id"],
@@ -89,7 +89,7 @@ def short(result: dict) -> dict:
 
 
 def why(result: dict) -> str:
-    """A result's message without the numbers that belong to one of many."""
+    """A result's message without the numbers that are specific to one of many."""
     text = re.sub(
         r"\b[0-9a-f]{64}\b", "...", re.sub(r", after [\d.]+ s;", ";", result["message"].removesuffix(" (at connector)"))
     )
@@ -137,7 +137,7 @@ def documents(folder: str) -> dict[str, dict]:
 
 
 def over_archs(table: Table, cells: dict[str, Cell], archs: list[str]) -> str:
-    """Archs that end alike are one entry; without names where all do."""
+    """Archs with the same end are one entry; without names if all are the same."""
     alike: dict[str, list[str]] = {}
     for arch in archs:
         alike.setdefault(table.words(cells[arch]) if arch in cells else "❔", []).append(arch)
@@ -145,13 +145,13 @@ def over_archs(table: Table, cells: dict[str, Cell], archs: list[str]) -> str:
 
 
 def named(axes: dict, side: str) -> str:
-    """A cache of K and V is another one when it holds latents."""
+    """A cache of K and V is a different one when it holds latents."""
     latent = axes["geometry"].startswith("mla-") and "mla" not in axes[side]
     return axes[side] + (" (latents)" if latent else "")
 
 
 def matrix_tables(results: list[dict]) -> list[Table]:
-    """One table a connector: pairs of caches by dtype, archs inside the cells."""
+    """One table per connector: pairs of caches by dtype, archs inside the cells."""
     titles = documents("connectors")
     found: dict[str, dict] = {}
     archs, dtypes = [], []
@@ -179,7 +179,7 @@ def matrix_tables(results: list[dict]) -> list[Table]:
 
 
 def open_table(kept: dict) -> Table:
-    """Cells that vLLM's table leaves open, by what its own connector did."""
+    """Cells that vLLM's table leaves open, from the behaviour of its own connector."""
     table = Table("Cells that vLLM leaves open", "", ["model type", *COLUMNS])
     for row in ("multimodal", "hybrid-ssm"):
         cells = []
@@ -286,7 +286,7 @@ def markdown(tables: list[Table], backends, count: int, kept: dict | None) -> st
 
 
 def of_a_pair(result: dict) -> bool:
-    """A case of the matrix or the like, not one whose engine was told something untrue."""
+    """A case of the matrix or similar, not one whose engine was given something untrue."""
     return result["axes"].get("connector", "").startswith("real-") and (
         result["id"].startswith("kv/") or result["id"].endswith("#mla")
     )
@@ -343,8 +343,8 @@ def sections(page: str) -> dict[str, str]:
 
 
 def with_kept(made: str, committed: str, kept: list[str]) -> str:
-    """The page with sections of the committed one whose titles begin so, and with the rows of its caches that the made
-    one lacks."""
+    """The page plus the committed one's sections with such titles, and the rows of its caches that the new page
+    lacks."""
     old, new = sections(committed), sections(made)
     rows = [line for line in old.get("Caches", "").splitlines() if line.startswith("| ") and line not in new["Caches"]]
     known = {line.split(" | ")[0] for line in new["Caches"].splitlines()}

@@ -1,4 +1,4 @@
-"""Floors of what the suite says of itself: reports/figures.json, {"name": {"least": 10}} or {"most": 0}."""
+"""Floors of the suite's own figures: reports/figures.json, {"name": {"least": 10}} or {"most": 0}."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def read() -> dict[str, dict[str, float]]:
 
 
 def beyond(floors: dict[str, dict[str, float]], made: dict[str, float]) -> list[str]:
-    """A line for each floor that is not held."""
+    """One line per missed floor."""
     out = []
     for name, floor in floors.items():
         if name not in made:

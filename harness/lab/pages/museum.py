@@ -66,7 +66,7 @@ def line(entry: dict) -> list[str]:
 
 
 def unwaived(entries: list[dict]) -> set[str]:
-    """Entries that are misnamed or missed without a waiver, or have a waiver without need."""
+    """Entries that are misnamed or missed without a waiver, or have an unnecessary waiver."""
     lacking = {entry["id"] for entry in entries if entry["expressed"] and not entry["named"]}
     waivers = "".join(path.read_text() for path in sorted((ROOT / "cases" / "waivers").glob("*.yaml")))
     return lacking ^ {"M" + number for number in re.findall(r"\bid: museum/m(\d+)-", waivers)}

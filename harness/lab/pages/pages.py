@@ -28,11 +28,11 @@ LAB = ROOT / "harness" / "lab"
 
 
 class Skipped(Exception):
-    """What a page needs and this machine or build lacks."""
+    """This machine or build lacks something that a page needs."""
 
 
 class Maker:
-    """Pages that are made by programs of the laboratory."""
+    """Pages made by programs of the laboratory."""
 
     def __init__(self, build: Path, out: Path):
         self.build, self.out = build, out

@@ -1,5 +1,5 @@
-"""Pages are made from what the program and the catalogue say, and a figure beyond its floor is told. Short ones only:
-the night makes all."""
+"""Pages are made from the output of the program and the catalogue, and a figure beyond its floor is reported. Only
+short ones: the night makes all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kvtest import BUILD, ROOT, finish, kvcts, kvcts_json, need_program  # noqa:
 
 
 def rule_page() -> None:
-    """Every rule has its section with the answer of each of its engines, as the catalogue states it."""
+    """Every rule has a section with each of its engines' answers, as stated in the catalogue."""
     made: dict = {}
     text = rules.page(made)
     for rule in rules.documents("rules"):
@@ -65,7 +65,7 @@ def sabotage_rows() -> None:
 
 
 def kept_sections() -> None:
-    """What needs vLLM stays as it was committed; what was made takes its place."""
+    """What needs vLLM stays as committed; what was made replaces it."""
     made = "# A\n\n## Caches\n\n| cache | x |\n| --- | --- |\n| one | new |\n\n## reference\n\nnew\n"
     old = (
         "# A\n\n## Caches\n\n| cache | x |\n| --- | --- |\n| one | old |\n| two | old |\n\n## reference\n\nold\n\n"

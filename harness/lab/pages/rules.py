@@ -19,7 +19,7 @@ decides. One rule with one engine: `kvcts conformance --rules truncated-blob --e
 
 
 def stated(rule: dict) -> dict[str, str]:
-    """Engine -> what is seen, as the table says it."""
+    """Engine -> observation, in the words of the table."""
     return {
         engine: " *or* ".join(map(str, seen if isinstance(seen, list) else [seen]))
         for engine, seen in rule["expect"].items()

@@ -53,7 +53,7 @@ def noticed(row: dict) -> str:
 
 
 def caught_and_named(row: dict | None) -> str:
-    """ "bytes, named", or what became of it instead."""
+    """ "bytes, named", or the outcome instead."""
     if row is None or row["tried"] == 0:
         return "no case"
     if not row["caught"]:

@@ -1,4 +1,4 @@
-"""What pages are made of: Markdown tables, documents of cases/, and what the program says as JSON."""
+"""Building blocks of pages: Markdown tables, documents of cases/, and the program's output as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kvtest import ROOT, kvcts_json  # noqa: E402
 
 
 def cell(text: str) -> str:
-    """A '|' would end the cell."""
+    """Escapes '|', which would end the cell."""
     return text.replace("|", "\\|")
 
 

@@ -1,5 +1,5 @@
-"""Random faults sent through released engines: everything is caught, named and told of as with memcpy, to the last
-word. Without an engine's package: that engine is left out."""
+"""Random faults sent through released engines: everything is caught, named and reported exactly as with memcpy.
+Without its package an engine is left out."""
 
 import os
 import pathlib
@@ -29,6 +29,6 @@ for engine in ENGINES:
     print(engine + ": " + done.stdout[-1500:] + done.stderr)
     if done.returncode == 77 and "./run_suite.sh install" in done.stderr:
         skipped.append(engine)
-    elif done.returncode != 0 or "10 of 10 cases are told the same of" not in done.stdout:
+    elif done.returncode != 0 or "10 of 10 cases are reported identically" not in done.stdout:
         sys.exit(f"FAILED: {engine} ended with {done.returncode}")
 print(f"left out: {', '.join(skipped) or 'none'}")

@@ -1,12 +1,12 @@
-"""The whole measurement of random faults, in slices that survive an interruption, and its page.
+"""Measures random faults completely, in slices that survive an interruption, and prints the page.
 
     full_run.py [--correct 50000] [--single 10000] [--pairs 2000] [--slices 100] [--jobs N] [--records FILE]
     full_run.py --page | --figures [--records FILE]
 
-Runs kvcts-random-faults once a slice of a kind, each with seeds of its own, and appends what it counted to the records,
-a line of JSON a slice. Slices that the records have already are not run again; Ctrl-C loses those under way only.
---page runs nothing and prints the page that the records make; --figures the numbers of it as JSON. Exit status 1: a
-fault was missed, a right case was called wrong, or a share is short of its target."""
+Runs kvcts-random-faults once per slice of a kind, each with its own seeds, and appends the counts to the records,
+one line of JSON per slice. Recorded slices are not run again; Ctrl-C loses only those under way. --page runs nothing
+and prints the page from the records; --figures prints its numbers as JSON. Exit status 1: a fault was missed, a
+correct case was called wrong, or a share is below its target."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COUNTS = ("cases", "same_map", "caught", "named", "preceded")
 
 
 def commit() -> str:
-    """What is measured; a checkout with changes says so."""
+    """The measured revision, including whether the checkout has changes."""
 
     def git(*argv: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *argv], capture_output=True, text=True, check=True).stdout.strip()
@@ -41,7 +41,7 @@ def commit() -> str:
 
 
 def read_records(path: Path) -> dict[tuple[str, int], dict]:
-    """(kind, slice) -> what it counted. A line that a kill cut off is passed over."""
+    """(kind, slice) -> its counts. Ignores a line truncated by a kill."""
     found = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -53,8 +53,8 @@ def read_records(path: Path) -> dict[tuple[str, int], dict]:
 
 
 def run_slice(kind: str, index: int, total: int, slices: int, measured: str) -> dict:
-    """Cases total * index / slices to total * (index + 1) / slices of one kind; the program adds a million a kind to
-    the seed."""
+    """Cases total * index / slices to total * (index + 1) / slices of one kind; the program adds a million per kind
+    to the seed."""
     begin, end = total * index // slices, total * (index + 1) // slices
     with tempfile.TemporaryDirectory() as place:
         record = Path(place) / "record.json"
@@ -87,7 +87,7 @@ def run_slice(kind: str, index: int, total: int, slices: int, measured: str) -> 
 
 
 def short_of(records: dict[tuple[str, int], dict], amounts: dict[str, int], slices: int) -> list[tuple[str, int]]:
-    """Further slices, with further seeds, where the slices so far have fewer cases than wanted."""
+    """Further slices, with new seeds, if the slices so far have fewer cases than wanted."""
     total, more = Sum(records), []
     for kind, amount in amounts.items():
         lack = amount - total.cases(kind)
@@ -117,7 +117,7 @@ class Sum:
             self.ms[record["kind"]] += record["ms"]
 
     def cases(self, kind: str) -> int:
-        """A seed whose case has no place for what was drawn makes none."""
+        """A seed yields no case if its case has no place for the drawn fault."""
         return {
             "correct": self.correct["passed"] + self.correct["false_alarms"] + self.correct["refused"],
             "single": self.single["cases"],
@@ -136,7 +136,7 @@ class Sum:
         return all(self.cases(kind) >= self.wanted[kind] for kind in KINDS)
 
     def met(self) -> bool:
-        """By what is on record."""
+        """Computed from the records."""
         return (
             all(
                 self.missed(row) == 0 and self.share(row) >= TARGETS[kind]
@@ -151,8 +151,8 @@ class Sum:
 
     @staticmethod
     def share(row: collections.Counter) -> float:
-        """Per cent of the caught ones that are named as precedence has it: the drawn class, or one that explains every
-        byte and precedes it."""
+        """Per cent of the caught ones that are named with correct precedence: the drawn class, or one that explains
+        every byte and precedes it."""
         return 100 * (row["named"] + row["preceded"]) / row["caught"] if row["caught"] else 100.0
 
 
@@ -227,7 +227,7 @@ def main() -> int:
     measured = commit()
     wanted = [(kind, index) for kind in KINDS for index in range(args.slices) if (kind, index) not in records]
     wanted = wanted or short_of(records, {kind: getattr(args, kind) for kind in KINDS}, args.slices)
-    # After a line that was cut off, a new one.
+    # start a new line after a truncated one
     text = args.records.read_text() if args.records.exists() else ""
     args.records.parent.mkdir(parents=True, exist_ok=True)
     with args.records.open("a") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:

@@ -1,5 +1,5 @@
-"""full_run.py: slices have seeds of their own, what is on record is not run again, a line that was cut off is, and a
-shortfall is a status 1."""
+"""full_run.py: slices have their own seeds, recorded slices are not run again, truncated ones are, and a shortfall
+is status 1."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main() -> int:
         assert again.stdout == first.stdout and again.stderr == "" and records.read_text().splitlines() == lines, again
         assert run(records, "--page").stdout == first.stdout
 
-        records.write_text("\n".join(lines)[:-20])  # a kill while the last line was written
+        records.write_text("\n".join(lines)[:-20])  # a kill while the last line was being written
         mended = run(records, *SMALL)
         assert timeless(mended.stdout) == timeless(first.stdout) and mended.stderr.count("slices") == 1, mended
         assert timeless(run(records, "--page").stdout) == timeless(first.stdout)

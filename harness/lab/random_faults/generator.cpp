@@ -48,7 +48,7 @@ class Maker {
     return all;
   }
 
-  // Two caches of one geometry, two requests, a transfer; now and then numbers are read, objects stored, memory registered.
+  // Two caches of one geometry, two requests, a transfer; sometimes numbers are read, objects stored, memory registered.
   void shape() {
     static const std::vector<std::string> orders{"L x K B N H C",   "L x B K N H C", "L x B K H N C",
                                                  "L x K B H N C",   "L x B N K H C", "L x B H N K C",
@@ -130,7 +130,7 @@ class Maker {
     }
     return nullptr;
   }
-  // One actually a step: two faults go to two steps, or to two keys of one.
+  // One `actually` per step: two faults go to two steps, or to two keys of one.
   bool patch(RandomCase& out, const std::string& step, const json& changes, const std::string& fault_class,
              const std::string& words) {
     json* body = body_of(step);
@@ -144,7 +144,7 @@ class Maker {
         return false;
       }
     }
-    // A step has one place: behind another one, or in front of it.
+    // A step has one place: before or after another one.
     if ((changes.contains("after") && actual.contains("before")) || (changes.contains("before") && actual.contains("after")))
       return false;
     actual.update(changes);

@@ -1,7 +1,7 @@
-// kvcts-random-faults: how much of what can go wrong would this suite catch, and name? Random cases with none, one or two
-// transformations of what was meant; judged on the map, never on one pass's bytes. Prints a table; status 1 below the
-// targets. With --engine each case is played a second time, its copies sent through that engine, and must be told the same
-// of, to the last word.
+// kvcts-random-faults: measures how many random faults this suite detects and names. Random cases with none, one or
+// two transformations, judged on the map, never on one pass's bytes. Prints a table; status 1 below the targets. With
+// --engine each case is played again with its copies sent through that engine, and must be reported identically, to
+// the last word.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +27,7 @@ namespace {
 
 struct Row {
   std::int64_t cases{0}, same_map{0}, caught{0}, named{0};
-  std::int64_t preceded{0};  ///< another class explains every byte as well, and comes first by precedence
+  std::int64_t preceded{0};  ///< another class also explains every byte, and has precedence
 };
 
 struct Tally {
@@ -36,16 +36,16 @@ struct Tally {
   std::vector<std::string> misses;
   std::int64_t false_alarms{0}, passed{0}, broken{0};
   std::int64_t compared{0}, unlike{0};  ///< with and without the engine
-  std::ofstream verdicts;               ///< a line a case, where it was asked for
+  std::ofstream verdicts;               ///< one line per case, on request
 };
 
-/// What a person is told; not how long it took.
+/// The reported part of a reply, without times.
 nlohmann::json told(nlohmann::json reply) {
   reply.erase("ns");
   return reply;
 }
 
-/// What full_run.py sums up: counts by drawn class, and the time of each failing case.
+/// Input for full_run.py: counts by drawn class, and the time of each failing case.
 nlohmann::json record_of(const Tally& tally) {
   nlohmann::json single = nlohmann::json::object(), pairs = nlohmann::json::object();
   for (const auto& [label, row] : tally.rows) {
@@ -148,26 +148,25 @@ void run_one(std::uint64_t seed, int faults, const catalogue::Catalogue& catalog
 
 int main(int argc, char** argv) {
   using namespace kvcts::script;
-  CLI::App app("Random faults: caught and named?");
+  CLI::App app("Measure how many random faults are caught and named.");
   std::int64_t single = 1000, pairs = 200, correct = 1000;
   std::uint64_t seed = 1;
   std::string cases, only, engine_name, verdicts, record;
   bool show = false;
   double single_target = 98, pair_target = 85;
-  app.add_option("--single", single, "cases with one transformation");
-  app.add_option("--pairs", pairs, "cases with two");
-  app.add_option("--correct", correct, "cases with none");
+  app.add_option("--single", single, "number of cases with one transformation");
+  app.add_option("--pairs", pairs, "number of cases with two");
+  app.add_option("--correct", correct, "number of cases with none");
   app.add_option("--seed", seed, "of the first case; the others follow");
   app.add_option("--cases", cases, "folder of the catalogue")->required();
   app.add_option("--only", only, "print the document of the single case of this seed");
-  app.add_option("--named", single_target, "per cent of single faults that must be named");
-  app.add_option("--named-pairs", pair_target, "per cent of pairs of which one must be named");
-  app.add_option("--engine", engine_name, "an engine of cases/engines: each case is played through it as well");
-  app.add_option(
-      "--verdicts", verdicts,
-      "write the verdict of every case to this file, a line of JSON each: equal before and after a change of speed");
+  app.add_option("--named", single_target, "required per cent of named single faults");
+  app.add_option("--named-pairs", pair_target, "required per cent of pairs with one fault named");
+  app.add_option("--engine", engine_name, "an engine of cases/engines: play each case through it, too");
+  app.add_option("--verdicts", verdicts,
+                 "write the verdict of every case to this file, one line of JSON each: a speed change must not change it");
   app.add_option("--record", record, "write the counts to this file, as JSON");
-  app.add_flag("--show", show, "print what was not named");
+  app.add_flag("--show", show, "print unnamed faults");
   CLI11_PARSE(app, argc, argv);
   if (!only.empty()) {
     const auto random = random_case(std::stoull(only), 1);
@@ -228,7 +227,7 @@ int main(int argc, char** argv) {
                tally.ms[tally.ms.size() / 2], tally.ms[tally.ms.size() * 95 / 100]);
   if (engine) {
     fmt::print(
-        "{}: {} of {} cases are told the same of, to the last word; {} lists of {} copies with {} bytes went through the "
+        "{}: {} of {} cases are reported identically; {} lists of {} copies with {} bytes went through the "
         "engine, {} copies were left out\n",
         engine->path(), tally.compared - tally.unlike, tally.compared, engine->lists, engine->copies, engine->moved_bytes,
         engine->left_out);
@@ -236,13 +235,13 @@ int main(int argc, char** argv) {
   const bool alike = tally.unlike == 0 && (!engine || engine->moved_bytes > 0);
   if (tally.broken > 0)
     std::cerr << "kvcts-random-faults: expected documents that the language accepts, found " << tally.broken
-              << " refused ones: mend random/generator.cpp or what refuses them\n";
+              << " refused ones: fix random_faults/generator.cpp or the parser\n";
   const int status = alike && tally.broken == 0 && missed == 0 && tally.false_alarms == 0 && named * 100 >= single_target &&
                              named_pairs * 100 >= pair_target
                          ? 0
                          : 1;
   if (engine) {
-    // Libraries that NIXL's wheel brings (1.5.1: libnl-route) may crash in their destructors when the process exits.
+    // Libraries in NIXL's wheel (1.5.1: libnl-route) may crash in their destructors when the process exits.
     engine.reset();
     std::fflush(nullptr);
     std::cout.flush();

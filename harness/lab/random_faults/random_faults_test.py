@@ -1,9 +1,9 @@
-"""A sample of kvcts-random-faults: everything is caught, nothing is a false alarm, and naming is not worse than it was.
+"""A sample of kvcts-random-faults: everything is caught, there is no false alarm, and naming is no worse than before.
 
     random_faults_test.py SINGLE PAIRS CORRECT    how many of each
 
-The targets are 98 % of single faults and 85 % of pairs (a pair is named when the primary class is one of the two). The
-sample is the same each time, and so are its figures."""
+The targets are 98 % of single faults and 85 % of pairs (a pair is named when the primary class is one of the two).
+The sample and its figures are the same each time."""
 
 import os
 import pathlib

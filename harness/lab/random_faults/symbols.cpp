@@ -14,7 +14,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return z ^ (z >> 31);
 }
 
-// Halves of bytes are what is tracked, for 4-bit codes: a place is (backing, nibble).
+// Tracks half bytes because of 4-bit codes: a place is (backing, nibble).
 std::uint64_t place(int backing, std::int64_t nibble) {
   return (static_cast<std::uint64_t>(backing) << 52) ^ (static_cast<std::uint64_t>(nibble) & ((1ull << 52) - 1));
 }

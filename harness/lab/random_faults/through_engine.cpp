@@ -86,7 +86,7 @@ void ThroughEngine::move(const Tape& tape, Bytes& bytes, std::span<const Op> ops
       bytes.write(backing, -tape.backings[static_cast<std::size_t>(backing)].guard_below, size, destination_.data() + begin);
     }
   }
-  for (const Op* op : here) {  // after the mirrors, which know nothing of them
+  for (const Op* op : here) {  // after the mirrors, which do not contain them
     std::vector<std::uint8_t> scratch(static_cast<std::size_t>(op->n));
     bytes.read(op->src_backing, op->src, op->n, scratch.data());
     bytes.write(op->dst_backing, op->dst, op->n, scratch.data());

@@ -16,7 +16,7 @@ Geometry geometry_for(const catalogue::LayoutEntry& entry, std::int64_t tokens) 
   for (const auto& [key, member] : members) {
     if (const auto fixed = entry.fixed.find(key); fixed != entry.fixed.end()) geometry.*member = fixed->second;
   }
-  // One block: the whole context is contiguous, and the block is as long as it.
+  // One block: the whole context is contiguous, and the block is as long as the context.
   if (geometry.blocks == 1) geometry.block_size = tokens;
   if (geometry.blocks == 0) geometry.blocks = std::max<std::int64_t>(2, tokens / geometry.block_size);
   return geometry;

@@ -1,5 +1,5 @@
-// kvcts_layout_ranking: which layout of the catalogue is fastest for which use, on this machine's CPU. write_page.py makes
-// the page of its JSON.
+// kvcts_layout_ranking: which layout of the catalogue is fastest for which use, on this machine's CPU. write_page.py
+// turns its JSON into a page.
 #include <fmt/format.h>
 #include <fnmatch.h>
 

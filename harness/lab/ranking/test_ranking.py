@@ -1,4 +1,4 @@
-"""The ranking program on a small pool and the page that is made of its numbers. No time is checked."""
+"""The ranking program on a small pool and the page from its numbers. Times are not checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_use_has_a_speed_or_a_reason(measured):
 
 def test_descriptors_are_what_the_order_says(measured):
     by_name = {n: c["descriptors"] for c in measured["contenders"] for n in c["layouts"]}
-    # Two layers: K and V of a block are apart in each, 16 * 8 * 128 * 2 bytes. Half of the heads is a piece a token.
+    # Two layers: K and V of a block are apart in each, 16 * 8 * 128 * 2 bytes. Half of the heads is one piece per token.
     assert by_name["vllm-fa-nhd"] == {"block": 4, "bytes": 4 * 32768, "half_heads": 64}
     assert by_name["vllm-fa-hnd"] == {"block": 4, "bytes": 4 * 32768, "half_heads": 4}
     assert by_name["flashinfer-nhd"]["block"] == 2  # B K ...: K and V of a block are neighbours

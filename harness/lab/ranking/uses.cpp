@@ -19,7 +19,7 @@ namespace relay = kernels::relayout;
 constexpr const char* reference_kv = "L x K B N H C";  // vLLM's FlashAttention cache
 constexpr const char* reference_latent = "L x B N H C";
 
-/// Blocks in an order that jumps through the pool, each once.
+/// All blocks once, in an order that jumps through the pool.
 std::vector<std::int64_t> jumping(std::int64_t blocks) {
   std::int64_t step = std::max<std::int64_t>(1, blocks * 618 / 1000);
   while (std::gcd(step, blocks) != 1) ++step;
@@ -28,13 +28,13 @@ std::vector<std::int64_t> jumping(std::int64_t blocks) {
   return order;
 }
 
-/// A data plane and a layer, K or V, that it holds.
+/// A data plane, and a layer of K or V that it holds.
 struct PlanePart {
   const Plane* plane;
   relay::Part part;
 };
 
-/// Layer 0 of a cache: where K and V of it are. A layout may keep a row's channels in several planes.
+/// Where K and V of layer 0 of a cache are. A layout may keep a row's channels in several planes.
 std::vector<PlanePart> first_layer(const layout::Cache& cache) {
   std::vector<PlanePart> parts;
   for (const Plane& plane : cache.planes) {
@@ -60,7 +60,7 @@ double seconds_of(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Only the data: scales take other ways in the kernels of engines.
+/// Only the data: engine kernels treat scales differently.
 layout::Cache data_only(layout::Cache cache) {
   std::erase_if(cache.planes, [](const Plane& plane) { return plane.component != layout::Component::data; });
   return cache;
@@ -87,7 +87,7 @@ class Uses {
 
   Measurement token() {
     if (order_.size() < 16) return {"token", {}, "a contiguous context: one request, no pool of blocks"};
-    // One token in each of up to 1024 blocks, at slots that differ.
+    // One token in each of up to 1024 blocks, at different slots.
     std::vector<std::int64_t> mapping;
     for (std::size_t i = 0; i < order_.size() && i < 1024; ++i) {
       mapping.push_back(order_[i] * contender_.geometry.block_size +
@@ -158,7 +158,7 @@ class Uses {
       });
     };
     try {
-      // In turns, the best of each: what others do on this machine makes both slower, never faster.
+      // In turns, best of each: other load on this machine slows both, and never speeds them up.
       double best = 1e9, best_copy = 1e9, spent = 0;
       for (int turn = 0; turn < 5 || spent < seconds_; ++turn) {
         const double copied = seconds_of(copy), moved = seconds_of(body);

@@ -1,4 +1,4 @@
-"""Writes the page of what kvcts_layout_ranking --json measured.
+"""Writes the page from the measurements of kvcts_layout_ranking --json.
 
 write_page.py NUMBERS.json PAGE.md
 """
@@ -49,7 +49,7 @@ def name(contender: dict) -> str:
 
 
 def ranked(contenders: list[dict], use: str) -> list[dict]:
-    """Fastest first, by the ratio to memcpy: speeds of different minutes do not compare, ratios in turns do."""
+    """Fastest first, by the ratio to memcpy: speeds at different times are not comparable, alternating ratios are."""
     able = [c for c in contenders if "of_memcpy" in c["uses"][use]]
     return sorted(able, key=lambda c: -c["uses"][use]["of_memcpy"])
 
@@ -155,7 +155,7 @@ def descriptor_section(result: dict) -> list[str]:
 
 
 def trust(machine: dict) -> str:
-    """How far the ranks can be believed: a machine that does other work besides moves single figures."""
+    """How reliable the ranks are: other load on a machine changes single figures."""
     if machine["load"] <= machine["processors"] / 2:
         return "Differences below 0.1 say nothing."
     return (

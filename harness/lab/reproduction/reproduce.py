@@ -1,13 +1,13 @@
-"""How often does a rule, or a fixture of the suite engine-faults, end as it is stated? Plays each many times and makes
-the page of it.
+"""How often does a rule, or a fixture of the suite engine-faults, end as stated? Plays each many times and makes the
+page.
 
-    reproduce.py [--runs 20] [--rule GLOB]... [--fixture GLOB]... [--record FILE]   plays what the record lacks; it may
-    be stopped and called again reproduce.py --page [--record FILE]                                             prints
-    the page from the record
+    reproduce.py [--runs 20] [--rule GLOB]... [--fixture GLOB]... [--record FILE]   plays what the record lacks; it can be
+                                                                                    interrupted and resumed
+    reproduce.py --page [--record FILE]                                             prints the page from the record
 
-With neither --rule nor --fixture: all. What waits for the engines' own limits of half a minute (`once: true` of a rule,
-controls called `at-the-defaults`) is played once. What is stated in cases/ and missing in the record, or recorded and
-stated no more, is an error of --page."""
+With neither --rule nor --fixture: all. What waits for the engines' own limits of half a minute (`once: true` of a
+rule, controls called `at-the-defaults`) is played once. --page fails on anything stated in cases/ but missing in the
+record, or recorded but no longer stated."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from kvtest import KVCTS, ROOT, results  # noqa: E402
 RECORD = ROOT / "build" / "pages" / "reproduction.json"
 SUITE = "engine-faults"
 ONCE = "#at-the-defaults"
-OFTEN = 20  # runs that are wanted of each
-LOOKING_MS = 500  # what the median may take beyond what is promised; the longest is that of a machine with other work
+OFTEN = 20  # runs of each
+LOOKING_MS = 500  # allowance of the median beyond the promise; the longest may be due to other load
 HEAD = """# How often what is stated happens
 
 Rules of engines (`cases/rules`, [the table](rules.md)) and fixtures (`cases/engine-faults`, [what they are
@@ -65,7 +65,7 @@ def fixtures(cases: Path) -> list[str]:
 
 
 def chosen(name: str, globs: list[str] | None, others: list[str] | None) -> bool:
-    """No glob of its own: chosen, unless only the other kind was asked for."""
+    """Without a glob: chosen, unless only the other kind was requested."""
     return any(fnmatch.fnmatchcase(name, glob) for glob in globs) if globs else not others
 
 
@@ -109,7 +109,7 @@ def play_fixtures(ids: list[str], cases: Path, jobs: int) -> dict[str, dict]:
 
 
 def lines(group: dict) -> str:
-    """A JSON object, one member a line."""
+    """A JSON object, one member per line."""
     return (
         "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(group[key], sort_keys=True)}" for key in sorted(group)) + "\n}"
     )
@@ -193,7 +193,7 @@ def rates(seen: dict[str, int]) -> str:
 
 
 def page(record: dict, stated: list[dict], ids: list[str]) -> tuple[str, list[str]]:
-    """The page, and what is wrong with the record."""
+    """The page, and the faults of the record."""
     wrong = []
     engines = sorted({engine for rule in stated for engine in rule["expect"]})
     versions: dict[str, Counter] = {engine: Counter() for engine in engines}

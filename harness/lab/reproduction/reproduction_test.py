@@ -1,5 +1,5 @@
-"""A rule is played as often as its record lacks, and a record that lacks what is stated or has another answer makes no
-page."""
+"""A rule is played as often as its record lacks, and a record without a stated rule, or with another answer, makes
+no page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// kvcts_runs [CASES]: how long merging and comparing runs of so many results takes, beside reading one of them once.
+// kvcts_runs [CASES]: time to merge and compare runs of this many results, relative to reading one of them once.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ double seconds(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Every `shards`-th case of `cases`, from `shard` on; every 1,000th fails.
+/// Every `shards`-th case of `cases`, starting at `shard`; every 1,000th fails.
 fs::path made(const fs::path& folder, int cases, int shard, int shards) {
   store::RunInfo info = store::sample::info();
   info.part = {{"shard", shard},
@@ -61,7 +61,7 @@ fs::path made(const fs::path& folder, int cases, int shard, int shards) {
 int main(int argc, char** argv) {
   const int cases = argc > 1 ? std::atoi(argv[1]) : 100'000, shards = 8;
   if (cases < shards) {
-    fmt::print(stderr, "kvcts_runs: expected a number of cases, at least {}, found '{}'\n", shards, argv[1]);
+    fmt::print(stderr, "kvcts_runs: expected a number of cases of at least {}, found '{}'\n", shards, argv[1]);
     return 2;
   }
   const store::sample::TemporaryDirectory folder;

@@ -1,11 +1,11 @@
-"""Random cases of the suite soak through each engine for a while, in rounds of up to 900 with one pair of workers,
-whose descriptors, threads and memory must be back at their baseline at the end of each.
+"""Runs random cases of the suite soak through each engine for a while, in rounds of up to 900 with one pair of workers,
+whose descriptors, threads and memory must be back at their baseline at the end of each round.
 
     soak.py [--minutes 60] [--engine NAME]... [--seed N] [--page]
 
---minutes: for each engine. Baseline: the most that was seen in the second tenth of a round, when everything has been
-opened once; the end: the least of its last tenth. Shown is the round in which most was added. --page prints a table for
-a document. Status 1 when a case ended otherwise than expected, or something has grown."""
+--minutes: for each engine. Baseline: the maximum in the second tenth of a round, when everything has been opened
+once; the end: the minimum of its last tenth. Shows the round with the largest growth. --page prints a table for a
+document. Status 1 if a case ended unexpectedly, or something has grown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "testing"))
 from kvtest import KVCTS, ROOT, results  # noqa: E402
 
-# What may come on top of the baseline. NIXL's plug-in lets an agent collect a few sockets before it makes a new one
+# Allowance above the baseline. NIXL's plug-in lets an agent accumulate a few sockets before it recreates it
 # (harness/engines/nixl).
 SPARE: dict[str, int] = {"descriptors": 16, "threads": 1, "MiB": 32}
 PARTS = 6  # of an engine's 5,400 cases; a round runs one of them
@@ -60,7 +60,7 @@ def look(pid: int) -> dict[str, int] | None:
 
 
 def descendants(root: int) -> dict[int, str]:
-    """Of a process, by what they are called."""
+    """The names of a process's descendants, by pid."""
     parent, name = {}, {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -80,8 +80,8 @@ def descendants(root: int) -> dict[int, str]:
 
 
 def round_of(engine: str, shard: str, seconds: float, seed: int, out: Path) -> tuple[list[dict], dict[int, Worker], float]:
-    """One run with one pair of workers, interrupted when the time is over: its results, what was seen of its workers,
-    how long it took."""
+    """One run with one pair of workers, interrupted when the time is up: its results, the samples of its workers,
+    the time taken."""
     argv = [
         KVCTS,
         "run",
@@ -111,7 +111,7 @@ def round_of(engine: str, shard: str, seconds: float, seed: int, out: Path) -> t
                 workers.setdefault(pid, Worker([])).samples.append((now, seen))
         time.sleep(0.1)
     said = run.communicate(timeout=120)[0]
-    if run.returncode == -signal.SIGTERM:  # the time was over before the run had begun
+    if run.returncode == -signal.SIGTERM:  # the time was up before the run had begun
         return [], {}, time.monotonic() - began
     if run.returncode not in (0, 1, 130):
         raise SystemExit(f"soak.py: {engine}: kvcts run ended with {run.returncode}:\n{said[-2000:]}")
@@ -123,7 +123,7 @@ def round_of(engine: str, shard: str, seconds: float, seed: int, out: Path) -> t
 
 
 def soak(engine: str, seconds: float, seed: int, folder: Path) -> dict:
-    """Rounds of a random part of the suite with random contents, until the time is over."""
+    """Rounds of a random part of the suite with random contents, until the time is up."""
     draw = random.Random(f"{seed} {engine}")
     sum_up = {
         "engine": engine,

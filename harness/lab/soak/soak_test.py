@@ -1,4 +1,4 @@
-"""soak.py: a few seconds of one engine end at the baseline; a worker that collects descriptors is seen."""
+"""soak.py: a few seconds of one engine end at the baseline; a worker that accumulates descriptors is detected."""
 
 from __future__ import annotations
 

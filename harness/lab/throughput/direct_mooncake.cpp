@@ -52,7 +52,7 @@ class Mooncake final : public Direct {
   }
 
  private:
-  static constexpr std::size_t window = 1024;  // of a batch, as in the plug-in: Mooncake's queue holds no more
+  static constexpr std::size_t window = 1024;  // per batch, as in the plug-in: Mooncake's queue holds no more
   void wait(Batch batch, std::size_t index) {
     TaskStatus status{};
     do check(library_.task_status(engine_.get(), batch, index, status), "status");

@@ -1,6 +1,6 @@
-// kvcts-engine-throughput-LOOP ENGINE: what the transport ABI costs. The same lists through the plug-in, as a worker drives
-// it, and by a minimal loop of the engine's own calls, in turns within one process and against one target; the median of
-// their ratios. One program a loop: NIXL lives beside no other UCX.
+// kvcts-engine-throughput-LOOP ENGINE: measures the cost of the transport ABI. Sends the same lists through the
+// plug-in, driven like a worker, and through a minimal loop of the engine's own calls, alternating in one process
+// with one target; reports the median ratio. One program per loop: NIXL cannot share a process with another UCX.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -20,7 +20,7 @@ using transport::Descriptor;
 using Clock = std::chrono::steady_clock;
 
 struct Shape {
-  std::uint64_t bytes, count;  ///< of a descriptor; of the list
+  std::uint64_t bytes, count;  ///< per descriptor; of the list
 };
 /// Blocks of one head, blocks, layers, one huge.
 constexpr Shape shapes[] = {{4096, 4096}, {65536, 512}, {1 << 20, 32}, {64 << 20, 1}};
@@ -33,7 +33,7 @@ std::vector<Descriptor> permuted(std::uint64_t local, const Shape& shape) {
   return list;
 }
 
-/// Bytes a second, of rounds that last `least_seconds` together.
+/// Bytes per second over rounds that together last `least_seconds`.
 template <class Move>
 double speed(std::uint64_t bytes, double least_seconds, Move&& move) {
   int rounds = 0;
@@ -52,7 +52,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Throws unless every descriptor's bytes lie where it sends them.
+/// Throws unless every descriptor's bytes are at their destination.
 void check(testing::Memory& from, testing::Memory& to, const std::vector<Descriptor>& list, const char* what) {
   for (const auto& d : list) {
     if (std::memcmp(from.data() + d.local_offset, to.data() + d.remote_offset, d.bytes) != 0)
@@ -110,19 +110,19 @@ nlohmann::json measure(const catalogue::EngineEntry& engine, int turns, double s
 }  // namespace kvcts::throughput
 
 int main(int argc, char** argv) {
-  CLI::App app("What the transport ABI costs");
+  CLI::App app("Measure the cost of the transport ABI.");
   std::string engine, cases;
   int turns = 9;
   double seconds = 0.05;
   app.add_option("ENGINE", engine, "an engine of cases/engines")->required();
   app.add_option("--cases", cases, "folder of the catalogue")->required();
-  app.add_option("--turns", turns, "of either way")->check(CLI::Range(1, 1000));
-  app.add_option("--seconds", seconds, "that a turn lasts at least")->check(CLI::NonNegativeNumber);
+  app.add_option("--turns", turns, "turns of each way")->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", seconds, "minimum seconds per turn")->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     const kvcts::catalogue::Catalogue catalogue{std::filesystem::path(cases)};
     std::cout << kvcts::throughput::measure(catalogue.engines().at(engine), turns, seconds).dump(1) << std::endl;
-    std::_Exit(0);  // engines need not end in order
+    std::_Exit(0);  // engines may fail to end cleanly
   } catch (const kvcts::transport::TransportError& error) {
     using kvcts::transport::Code;
     std::cerr << "kvcts-engine-throughput: " << error.what() << "\n";

@@ -1,4 +1,4 @@
-"""The loops of throughput/ move what they say, through the ABI and without, and a page comes out. No time is checked."""
+"""The loops of throughput/ move their lists, through the ABI and without, and produce a page. Times are not checked."""
 
 from __future__ import annotations
 

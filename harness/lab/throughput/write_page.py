@@ -1,5 +1,4 @@
-"""Measures what the transport ABI costs, each engine in a process of its own, and writes the page of it. For a quiet
-machine.
+"""Measures the cost of the transport ABI, each engine in a separate process, and writes its page. Use a quiet machine.
 
 write_page.py [--build build] [--page build/pages/engine-throughput.md] [--turns 31] [--seconds 0.1] [--engine NAME]...
 """
@@ -15,7 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-# Engine -> the loop it is held against.
+# Engine -> the loop to compare it with.
 ENGINES = {
     "memcpy": "copy",
     "shm": "copy",

@@ -1,4 +1,4 @@
-// Which system calls code under test may not make.
+// System calls forbidden to code under test.
 #include <linux/sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
@@ -52,13 +52,13 @@ constexpr std::array refused{
     SCMP_SYS(acct),
     SCMP_SYS(settimeofday),
     SCMP_SYS(clock_settime),
-#if !defined(__SANITIZE_ADDRESS__)  // LeakSanitizer stops the threads of its process by it
+#if !defined(__SANITIZE_ADDRESS__)  // LeakSanitizer uses it to stop the threads of its process
     SCMP_SYS(ptrace),
 #endif
 };
 
 void check(int error) {
-  if (error != 0) throw std::runtime_error("the system call filter cannot be made (error " + std::to_string(-error) + ")");
+  if (error != 0) throw std::runtime_error("cannot build the system call filter (error " + std::to_string(-error) + ")");
 }
 
 }  // namespace
@@ -75,22 +75,22 @@ UniqueFd filter_of(const Sandbox& sandbox) {
       if (it != nullptr) ::seccomp_release(it);
     }
   } context;
-  if (context.it == nullptr) throw std::runtime_error("the system call filter cannot be made");
+  if (context.it == nullptr) throw std::runtime_error("cannot build the system call filter");
   check(::seccomp_attr_set(context.it, SCMP_FLTATR_ACT_BADARCH,
-                           SCMP_ACT_ERRNO(ENOSYS)));  // no 32-bit calls: they have other numbers
+                           SCMP_ACT_ERRNO(ENOSYS)));  // no 32-bit calls: their numbers differ
   for (const int call : refused) {
     if (std::find(granted.begin(), granted.end(), call) == granted.end())
       check(::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(EPERM), call, 0));
   }
-  // Namespaces of its own would give back what was taken. The flags of clone3 cannot be looked at: the C library falls back
-  // to clone.
+  // A new namespace would restore what was removed. The filter cannot read the flags of clone3: the C library falls
+  // back to clone.
   for (const std::uint64_t flag :
        {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP})
     check(
         ::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag)));
   check(::seccomp_rule_add(context.it, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0));
   UniqueFd file(::memfd_create("kvcts-filter", MFD_CLOEXEC));
-  if (!file) throw std::runtime_error("the system call filter cannot be made (no memory file)");
+  if (!file) throw std::runtime_error("cannot build the system call filter (no memory file)");
   check(::seccomp_export_bpf(context.it, file.get()));
   ::lseek(file.get(), 0, SEEK_SET);
   return file;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Replaced by empty ones that are gone with the sandbox.
+/// Replaced by empty folders that vanish with the sandbox.
 constexpr std::array<std::string_view, 4> replaced{"/tmp", "/dev/shm", "/run", "/var/tmp"};
 
 bool lies_in(std::string_view path, std::string_view folder) {
@@ -48,7 +48,7 @@ const std::string& bubblewrap() {
   return path;
 }
 
-/// Runs a command to its end with `filter` at descriptor 3; its status as wait() gives it, and what it said.
+/// Runs a command to its end with `filter` at descriptor 3; returns its wait() status, and its output in `said`.
 int run(const std::vector<std::string>& argv, int filter, std::string& said) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
@@ -137,7 +137,7 @@ std::vector<std::string> shown_paths(const std::vector<std::string>& also) {
       if (inside && std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
     }
   }
-  std::sort(out.begin(), out.end());  // a folder before what is in it
+  std::sort(out.begin(), out.end());  // a folder before its content
   return out;
 }
 
@@ -178,7 +178,7 @@ std::vector<std::string> sandboxed(const Sandbox& sandbox, int filter, const std
   for (const std::string& path : sandbox.shown) add({"--ro-bind-try", path, path});
   for (const std::string& path : sandbox.hidden) {
     const std::string real = fs::weakly_canonical(path, none).string();
-    // A folder that is not there inside need not be hidden, and could not be made on a read-only file system.
+    // A folder that does not exist inside need not be hidden, and could not be created on a read-only file system.
     const bool gone =
         std::any_of(replaced.begin(), replaced.end(), [&](std::string_view folder) { return lies_in(real, folder); }) &&
         std::none_of(sandbox.shown.begin(), sandbox.shown.end(),

@@ -28,7 +28,7 @@ struct Told {
   std::string text;
 };
 
-/// A shell script inside.
+/// Runs a shell script inside.
 Told inside(const std::string& script, const Sandbox& sandbox = {}) {
   const UniqueFd filter = filter_of(sandbox);
   std::vector<std::string> argv = sandboxed(sandbox, 3, {"/bin/sh", "-c", script});
@@ -89,7 +89,7 @@ TEST_F(InSandbox, HasNoCapabilityAndCannotGetOne) {
 }
 
 TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
-  // By number: of the C library's functions only some exist in every version.
+  // By number: the C library's functions exist only in some versions.
   const std::string call =
       "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); r = c.syscall(%d, %s); print(r, ctypes.get_errno())";
   struct Row {
@@ -111,7 +111,7 @@ TEST_F(InSandbox, CallsThatReachIntoOthersAreRefused) {
 #endif
     EXPECT_EQ(inside(python(code)).text, "-1 1\n") << row.name;
   }
-  std::string newer = call;  // its flags cannot be looked at, so it is not there
+  std::string newer = call;  // the filter cannot read its flags, so it is disabled
   newer.replace(newer.find("%d"), 2, std::to_string(SYS_clone3)).replace(newer.find("%s"), 2, "0, 0");
   EXPECT_EQ(inside(python(newer)).text, "-1 " + std::to_string(ENOSYS) + "\n") << "clone3";
   const std::string copies = "import ctypes, os; print(ctypes.CDLL(None).syscall(" + std::to_string(SYS_process_vm_readv) +

@@ -55,7 +55,7 @@ kernels::Image image_of(const layout::Cache& cache, int allocation, std::int64_t
 
 namespace {
 
-// Tags will be written into every byte: poison below them would be a second pass over the memory for nothing.
+// Tags will cover every byte: poison below them would be a useless second pass over the memory.
 bool fills_everything(const layout::Cache& cache, int allocation, const std::vector<kernels::BlockContent>& blocks,
                       const layout::Geometry& geometry) {
   std::int64_t tokens = 0;

@@ -17,7 +17,7 @@ namespace {
 std::int64_t extent(const layout::Reading& reading, Axis axis) { return reading.extents[static_cast<std::size_t>(axis)]; }
 bool named(const layout::Reading& reading, char letter) { return reading.letters.find(letter) != std::string::npos; }
 
-// Axes that are named and have no number.
+// Named axes without a number.
 bool is_open(const layout::Reading& reading) {
   return std::any_of(layout::all_axes.begin(), layout::all_axes.end(),
                      [&](Axis axis) { return named(reading, layout::letter(axis)) && extent(reading, axis) == 0; });
@@ -50,7 +50,7 @@ std::string order_of(const layout::Cache& cache) {
   return "";
 }
 
-// Schemes whose codes are the tensor's, those without scales first.
+// Schemes that match the tensor's codes, those without scales first.
 std::vector<layout::Scheme> schemes_of(const Tensor& tensor, const catalogue::Catalogue& catalogue) {
   std::vector<layout::Scheme> out;
   for (const auto& [id, entry] : catalogue.dtypes()) {
@@ -78,7 +78,7 @@ bool demands_met(const catalogue::LayoutEntry& entry, const layout::Geometry& g)
   return true;
 }
 
-// Geometries to try: what a reading says, and what the facts say where they say everything (split axes have no reading).
+// Geometries to try: from a reading, and from the facts if they are complete (split axes have no reading).
 struct Candidate {
   layout::Geometry geometry;
   std::vector<std::size_t> readings;
@@ -99,7 +99,7 @@ std::vector<Candidate> candidates_of(const std::vector<layout::Reading>& reading
       layout::Geometry geometry = geometry_of(readings[r], kv);
       add(geometry, {offset + r});
       if (named(readings[r], 'L') || !facts.layers) continue;
-      geometry.layers = *facts.layers;  // a layer of a pool of all
+      geometry.layers = *facts.layers;  // one layer of a larger pool
       add(geometry, {offset + r});
     }
   }
@@ -125,7 +125,7 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
   const auto schemes = schemes_of(tensor, catalogue);
   if (schemes.empty())
     throw layout::Error(
-        fmt::format("no cache dtype has elements of {}; hand over a view as bf16, fp16, fp8 or uint8", tensor.dtype));
+        fmt::format("no cache dtype has elements of {}; pass a view as bf16, fp16, fp8 or uint8", tensor.dtype));
   Description out;
   std::vector<std::int64_t> strides;
   for (const std::int64_t bytes : tensor.strides) strides.push_back(bytes / tensor.itemsize);
@@ -135,14 +135,14 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
   }
   const std::vector<Candidate> whole = candidates_of(readings, facts, 0);
   std::vector<Candidate> packed;
-  if (tensor.itemsize == 1 && !tensor.shape.empty()) {  // two codes of 4 bits a byte
+  if (tensor.itemsize == 1 && !tensor.shape.empty()) {  // two 4-bit codes per byte
     std::vector<std::int64_t> shape = tensor.shape;
     shape.back() *= 2;
     const auto more = layout::readings(shape, facts, strides);
     packed = candidates_of(more, facts, readings.size());
     readings.insert(readings.end(), more.begin(), more.end());
   }
-  std::vector<layout::Cache> caches;  // of the fits
+  std::vector<layout::Cache> caches;  // one per fit
   std::set<std::size_t> fitting;
   const auto attempt = [&](const std::string& id, const catalogue::LayoutEntry& entry, const layout::Scheme& scheme,
                            const Candidate& candidate) {
@@ -185,7 +185,7 @@ Description describe(const Tensor& tensor, const layout::Facts& facts, const cat
   out.ambiguous = out.fits.size() > 1 || (out.fits.empty() && readings.size() > 1);
   if (!out.ambiguous) return out;
   out.settled_by = layout::settled_by(candidates);
-  // One reading, and layouts that differ all the same: only their names help.
+  // One reading, yet several layouts: only their names help.
   if (out.settled_by.empty()) out.settled_by = "the layout's name";
   return out;
 }
@@ -209,7 +209,7 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
     out.text = fmt::format("refused: {}", fmt::join(differ, "; "));
     return out;
   }
-  // Pools of other lengths are compared over the blocks that both have.
+  // Pools of different length are compared over the blocks that both have.
   layout::Geometry common = p;
   common.blocks = std::min(p.blocks, c.blocks);
   layout::Geometry theirs = c;
@@ -236,7 +236,7 @@ Compatibility compare(const Subject& producer, const Subject& consumer, Moves mo
   if (p.block_size != c.block_size)
     how = fmt::format("blocks of {} tokens against blocks of {}{}{}", p.block_size, c.block_size, from == to ? "" : "; ",
                       from == to ? "" : how);
-  if (!out.told_apart) how += "; shapes and strides are the same, so that a connector that looks at them cannot tell";
+  if (!out.told_apart) how += "; shapes and strides are the same, so a connector that checks them cannot tell";
   if (moves == Moves::coordinates) {
     out.code = 10;
     out.text = "compatible with conversion: " + how;

@@ -16,7 +16,7 @@ namespace {
 
 using device::Address;
 
-// One context a device, for the life of the process, as frameworks do.
+// One context per device, for the life of the process, as in frameworks.
 device::Gpu& gpu(int ordinal) {
   static std::mutex mutex;
   static std::map<int, std::unique_ptr<device::Gpu>> all;
@@ -25,12 +25,12 @@ device::Gpu& gpu(int ordinal) {
   const device::Driver* const driver = device::driver(reason);
   if (!has_device_code() && !(driver && driver->modelled)) {
     throw layout::Error(
-        fmt::format("found a tensor on cuda:{}, and this kvcts was built without CUDA: build it where nvcc is found, or "
+        fmt::format("found a tensor on cuda:{}, but this kvcts was built without CUDA: build it with nvcc, or "
                     "hand over tensor.cpu()",
                     ordinal));
   }
   if (!driver)
-    throw layout::Error(fmt::format("found a tensor on cuda:{}, and no driver that could reach it: {}", ordinal, reason));
+    throw layout::Error(fmt::format("found a tensor on cuda:{}, but no driver can reach it: {}", ordinal, reason));
   auto& one = all[ordinal];
   if (!one) one = std::make_unique<device::Gpu>(*driver, ordinal);
   one->make_current();
@@ -40,7 +40,7 @@ device::Gpu& gpu(int ordinal) {
 Address address(const Stretch& stretch) { return reinterpret_cast<Address>(stretch.bytes.data()); }
 bool whole_vectors(const Stretch& stretch) { return address(stretch) % 16 == 0 && stretch.bytes.size() % 16 == 0; }
 
-// The same tensors as a copy on the host.
+// A copy of the same tensors on the host.
 struct Copy {
   std::vector<std::vector<std::uint8_t>> memory;
   Bound bound;

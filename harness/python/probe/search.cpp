@@ -56,7 +56,7 @@ std::string join(const std::vector<std::int64_t>& ids) {
   return fmt::format("[{}, ...]", fmt::join(ids.begin(), ids.begin() + 12, ", "));
 }
 
-// K where V should be and the reverse.
+// K instead of V and vice versa.
 std::optional<Cache> kv_exchanged(const Cache& cache) {
   Cache out = cache;
   for (Plane& plane : out.planes) {
@@ -84,7 +84,7 @@ std::string order_of(const Cache& cache) {
   return "";
 }
 
-// K and V at another place among axes that keep theirs, or axes exchanged.
+// The class of an order change: K and V move while the other axes keep their order, or axes are exchanged.
 std::string class_of(std::string a, std::string b) {
   std::erase(a, 'K'), std::erase(b, 'K'), std::erase(a, ' '), std::erase(b, ' ');
   return a == b ? "kv-split-vs-interleaved" : "axis-permuted";
@@ -96,7 +96,7 @@ bool same_sizes(const Bound& a, const Bound& b) {
                     [](const Stretch& x, const Stretch& y) { return x.bytes.size() == y.bytes.size(); });
 }
 
-// Every single change of a map that the suite knows, simplest first.
+// Every single map change that the suite knows, simplest first.
 std::vector<script::Variant> changes(const Cache& cache) {
   std::vector<script::Variant> out;
   const auto add = [&](std::vector<script::Variant> more) { std::move(more.begin(), more.end(), std::back_inserter(out)); };
@@ -149,7 +149,7 @@ std::int64_t Search::wrong_bytes(const Question& q, const Cache& cache, const st
   return out;
 }
 
-// Whether the first and the last block look as they would.
+// Whether the first and the last block match the hypothesis.
 bool Search::plausible(const Cache& cache, const std::vector<BlockContent>& blocks) const {
   if (blocks.empty()) return true;
   for (const BlockContent* block : {&blocks.front(), &blocks.back()}) {
@@ -209,7 +209,7 @@ void Search::nothing_arrived() {
   found("silently-skipped", fmt::format("nothing arrived: every byte is 0x{:02x}", first));
 }
 
-// The right map, with other tokens in it: what each slot of the pool holds, read off the bytes.
+// The correct map with other tokens in it: reads what each slot of the pool holds.
 void Search::other_content() {
   if (blocks_.empty()) return;
   const auto& g = question_.subject.geometry;
@@ -217,7 +217,7 @@ void Search::other_content() {
   const layout::Box& box = rows.box();
   layout::Coord at;
   at[Axis::layer] = box.lo[Axis::layer], at[Axis::kv] = box.lo[Axis::kv], at[Axis::head] = box.lo[Axis::head];
-  for (const Plane& plane : question_.bound.cache.planes) {  // of a layer in which something is wrong
+  for (const Plane& plane : question_.bound.cache.planes) {  // of a layer with wrong bytes
     if (plane.allocation == wrong_.front() && plane.component == Component::data) {
       const layout::Box own = layout::domain(plane);
       at[Axis::layer] = own.lo[Axis::layer], at[Axis::kv] = own.lo[Axis::kv], at[Axis::head] = own.lo[Axis::head];
@@ -243,7 +243,7 @@ void Search::other_content() {
   }
   for (std::int64_t b = 0; b < g.blocks; ++b) {
     for (std::int64_t s = 0; s < g.block_size; ++s) {
-      if (!question_.content.poison && !meant.contains({b, s})) continue;  // not looked at
+      if (!question_.content.poison && !meant.contains({b, s})) continue;  // not checked
       at[Axis::block] = b, at[Axis::slot] = s;
       if (const auto row = rows.at(at); row && !tail.contains({b, s})) held[{b, s}] = {row->generation, row->token};
     }
@@ -259,7 +259,7 @@ void Search::other_content() {
       blocks.push_back({place.first, token.first, token.second, place.second, 1});
     }
   }
-  // Slots that should hold something and do not: what they hold must be what was there before, which wrong_bytes() looks at.
+  // Slots that lost their content must hold what was there before; wrong_bytes() checks that.
   if (wrong_bytes(question_, question_.bound.cache, blocks, wrong_) != 0) return;
 
   std::set<std::int64_t> stale, missing, extra, moved;
@@ -307,11 +307,11 @@ void Search::other_content() {
                                           list(missing)));
   }
   if (moved.empty() && missing.empty()) {
-    return found("over-read", fmt::format("{} {} hold{} content that nobody asked for there", block_word(extra), list(extra),
+    return found("over-read", fmt::format("{} {} hold{} unrequested content", block_word(extra), list(extra),
                                           extra.size() == 1 ? "s" : ""));
   }
   if (!by_block) return found("wrong-block-size", "tokens are in other slots than theirs");
-  // The list of blocks that was really used.
+  // The block list that was really used.
   for (const Request& r : question_.content.requests) {
     std::vector<std::int64_t> used;
     const std::int64_t tokens = r.tokens < 0 ? static_cast<std::int64_t>(r.blocks.size()) * g.block_size : r.tokens;
@@ -351,7 +351,7 @@ void Search::other_content() {
   found("wrong-block-id", fmt::format("{} {} hold other blocks of the request", block_word(moved), list(moved)));
 }
 
-// Whole layers, K or V, or heads at the place of others, or missing.
+// Whole layers, K or V, or heads that replace others, or are missing.
 void Search::other_axes() {
   if (blocks_.empty()) return;
   Rows rows(question_);
@@ -359,7 +359,7 @@ void Search::other_axes() {
   const BlockContent& first = blocks_.front();
   rows.know_axes({first.first_token});
   constexpr Axis axes[] = {Axis::layer, Axis::kv, Axis::head};
-  std::map<Axis, std::map<std::int64_t, std::int64_t>> to;  ///< coordinate -> the one that is there; -1 = nobody
+  std::map<Axis, std::map<std::int64_t, std::int64_t>> to;  ///< coordinate -> the one found there; -1 = none
   std::map<Axis, bool> consistent{{Axis::layer, true}, {Axis::kv, true}, {Axis::head, true}};
   bool any = false;
   layout::Coord at;
@@ -382,7 +382,7 @@ void Search::other_axes() {
     for (const Plane& plane : out.planes) {
       for (Plane& one : apart(plane, axis)) {
         const auto is = there.find(one.origin[axis]);
-        if (is == there.end()) continue;  // nobody
+        if (is == there.end()) continue;  // none
         one.origin[axis] = is->second;
         planes.push_back(std::move(one));
       }
@@ -419,7 +419,7 @@ void Search::other_axes() {
 
 void Search::written_otherwise() {
   const Cache& cache = question_.bound.cache;
-  // Whole blocks as they lie in the producer.
+  // Whole blocks, unchanged from the producer.
   if (question_.source && question_.source->subject.geometry == question_.subject.geometry &&
       same_sizes(question_.source->bound, question_.bound) && !layout::same_map(question_.source->bound.cache, cache)) {
     const Cache& from = question_.source->bound.cache;
@@ -434,7 +434,7 @@ void Search::written_otherwise() {
   }
 }
 
-// What the requests' tokens are when they are read through `from` out of the producer's real bytes, and written right.
+// Reads the requests' tokens through `from` out of the producer's real bytes, and writes them correctly.
 bool Search::attempt_read(const std::string& fault_class, const std::string& words, const Cache& from,
                           const std::vector<Request>& requests) {
   const Source& source = *question_.source;
@@ -501,7 +501,7 @@ bool Search::attempt_read(const std::string& fault_class, const std::string& wor
 void Search::read_otherwise() {
   if (!question_.source || blocks_.empty()) return;
   const Source& source = *question_.source;
-  // Which of the producer's requests: by generation.
+  // Identifies the producer's requests by generation.
   std::vector<Request> requests;
   for (const Request& mine : question_.content.requests) {
     const auto theirs = std::find_if(source.content.requests.begin(), source.content.requests.end(),

@@ -32,7 +32,7 @@ layout::Geometry geometry_of(const Wanted& wanted, const catalogue::LayoutEntry*
   layout::Geometry out;
   for (const auto& [name, value] : wanted.numbers) {
     if (std::none_of(std::begin(numbers), std::end(numbers), [&](const auto& n) { return name == n.first; })) {
-      throw Error(fmt::format("'{}' is no number of a layout", name));
+      throw Error(fmt::format("'{}' is not a number of a layout", name));
     }
   }
   std::vector<std::string> missing;
@@ -75,7 +75,7 @@ std::vector<std::int64_t> strides_of(const layout::TensorView& view) {
   return out;
 }
 
-// Codes may be looked at as integers of their width.
+// Codes may be viewed as integers of the same width.
 bool dtypes_agree(const Tensor& tensor, layout::Dtype dtype) {
   const int bits = std::max(8, layout::bits(dtype));
   if (tensor.itemsize * 8 != bits) return false;
@@ -128,7 +128,7 @@ Subject make_subject(const Wanted& wanted, const catalogue::Catalogue& catalogue
     try {
       out.text = layout::template_from_name(wanted.name);
     } catch (const Error&) {
-      // Neither an id, nor a published name, nor a template: the catalogue's answer names the nearest id.
+      // Neither an id, a published name nor a template: the catalogue's error names the nearest id.
       if (wanted.name.find(' ') == std::string::npos) catalogue.layouts().at(wanted.name);
       throw;
     }
@@ -174,7 +174,7 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
     std::vector<std::string> names;
     for (const auto& view : cache.tensors) names.push_back(view.name);
     throw Error(
-        fmt::format("expected {} tensor{} ({}), found {}; a list of them, or one, or each allocation as a vector of bytes",
+        fmt::format("expected {} tensor{} ({}), found {}; pass one tensor, a list, or each allocation as a vector of bytes",
                     cache.tensors.size(), cache.tensors.size() == 1 ? "" : "s", fmt::join(names, ", "), tensors.size()));
   }
   struct Hull {
@@ -190,7 +190,7 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
     std::uint8_t* const base = tensors[i].data - view.offset;
     if (hull.base && hull.base != base) {
       throw Error(fmt::format(
-          "tensors {} and {} are parts of one allocation in this layout, and are not where it has them ({} bytes off)",
+          "tensors {} and {} are parts of one allocation in this layout, but their relative place is wrong ({} bytes off)",
           hull.first, view.name, base - hull.base));
     }
     if (!hull.base) hull.base = base, hull.first = view.name;
@@ -200,7 +200,7 @@ Bound attach(const Subject& subject, const std::vector<Tensor>& tensors) {
   }
   for (std::size_t a = 0; a < hulls.size(); ++a) {
     if (!hulls[a].base)
-      throw Error(fmt::format("no tensor shows allocation {}: hand over each allocation as a vector of bytes",
+      throw Error(fmt::format("no tensor covers allocation {}: pass each allocation as a vector of bytes",
                               cache.allocations[a].name));
     out.stretches[a] = {{hulls[a].base + hulls[a].begin, static_cast<std::size_t>(hulls[a].end - hulls[a].begin)},
                         hulls[a].begin};

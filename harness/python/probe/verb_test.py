@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def same_words() -> None:
-    """--json says what the lines say; kvcts_json takes a status of 0 or 1 only."""
+    """--json has the same content as the lines; kvcts_json accepts only status 0 or 1."""
     told = kvcts_json("describe", "2,9,16,8,64", "--heads", "8")
     (fit,) = told["fits"]
     assert (

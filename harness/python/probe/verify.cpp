@@ -28,10 +28,10 @@ std::string where(const Question& q, const std::vector<kernels::BlockContent>& b
   const bool used = std::any_of(blocks.begin(), blocks.end(), [&](const auto& b) {
     return b.block == at[Axis::block] && at[Axis::slot] >= b.first_slot && at[Axis::slot] < b.first_slot + b.tokens;
   });
-  return used ? text : text + (q.content.poison ? " (nobody's slot)" : "");
+  return used ? text : text + (q.content.poison ? " (unowned slot)" : "");
 }
 
-// What must be at eight bytes: the image of a small window would need the whole plane, so it is made element by element.
+// The expected value of eight bytes: an image would need the whole plane, so it is computed element by element.
 std::vector<std::uint8_t> expected(const Question& q, const std::vector<kernels::BlockContent>& blocks, int allocation,
                                    std::int64_t offset, std::size_t n) {
   std::vector<std::uint8_t> out(n, 0);
@@ -105,7 +105,7 @@ Report verify(const Question& q) {
     const auto bytes = q.bound.stretches[a].bytes;
     const int allocation = static_cast<int>(a);
     out.checked_bytes += static_cast<std::int64_t>(bytes.size());
-    // First in one go. Only where that finds something are tails looked at.
+    // One pass first. Only if it finds something, tails are considered.
     kernels::Difference difference;
     if (q.content.poison) {
       difference =
@@ -136,7 +136,7 @@ Report verify(const Question& q) {
     return out;
   }
 
-  // By row: neighbours within a row say nothing new.
+  // By row: neighbours within a row add nothing.
   Rows rows(q);
   struct Place {
     int allocation;

@@ -1,4 +1,5 @@
-// The core of the suite without its processes: fill, plan, copy by hand, compare, diagnose. And the same with faults put in.
+// The core of the suite without its processes: fill, plan, copy by hand, compare, diagnose; and the same with injected
+// faults.
 #include "run/checker/checker.hpp"
 
 #include <gtest/gtest.h>
@@ -63,7 +64,7 @@ ResolvedCase make(const Pair& s) {
   return c;
 }
 
-// Memory of one case as a worker would see it.
+// Memory of one case as a worker sees it.
 class Bench {
  public:
   explicit Bench(const Pair& setup) : case_(make(setup)) {
@@ -191,7 +192,7 @@ TEST(Checker, PartOfATailIsAnOverrun) {
   Bench bench{Pair{}};
   auto plan = bench.plan();
   for (auto& c : plan.copies) {
-    if (c.bytes < 4 * 4 * 16 * 2) c.bytes += 1;  // the last block of a request: one byte of its free slots
+    if (c.bytes < 4 * 4 * 16 * 2) c.bytes += 1;  // per block of a request: one byte of its free slots
   }
   bench.execute(plan);
   EXPECT_EQ(bench.compare()["outcome"], "FAIL");
@@ -280,7 +281,7 @@ TEST(Checker, NamesBlocksMovedAsTheyAre) {
 TEST(Checker, NamesWrongIds) {
   Bench bench{Pair{}};
   auto plan = bench.plan();
-  // Rotate the destination blocks of the request: 5, 1, 4 -> what a shifted list does.
+  // Rotate the destination blocks of the request: 5, 1, 4 -> like a shifted list.
   Pair s;
   auto shifted = make(s);
   std::rotate(shifted.groups[0].requests[0].consumer_blocks.begin(),

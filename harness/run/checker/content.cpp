@@ -30,7 +30,7 @@ class Tags final : public Content {
   const ResolvedCase& case_;
 };
 
-// Tensors are read once a lane (and a thread): a suite asks for the same few again and again, engine by engine.
+// Tensors are read once per lane (and thread): a suite uses the same few repeatedly, engine by engine.
 std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, const std::string& layout,
                                                    const std::string& dtype) {
   thread_local std::deque<std::shared_ptr<const golden::GoldenTensor>> recent;
@@ -43,7 +43,7 @@ std::shared_ptr<const golden::GoldenTensor> tensor(const ContentSpec& spec, cons
   return loaded;
 }
 
-// The consumer starts as the golden file's own poison, so that afterwards it has to equal the golden tensor, byte for byte.
+// The consumer starts as the golden file's own poison, so that afterwards it must equal the golden tensor, byte for byte.
 class Golden final : public Content {
  public:
   explicit Golden(const ResolvedCase& resolved)
@@ -70,7 +70,7 @@ class Golden final : public Content {
     const auto& bytes = from.allocations.at(static_cast<std::size_t>(region.allocation)).bytes;
     if (static_cast<std::int64_t>(bytes.size()) != region.bytes) {
       throw std::runtime_error("golden tensor of " + from.layout + ": allocation " + std::to_string(region.allocation) +
-                               " has " + std::to_string(bytes.size()) + " bytes, the layout here has " +
+                               " has " + std::to_string(bytes.size()) + " bytes, this layout has " +
                                std::to_string(region.bytes));
     }
     std::copy(bytes.begin(), bytes.end(), file.begin() + oracle::file_shape(case_, region.bytes).base);

@@ -1,4 +1,4 @@
-// Contents that are not tags: special numbers among them, and the emulated fills of other harnesses.
+// Contents other than tags: special numbers, and the emulated fills of other harnesses.
 #include "run/checker/content.hpp"
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ TEST_P(EmulatedHarness, LooksAtTheBytesThatHadToArriveAndAtNothingElse) {
       auto expected = file_of(c, region), found = expected;
       content->write_expected(region, 0, expected);
       for (std::size_t i = 0; i < found.size(); ++i)
-        found[i] = static_cast<std::uint8_t>(expected[i] ^ 0xff);  // all is wrong
+        found[i] = static_cast<std::uint8_t>(expected[i] ^ 0xff);  // everything is wrong
       content->forgive(region, found, expected);
       std::vector<std::uint8_t> inside(found.size());
       if (side == Side::consumer)

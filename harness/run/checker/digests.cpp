@@ -37,7 +37,7 @@ Digests expected_digests(const ResolvedCase& resolved, bool transferred) {
         content->write_initial(region, pass, file);
         const std::uint64_t before = kernels::digest(file);
         fold.before(side, before);
-        // The source must not change: what it holds afterwards is not made a second time.
+        // The source must not change: its expected content is not regenerated.
         if (!transferred || side == Side::producer) {
           fold.after(side, before);
           continue;

@@ -1,17 +1,18 @@
-// Content "emulated": what other harnesses write and look at, so that their blind spots can be measured with the same faults
-// in the same cases. What is taken from them is the fill's structure (period, what it depends on, what the destination holds
-// before) and what the check covers, not their code. Versions and places: benchdnn of oneDNN 515bfba6
+// Content "emulated": what other harnesses write and check, to measure their blind spots with the same faults in the
+// same cases. Only the structure of the fill (period, inputs, initial destination) and the coverage of the check are
+// taken from them, not their code. Versions and places: benchdnn of oneDNN 515bfba6
 // (tests/benchdnn/reorder/reorder.cpp:54-73), UCX 9466d104 (test/gtest/common/mem_buffer.cc, test_helpers.cc:374),
 // nvbandwidth 66746a3 (kernels.cu:339), nccl-tests a0b82b2 (verifiable/).
 //
-//   benchdnn        one of ten values by the logical index modulo 10; the destination is 0xFF
-//   ucx-pattern     pseudo-random 64-bit words with a period of 1953 words, by place in the buffer, one seed for every
-//   source ucx-random      63 words that depend on the buffer, then one constant word nvbandwidth     a pseudo-random block
-//   of 2 MiB repeated, one seed for every source; the destination is cleared before the warm-up only nccl-tests      hash of
-//   place in the buffer and rank; the destination is zero
+//   benchdnn      one of ten values by the logical index modulo 10; the destination is 0xFF
+//   ucx-pattern   pseudo-random 64-bit words with a period of 1953 words, by place in the buffer, one seed for all sources
+//   ucx-random    63 words that depend on the buffer, then one constant word
+//   nvbandwidth   a pseudo-random block of 2 MiB repeated, one seed for all sources; the destination is cleared only before
+//                 the warm-up
+//   nccl-tests    hash of place in the buffer and rank; the destination is zero
 //
-// All of them look at the bytes that had to arrive, once, and at nothing else: no guards, no free memory, no source, no
-// counts, not again.
+// All of them check the bytes that had to arrive, once, and nothing else: no guards, free memory, source or counts,
+// and no second look.
 #include <algorithm>
 #include <stdexcept>
 
@@ -38,8 +39,8 @@ using Fill = std::uint64_t (*)(std::uint64_t i, std::uint64_t buffer, std::uint6
 struct Harness {
   std::string_view name;
   Fill fill;                 ///< nullptr: by logical index (benchdnn)
-  std::uint8_t before;       ///< every byte of the destination before
-  bool cleared_once{false};  ///< not again before the transfer that is looked at
+  std::uint8_t before;       ///< initial value of every destination byte
+  bool cleared_once{false};  ///< not again before the checked transfer
 };
 
 const Harness harnesses[] = {
@@ -62,7 +63,7 @@ class Emulated final : public Content {
       if (h.name == resolved.content.producer) harness_ = &h;
     }
     if (harness_ == nullptr)
-      throw std::runtime_error("content: there is no emulated harness '" + resolved.content.producer + "'");
+      throw std::runtime_error("content: unknown emulated harness '" + resolved.content.producer + "'");
     const auto sources = regions(case_, Side::producer);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       sources_.emplace_back(static_cast<std::size_t>(oracle::file_shape(case_, sources[i].bytes).size));
@@ -146,7 +147,7 @@ class Emulated final : public Content {
     }
   }
 
-  /// What the source holds of a consumer's element: the first producer rank that has it.
+  /// The source's value for a consumer's element: from the first producer rank that has it.
   std::optional<std::uint32_t> code_of(const RegionRef& region, const Element& e) const {
     const auto& group = case_.groups.at(static_cast<std::size_t>(region.group));
     const std::int64_t size = group.producer.ranks.at(0).geometry.block_size;

@@ -1,4 +1,4 @@
-// How much memory the checker takes for a case: a small multiple of the case's own, also when it fails and the cause is
+// How much memory the checker needs for a case: a small multiple of the case's own, even if it fails and the cause is
 // searched for.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ const catalogue::Catalogue& catalogue() {
   return all;
 }
 
-// One pool a side, of 8 MiB; content at its far end, so that there are many widths in which an offset would not fit.
+// One pool of 8 MiB per side; content at its far end, so that there are many widths in which an offset would not fit.
 ResolvedCase pool() {
   return resolve(
       catalogue::parse_cases(
@@ -42,8 +42,7 @@ double files(const ResolvedCase& c) {
   return out;
 }
 
-/// `wrong`: a pattern in a block that nobody named, which no transformation of the map explains, so that all of them are
-/// tried.
+/// `wrong`: a pattern in an unnamed block that no transformation of the map explains, so that all of them are tried.
 bool played(const ResolvedCase& resolved, bool wrong) {
   OpenCase open(resolved);
   open.fill(0);
@@ -75,7 +74,7 @@ TEST(Memory, OfAFailureHoldsFewPredictionsAtATime) {
   const ResolvedCase resolved = pool();
   const double peak = peak_of([&] { return played(resolved, true); });
   EXPECT_GT(peak, files(resolved) / 2);
-  // The files; of the consumer: before, expected, along with blocks, three predictions.
+  // The files; for the consumer: before, expected, along with blocks, three predictions.
   EXPECT_LT(peak, 4.5 * files(resolved));
 }
 

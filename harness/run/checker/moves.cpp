@@ -22,7 +22,7 @@ constexpr std::size_t most = 96, in_front = 8, key_bytes = 16;
 constexpr std::int64_t shortest = 4, chance = 4, looked_back = 1 << 16;
 constexpr std::size_t most_searched = std::size_t{64} << 20;
 
-/// An element of a region, and how many bytes from here on only the channel counts on.
+/// An element of a region, and the number of bytes from here in which only the channel advances.
 struct Spot {
   Provenance who;
   std::int64_t run{1};
@@ -55,10 +55,10 @@ class Lookup {
   Lookup(const ResolvedCase& c, const std::vector<std::span<const std::uint8_t>>& producer)
       : case_(c), producer_(producer), regions_(regions(c, Side::producer)) {}
 
-  /// Bytes of a run that somebody wants to know the home of.
+  /// Registers a run of bytes whose origin is needed.
   void want(std::span<const std::uint8_t> run) { wanted_[key(run)][std::min(run.size(), key_bytes)] = {}; }
 
-  /// Goes once through what the producer holds.
+  /// Scans the producer's content once.
   void search() {
     std::vector<std::size_t> sizes;
     for (const auto& [k, by_size] : wanted_) {
@@ -78,7 +78,7 @@ class Lookup {
     }
   }
 
-  /// Who the run is: the home that `should` names where it is one of several.
+  /// The origin of a run; if there are several, the one that `should` names.
   Provenance home(std::span<const std::uint8_t> run, const Provenance& should) const {
     const auto at = wanted_.find(key(run));
     if (at == wanted_.end()) return {};
@@ -93,7 +93,7 @@ class Lookup {
     return first.value_or(Provenance{});
   }
 
-  /// What the producer has at a byte of one of its files.
+  /// What the producer has at one byte of its files.
   Provenance at_home(std::size_t r, std::size_t i) const {
     const RegionRef& region = regions_[r];
     const Group& group = case_.groups.at(static_cast<std::size_t>(region.group));
@@ -123,7 +123,7 @@ class Lookup {
   const ResolvedCase& case_;
   const std::vector<std::span<const std::uint8_t>>& producer_;
   std::vector<RegionRef> regions_;
-  /// first four bytes -> size of the run -> homes that begin with these
+  /// first four bytes -> size of the run -> origins that begin with them
   std::unordered_map<std::uint32_t, std::unordered_map<std::size_t, std::vector<std::pair<std::size_t, std::size_t>>>>
       wanted_;
 };
@@ -134,7 +134,7 @@ Provenance said(const std::string& text) {
   return out;
 }
 
-/// Where in the producer's pool what belongs at a place of the consumer's lies.
+/// The place in the producer's pool of the content that belongs at a place of the consumer's.
 Provenance source_of(const Group& group, const Provenance& at) {
   for (const auto& b : oracle::content(group, Side::consumer, true)) {
     if (b.block != at.block || at.slot < b.first_slot || at.slot >= b.first_slot + b.tokens) continue;
@@ -157,7 +157,7 @@ Provenance source_of(const Group& group, const Provenance& at) {
       }
     }
   }
-  return said("nothing: nobody's slot");
+  return said("nothing: an unowned slot");
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ json moves_of(const ResolvedCase& resolved, const std::vector<std::span<const st
   bool seen = false;
   for (std::int64_t at = std::max<std::int64_t>(0, first_wrong - looked_back); at < end && runs.size() < first + most;) {
     const auto spot = spot_at(cache, region.region.allocation, at - base, region.region.bytes);
-    // Outside of the data: as far as bytes are wrong; a byte in between may be equal by chance.
+    // Outside the data: up to the last wrong byte; a byte in between may be equal by chance.
     std::int64_t bytes = 1;
     if (spot) bytes = std::min(spot->run, end - at);
     const auto slice = [&](std::span<const std::uint8_t> of) {

@@ -1,4 +1,4 @@
-// Drawings of plain cases: NHD blocks that were taken for HND, nothing moved, bytes of nobody.
+// Drawings of plain cases: NHD blocks read as HND, nothing moved, unowned bytes.
 #include "run/checker/moves.hpp"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Moves, ARunIsToldByItsHome) {
   EXPECT_EQ(run(512).at("should"), json({0, 0, 0, 2, 0, 0, 0, 1}));
   EXPECT_EQ(run(512).at("did"), run(512).at("should"));
   EXPECT_EQ(run(576).at("should"), json({0, 0, 0, 2, 1, 0, 0, 1}));
-  EXPECT_EQ(run(576).at("did"), json({0, 0, 0, 2, 2, 0, 0, 1})) << "slot 2 came where slot 1 belongs";
+  EXPECT_EQ(run(576).at("did"), json({0, 0, 0, 2, 2, 0, 0, 1})) << "slot 2 arrived where slot 1 belongs";
   EXPECT_EQ(run(640).at("did"), json({0, 0, 0, 2, 1, 0, 0, 1}));
   EXPECT_EQ(std::count_if(moves.begin(), moves.end(), [](const json& m) { return m["should"] != m["did"]; }), 2);
   EXPECT_EQ(picture.at("bytes_left_out"), 0);
@@ -73,11 +73,11 @@ TEST(Moves, ARunIsToldByItsHome) {
 TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
   Scene s;
   std::copy(s.before.begin() + s.base + 512, s.before.begin() + s.base + 544, s.at(512));    // never written
-  std::fill(s.at(544), s.at(576), std::uint8_t{7});                                          // nobody's
+  std::fill(s.at(544), s.at(576), std::uint8_t{7});                                          // unowned
   std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 544, s.at(0));  // into a free block
   const json moves = s.moves().at("moves");
   EXPECT_EQ(moves[0].at("offset"), 0);
-  EXPECT_EQ(moves[0].at("should"), "nothing: nobody's slot");
+  EXPECT_EQ(moves[0].at("should"), "nothing: an unowned slot");
   EXPECT_EQ(moves[0].at("did"), json({0, 0, 0, 2, 0, 0, 0, 1}));
   EXPECT_EQ(moves[1].at("did"), "what was there before");
   EXPECT_EQ(moves[2].at("did"), "unknown");
@@ -85,7 +85,7 @@ TEST(Moves, WhatNeverArrivedWhatIsDamagedAndWhatNobodyKnows) {
 
 TEST(Moves, GuardsAreDrawnAsFarAsTheyAreWrong) {
   Scene s;
-  std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 528, s.at(2048));  // behind the end: half a row
+  std::copy(s.expected.begin() + s.base + 512, s.expected.begin() + s.base + 528, s.at(2048));  // beyond the end: half a row
   const json moves = s.moves().at("moves");
   const json& last = moves.back();
   SCOPED_TRACE(moves.dump());

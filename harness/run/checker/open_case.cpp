@@ -46,9 +46,9 @@ Diagnosis certain(const std::string& fault_class, std::string words) {
   return {fault_class, true, std::move(words), std::string(diagnose::what_to_check(fault_class)), {}};
 }
 
-constexpr std::size_t shown = 8;  // wrong places kept for people
+constexpr std::size_t shown = 8;  // wrong places kept for display
 
-// What this machine could give now; all there is where it does not say.
+// Memory that this machine could provide now; all of it if unknown.
 double free_memory() {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -75,8 +75,8 @@ OpenCase::OpenCase(ResolvedCase resolved) : case_(std::move(resolved)), content_
   if (const auto bytes = reader::output_bytes(case_); bytes > 0) {
     add({Side::consumer, -1, 0, 0, "reader/output", bytes});
   }
-  // Both sides of a connector program report completion; of an engine, the side that posts. Memory of a provider cannot be
-  // looked at.
+  // Both sides of a connector program report completion; with an engine, the side that posts. The checker cannot read
+  // a provider's memory.
   const int watchers = case_.connector.kind == "program" ? 2 : case_.engine.options.contains("memory_provider") ? 0 : 1;
   for (int i = 0; i < watchers; ++i)
     snapshots_.push_back(process::create_memory_file("kvcts:snapshot", process::snapshot_file_bytes));
@@ -183,7 +183,7 @@ void OpenCase::compare_output(Wrong& wrong) {
 }
 
 OpenCase::Wrong OpenCase::compare_snapshot() const {
-  // The later of two: a program's transfer is over when both sides say so.
+  // The later of two: a program's transfer is over when both sides report it.
   std::vector<process::Mapping> maps;
   std::optional<process::SnapshotView> last;
   for (const auto& file : snapshots_) {
@@ -215,7 +215,7 @@ OpenCase::Wrong OpenCase::compare_snapshot() const {
 }
 
 json OpenCase::draw(const std::string& region) {
-  if (case_.content.kind != "tags") return nullptr;  // other bytes are nobody's
+  if (case_.content.kind != "tags") return nullptr;  // only tags identify bytes
   if (!drawable(producer_views())) return nullptr;
   for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
     const auto& f = files_[i];
@@ -230,7 +230,7 @@ json OpenCase::draw(const std::string& region) {
 }
 
 std::string OpenCase::state_of_data() const {
-  // Of the bytes that the transfer has to change: how many are as they must be.
+  // Of the bytes that the transfer must change: how many are correct.
   std::int64_t to_change = 0, arrived = 0, changed = 0;
   std::vector<std::uint8_t> before, expected;
   for (std::size_t i = producers_; i < producers_ + consumers_; ++i) {
@@ -256,7 +256,7 @@ std::string OpenCase::state_of_data() const {
 Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source_wrong, const json& events,
                                    bool transferred) {
   scratch_ = {};
-  // The state before and after of the consumer, and of a source that changed, lies beside what the search itself holds.
+  // The consumer's states before and after, and a changed source, need memory in addition to the search itself.
   double needed = diagnose::memory_of_diagnosis(case_, source_wrong != 0);
   for (std::size_t i = 0; i < files_.size(); ++i)
     needed += (i >= producers_ ? 2.0 : source_wrong != 0 ? 1.0 : 0.0) * static_cast<double>(files_[i].bytes().size());
@@ -268,7 +268,7 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
         needed / (1 << 30), there / (1 << 30));
     return none;
   }
-  // The diagnoser is not told what the case is called or how it is expected to end.
+  // The diagnoser must not know the case's name or expected outcome.
   ResolvedCase stripped = case_;
   stripped.id.clear(), stripped.title.clear(), stripped.expected.clear();
   stripped.facts = json::object();
@@ -305,7 +305,7 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
     scene.output = f.bytes(), scene.output_expected = gathered, scene.output_before = nothing_gathered;
   }
   if (transferred) return diagnose::diagnose(scene);
-  // What the data looks like after half a transfer explains nothing.
+  // The state of the data after half a transfer explains nothing.
   if (auto told = diagnose::from_events(scene); !told.fault_class.empty()) return told;
   if (auto told = diagnose::from_reader(scene); !told.fault_class.empty()) return told;
   return diagnose::from_gathering(scene);
@@ -348,10 +348,10 @@ std::optional<Diagnosis> OpenCase::miscounted(const oracle::Amount& amount, std:
 json OpenCase::compare(const json& request) {
   const auto start = now_ns();
   pass_ = request.value("pass", 0);
-  // A case that ended early (refusal, exception) must have left the destination as it was.
+  // A case that ended early (refusal, exception) must leave the destination unchanged.
   const bool transferred = request.value("transferred", true);
   const json events = request.value("events", json::array());
-  // Before the comparison: what still comes meanwhile is a change.
+  // Digest before comparing: whatever arrives meanwhile is a change.
   compared_ = digest_all();
   const Differences found = differences(transferred);
   for (std::size_t i = 0; i < producers_ + consumers_; ++i) digests_.after(files_[i].region.side, found_[i]);
@@ -384,9 +384,9 @@ json OpenCase::compare(const json& request) {
     if (!other) {
       if (const Wrong early = compare_snapshot(); early.bytes > 0) {
         const WrongByte& w = early.first[0];
-        other = certain("read-before-ready", fmt::format("completion was reported before the data had arrived: at that very "
-                                                         "moment {} of the bytes looked at were others than now, "
-                                                         "first at {} offset {} ({})",
+        other = certain("read-before-ready", fmt::format("completion was reported before the data had arrived: at that "
+                                                         "moment {} of the compared bytes differed from now, first "
+                                                         "at {} offset {} ({})",
                                                          early.bytes, w.region, w.offset, w.where));
         reply["phase"] = name(Phase::complete);
         reply["first_wrong"].push_back(as_json(w));
@@ -401,7 +401,7 @@ json OpenCase::compare(const json& request) {
   if (transferred && !found.target.first.empty()) {
     if (json picture = draw(found.target.first.front().region); !picture.is_null()) reply["picture"] = std::move(picture);
   }
-  // The state of the data is only told where something went wrong: it costs another look at every byte.
+  // The state of the data is reported only after a failure: it costs another pass over every byte.
   if (failed || !events.empty() || request.value("state", false)) reply["state"] = state_of_data();
   reply["outcome"] = failed ? "FAIL" : "PASS";
   reply["class"] = cause.exact ? cause.fault_class : "";

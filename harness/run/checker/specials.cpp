@@ -1,6 +1,6 @@
-// Content "specials": tag/1 is never NaN, infinite, zero or subnormal in all its bits, so that other things can be told from
-// it. Code that changes just those numbers on the way passes every tag. Here one code in three of the data is one of them,
-// chosen by the tag itself: the same element has the same code on both sides, in any layout.
+// Content "specials": tag/1 is never NaN, infinite, zero or subnormal in all its bits, to be distinguishable. Code
+// that changes just those numbers in transit passes every tag. Here one code in three is such a number, chosen by the
+// tag itself: the same element has the same code on both sides, in any layout.
 #include "run/checker/content.hpp"
 #include "run/checker/elements.hpp"
 #include "scene/oracle/oracle.hpp"
@@ -9,7 +9,7 @@ namespace kvcts::checker {
 
 namespace {
 
-/// Exponent bits of the formats; formats without (integers, 4-bit codes) get patterns of their own from other fields.
+/// Exponent bits of the formats; formats without (integers, 4-bit codes) get separate patterns from other fields.
 int exponent_bits(layout::Dtype dtype) {
   using layout::Dtype;
   switch (dtype) {

@@ -1,5 +1,5 @@
-// What a store survives: kill -9 of its writer, a full disk, flipped bits, a cut file. The rule for damage: either one clear
-// error, or exactly the content that was stored; never a crash, never other content.
+// What a store survives: kill -9 of its writer, a full disk, flipped bits, truncation. The rule for damage: either
+// one clear error, or exactly the stored content; never a crash, never other content.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -20,8 +20,8 @@
 
 #include "run/store/sample.hpp"
 
-// SQLite's syncs pass here, so that a test can see them: a killed process cannot tell a store that syncs from one that does
-// not, a power cut could.
+// Counts SQLite's syncs: a killed process cannot distinguish a store that syncs from one that does not; a power cut
+// could.
 static std::atomic<int> syncs{0};
 extern "C" int fsync(int fd) {
   ++syncs;
@@ -40,7 +40,7 @@ using sample::TemporaryDirectory;
 
 // ---- kill -9 ---------------------------------------------------------------------------------------------------------
 
-// Runs in a child process: resumes the run and reports on `pipe` how many results it was promised are safe, forever.
+// Runs in a child process: resumes the run and keeps reporting on `pipe` how many results the store promised are safe.
 [[noreturn]] void write_until_killed(const fs::path& directory, int pipe) {
   try {
     auto store = RunStore::open(directory, {"writer"});
@@ -62,8 +62,8 @@ using sample::TemporaryDirectory;
   ::_exit(0);
 }
 
-// Adds up what children acknowledged before they died at a random moment; afterwards the store must hold at least that, each
-// id once.
+// Sums what children acknowledged before they died at a random moment; afterwards the store must hold at least that,
+// each id once.
 TEST(StoreKill, NothingAcknowledgedIsLostAndNothingIsCountedTwice) {
   constexpr int cases = 12000;
   TemporaryDirectory dir;
@@ -115,11 +115,11 @@ TEST(StoreKill, NothingAcknowledgedIsLostAndNothingIsCountedTwice) {
   }
 }
 
-// Killed while the run directory is being made and planned: it resumes, or says in one sentence that there is nothing to
-// resume.
+// Killed while the run directory is created and planned: it resumes, or reports in one sentence that there is nothing
+// to resume.
 TEST(StoreKill, WhileBeingCreated) {
   std::mt19937 random(11);
-  std::chrono::microseconds took{0};  // of a whole creation on this machine now
+  std::chrono::microseconds took{0};  // time of a whole creation on this machine
   int resumed = 0, refused = 0;
   for (int round = 0; round < 60; ++round) {
     TemporaryDirectory dir;
@@ -173,8 +173,8 @@ TEST(StoreSync, EveryCommitReachesTheDisk) {
 
 // ---- no room ---------------------------------------------------------------------------------------------------------
 
-// In a child, because the limit is the process's. Exit 0: full as expected, nothing committed lost, and on again with more
-// room.
+// Runs in a child, because the limit is per process. Exit 0: full as expected, nothing committed lost, and resumed
+// with more room.
 int fill_up(const fs::path& directory, const std::function<void()>& make_room) {
   auto store = RunStore::create(directory, sample::info(), {});
   store.plan(sample::plan(4000));
@@ -229,7 +229,7 @@ TEST(StoreFull, AFileSizeLimitLosesNothing) {
             0);
 }
 
-// A mount name space of this process's own; false where the machine does not allow it.
+// A mount namespace for this process; false if the machine does not allow it.
 bool own_mounts() {
   const auto uid = ::getuid();
   if (::unshare(CLONE_NEWNS) != 0) {
@@ -247,7 +247,7 @@ TEST(StoreFull, AFullDiskLosesNothing) {
       if (::mount("none", dir.path().c_str(), "tmpfs", MS_REMOUNT, "size=64m") != 0) throw std::runtime_error("remount");
     });
   });
-  if (got == 77) GTEST_SKIP() << "this machine does not let a test mount a small file system of its own";
+  if (got == 77) GTEST_SKIP() << "this machine does not let a test mount a private small file system";
   EXPECT_EQ(got, 0);
 }
 
@@ -263,7 +263,7 @@ void put(const fs::path& file, std::string_view bytes) {
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-// All that a report would show.
+// Everything that a report would show.
 nlohmann::json everything(const RunReader& reader) {
   nlohmann::json out;
   const auto info = reader.info();
@@ -288,7 +288,8 @@ struct Tally {
   int same{0}, refused{0}, fewer{0};
 };
 
-// Reads a damaged copy. `may_lose`: results at the end of a write-ahead log may be gone (SQLite drops what does not check).
+// Reads a damaged copy. `may_lose`: results at the end of a write-ahead log may be gone (SQLite drops what fails its
+// checksum).
 void examine(const fs::path& directory, const nlohmann::json& truth, bool may_lose, Tally& tally, const std::string& what) {
   try {
     const auto got = everything(RunReader::open(directory));
@@ -313,7 +314,7 @@ void examine(const fs::path& directory, const nlohmann::json& truth, bool may_lo
     EXPECT_FALSE(text.empty());
     EXPECT_EQ(text.find('\n'), std::string::npos) << what << ": more than one line: " << text;
   }
-  // A writer must be as careful: it may refuse, or go on. (It syncs the disk, so only sometimes.)
+  // A writer must be as careful: it may refuse or resume. (It syncs the disk, so only test it sometimes.)
   if ((tally.same + tally.refused + tally.fewer) % 8 != 0) return;
   try {
     auto store = RunStore::open(directory, {"again"});
@@ -356,7 +357,7 @@ TEST_F(StoreDamage, FlippedBits) {
   Tally tally;
   for (int round = 0; round < 500; ++round) {
     std::string damaged = bytes_;
-    // A fifth in the first page, where header and schema are.
+    // A fifth of the flips in the first page, which has header and schema.
     const std::size_t range = round % 5 == 0 ? 4096 : damaged.size();
     const std::size_t at = random() % range;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random() % 8)));
@@ -369,7 +370,7 @@ TEST_F(StoreDamage, FlippedBits) {
   RecordProperty("refused", tally.refused);
 }
 
-// One bit inside a text breaks no page: only the seal of its row tells.
+// One bit inside a text breaks no page: only its row's seal detects it.
 TEST_F(StoreDamage, FlippedBitsInTexts) {
   for (const std::string_view text : {
            "argv-word",
@@ -425,7 +426,7 @@ TEST_F(StoreDamage, OverwrittenRanges) {
   EXPECT_GT(tally.refused, 100);
 }
 
-// A run that was killed has a write-ahead log beside the store: damage in either.
+// A killed run has a write-ahead log next to the store: damage either.
 TEST_F(StoreDamage, KilledRunWithADamagedLog) {
   const auto killed = dir_.path() / "killed";
   ASSERT_EQ(in_child([&] {

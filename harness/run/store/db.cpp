@@ -26,14 +26,14 @@ std::string uri(const fs::path& path, std::string_view query) {
 
 std::string shown(const fs::path& path) { return path.string(); }
 
-// SQLite quotes damaged schema texts at length: one line, not much of it, nothing unprintable.
+// SQLite quotes damaged schema texts at length: keep one short, printable line.
 std::string one_line(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 120)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
   return out + (text.size() > 120 ? "..." : "");
 }
 
-// A write-ahead-log file that may hold commits means that the main file alone is not the whole truth.
+// If a write-ahead log may hold commits, the main file alone is incomplete.
 bool has_log(const fs::path& path) {
   std::error_code ignored;
   const auto size = fs::file_size(path.string() + "-wal", ignored);
@@ -70,7 +70,7 @@ Db::Db(const fs::path& path, Mode mode) : path_(path) {
   }
   sqlite3_extended_result_codes(handle_.get(), 1);
   sqlite3_busy_timeout(handle_.get(), 5000);
-  // The file may be damaged or hostile: no code out of its schema, no direct writes to it, cells checked before use.
+  // The file may be damaged or hostile: run no code from its schema, allow no direct writes, check cells before use.
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
@@ -110,13 +110,13 @@ void Db::run(const char* sql) {
 
 std::int64_t Db::number(const char* sql) {
   Statement statement(*this, sql);
-  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' gave no answer", shown(path_), sql));
+  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' returned nothing", shown(path_), sql));
   return statement.number(0);
 }
 
 std::string Db::text(const char* sql) {
   Statement statement(*this, sql);
-  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' gave no answer", shown(path_), sql));
+  if (!statement.step()) throw Error(fmt::format("run store {}: '{}' returned nothing", shown(path_), sql));
   return std::string(statement.text(0));
 }
 
@@ -178,7 +178,7 @@ std::string_view Statement::text(int column) const {
 
 Transaction::~Transaction() {
   if (!open_) return;
-  if (sqlite3_get_autocommit(db_.handle()) != 0) return;  // SQLite rolled back by itself
+  if (sqlite3_get_autocommit(db_.handle()) != 0) return;  // SQLite already rolled back
   sqlite3_exec(db_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 

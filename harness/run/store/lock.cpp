@@ -33,7 +33,7 @@ WriterLock::WriterLock(const std::filesystem::path& file) {
     throw Error(fmt::format("run {}: another process{}{} is writing to it; wait for it to end, or use another run directory",
                             file.parent_path().string(), process.empty() ? "" : " ", process));
   }
-  // For the message above only; the lock itself is the kernel's.
+  // Only for the message above; the kernel holds the lock itself.
   const std::string self = fmt::format("{}\n", ::getpid());
   if (::ftruncate(fd_, 0) == 0) [[maybe_unused]]
     const auto written = ::pwrite(fd_, self.data(), self.size(), 0);

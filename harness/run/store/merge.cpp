@@ -23,7 +23,7 @@ struct Part {
   RunInfo info;
 };
 
-/// What has to be the same in all parts of a plan, as people call it.
+/// What must be equal in all parts of a plan, under display names.
 std::map<std::string, std::string> plan_of(const RunInfo& info) {
   std::map<std::string, std::string> out{{"suite", info.suite},
                                          {"selection", info.part.value("selection", "")},
@@ -42,7 +42,7 @@ std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
     RunReader reader = RunReader::open(folder);
     RunInfo info = reader.info();
     if (!reader.planned())
-      throw Error(fmt::format("run {}: it has no plan; it was killed before it had one, start it again", folder.string()));
+      throw Error(fmt::format("run {}: has no plan because it was killed too early; start it again", folder.string()));
     if (info.part.empty())
       throw Error(fmt::format("run {}: expected a shard (kvcts run --shard i/n), found a whole run", folder.string()));
     parts.push_back({folder, std::move(reader), std::move(info)});
@@ -60,7 +60,7 @@ std::vector<Part> open_parts(const std::vector<fs::path>& folders) {
   return parts;
 }
 
-/// Every shard once, or more than once where one of them did not come to its end.
+/// Requires every shard at least once; more than once if one of them is incomplete.
 void expect_all_shards(const std::vector<Part>& parts) {
   std::set<int> there, missing;
   for (const Part& part : parts) there.insert(part.info.part.value("shard", 0));
@@ -121,7 +121,7 @@ std::vector<Chosen> collect(const std::vector<Part>& parts) {
   return all;
 }
 
-/// Of the whole run: what the parts have in common, when the first began, and all hosts.
+/// Info of the whole run: what the parts share, the earliest start, and all hosts.
 RunInfo info_of(const std::vector<Part>& parts) {
   RunInfo out = parts.front().info;
   out.selection = out.part.value("selection", "");
@@ -139,7 +139,7 @@ RunInfo info_of(const std::vector<Part>& parts) {
   return out;
 }
 
-/// The parts as one store in `made`.
+/// Writes the parts as one store to `made`.
 void write(const fs::path& made, const std::vector<Part>& parts, const std::vector<Chosen>& all,
            const std::vector<std::string>& argv) {
   RunStore store = RunStore::create(made, info_of(parts), argv);
@@ -157,7 +157,7 @@ void write(const fs::path& made, const std::vector<Part>& parts, const std::vect
     store.adopt(sessions);
     if (sessions.empty() || sessions.back().ending == Ending::complete) continue;
     ending = sessions.back().ending.value_or(Ending::interrupted);
-    reason = fmt::format("{} was not run to its end{}", part->folder.filename().string(),
+    reason = fmt::format("{} is incomplete{}", part->folder.filename().string(),
                          sessions.back().reason.empty() ? "" : " (" + sessions.back().reason + ")");
   }
   store.finish(ending, reason);
@@ -180,7 +180,7 @@ void merge(const fs::path& out, const std::vector<fs::path>& folders, const std:
   } catch (const DiskFull&) {
     fs::remove_all(made);
     throw DiskFull(
-        fmt::format("{}: no room left, or the disk refuses writes; nothing was written, the parts are as they were: free "
+        fmt::format("{}: no room left, or the disk refuses writes; nothing was written, the parts are unchanged: free "
                     "space and merge again",
                     out.string()));
   }

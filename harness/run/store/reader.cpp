@@ -19,7 +19,7 @@ std::optional<Ending> ending_from_name(std::string_view word) {
 
 [[noreturn]] void damaged(const Db& db, const std::string& where) {
   throw Damaged(
-      fmt::format("run store {}: damaged ({} does not have the content it was stored with); restore the file or start a "
+      fmt::format("run store {}: damaged (the content of {} has changed); restore the file or start a "
                   "new run",
                   db.path().string(), where));
 }
@@ -38,7 +38,7 @@ std::string reason_not_run(const Session* last, bool by_case) {
     case Ending::interrupted:
       return "the run was interrupted" + (last->reason.empty() ? "" : ": " + last->reason);
     case Ending::budget:
-      return "the budget was used up" + (last->reason.empty() ? "" : ": " + last->reason);
+      return "the budget was exhausted" + (last->reason.empty() ? "" : ": " + last->reason);
   }
   return "?";
 }

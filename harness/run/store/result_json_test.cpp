@@ -1,4 +1,4 @@
-// CaseResult <-> JSON: lossless for whatever a result can hold, and strict.
+// CaseResult <-> JSON: lossless for everything that a result can hold, and strict.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -52,7 +52,7 @@ TEST(ResultJson, KeepsEveryField) {
   EXPECT_EQ(back.ran_before, "other");
 }
 
-// Every way in which one key can be wrong is an error that names the key.
+// Every way in which a key can be wrong is an error that names the key.
 TEST(ResultJson, RefusesWhatItDoesNotKnow) {
   const json good = to_json(store::sample::every_kind()[1]);
   const auto refuses = [&](const json& bad, const std::string& key) {

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr std::size_t evidence_limit = 64 << 10;
 
-// Keys of a result that belong to the id (or are columns); the rest is what the execution produced.
+// Keys of a result that belong to the id (or are columns); the rest is the execution's.
 constexpr std::array own_keys{"id",       "case_digest", "execution", "verdict",       "waiver",
                               "evidence", "facts",       "phases",    "evidence_files"};
 
@@ -56,7 +56,7 @@ SplitResult split(const CaseResult& result) {
     for (const auto& file : *files) {
       EvidenceFile kept{file.at("kind"), file.at("text")};
       if (kept.text.size() > evidence_limit) {
-        std::size_t end = evidence_limit;  // not in the middle of a character
+        std::size_t end = evidence_limit;  // do not split a character
         while (end > 0 && (static_cast<unsigned char>(kept.text[end]) & 0xC0) == 0x80) --end;
         kept.text = kept.text.substr(0, end) + fmt::format("\n[cut: {} of {} bytes kept]", end, kept.text.size());
       }

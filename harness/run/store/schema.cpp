@@ -1,7 +1,7 @@
 #include "run/store/schema.hpp"
 
 #include <fmt/format.h>
-#define XXH_STATIC_LINKING_ONLY  // the state by value
+#define XXH_STATIC_LINKING_ONLY  // to hold the state by value
 #include <xxhash.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace kvcts::store {
 namespace {
 
-// Words are stored as words, so that the sqlite3 shell shows a run that a person can read (view `report`).
+// Words are stored as words, so that a person can read a run in the sqlite3 shell (view `report`).
 constexpr const char* tables = R"sql(
 CREATE TABLE run(
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -22,7 +22,7 @@ CREATE TABLE sessions(
   pid INTEGER NOT NULL,
   started_ms INTEGER NOT NULL,
   touched_ms INTEGER NOT NULL,              -- last commit
-  ending TEXT NOT NULL,                     -- complete, interrupted, budget; '': at work, or killed
+  ending TEXT NOT NULL,                     -- complete, interrupted, budget; '': running, or killed
   reason TEXT NOT NULL,
   seal INTEGER NOT NULL) STRICT;
 CREATE TABLE planned(
@@ -34,7 +34,7 @@ CREATE TABLE planned(
   seal INTEGER NOT NULL) STRICT;
 CREATE TABLE executions(
   n INTEGER PRIMARY KEY,
-  digest TEXT,                              -- execution digest; NULL: shared with nobody
+  digest TEXT,                              -- execution digest; NULL: not shared
   hash TEXT NOT NULL,                       -- of everything in this row, its phases and its evidence
   ran INTEGER NOT NULL,                     -- 0: decided without running (UNSUPPORTED, SKIPPED, NOT_RUN)
   first INTEGER NOT NULL,                   -- ordinal of the case it was stored with
@@ -65,7 +65,7 @@ CREATE VIEW report AS
   FROM planned p LEFT JOIN results r USING (ordinal) LEFT JOIN executions e ON e.n = r.execution;
 )sql";
 
-// Above this, the index check of a whole file takes seconds; broken pages are still found.
+// Above this size the index check takes seconds; broken pages are still found.
 constexpr std::int64_t thorough_limit = 128 << 20;
 
 struct Hash {

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// f_type of file systems that are shared over a network (linux/magic.h; CIFS and SMB2 from fs/smb).
+// f_type of network file systems (linux/magic.h; CIFS and SMB2 from fs/smb).
 bool is_network(const fs::path& directory) {
   struct statfs found{};
   if (::statfs(directory.c_str(), &found) != 0) return false;
@@ -52,7 +52,7 @@ fs::path new_run_directory(const fs::path& root, std::string_view suite) {
   if (label.size() > 60) label.resize(60);
   std::error_code ec;
   fs::create_directories(root, ec);
-  if (ec) throw Error(fmt::format("run directory {}: cannot be made ({})", root.string(), ec.message()));
+  if (ec) throw Error(fmt::format("run directory {}: cannot create it ({})", root.string(), ec.message()));
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   gmtime_r(&now, &parts);
@@ -62,7 +62,7 @@ fs::path new_run_directory(const fs::path& root, std::string_view suite) {
     if (fs::create_directory(directory, ec)) return directory;
     if (ec) throw Error(fmt::format("run directory {}: cannot be made ({})", directory.string(), ec.message()));
   }
-  throw Error(fmt::format("run directory {}: a thousand runs started in this second", (root / base).string()));
+  throw Error(fmt::format("run directory {}: a thousand runs started in this second; try again", (root / base).string()));
 }
 
 struct RunStore::State {
@@ -121,7 +121,7 @@ struct RunStore::State {
                               db->path().string(), ordinal));
   }
   Statements& writing() {
-    if (!statements) throw Error(fmt::format("run {}: finished; open it again to go on with it", directory.string()));
+    if (!statements) throw Error(fmt::format("run {}: finished; open it again to resume it", directory.string()));
     return *statements;
   }
 
@@ -171,7 +171,8 @@ struct RunStore::State {
     result.bind(6, own.facts).bind(7, seal_result(item.ordinal, n, own)).run();
   }
 
-  /// A result as it is stored, and whether its case has one. Throws Error when it was not planned, or run with other data.
+  /// A result in stored form, and whether its case has one. Throws Error if it was not planned, or was run with other
+  /// data.
   std::pair<Pending, bool> take(const CaseResult& result) {
     auto& planned = writing().planned;
     planned.bind(1, result.id);
@@ -181,7 +182,7 @@ struct RunStore::State {
     std::pair<Pending, bool> out{{planned.number(0), split(result)}, planned.number(3) != 0};
     planned.reset();
     if (!result.case_digest.empty() && result.case_digest != digest) {
-      throw Error(fmt::format("result of '{}': it was run with other data (digest {}) than planned ({})", result.id,
+      throw Error(fmt::format("result of '{}': it ran with data (digest {}) that differ from the plan ({})", result.id,
                               short_digest(result.case_digest), short_digest(digest)));
     }
     if (out.first.result.execution.digest.empty()) out.first.result.execution.digest = execution;
@@ -220,14 +221,14 @@ RunStore::~RunStore() {
   try {
     state_->commit();
   } catch (const std::exception&) {
-    // Nobody is left to hear it: callers that care call flush() first.
+    // A destructor cannot report it: callers that care call flush() first.
   }
 }
 
 RunStore RunStore::create(const fs::path& directory, RunInfo info, const std::vector<std::string>& argv) {
   std::error_code ec;
   fs::create_directories(directory, ec);
-  if (ec) throw Error(fmt::format("run directory {}: cannot be made ({})", directory.string(), ec.message()));
+  if (ec) throw Error(fmt::format("run directory {}: cannot create it ({})", directory.string(), ec.message()));
   if (is_network(directory)) {
     throw Error(fmt::format("run directory {}: on a network file system, where a run could be damaged; choose a local disk",
                             directory.string()));
@@ -351,7 +352,7 @@ void RunStore::record(const CaseResult& result) {
 void RunStore::replace(const CaseResult& result) {
   flush();
   auto [item, decided] = state_->take(result);
-  if (!decided) throw Error(fmt::format("result of '{}': the case has none that it could replace", result.id));
+  if (!decided) throw Error(fmt::format("result of '{}': the case has no result to replace", result.id));
   Transaction transaction(*state_->db);
   Statement had(*state_->db, "SELECT execution FROM results WHERE ordinal = ?");
   had.bind(1, item.ordinal).step();
@@ -395,7 +396,7 @@ void RunStore::finish(Ending ending, std::string_view reason) {
     transaction.commit();
   }
   state_->statements.reset();
-  // One file that can be copied. Not possible while somebody else reads the store, and then not needed either.
+  // Leave one file that can be copied. Impossible while another process reads the store, but then not needed either.
   try {
     sqlite3_busy_timeout(state_->db->handle(), 200);
     state_->db->run("PRAGMA wal_checkpoint(TRUNCATE)");

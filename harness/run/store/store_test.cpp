@@ -1,4 +1,4 @@
-// The store as its one writer and its readers see it: once each, in order, in groups, resumed, counted.
+// The store as its one writer and its readers see it: each result once, in order, in groups, resumed, counted.
 #include "run/store/store.hpp"
 
 #include <fcntl.h>
@@ -65,7 +65,7 @@ TEST(Store, AnIdCountsOnce) {
   EXPECT_TRUE(has(error_of([&] { store.record(sample::passed(sample::planned(99))); }), "not a planned case"));
   auto drifted = sample::passed(sample::planned(1));
   drifted.case_digest = "0000";
-  EXPECT_TRUE(has(error_of([&] { store.record(drifted); }), "other data"));
+  EXPECT_TRUE(has(error_of([&] { store.record(drifted); }), "differ from the plan"));
   EXPECT_TRUE(has(error_of([&] {
                     TemporaryDirectory other;
                     RunStore::create(other.path(), sample::info(), {}).plan({sample::planned(0), sample::planned(0)});
@@ -116,7 +116,7 @@ TEST(Store, CommitsInGroups) {
   store.record(sample::passed(sample::planned(63)));
   EXPECT_EQ(store.waiting(), 0u) << "the 64th commits";
   store.record(sample::passed(sample::planned(64)));
-  EXPECT_EQ(RunReader::open(dir.path()).counts().decided, 64) << "a reader beside the writer sees what is committed";
+  EXPECT_EQ(RunReader::open(dir.path()).counts().decided, 64) << "a reader sees what the writer has committed";
   ASSERT_TRUE(store.due_in());
   EXPECT_LE(store.due_in()->count(), 200);
   std::this_thread::sleep_for(*store.due_in() + std::chrono::milliseconds(5));
@@ -200,7 +200,7 @@ TEST(Store, OneWriterAtATime) {
   EXPECT_TRUE(has(error, "another process")) << error;
   EXPECT_TRUE(has(error, std::to_string(::getpid()))) << error;
   store.finish(Ending::interrupted);
-  EXPECT_EQ(RunStore::open(dir.path(), {}).missing().size(), 2u) << "finish() lets go of the run";
+  EXPECT_EQ(RunStore::open(dir.path(), {}).missing().size(), 2u) << "finish() releases the run";
 }
 
 TEST(Store, RefusesWhatIsNotARun) {
@@ -224,7 +224,7 @@ TEST(Store, RefusesWhatIsNotARun) {
   EXPECT_TRUE(has(error_of([&] { RunReader::open(dir.path()); }), "not a regular file"));
 }
 
-// A run of store version 2 (2026-11): nothing that came later was written.
+// A run of store version 2 (2026-11), without anything that later versions write.
 TEST(Store, ReadsTheVersionBefore) {
   TemporaryDirectory dir;
   const auto results = sample::every_kind();
@@ -247,7 +247,7 @@ TEST(Store, ReadsTheVersionBefore) {
   EXPECT_EQ(reader.info().left_out, 2);
   EXPECT_EQ(reader.info().repeat, 1);
   EXPECT_EQ(reader.counts().decided, std::ssize(reader.results()));
-  EXPECT_FALSE(RunStore::open(dir.path(), {}).missing().empty()) << "and goes on with it";
+  EXPECT_FALSE(RunStore::open(dir.path(), {}).missing().empty()) << "and resumes it";
 }
 
 TEST(Store, RefusesANewerVersion) {
@@ -309,7 +309,7 @@ TEST(Store, ACaseThatWasRunAgainHasItsNewResultOnly) {
   auto store = RunStore::create(dir.path(), sample::info(), {});
   store.plan(sample::plan(2));
   const auto first = [&] { store.replace(sample::passed(sample::planned(0))); };
-  EXPECT_TRUE(has(error_of(first), "has none that it could replace"));
+  EXPECT_TRUE(has(error_of(first), "has no result to replace"));
   auto failed = sample::passed(sample::planned(0));
   failed.outcome = Outcome::fail;
   failed.verdict = Verdict::unexpected;
@@ -348,7 +348,7 @@ TEST(ExitStatus, IsOneRule) {
   c.verdict[static_cast<int>(Verdict::xfail)] = 1;
   c.verdict[static_cast<int>(Verdict::skipped)] = c.outcome[static_cast<int>(Outcome::skipped)] = 1;
   c.verdict[static_cast<int>(Verdict::xpass)] = 1;
-  EXPECT_EQ(exit_status(c), 5) << "a lack that nobody accepts";
+  EXPECT_EQ(exit_status(c), 5) << "a missing thing that no suite accepts";
   c.lacks = {{"gpu", true, 1}};
   EXPECT_EQ(exit_status(c), 0);
   Counts open = c;

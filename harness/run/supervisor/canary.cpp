@@ -1,4 +1,4 @@
-// After a worker hung or died: does what its engine shares with other processes, a device say, still work?
+// After a worker hung or died: checks that what its engine shares with other processes, e.g. a device, still works.
 #include <sys/wait.h>
 
 #include "run/supervisor/evidence.hpp"
@@ -9,10 +9,10 @@ namespace kvcts::supervisor {
 
 using Kind = Ended::Kind;
 
-/// Sets the engine aside for the rest of the run when its canary does not pass.
+/// Excludes the engine for the rest of the run if its canary fails.
 Task<void> Lane::ask_canary(Attempt& a) {
   const EngineSpec& engine = a.resolved.engine;
-  if (engine.plugin.empty()) co_return;  // a connector program shares nothing that could be asked for
+  if (engine.plugin.empty()) co_return;  // a connector program shares nothing that can be checked
   if (run_.without_canary.contains(engine.plugin) || run_.set_aside.contains(engine.plugin)) co_return;
   const nlohmann::json asked{{"plugin", engine.plugin}, {"options", engine.options}};
   Child::Spec spec;
@@ -21,7 +21,7 @@ Task<void> Lane::ask_canary(Attempt& a) {
   spec.environment = engine.environment;
   process::UniqueFd filter;
   if (run_.sandboxes) {
-    constexpr int filter_place = 3;  // behind its two streams
+    constexpr int filter_place = 3;  // after its two streams
     const process::Sandbox sandbox = sandbox_of(a.resolved, run_.options);
     filter = process::filter_of(sandbox);
     spec.argv = process::sandboxed(sandbox, filter_place, spec.argv);
@@ -38,7 +38,7 @@ Task<void> Lane::ask_canary(Attempt& a) {
   std::string words = passes ? "passes after " + took : told.text;
   while (!words.empty() && words.back() == '\n') words.pop_back();
   if (!passes && told.ended && !WIFEXITED(*told.ended))
-    words += (words.empty() ? "" : "; ") + std::string("its process died of a signal");
+    words += (words.empty() ? "" : "; ") + std::string("a signal killed its process");
   add_evidence(a.result, "canary", words + "\n");
   if (passes) co_return;
   run_.set_aside.emplace(engine.plugin, "after " + a.result.id + " the canary of " + engine.plugin + " failed: " + words);

@@ -1,5 +1,5 @@
-// One execution of one case: its phases in their order. Each call that ends something is a step between two looks at the
-// memory.
+// One execution of one case: its phases in order. The memory is compared before and after each call that ends
+// something.
 #include <algorithm>
 
 #include "case/evidence.hpp"
@@ -12,7 +12,7 @@ using nlohmann::json;
 using Kind = Ended::Kind;
 
 namespace {
-/// Regions are memory of a provider that only the workers reach: bytes go in before a pass and come out behind it.
+/// Regions are provider memory that only the workers can access: bytes go in before a pass and come out after it.
 bool has_provider(const ResolvedCase& c) { return c.engine.options.contains("memory_provider"); }
 
 constexpr std::int64_t patience_ms = 20;
@@ -21,7 +21,7 @@ constexpr std::int64_t patience_ms = 20;
 std::vector<const char*> ending_calls(const ResolvedCase& c) {
   return is_program(c) ? std::vector<const char*>{"end"} : std::vector<const char*>{"release", "remove_peer", "deregister"};
 }
-/// As people read it.
+/// In display form.
 const char* call_words(std::string_view call) {
   if (call == "release") return "release()";
   if (call == "remove_peer") return "remove_peer()";
@@ -33,8 +33,8 @@ Child& Lane::initiator(const ResolvedCase& c) const {
   return c.op == "read" ? *workers_->children.back() : *workers_->children.front();
 }
 
-/// Which memory files a worker is handed: its own side's, and what it needs to see the destination when completion is
-/// reported.
+/// The memory files that a worker receives: its own side's, and what it needs to see the destination when completion
+/// is reported.
 nlohmann::json Lane::files_for(const Attempt& a, const Child& child, std::vector<int>& fds) const {
   const bool pair = workers_->children.size() == 2;
   const bool is_producer = &child == workers_->children.front().get();
@@ -64,7 +64,7 @@ Task<Ended> Lane::ask_all(Attempt& a, Phase phase, const char* op) {
   co_return co_await ask_workers(a, phase, requests, replies);
 }
 
-/// The workers take the memory, and pairs of them each other's metadata.
+/// Gives the workers the memory, and pairs of them each other's metadata.
 Task<Ended> Lane::register_case(Attempt& a) {
   enter(a, Phase::registration);
   std::vector<Request> requests;
@@ -107,7 +107,7 @@ Task<Ended> Lane::plan(Attempt& a) {
   co_return ended;
 }
 
-/// New content for a further pass.
+/// Fills new content for another pass.
 Task<Ended> Lane::fill(Attempt& a) {
   enter(a, Phase::generate);
   json fill = {{"op", "fill"}, {"key", a.key}, {"pass", a.pass}};
@@ -157,7 +157,7 @@ Task<Ended> Lane::transfer(Attempt& a) {
   co_return ended;
 }
 
-/// The consumer's worker gathers what arrived, as an attention kernel does.
+/// The consumer's worker gathers what arrived, like an attention kernel.
 Task<Ended> Lane::read_back(Attempt& a) {
   enter(a, Phase::read_back);
   std::vector<Request> requests;
@@ -171,8 +171,7 @@ Task<Ended> Lane::read_back(Attempt& a) {
 Task<Ended> Lane::execute(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   Ended ended = co_await register_case(a);
-  if (ended.kind == Kind::completed && !is_program(c))
-    ended = co_await plan(a);  // a program tells nobody how it goes about it
+  if (ended.kind == Kind::completed && !is_program(c)) ended = co_await plan(a);  // a program does not reveal its plan
   if (ended.kind != Kind::completed) co_return ended;
   for (a.pass = 0; a.pass < std::max(1, c.passes); ++a.pass) {
     if (a.pass > 0) ended = co_await fill(a);
@@ -181,7 +180,7 @@ Task<Ended> Lane::execute(Attempt& a) {
     if (ended.kind != Kind::completed) co_return ended;
     co_await compare(a, ended);
     if (a.compared.value("outcome", "") ==
-        "FAIL") {  // does the rest come by itself? Then it is no work of the call that comes next
+        "FAIL") {  // does the rest arrive by itself? Then the next call is not what delivers it
       co_await sleep_ms(patience_ms);
       co_await look(a, "");
     }
@@ -193,7 +192,7 @@ Task<Ended> Lane::execute(Attempt& a) {
   co_return ended;
 }
 
-/// All that still ends something, call by call.
+/// Makes all remaining calls that end something, one by one.
 Task<Ended> Lane::finish(Attempt& a) {
   a.registered = false;
   Ended ended;
@@ -210,7 +209,8 @@ Task<Ended> Lane::finish(Attempt& a) {
   co_return ended;
 }
 
-/// One call that ends something, then a look at the memory: who reports completion must leave nothing for this call to do.
+/// Makes one call that ends something, then compares the memory: once completion was reported, this call must change
+/// nothing.
 Task<Ended> Lane::end_call(Attempt& a, const char* call) {
   std::vector<Request> requests;
   std::vector<json> replies;
@@ -227,7 +227,7 @@ Task<Ended> Lane::end_call(Attempt& a, const char* call) {
   co_return ended;
 }
 
-/// Did the memory change since it was last looked at? What changed first, and in which call, is kept.
+/// Did the memory change since the last look? Keeps the first change and its call.
 Task<void> Lane::look(Attempt& a, const char* call) {
   if (a.compared.is_null() || !a.ending.is_null()) co_return;
   json request = {{"op", "recheck"}, {"key", a.key}};
@@ -249,7 +249,7 @@ Task<void> Lane::compare(Attempt& a, const Ended& ended) {
                   {"planned", a.planned},
                   {"moved", a.moved},
                   {"transferred", a.transferred && ended.kind != Kind::hung && ended.kind != Kind::crashed},
-                  // A provider's memory dies with the worker: nobody knows what had arrived there.
+                  // A provider's memory dies with the worker: what had arrived there is unknown.
                   {"state", !has_provider(a.resolved) && (ended.kind == Kind::hung || ended.kind == Kind::crashed)}};
   checker_.request(std::move(request));
   a.compared = co_await checker_reply(&a.resolved);

@@ -60,14 +60,14 @@ Task<json> CheckerLink::reply(std::int64_t limit, std::vector<process::UniqueFd>
       next_look = now_ns() + look_ms * ns_per_ms;
       if (stands_still(stopped_since)) {
         child_->kill();
-        throw Lost{"somebody has stopped the checker"};
+        throw Lost{"the checker was stopped from outside"};
       }
     }
     co_await wake_.wait(std::min(deadline, next_look));
   }
 }
 
-/// Has a signal of somebody stopped it, and for longer than it takes to go on with a run that was stopped as a whole?
+/// Was it stopped by a signal, for longer than it takes to resume a run that was stopped as a whole?
 bool CheckerLink::stands_still(std::int64_t& since) const {
   const auto stat = process::read_stat(child_->pid());
   const bool stopped = stat && (stat->state == 'T' || stat->state == 't');

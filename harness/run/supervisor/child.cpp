@@ -41,7 +41,7 @@ namespace {
 std::pair<UniqueFd, UniqueFd> stream_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // the reading end only: the child's end stays an ordinary blocking stream
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // only the reading end: the child's end stays an ordinary blocking stream
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -95,7 +95,7 @@ void Child::request(json body, std::span<const int> fds) {
       loop_.modify(channel_watch_, all ? EPOLLIN : EPOLLIN | EPOLLOUT);
     }
   } catch (const FrameError& error) {
-    // What the peer said before it went must still be read: only a failure of our own ends the channel here.
+    // The peer's last output must still be read: only our own failure closes the channel here.
     if (error.fault != FrameFault::eof) broken(error);
   }
 }
@@ -131,8 +131,7 @@ void Child::on_channel(std::uint32_t events) {
       const auto sequence = message->body.find("seq");
       if (sequence == message->body.end() || !sequence->is_number_unsigned() ||
           sequence->get<std::uint64_t>() != answered_ + 1 || answered_ == sent_)
-        throw FrameError(FrameFault::malformed,
-                         "a reply that nobody asked for: " + process::dump(message->body).substr(0, 200));
+        throw FrameError(FrameFault::malformed, "an unsolicited reply: " + process::dump(message->body).substr(0, 200));
       ++answered_;
       inbox_.push_back(std::move(*message));
       wake_.notify();
@@ -171,7 +170,7 @@ void Child::on_event(const json& event) {
   const std::string kind = event.value("event", "");
   if (kind == "spawned") {
     pid_ = event.at("pid").get<pid_t>();
-    // When memory runs out the kernel should choose code under test, not what watches it.
+    // If memory runs out the kernel should kill code under test, not its supervisors.
     const process::UniqueFd score(
         ::open(("/proc/" + std::to_string(pid_) + "/oom_score_adj").c_str(), O_WRONLY | O_CLOEXEC));
     if (score) [[maybe_unused]]
@@ -181,7 +180,7 @@ void Child::on_event(const json& event) {
   } else if (kind == "exit") {
     ending_ = Ending{event.at("status").get<int>(), event.value("max_rss", std::int64_t{0}),
                      event.value("cpu_us", std::int64_t{0})};
-    // A reply may be in the socket still: take it before the end is noticed.
+    // The socket may still hold a reply: read it before handling the end.
     if (channel_watch_ != 0) on_channel(EPOLLIN);
   } else if (kind == "killed") {
     killed_ = Killed{event.value("pids", std::vector<pid_t>{}), event.value("left", json::array()),
@@ -192,7 +191,7 @@ void Child::on_event(const json& event) {
 
 Link::Link(Loop& loop, std::string program, std::string run, std::optional<process::Sandbox> sandbox)
     : loop_(loop), program_(std::move(program)), run_(std::move(run)), sandbox_(std::move(sandbox)) {
-  if (!sandbox_) ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, its orphans come to us
+  if (!sandbox_) ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // if the warden dies, we inherit its orphans
   start();
 }
 
@@ -205,7 +204,7 @@ Link::~Link() {
   }
 }
 
-/// The kernel ends all processes of the sandbox when its first one ends, and that ends with bubblewrap.
+/// The kernel ends all processes of the sandbox when its first one ends, and that one ends with bubblewrap.
 void Link::end_sandbox() {
   if (watch_ != 0) loop_.remove(watch_);
   watch_ = 0;
@@ -216,7 +215,7 @@ void Link::end_sandbox() {
   pollfd gone{first.get(), POLLIN, 0};
   constexpr int patience_ms = 10'000;
   if (first) ::poll(&gone, 1, patience_ms);
-  if (first_ != 0) ::waitpid(first_, nullptr, WNOHANG);  // an orphan of bubblewrap comes to us, where we are its subreaper
+  if (first_ != 0) ::waitpid(first_, nullptr, WNOHANG);  // if we are its subreaper, we inherit an orphan of bubblewrap
 }
 
 void Link::start() {
@@ -262,10 +261,10 @@ void Link::on_socket() {
       json event = std::move(message->body);
       if (sandbox_ && event.value("event", "") == "spawned") {
         if (first_ == 0) first_ = process::child_in_namespace(warden_.pid, 1);
-        // Bubblewrap was killed before it had seen to it that its inside ends with it: what cannot be named cannot be
-        // watched or ended.
+        // Bubblewrap was killed before it tied its child to its own life: a process without a pid cannot be watched
+        // or ended.
         if (first_ == 0) return lose();
-        event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has ended already
+        event["pid"] = process::child_in_namespace(first_, event.at("pid").get<pid_t>());  // 0: it has already ended
       }
       const auto child = children_.find(event.value("id", std::uint64_t{0}));
       if (event.value("event", "") == "spawned") pids_[event.at("pid").get<pid_t>()] = event.at("id").get<std::uint64_t>();
@@ -288,7 +287,7 @@ void Link::lose() {
   }
 }
 
-/// After the warden's death: its children died with it (PR_SET_PDEATHSIG); what they started, and strays, are ended here.
+/// After the warden's death: its children died with it (PR_SET_PDEATHSIG); end what they started, and strays, here.
 void Link::end_marked() {
   for (int round = 0; round < 500; ++round) {
     bool any = false;
@@ -322,7 +321,7 @@ void Link::shut_down(int patience_ms) {
     ended = ::waitpid(warden_.pid, nullptr, WNOHANG) != 0;
     if (!ended) ::usleep(2000);
   }
-  if (!ended) {  // it stands still: what it has started goes with it
+  if (!ended) {  // it is stopped: end it with everything it started
     ::kill(warden_.pid, SIGKILL);
     end_marked();
   }

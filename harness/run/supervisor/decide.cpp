@@ -63,9 +63,9 @@ void take_numbers(const json& compared, CaseResult& result) {
 
 /// "; the source was changed" and the state of the destination.
 std::string data_words(const json& compared) {
-  if (!compared.is_object()) return "the data could not be looked at";
+  if (!compared.is_object()) return "the data is unavailable";
   std::string words = compared.value("state", "");
-  if (compared.value("source_changed", false)) words = sentence_join(words, "the source was changed");
+  if (compared.value("source_changed", false)) words = sentence_join(words, "the source changed");
   return words;
 }
 
@@ -104,7 +104,7 @@ json event_of(const Ended& ended) {
 
 namespace {
 
-/// How it ended, and what the checker saw of the memory, if it looked.
+/// How the case ended, and what the checker found in memory, if it compared.
 struct Account {
   const Ended& ended;
   const json& compared;
@@ -143,8 +143,7 @@ void decide_refused(const Account& it, CaseResult& result) {
   }
   result.outcome = Outcome::fail;
   result.diagnosis = it.found;
-  if (!it.changed)
-    result.diagnosis = plain("false-success", "it says that bytes had moved, and none of the destination changed");
+  if (!it.changed) result.diagnosis = plain("false-success", "it reports moved bytes, but the destination is unchanged");
   result.message = "refused " + it.where + " (" + ended.text + ") after bytes had moved";
   if (ended.moved) result.message += ", by its own words " + std::to_string(*ended.moved);
   result.message = sentence_join(result.message, it.changed ? it.compared.value("message", "") : result.diagnosis.text);
@@ -157,7 +156,7 @@ void decide_raised(const Account& it, CaseResult& result) {
   result.diagnosis = it.found;
   if (result.diagnosis.fault_class.empty()) {
     result.diagnosis.fault_class = "crash";
-    result.diagnosis.text = "an exception without a type of its own left the code under test";
+    result.diagnosis.text = "the code under test raised an exception without a specific type";
     result.diagnosis.what_to_do = what_to_check("crash");
   }
   result.message = ended.type + ": " + ended.text + (ended.at.empty() ? "" : " (at " + ended.at + ")");
@@ -167,7 +166,7 @@ void decide_raised(const Account& it, CaseResult& result) {
   if (it.changed) result.message = sentence_join(result.message, data_words(it.compared));
 }
 
-/// What was compared of a case that did not end well; wrong bytes are not counted.
+/// Copies the comparison of a case that ended badly; wrong bytes are not counted.
 void take_extent(const Account& it, CaseResult& result) {
   if (!it.looked) return;
   take_digests(it.compared, result);
@@ -180,7 +179,7 @@ void decide_hung(const Account& it, CaseResult& result) {
   take_extent(it, result);
   result.outcome = Outcome::hang;
   result.hang = ended.hang;
-  // What the data looks like after half a transfer explains nothing; a reader that was told another label does.
+  // The data after half a transfer explains nothing; but a reader that was given a wrong label does explain.
   const bool reading = ended.phase == Phase::read_back;
   result.diagnosis = reading && it.found.exact ? it.found : plain(reading ? "hang-kernel" : "hang-transfer", "");
   std::string words = "no end " + it.where + " after " + std::to_string(ended.after_ms) + " ms (deadline " +
@@ -289,8 +288,8 @@ void decide_path(const json& path, const json& seen, CaseResult& result) {
     result.outcome = Outcome::fail;
     result.phase = Phase::transfer;
     result.diagnosis =
-        plain("false-success", "the bytes are right, but went another way than that of this engine: " + key + " was to be " +
-                                   wanted.dump() + ", and it claims " + (told.is_null() ? "nothing of it" : told.dump()));
+        plain("false-success", "the bytes are correct but took the wrong path: expected " + key + " " + wanted.dump() +
+                                   ", engine reported " + (told.is_null() ? "none" : told.dump()));
     result.message = result.diagnosis.text;
     return;
   }
@@ -310,7 +309,7 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
     if (result.outcome == Outcome::refused) result.wrong_bytes = late;
     result.outcome = Outcome::fail;
     words = sentence_join(words, detail);
-    // Whoever took the blocks back may have given them to another request.
+    // The new owner may have given the blocks to another request.
     if (late == 0 || !result.diagnosis.exact) result.diagnosis = plain("stale-block", words);
     result.message = sentence_join(result.message, words);
     return;
@@ -318,7 +317,7 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
   if (result.outcome != Outcome::pass) {  // already wrong: a further fact, not the cause
     result.message = sentence_join(result.message, words);
     if (ended == Kind::completed && result.outcome == Outcome::fail && result.wrong_bytes > 0 && all_arrived) {
-      // What was wrong then is right now: that is the cause.
+      // Bytes that were wrong then are right now: that is the cause.
       result.diagnosis = plain("read-before-ready",
                                "completion was reported before the data had arrived: " + std::to_string(result.wrong_bytes) +
                                    " bytes were wrong then, " +
@@ -342,7 +341,7 @@ void decide_late_write(const json& rechecked, Ended::Kind ended, CaseResult& res
 void decide_departure(const Ended& ended, CaseResult& result) {
   const bool was_wrong = result.outcome != Outcome::pass && result.outcome != Outcome::refused;
   CaseResult end;
-  decide(ended, json::object(), end);  // the bytes were looked at before
+  decide(ended, json::object(), end);  // the bytes were compared before
   const std::string words = end.message + ", after this case, the last of its workers";
   if (was_wrong) {  // a further fact
     result.message = sentence_join(result.message, words);

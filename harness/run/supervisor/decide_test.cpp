@@ -1,4 +1,4 @@
-// What happened to a case -> its outcome and its words.
+// What happened to a case -> its outcome and text.
 #include "run/supervisor/decide.hpp"
 #include "run/supervisor/supervisor.hpp"
 
@@ -133,9 +133,9 @@ TEST(Decide, TheRightBytesByAnotherPathAreAFailure) {
   const CaseResult other = decided({{"verbs", "rma"}, {"transport", "tcp/lo"}});
   EXPECT_EQ(other.outcome, Outcome::fail);
   EXPECT_EQ(other.diagnosis.fault_class, "false-success");
-  EXPECT_NE(other.message.find("verbs was to be \"am\", and it claims \"rma\""), std::string::npos) << other.message;
+  EXPECT_NE(other.message.find("expected verbs \"am\", engine reported \"rma\""), std::string::npos) << other.message;
   EXPECT_EQ(decided({{"verbs", "am"}}).outcome, Outcome::fail);
-  EXPECT_EQ(decided(nullptr).outcome, Outcome::fail) << "it told nothing";
+  EXPECT_EQ(decided(nullptr).outcome, Outcome::fail) << "it reported nothing";
   EXPECT_EQ(decided(nullptr, Outcome::refused).outcome, Outcome::refused) << "nothing moved";
 }
 
@@ -189,7 +189,7 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   CaseResult refused;
   refused.outcome = Outcome::refused;
   decide_late_write({{"changed", true}, {"late_bytes", 64}}, Ended::Kind::refused, refused);
-  EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, and wrote all the same
+  EXPECT_EQ(refused.outcome, Outcome::fail);  // refused, but wrote anyway
   EXPECT_EQ(refused.diagnosis.fault_class, "stale-block");
   EXPECT_EQ(refused.message, "64 bytes changed after the failure was reported");
   CaseResult whole;
@@ -201,7 +201,7 @@ TEST(Decide, LateWritesTurnAPassIntoAFailure) {
   half_way.phase = Phase::complete;
   half_way.text = "the engine returned -1";
   CaseResult half = result_of(half_way, compared("FAIL", 5));
-  decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never said that it was complete
+  decide_late_write({{"changed", true}, {"late_bytes", 0}}, half_way.kind, half);  // never reported completion
   EXPECT_EQ(half.diagnosis.fault_class, "stale-block");
   EXPECT_EQ(half.wrong_bytes, 5);
   EXPECT_TRUE(half.message.starts_with("refused in complete (the engine returned -1) after bytes had moved"))

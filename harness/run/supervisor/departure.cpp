@@ -1,4 +1,4 @@
-// Workers that are not needed any more end by themselves, so that engines can clean up: what goes wrong then is theirs, too.
+// Workers that are no longer needed end by themselves, so that engines can clean up: failures in that are theirs, too.
 #include <algorithm>
 
 #include "run/supervisor/evidence.hpp"
@@ -14,24 +14,25 @@ constexpr const char* between_cases = "no call (between two cases)";
 constexpr const char* in_close = "close()";
 constexpr const char* in_exit = "the exit of its process (destructors, exit handlers)";
 
-/// An engine's entry names the signal by which its released code is known to end each process: a fact then, and no news.
+/// An engine's entry names the signal with which its released code is known to end each process: then a fact, not a
+/// failure.
 bool is_known(const Ended& ended, const EngineSpec& engine) {
   return ended.kind == Kind::crashed && ended.call == in_exit &&
          ended.signal == engine.environment.value("KVCTS_KNOWN_END", "");
 }
 }  // namespace
 
-/// Their cases become final first; then their agents are closed, then their processes exit. The memory of their last case is
-/// looked at behind each, and a crash, a hang or a change there is told of that case.
+/// Finalises their cases first, then closes their agents, then lets their processes exit. The memory of their last
+/// case is compared after each step; a crash, a hang or a change there is reported in that case.
 Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
   if (!workers) co_return;
-  // What asks and ends workers is about workers_.
+  // Code that queries and ends workers uses workers_.
   struct InPlace {
     InPlace(Lane& of, std::unique_ptr<Workers>& going) : lane(of), present(std::exchange(of.workers_, std::move(going))) {}
     Lane& lane;
     std::unique_ptr<Workers> present;
     ~InPlace() {
-      if (lane.workers_) lane.kept_.push_back(std::move(lane.workers_));  // interrupted in the midst: later, then
+      if (lane.workers_) lane.kept_.push_back(std::move(lane.workers_));  // interrupted halfway: retry later
       lane.workers_ = std::move(present);
     }
   };
@@ -47,7 +48,7 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
     a.result = std::move(last->result);
     a.opened = last->open;
   } else {
-    a.number = attempts_allowed;  // whatever happens, nothing is run again for it
+    a.number = attempts_allowed;  // no failure here may rerun the case
     a.result.id =
         workers_->ran_before.empty() ? workers_->signature.substr(0, workers_->signature.find('|')) : workers_->ran_before;
   }
@@ -87,10 +88,10 @@ Task<void> Lane::retire(std::unique_ptr<Workers> workers) {
   } else if (last) {
     a.result.outcome = Outcome::error;
     a.result.message =
-        *lost + " when the workers of the case ended; given up after " + std::to_string(a.number) + " attempts";
+        *lost + " while the workers of the case were ending; gave up after " + std::to_string(a.number) + " attempts";
     run_.emit(a.job, std::move(a.result));
   }
-  if (!run_.link.lost()) co_await kill_workers();  // without agents they are of no use
+  if (!run_.link.lost()) co_await kill_workers();  // useless without agents
   if (run_.link.lost() || !checker_.there() || checker_.ended()) throw Lost{*lost};
   if (a.opened) co_await checker_.drain(a.key);
 }
@@ -121,7 +122,7 @@ Task<void> Lane::part_from_workers(Attempt& a) {
   co_await end(*workers);
 }
 
-/// Says goodbye, and waits until all have exited with status 0.
+/// Sends bye, and waits until all have exited with status 0.
 Task<Ended> Lane::await_exits(Attempt& a) {
   for (const auto& child : workers_->children)
     if (!child->ended()) child->request({{"op", "bye"}});

@@ -1,4 +1,4 @@
-// Workers that hang or die: what is kept of them, and what is said.
+// Workers that hang or die: collects evidence and describes the end.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -15,7 +15,7 @@ namespace kvcts::supervisor {
 using nlohmann::json;
 using Kind = Ended::Kind;
 
-/// A worker that ended, or broke the protocol: says how, then ends what is left of all workers.
+/// A worker ended or broke the protocol: describes how, then ends all remaining workers.
 Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
   if (child.lost()) throw Lost{"the warden ended"};
   Ended ended;
@@ -55,11 +55,11 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
     if (!over_limit) ended.text += ", and ended by " + process::signal_name(WTERMSIG(end->status));
   } else if (garbage && !(truncated && end && WIFSIGNALED(end->status))) {
     ended.signal = "protocol";
-    ended.phase = asked;  // where it was when we saw it is chance
+    ended.phase = asked;  // where it was when we noticed is chance
     ended.text = child.fault()->what();
   } else if (!end) {
     ended.signal = "protocol";
-    ended.text = "the worker closed its channel and went on running";
+    ended.text = "the worker closed its channel but kept running";
   } else if (WIFSIGNALED(end->status)) {
     ended.signal = process::signal_name(WTERMSIG(end->status));
   } else {
@@ -70,15 +70,15 @@ Task<Ended> Lane::crashed(Attempt& a, Child& child, Phase phase, Phase asked) {
       end && WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL && !over_limit && !near_limit;
   co_await kill_workers();
   co_await ask_canary(a);
-  // Nobody dies of SIGKILL by itself: a person, or the kernel for want of memory. Not the case's doing until it happens
+  // SIGKILL comes from outside: a person, or the kernel when memory runs out. Do not blame the case unless it happens
   // again.
   if (from_outside && a.number < attempts_allowed) throw Lost{"a worker was ended by SIGKILL from outside"};
   if (from_outside)
-    ended.text = "ended from outside (a person, or the kernel for want of memory), " + std::to_string(a.number) + " times";
+    ended.text = "ended from outside (a person, or the kernel, out of memory), " + std::to_string(a.number) + " times";
   co_return ended;
 }
 
-/// A worker that passed a deadline: tells stalled from runaway, keeps what can be known, then ends it.
+/// A worker passed a deadline: distinguishes stalled from runaway, collects evidence, then ends it.
 Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent, std::int64_t limit) {
   Ended ended;
   ended.kind = Kind::hung;
@@ -86,7 +86,7 @@ Task<Ended> Lane::hung(Attempt& a, Child& child, Phase phase, std::int64_t sent,
   ended.role = role_of(child);
   ended.deadline_ms = limit > 0 ? limit : limit_ms(a.resolved, phase);
   const std::int64_t window = 200;
-  // A connector program works in a process of its own.
+  // A connector program works in a separate process.
   const auto busy_now = [&] {
     std::int64_t total = busy_ns(child.pid());
     for (const pid_t pid : programs_of(child)) total += busy_ns(pid);
@@ -122,7 +122,7 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
   const process::StatusView status = process::view(*child.page());
   add_evidence(a.result, "status" + who, status_text(status, now_ns()) + proc_text(child.pid()));
   if (!run_.options.stacks || child.exited()) co_return;
-  // A hung kernel is in no stack: the GPU's own dump names it. Light dumps take a second or so.
+  // No stack shows a hung kernel: the GPU's own dump names it. Light dumps take about a second.
   if (const GpuDump dump(child.pid()); dump.asked()) {
     std::int64_t bytes = 0;
     for (int i = 0; i < 100; ++i) {
@@ -131,7 +131,7 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
       if (now > 0 && now == bytes) break;
       bytes = now;
     }
-    std::string words = "the driver was asked for a GPU core dump and wrote none within 10 s";
+    std::string words = "the driver wrote no GPU core dump within 10 s";
     try {
       if (bytes > 0) {
         const std::string kept = dump.keep();
@@ -152,7 +152,7 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
     co_await take_stack(a, pid, "stack of the program" + who);
     if (!process::catches_signal(pid, SIGUSR1)) continue;
     asked = true;
-    ::kill(pid, SIGUSR1);  // a program that catches it writes its own stack to its standard error
+    ::kill(pid, SIGUSR1);  // a program that catches it writes its own stack to stderr
   }
   if (asked) co_await sleep_ms(200);
 }
@@ -189,10 +189,10 @@ Task<void> Lane::take_stack(Attempt& a, pid_t process, std::string kind) {
     }
     reasons += tool[0] + ": " + (output.empty() ? "said nothing" : output.substr(0, 4000)) + "\n";
   }
-  add_evidence(a.result, kind, "no stack could be taken:\n" + reasons);
+  add_evidence(a.result, kind, "cannot take a stack:\n" + reasons);
 }
 
-/// Runs a program without a channel to its end, or to its time limit.
+/// Runs a program without a channel until it ends or its time is up.
 Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
   if (spec.name.empty()) spec.name = spec.argv[0];
   spec.channel = false;
@@ -213,7 +213,7 @@ Task<Lane::Told> Lane::run_tool(Child::Spec spec, std::int64_t timeout_ms) {
   }
   tool.drain();
   Told told{std::nullopt, tool.start_failure() ? *tool.start_failure() : tool.out().text() + tool.err().text()};
-  if (late) told.text += "\n(no end within " + std::to_string(timeout_ms) + " ms)";
+  if (late) told.text += "\n(did not end within " + std::to_string(timeout_ms) + " ms)";
   if (!late && tool.exited()) told.ended = tool.ending()->status;
   co_return told;
 }
@@ -222,7 +222,7 @@ Task<void> Lane::hold(Attempt& a, Child& child) {
   run_.say("held: " + a.result.id + " hangs in " + child.name() + ", process " + std::to_string(child.pid()));
   for (const auto& worker : workers_->children)
     run_.say("  " + role_of(*worker) + ": gdb -p " + std::to_string(worker->pid()));
-  run_.say("  go on: end that process, or press Ctrl-C here");
+  run_.say("  to continue, end that process or press Ctrl-C here");
   ++run_.holding;
   hold_released_ = false;
   while (!hold_released_ && !child.exited()) {
@@ -232,10 +232,10 @@ Task<void> Lane::hold(Attempt& a, Child& child) {
   --run_.holding;
 }
 
-/// Processes alive now, started after `last_pid`, that belong to this lane's workers and are none of the run's own.
+/// Live processes, started after `last_pid`, that belong to this lane's workers but not to the run itself.
 std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
   std::vector<std::string> found;
-  // A connector program is there for many cases, with whatever it starts and keeps below itself.
+  // A connector program serves many cases, with everything it starts and keeps below itself.
   std::optional<std::vector<pid_t>> hosted;
   const auto is_hosted = [&](pid_t id) {
     if (!hosted) {
@@ -264,8 +264,8 @@ std::vector<std::string> Lane::strays(std::int64_t last_pid) const {
 
 Task<void> Lane::look_for_strays(Attempt& a) {
   std::vector<std::string> found = strays(a.last_pid);
-  // One that is just ending, or one of the run's own of which the warden has not told us yet, is none.
-  for (int i = 0; i < 140 && !found.empty(); ++i) {  // two seconds: on a crowded machine a fork takes its time to exec
+  // Not strays: one that is just ending, or one of the run's own that the warden has not reported yet.
+  for (int i = 0; i < 140 && !found.empty(); ++i) {  // two seconds: on a crowded machine a fork is slow to exec
     co_await sleep_ms(15);
     found = strays(a.last_pid);
   }

@@ -100,7 +100,7 @@ std::int64_t busy_ns(pid_t pid) {
     std::int64_t ran = 0, waited = 0;
     if (in >> ran >> waited) total += ran + waited;
   }
-  if (total == 0) {  // a kernel without schedstat: processor time alone
+  if (total == 0) {  // a kernel without schedstat: only CPU time
     static const std::int64_t tick = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
     if (const auto stat = process::read_stat(pid)) total = static_cast<std::int64_t>(stat->cpu_ticks) * tick;
   }

@@ -1,5 +1,5 @@
-// The watchdog, shown to work: engine "fixture" misbehaves in every way we know, each gets its exact outcome, and the rest
-// goes on.
+// Shows that the watchdog works: engine "fixture" misbehaves in every known way, each gets its exact outcome, and the
+// rest of the run continues.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -163,7 +163,7 @@ TEST(Fixtures, AFloodIsKeptAsItsLast64KiB) {
 TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
   const NothingLeft nothing_left;
   Options options = fixture_options();
-  options.kept_engines = 0;  // the fixture's worker has to go for the next case, but not before its time
+  options.kept_engines = 0;  // the next case must evict the fixture's worker, but not too early
   ResolvedCase late = small_case("late", "fixture", 1, {{"fault", "late_write"}, {"delay_us", "100000"}});
   late.settle_ms = 500;
   const Outcomes outcomes = run({late, small_case("next")}, options);
@@ -172,7 +172,7 @@ TEST(Fixtures, AWriteThatComesLateIsSeenAlsoWhenTheEngineChanges) {
   EXPECT_EQ(outcomes.of("next").outcome, Outcome::pass);
 }
 
-// A hang that leaves a device broken must not make a liar of every case behind it.
+// A hang that leaves a device broken must not give later cases false outcomes.
 TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
   const NothingLeft nothing_left;
   const auto hang = [](const std::string& id, const std::string& fault, const std::string& canary) {
@@ -197,7 +197,7 @@ TEST(Fixtures, AnEngineWhoseCanaryFailsIsSetAside) {
   EXPECT_EQ(broken.of("other").outcome, Outcome::pass) << "another engine has nothing to do with it";
 
   const Outcomes stuck = run_with(hang("first", "spin", "hangs"));
-  EXPECT_NE(evidence(stuck.of("first"), "canary").find("no end within 1000 ms"), std::string::npos)
+  EXPECT_NE(evidence(stuck.of("first"), "canary").find("did not end within 1000 ms"), std::string::npos)
       << evidence(stuck.of("first"), "canary");
   EXPECT_EQ(stuck.of("same").outcome, Outcome::skipped);
 }
@@ -274,7 +274,7 @@ TEST(Fixtures, AnInterruptInTheMiddleOfAHang) {
   EXPECT_EQ(outcomes.of("next").outcome, Outcome::not_run);
 }
 
-// The supervisor is killed outright at any moment of a run in which code under test escapes and hangs: nothing is left.
+// The supervisor is killed at any moment of a run in which code under test escapes and hangs: nothing survives.
 TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
   const std::vector<std::string> names_before = shared_memory_names();
   for (int round = 0; round < 12; ++round) {
@@ -301,7 +301,7 @@ TEST(Fixtures, NothingOutlivesAKilledSupervisor) {
           found.push_back(stat.command);
       return found;
     };
-    // A warden that was just being asked still starts what it was asked for and then ends it: empty once is not gone.
+    // A warden with a pending request still starts the process and then ends it: empty once does not mean gone.
     int quiet = 0;
     for (int i = 0; i < 10'000 && quiet < 150; ++i) {
       quiet = left().empty() ? quiet + 1 : 0;

@@ -19,7 +19,7 @@ namespace kvcts::supervisor {
 
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // light dumps have a few MiB
+constexpr std::int64_t most_bytes = std::int64_t{256} << 20;  // light dumps are a few MiB
 
 process::UniqueFd folder_of(pid_t pid, const char* which) {
   return process::UniqueFd(::open(("/proc/" + std::to_string(pid) + "/" + which).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -45,19 +45,18 @@ GpuDump::GpuDump(pid_t pid) : root_(folder_of(pid, "root")), cwd_(folder_of(pid,
   const std::string pipe = named("CUDA_COREDUMP_PIPE");
   file_ = named("CUDA_COREDUMP_FILE");
   if (pipe.empty() || file_.empty()) return;
-  // The driver makes the pipe with its first context and reads it; without a reader this fails at once.
+  // The driver creates the pipe with its first context and reads it; without a reader this fails immediately.
   const process::UniqueFd asks = open(pipe, O_WRONLY | O_NONBLOCK);
   struct stat found{};
   asked_ = asks && ::fstat(asks.get(), &found) == 0 && S_ISFIFO(found.st_mode) && ::write(asks.get(), "1", 1) == 1;
-  // The driver has it open, and the process that should remove it is about to be ended.
+  // The driver has it open, and the process that should remove it is about to be killed.
   if (asked_) remove(pipe);
 }
 
 process::UniqueFd GpuDump::open(const std::string& path, int flags) const {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOCTTY);
-  // An absolute name begins at the root of the process; links in it would begin there, too, and a relative name has none to
-  // follow.
+  // An absolute name starts at the process's root; links in it would, too. A relative name contains none to follow.
   const bool absolute = path.starts_with('/');
   how.resolve = absolute ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
   return process::UniqueFd(
@@ -74,20 +73,20 @@ std::int64_t GpuDump::bytes() const { return std::max<std::int64_t>(size_of(open
 std::string GpuDump::keep() const {
   const process::UniqueFd from = open(file_, O_RDONLY | O_NONBLOCK);
   const std::int64_t bytes = size_of(from.get());
-  if (bytes < 0) throw failed("the GPU core dump cannot be read");
+  if (bytes < 0) throw failed("cannot read the GPU core dump");
   if (bytes > most_bytes)
     throw std::runtime_error("the GPU core dump has " + std::to_string(bytes) + " bytes: more than " +
                              std::to_string(most_bytes));
   std::string name =
       (std::filesystem::temp_directory_path() / ("kvcts-gpu-core." + std::to_string(pid_) + ".XXXXXX")).string();
   const process::UniqueFd to(::mkostemp(name.data(), O_CLOEXEC));
-  if (!to) throw failed("the GPU core dump cannot be kept");
+  if (!to) throw failed("cannot keep the GPU core dump");
   std::array<char, 65536> buffer;
   for (std::int64_t left = bytes; left > 0;) {
     const ssize_t n =
         ::read(from.get(), buffer.data(), std::min<std::size_t>(buffer.size(), static_cast<std::size_t>(left)));
     if (n <= 0 || ::write(to.get(), buffer.data(), static_cast<std::size_t>(n)) != n) {
-      const auto reason = failed("the GPU core dump cannot be copied");
+      const auto reason = failed("cannot copy the GPU core dump");
       ::unlink(name.c_str());
       throw reason;
     }

@@ -94,7 +94,7 @@ Task<void> Lane::work() {
   running_.reset();
 }
 
-/// Something of ours ended: its cases run again, with a new one.
+/// One of our own processes ended: its cases run again, with a new one.
 void Lane::recover(const std::string& why) {
   if (run_.link.lost()) {
     workers_.reset();
@@ -116,7 +116,7 @@ Task<void> Lane::run_job(Again job) {
     co_await attempt_case(a);
   } catch (const Lost& loss) {
     lost = loss.why;
-  } catch (const std::exception& error) {  // ours: no descriptors left, a reply that is not what the protocol says
+  } catch (const std::exception& error) {  // ours: no descriptors left, or a reply that violates the protocol
     lost = std::string("supervisor: ") + error.what();
     own_fault = true;
   }
@@ -138,7 +138,7 @@ Task<void> Lane::run_job(Again job) {
   }
   a.result.outcome = Outcome::error;
   if (a.result.id.empty()) a.result.id = run_.jobs.id(a.job);
-  a.result.message = *lost + "; given up after " + std::to_string(a.number) + " attempts";
+  a.result.message = *lost + "; gave up after " + std::to_string(a.number) + " attempts";
   run_.emit(a.job, std::move(a.result));
 }
 
@@ -160,7 +160,7 @@ Task<void> Lane::attempt_case(Attempt& a) {
   co_await hand_over(a, ended.kind);
 }
 
-/// Completed: the case can be run.
+/// Completed: the case can run.
 Ended Lane::resolve(Attempt& a) {
   CaseResult& result = a.result;
   Ended ended;
@@ -188,7 +188,7 @@ Ended Lane::resolve(Attempt& a) {
   return ended;
 }
 
-/// The checker makes and fills the memory while the workers are looked after.
+/// The checker allocates and fills the memory while the workers are prepared.
 Task<Ended> Lane::open_case(Attempt& a) {
   a.key = run_.next_key++;
   checker_.need();
@@ -219,8 +219,8 @@ Task<Ended> Lane::open_case(Attempt& a) {
   co_return ended;
 }
 
-/// How the case ended. A failure is looked at as it was told; what comes after that, from workers that live on, is late
-/// (settle()).
+/// Runs the case to its end. A failure is compared as soon as it is reported; later writes from workers that live on
+/// are late (settle()).
 Task<Ended> Lane::host(Attempt& a) {
   Ended ended = co_await open_case(a);
   if (ended.kind == Kind::completed) ended = co_await execute(a);
@@ -229,7 +229,7 @@ Task<Ended> Lane::host(Attempt& a) {
   if ((ended.kind == Kind::refused || ended.kind == Kind::raised) && a.opened && workers_) {
     co_await compare(a, ended);
     looked = true;
-    // Registrations stay meanwhile: taking them back would stop what the engine still has under way.
+    // Registrations stay meanwhile: undoing them would stop what the engine still has under way.
     if (ended.phase == Phase::transfer || ended.phase == Phase::complete) co_await sleep_ms(a.resolved.settle_ms);
     co_await look(a, "");
   }
@@ -247,7 +247,7 @@ Task<Ended> Lane::host(Attempt& a) {
   co_return ended;
 }
 
-/// The result, as far as it is known before the memory was watched.
+/// The result as known before the memory was watched.
 Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
   CaseResult& result = a.result;
   decide(ended, a.compared, result);
@@ -267,11 +267,11 @@ Task<void> Lane::conclude(Attempt& a, const Ended& ended) {
   result.peak_bytes += a.memory_bytes;
 }
 
-/// Final where nobody can write any more; otherwise the memory is watched first.
+/// Final if no process can write any more; otherwise the memory is watched first.
 Task<void> Lane::hand_over(Attempt& a, Kind ended) {
   if (!a.opened) {
     run_.emit(a.job, std::move(a.result));
-  } else if (workers_) {  // somebody could still write
+  } else if (workers_) {  // a worker could still write
     if (a.result.outcome == Outcome::fail)
       for (const auto& child : workers_->children) add_output(a, *child);
     watch(a, ended);

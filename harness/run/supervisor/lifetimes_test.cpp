@@ -1,5 +1,5 @@
-// Completion was reported, and then: nothing may move in a call that ends something, nothing may have been missing, nothing
-// may change, and the engine has to come to its own end.
+// After completion was reported: nothing may move in a call that ends something, nothing may have been missing,
+// nothing may change, and the engine must end cleanly.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -38,7 +38,7 @@ void expect_all(const std::vector<Row>& rows) {
     for (const int processes : {1, 2})
       for (const char* op : {"write", "read"}) {
         json options = row.options;
-        options["bytes"] = std::to_string(of.size());  // workers of its own: it is their last case
+        options["bytes"] = std::to_string(of.size());  // separate workers, because it is their last case
         cases.push_back(small_case(row.id + "/" + op + "/" + std::to_string(processes), "fixture", processes, options));
         cases.back().op = op;
         of.push_back(&row);
@@ -80,8 +80,8 @@ TEST(Lifetimes, BytesThatArriveInACallThatEndsSomething) {
               {"honest", json::object(), Outcome::pass, "", ""}});
 }
 
-// The worker looks within microseconds, unless the system takes its processor away at that very moment: so most of all have
-// to be caught, and of each way one.
+// The worker reads within microseconds, unless it loses its CPU exactly then: so most cases must be caught, and one
+// of each way.
 TEST(Lifetimes, CompletionThatComesTooEarly) {
   constexpr int times = 5;
   std::vector<ResolvedCase> cases;
@@ -115,7 +115,7 @@ TEST(Lifetimes, CompletionThatComesTooEarly) {
   EXPECT_GT(all, std::ssize(cases) / 2);
 }
 
-// A run of a few cases is watched as a whole, and so is the first case of an engine in a longer one.
+// A run of a few cases is watched completely; in a longer one, the first case of an engine is.
 TEST(Lifetimes, BytesThatChangeAWhileLater) {
   const auto late = [](const std::string& us, int processes, const std::string& op) {
     ResolvedCase c = small_case("late-" + us + "-" + op, "fixture", processes, {{"fault", "late_write"}, {"delay_us", us}});
@@ -164,7 +164,7 @@ TEST(Lifetimes, NoEndOfACallThatEndsSomething) {
   expect_all(rows);
 }
 
-// A result that waits for its workers is not lost when they are replaced, and the case behind it is nobody's victim.
+// A result that waits for its workers survives their replacement, and the following case is not blamed.
 TEST(Lifetimes, OnlyTheLastCaseAnswersForTheEnd) {
   std::vector<ResolvedCase> cases;
   for (int i = 0; i < 6; ++i) cases.push_back(small_case("c" + std::to_string(i), "fixture", 1, fault("segv", "close")));
@@ -179,7 +179,7 @@ TEST(Lifetimes, OnlyTheLastCaseAnswersForTheEnd) {
   }
 }
 
-// Released code that dies in its exit handlers: its entry says so, and nothing else is excused by that.
+// Released code that dies in its exit handlers: its entry declares it, and excuses nothing else.
 TEST(Lifetimes, AnEndThatTheEntryKnowsIsAFact) {
   const auto known = [](const std::string& id, const std::string& what, const std::string& phase) {
     ResolvedCase c = small_case(id, "fixture", 1, fault(what, phase));

@@ -23,7 +23,7 @@ Task<int> twice(Signal& signal, std::int64_t deadline) {
 
 Task<std::string> through(Signal& signal, std::int64_t deadline) {
   const int value = co_await twice(signal, deadline);
-  if (value == 0) throw std::runtime_error("nobody came");
+  if (value == 0) throw std::runtime_error("no value came");
   co_return std::to_string(value);
 }
 

@@ -12,7 +12,7 @@ namespace kvcts::supervisor {
 
 namespace {
 
-// Below what the kernel hands out by itself (32768 and up), so that no outgoing connection takes one meanwhile.
+// Below the range that the kernel assigns (32768 and up), so that no outgoing connection takes one meanwhile.
 constexpr std::uint16_t first = 20000, last = 32000;
 
 bool is_free(std::uint16_t port) {
@@ -26,7 +26,7 @@ bool is_free(std::uint16_t port) {
 
 }  // namespace
 
-// Runs side by side begin at different places.
+// Parallel runs start at different places.
 Ports::Ports() : next_(static_cast<std::uint16_t>(first + ::getpid() * 97 % (last - first))) {}
 
 std::vector<std::uint16_t> Ports::take(std::int64_t count) {

@@ -1,4 +1,4 @@
-// A scripted case: no worker, one request to the checker.
+// A scripted case: no worker, only one request to the checker.
 #include <algorithm>
 
 #include "run/supervisor/evidence.hpp"
@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-// What was reported, a line an event: "move2 move bytes=1280 moved=true".
+// What was reported, one line per event: "move2 move bytes=1280 moved=true".
 std::string events_text(const json& events) {
   std::string out;
   for (const json& event : events) {

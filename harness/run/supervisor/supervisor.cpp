@@ -31,7 +31,7 @@ void on_signal(int) {
   errno = saved;
 }
 
-/// SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for the life of a run. Whoever ignores SIGHUP (nohup) goes on doing so.
+/// SIGINT, SIGTERM and SIGHUP as bytes in a pipe, for the life of a run. SIGHUP stays ignored if it was (nohup).
 class Interrupts {
  public:
   explicit Interrupts(bool handle) {
@@ -67,7 +67,7 @@ class Interrupts {
   bool installed_{false};
 };
 
-/// Every case in flight holds descriptors: take what the hard limit gives.
+/// Every case in flight holds descriptors: raise the soft limit to the hard one.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
@@ -155,7 +155,7 @@ Summary run_cases(const Jobs& jobs, const Options& options, const Handlers& hand
     CaseResult result;
     result.id = jobs.id(i);
     result.outcome = Outcome::not_run;
-    result.message = run.summary.interrupted ? "interrupted" : "the run ended before this case began";
+    result.message = run.summary.interrupted ? "interrupted" : "the run ended before this case started";
     run.emit(i, std::move(result));
   }
   return run.summary;

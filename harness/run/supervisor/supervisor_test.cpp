@@ -33,7 +33,7 @@ TEST(Supervisor, OneCasePassesWithEveryFieldOfItsResult) {
   EXPECT_TRUE(result.facts.contains("engine_version"));
 }
 
-// Between two cases with workers: no worker is started for it, and those that are there stay as they are.
+// Between two cases with workers: starts no worker, and leaves existing ones unchanged.
 TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
   const NothingLeft nothing_left;
   ResolvedCase scripted;
@@ -224,7 +224,7 @@ TEST(Supervisor, WithoutItsProgramsItSaysSo) {
   EXPECT_THROW(run({small_case("c")}, options), std::system_error);
 }
 
-/// Kills, again and again, a process of the run that `choose` likes, from within on_result.
+/// Repeatedly kills a process of the run chosen by `choose`, from within on_result.
 Outcomes run_with_kills(const std::string& command, std::size_t count, int kills) {
   std::vector<ResolvedCase> cases;
   for (std::size_t i = 0; i < count; ++i)

@@ -43,7 +43,7 @@ std::vector<std::uint64_t> WatchList::ripe(const Options& options) const {
     if (w.open || !w.last) all.push_back(&w);
   }
   const bool full = open > options.watched_cases || bytes > options.watched_bytes;
-  // Those that wait for their workers come last.
+  // Cases that wait for their workers come last.
   std::sort(all.begin(), all.end(), [](const Watched* x, const Watched* y) {
     return std::pair(x->last != nullptr, x->due_ns) < std::pair(y->last != nullptr, y->due_ns);
   });

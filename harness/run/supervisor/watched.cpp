@@ -1,4 +1,4 @@
-// The memory of finished cases, which the checker watches while their workers live on.
+// The memory of finished cases, watched by the checker while their workers live on.
 #include <algorithm>
 #include <cstdlib>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int losses_allowed = 10;
 }  // namespace
 
-/// The next reply of the checker; `resolved`: of a request that may take as long as the case's deadlines allow.
+/// The checker's next reply; `resolved`: for a request that may take as long as the case's deadlines allow.
 Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process::UniqueFd>* fds) {
   std::int64_t limit = run_.options.checker_deadline_ms;
   if (resolved != nullptr)
@@ -21,7 +21,7 @@ Task<json> Lane::checker_reply(const ResolvedCase* resolved, std::vector<process
   return checker_.reply(limit, fds);
 }
 
-/// Cases whose memory the checker held cannot be called final any more: they run again.
+/// Cases whose memory the checker held can no longer become final: they run again.
 void Lane::lose_checker(const std::string& why) {
   checker_.kill();
   for (Watched& w : watched_.take_open()) {
@@ -30,12 +30,12 @@ void Lane::lose_checker(const std::string& why) {
       continue;
     }
     w.result.outcome = Outcome::error;
-    w.result.message = why + " while the case's memory was watched; given up after " + std::to_string(w.lost + 1) + " times";
+    w.result.message = why + " while the case's memory was watched; gave up after " + std::to_string(w.lost + 1) + " times";
     run_.emit(w.job, std::move(w.result));
   }
 }
 
-/// The case is over, and its workers live on: somebody could still write.
+/// The case is over, but its workers live on and could still write.
 void Lane::watch(Attempt& a, Ended::Kind ended) {
   watched_.no_longer_last(workers_->id);
   const bool few = run_.jobs.count <= run_.options.watch_all;
@@ -45,7 +45,7 @@ void Lane::watch(Attempt& a, Ended::Kind ended) {
                 workers_->id, std::make_unique<ResolvedCase>(std::move(a.resolved))});
 }
 
-/// Another library may bear the name of the suite's own (KVCTS_ENGINE_PATH), and a program moves bytes itself.
+/// KVCTS_ENGINE_PATH may supply another library under the suite's name, and a program moves bytes itself.
 bool nobody_left_to_write(const ResolvedCase& c) {
   return c.engine.plugin == "kvcts_engine_memcpy" && !is_program(c) && std::getenv("KVCTS_ENGINE_PATH") == nullptr;
 }
@@ -57,8 +57,9 @@ std::int64_t watch_ms(const ResolvedCase& c, const Options& options) {
   return std::max(c.settle_ms, options.watch_ms);
 }
 
-/// In a long run a sample is watched for longer than its settle: the first case of each engine and direction, and of the
-/// others one in `watch_every` by its id. A case that is not watched at all (settle 0) stays so. In a short one: watch_ms().
+/// In a long run a sample is watched for longer than its settle: the first case per engine and direction, and of the
+/// others one in `watch_every` by its id. A case that is never watched (settle 0) stays so. For a short run see
+/// watch_ms().
 bool Lane::watched_longer(const Attempt& a) {
   const ResolvedCase& c = a.resolved;
   if (c.settle_ms == 0) return false;
@@ -68,8 +69,8 @@ bool Lane::watched_longer(const Attempt& a) {
   return first || hash % run_.options.watch_every == 0;
 }
 
-/// Looks once more at the memory of finished cases whose time has come, and hands their results out. all: waits for each
-/// that waits for nothing but time (only: of those workers).
+/// Compares the memory of finished cases once more when they are due, and emits their results. all: waits for every
+/// case that only waits for time (only: of those workers).
 Task<void> Lane::settle(bool all, std::uint64_t only) {
   for (;;) {
     const std::vector<std::uint64_t> keys = watched_.ripe(run_.options);

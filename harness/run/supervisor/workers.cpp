@@ -1,4 +1,4 @@
-// Choosing, starting, asking and ending the workers of a lane.
+// Chooses, starts, queries and ends the workers of a lane.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -12,16 +12,16 @@ using Kind = Ended::Kind;
 
 namespace {
 
-constexpr std::int64_t told_start_ms = 5'000;           // a program that takes longer imports half of the world: say so
-constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no honest reply is nearly that long
+constexpr std::int64_t told_start_ms = 5'000;           // report a program that takes longer to import its modules
+constexpr std::uint32_t worker_frame_limit = 8u << 20;  // no valid reply is nearly that long
 
-/// Whether the case's engine_options come with register, to processes that serve other cases, too
+/// Whether the case's engine_options are sent with register, to processes that serve other cases, too
 /// (connector/program/command.hpp).
 bool options_with_register(const ResolvedCase& c) {
   return is_program(c) && c.connector.options.value("options_with", "") == "register";
 }
 
-/// Absolute paths among the texts of some values.
+/// Collects absolute paths among the texts of some values.
 void add_paths(const json& value, std::vector<std::string>& out) {
   if (value.is_string() && value.get_ref<const std::string&>().starts_with('/')) out.push_back(value);
   if (value.is_structured())
@@ -33,7 +33,7 @@ std::vector<std::string> paths_in(const std::vector<json>& values) {
   return out;
 }
 
-/// Which program it is, and what it is told with hello: connectors that differ only in what comes with each job share
+/// The program and what it receives with hello: connectors that differ only in what is sent with each job share
 /// processes.
 std::string program_of(const ResolvedCase& c) {
   if (!c.connector.options.contains("job_options")) return c.connector.name + "|" + c.connector.options.dump();
@@ -42,7 +42,7 @@ std::string program_of(const ResolvedCase& c) {
   return options.dump();
 }
 
-/// What a worker is for: cases that differ in it cannot share one.
+/// What a worker is for: cases with different signatures cannot share one.
 std::string signature_of(const ResolvedCase& c) {
   const EngineSpec& engine = c.engine;
   return engine.plugin + "|" + std::to_string(engine.processes) + "|" +
@@ -50,8 +50,7 @@ std::string signature_of(const ResolvedCase& c) {
          json(c.grants).dump() + (is_program(c) ? "|" + program_of(c) : "");
 }
 
-/// The connector's options; what the case says under engine_options goes to the program, too, if it does not come with
-/// register.
+/// The connector's options, plus the case's engine_options for the program unless they are sent with register.
 json program_options(const ResolvedCase& c) {
   json options = c.connector.options;
   if (options_with_register(c)) return options;
@@ -67,8 +66,8 @@ process::Sandbox sandbox_of(const ResolvedCase& c, const Options& options) {
           options.hidden};
 }
 
-/// Chooses the workers that this engine has already, and retires those that have to go. May ask the checker: nothing else
-/// may be unanswered there.
+/// Selects the existing workers of this engine, and retires those that must go. May query the checker: no request may
+/// be unanswered there.
 Task<void> Lane::choose_workers(const ResolvedCase& resolved) {
   const std::string signature = signature_of(resolved);
   if (workers_ && workers_->signature != signature) kept_.push_back(std::move(workers_));
@@ -91,7 +90,7 @@ Task<void> Lane::choose_workers(const ResolvedCase& resolved) {
   }
 }
 
-/// Starts workers where there are none, and says hello.
+/// Starts workers if there are none, and says hello.
 Task<Ended> Lane::set_up_workers(Attempt& a) {
   const EngineSpec& engine = a.resolved.engine;
   Ended ended;
@@ -162,14 +161,14 @@ void Lane::name_workers(Attempt& a) const {
   a.result.ran_before = workers_->ran_before;
 }
 
-/// Sends one request to each, then awaits all replies. Ends early only where a worker hangs or ended: then all are dead
-/// afterwards. Where one side of a connector program has come to its end, the other is told to stop waiting for it.
+/// Sends one request to each, then awaits all replies. Ends early only if a worker hangs or dies: then all are dead
+/// afterwards. When one side of a connector program has ended, the other is notified to stop waiting for it.
 Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& requests, std::vector<json>& replies) {
   replies.clear();
   const std::int64_t sent = now_ns();
   const bool hello = requests[0].body["op"] == "hello";
   std::int64_t limit = hello ? run_.options.start_deadline_ms : 0;
-  if (hello && is_program(a.resolved))  // a program that imports half of the world is given its time
+  if (hello && is_program(a.resolved))  // a program with many imports gets its time
     if (const auto start = a.resolved.connector.options.find("start_ms");
         start != a.resolved.connector.options.end() && start->is_number_integer())
       limit = std::max(limit, start->get<std::int64_t>());
@@ -177,7 +176,7 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
   std::vector<Child*> awaited;
   for (const Request& request : requests) awaited.push_back(request.child);
   std::map<const Child*, json> said;
-  std::map<const Child*, int> due;  // replies that are still to come
+  std::map<const Child*, int> due;  // outstanding replies
   for (Child* child : awaited) due[child] = 1;
   while (!awaited.empty()) {
     Reply reply = co_await await_worker(a, awaited, phase, sent, limit);
@@ -207,14 +206,14 @@ Task<Ended> Lane::ask_workers(Attempt& a, Phase phase, std::vector<Request>& req
     if (one.kind != Kind::completed && first.kind == Kind::completed) first = std::move(one);
     replies.push_back(std::move(body));
   }
-  if (first.kind == Kind::crashed) {  // it said itself that it is at an end
+  if (first.kind == Kind::crashed) {  // the worker itself reported the crash
     for (const Request& request : requests) add_output(a, *request.child);
     co_await kill_workers();
   }
   co_return first;
 }
 
-/// What a worker's reply says.
+/// Interprets a worker's reply.
 Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
   Ended ended;
   ended.role = role_of(child);
@@ -249,26 +248,25 @@ Ended Lane::judge(Attempt& a, Child& child, Phase phase, const json& reply) {
   }
   if (reply.value("ok", false)) return ended;
   ended.kind = Kind::error;
-  ended.text = "a worker's reply says neither ok nor what went wrong: " + process::dump(reply).substr(0, 200);
+  ended.text = "a worker's reply contains neither ok nor an error: " + process::dump(reply).substr(0, 200);
   return ended;
 }
 
 /// The first of these workers that replies, ends or is late.
 Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent,
                                      std::int64_t limit) {
-  std::int64_t longest = 0;  // a worker that keeps entering phases does not live for ever
+  std::int64_t longest = 0;  // a worker that keeps entering phases must not live forever
   for (int i = 0; i < phase_count; ++i) longest += limit_ms(a.resolved, static_cast<Phase>(i));
   if (limit > 0) longest = limit;
   const auto phase_of = [&](const Child& who) {
     const process::StatusPage& page = *who.page();
     const std::uint32_t number = page.phase.load(std::memory_order_acquire);
     const bool told = page.key.load(std::memory_order_acquire) == a.key && page.phase_since_ns.load() >= sent;
-    // The page belongs to code under test. Of all requests only a transfer covers two phases.
+    // The page belongs to code under test. Only a transfer covers two phases.
     const bool possible = phase == Phase::transfer && number == static_cast<std::uint32_t>(Phase::complete);
     return told && possible ? Phase::complete : phase;
   };
-  std::map<const Child*, std::int64_t>
-      entered;  // the second phase, as it was first told: who tells it anew gets no time for it
+  std::map<const Child*, std::int64_t> entered;  // the second phase, when first reported: reporting it again gains no time
   Reply reply;
   for (;;) {
     check_running();
@@ -307,7 +305,7 @@ Task<Lane::Reply> Lane::await_worker(Attempt& a, std::vector<Child*> awaited, Ph
   }
 }
 
-/// Ends workers with everything that they started, and proves it.
+/// Ends workers with everything that they started, and verifies it.
 Task<void> Lane::end(Workers& workers) {
   for (const auto& child : workers.children) child->kill();
   const std::int64_t patience = now_ns() + 20'000 * ns_per_ms;
@@ -327,7 +325,7 @@ Task<void> Lane::end(Workers& workers) {
   }
 }
 
-/// The present case's workers are not to be trusted any more.
+/// The current case's workers can no longer be trusted.
 Task<void> Lane::kill_workers() {
   if (!workers_) co_return;
   const std::unique_ptr<Workers> workers = std::move(workers_);

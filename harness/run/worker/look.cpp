@@ -11,7 +11,7 @@ constexpr std::int64_t whole_bytes = 8 << 10;  // of the last copies
 constexpr std::int64_t chunk = 4096;
 constexpr std::int64_t everything = 1 << 20;  // a program's case takes hundreds of milliseconds
 
-/// The last `most` bytes before `end` of an allocation, in chunks, the end first. False: the snapshot is full.
+/// Takes the last `most` bytes before `end` of an allocation, in chunks, the end first. False: the snapshot is full.
 bool take(process::SnapshotWriter& snapshot, const Destination& from, std::int64_t end, std::int64_t most) {
   for (const std::int64_t begin = std::max<std::int64_t>(0, end - most); end > begin;) {
     const std::int64_t count = std::min(chunk, end - begin);

@@ -30,12 +30,12 @@ namespace {
 constexpr std::size_t sample_copies = 64;
 constexpr const char* provider_option = "memory_provider";  ///< of an engine: stem of a plug-in for transport/kvcts_memory.h
 
-/// A request of ours that makes no sense: the suite's own fault, never that of the code under test.
+/// An invalid request from the supervisor: the suite's own fault, never the code under test's.
 struct Misuse : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Runs a piece of the suite's own code: what it throws is the suite's fault.
+/// Runs the suite's own code: exceptions from it are the suite's fault.
 template <class F>
 auto own(F&& work) {
   try {
@@ -54,7 +54,7 @@ std::string type_name(const std::exception& error) {
   return status == 0 ? text.get() : typeid(error).name();
 }
 
-/// High-water mark of resident memory since the last reset.
+/// Peak resident memory since the last reset.
 std::int64_t peak_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -67,7 +67,7 @@ void reset_peak() {
     const auto written = ::pwrite(file.get(), "5", 1, 0);
 }
 
-/// FNV-1a over the numbers of a plan: tells two plans apart in a report.
+/// FNV-1a over the numbers of a plan: distinguishes two plans in a report.
 std::string plan_digest(const std::vector<Copy>& copies) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const Copy& copy : copies)
@@ -88,14 +88,14 @@ json claims_json(const transport::Claims& claims) {
 
 }  // namespace
 
-/// One memory file, whole, as it is mapped here.
+/// One whole memory file, as mapped here.
 struct Worker::File {
   Side side{};
   bool output{false};
   std::int64_t base{0}, bytes{0};
   UniqueFd fd;
   process::Mapping map;
-  std::optional<transport::Block> block;  ///< of the whole file, where a provider brings the memory that is registered
+  std::optional<transport::Block> block;  ///< of the whole file, if a provider supplies the registered memory
   std::uint8_t* data() const { return map.data() + base; }
   std::span<std::uint8_t> whole() const { return {map.data(), map.size()}; }
 };
@@ -104,13 +104,13 @@ struct Worker::File {
 struct Worker::Agent {
   Side side;
   transport::Session session;
-  std::unique_ptr<transport::MemoryPool> pool;  ///< none: memory files are registered as they are
+  std::unique_ptr<transport::MemoryPool> pool;  ///< none: memory files are registered directly
 };
 
 struct Worker::Hosted {
   ResolvedCase view;
   std::vector<File> files;
-  std::vector<process::Mapping> shown;  ///< of the other side's destination: to be looked at, and unknown to the engine
+  std::vector<process::Mapping> shown;  ///< of the other side's destination: for comparing, hidden from the engine
   process::Mapping snapshot_file;
   process::SnapshotWriter snapshot;
   std::vector<Destination> destination;  ///< empty: no snapshot is taken
@@ -119,8 +119,8 @@ struct Worker::Hosted {
   std::optional<transport::PeerId> peer;           ///< of the side that posts
   std::optional<transport::PeerId> peer_of_target;
   connector::Plan plan;
-  std::vector<transport::RequestId> requests;  ///< of the side that posts; kept until they are released
-  bool failed{false};                          ///< the last transfer did: what the engine says about its remains is no news
+  std::vector<transport::RequestId> requests;  ///< of the side that posts; kept until released
+  bool failed{false};                          ///< the last transfer did: then engine errors about its remains do not count
   bool finished{false};
   Side initiator() const { return view.op == "read" ? Side::consumer : Side::producer; }
 };
@@ -139,7 +139,7 @@ Worker::Hosted& Worker::hosted(const json& request) {
   const auto key = request.at("key").get<std::uint64_t>();
   const auto found = cases_.find(key);
   if (found == cases_.end() || found->second->finished)
-    throw Misuse("no case with key " + std::to_string(key) + " is prepared here");
+    throw Misuse("no case with key " + std::to_string(key) + " has been prepared");
   return *found->second;
 }
 
@@ -174,7 +174,7 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
     reply = {{"raised", {{"type", error.type}, {"text", error.what()}, {"at", "connector"}}}};
   } catch (const transport::TransportError& error) {
     const std::string at = "engine: " + std::string(transport::name(error.code()));
-    // An engine that does not even open says what this machine lacks: a library, a version that it knows, a device.
+    // An engine that cannot even open reports what this machine lacks: a library, a known version, a device.
     if (error.code() == transport::Code::absent || (op == "hello" && error.code() == transport::Code::not_supported))
       reply = {{"skipped", {{"text", error.what()}}}};
     else if (error.code() == transport::Code::contract)
@@ -192,7 +192,7 @@ json Worker::handle(const json& request, std::vector<UniqueFd> fds) {
   } catch (...) {
     reply = {{"raised", {{"type", "unknown"}, {"text", "something that is no std::exception"}, {"at", op}}}};
   }
-  // Where it really was: a request can cover several phases.
+  // The actual phase: a request can cover several.
   if (!reply.contains("ok") && page_ != nullptr && (op == "transfer"))
     reply["phase"] = name(static_cast<Phase>(page_->phase.load()));
   return reply;
@@ -209,7 +209,7 @@ json Worker::dispatch(const std::string& op, const json& request, std::vector<Un
   if (op == "read") return read(request);
   if (op == "end") return end(request);
   if (op == "close") return close();
-  if (op == "cancel") return json::object();  // that it came has ended the waiting
+  if (op == "cancel") return json::object();  // its arrival has already ended the wait
   if (op == "forget") {
     for (const auto key : request.at("keys").get<std::vector<std::uint64_t>>()) cases_.erase(key);
     return json::object();
@@ -226,7 +226,7 @@ transport::OpenOptions open_options(const json& engine) {
 
 json Worker::hello(const json& request) {
   const std::int64_t begin = now_ns();
-  if (!agents_.empty() || program_) throw Misuse("said twice: one plug-in a process, for life");
+  if (!agents_.empty() || program_) throw Misuse("hello was sent twice: a process hosts one plug-in for life");
   if (request.contains("connector")) return hello_program(request);
   const json& engine = request.at("engine");
   transport::OpenOptions options = open_options(engine);
@@ -280,7 +280,7 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
     hosted.view = case_from_json(request.at("case"));
     const json& files = request.at("files");
     if (files.size() != fds.size())
-      throw Misuse("expected a descriptor a file (" + std::to_string(files.size()) + "), found " +
+      throw Misuse("expected one descriptor per file (" + std::to_string(files.size()) + "), found " +
                    std::to_string(fds.size()));
     for (std::size_t i = 0; i < fds.size(); ++i) {
       if (!process::is_sealed(fds[i].get())) throw Misuse("a memory file is not sealed against shrinking");
@@ -298,7 +298,7 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
       file.bytes = files[i].at("bytes").get<std::int64_t>();
       file.fd = std::move(fds[i]);
       const bool shown = files[i].value("shown", false);
-      // A request moves a part of its pool.
+      // A request moves only part of its pool.
       file.map = process::Mapping(file.fd.get(), 0, !shown, process::Pages::as_touched);
       if (file.base < 0 || file.bytes < 0 || static_cast<std::size_t>(file.base + file.bytes) > file.map.size())
         throw Misuse("an allocation lies outside its memory file");
@@ -313,7 +313,7 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
     if (!program_) hosted.connector = connector::make_connector(hosted.view.connector);
     return 0;
   });
-  // Kept from here on, whatever happens: mappings stay until the case was looked at for late writes.
+  // Kept from here on in any case: mappings stay until the case was checked for late writes.
   cases_.emplace(key, std::move(made));
 
   if (program_) {
@@ -353,7 +353,7 @@ json Worker::prepare(const json& request, std::vector<UniqueFd>& fds) {
     reply["metadata"] = to_base64(own_agent.session.metadata(hosted.registered[static_cast<std::size_t>(own_agent.side)]));
     return reply;
   }
-  // Both sides are here: no one else has to carry the blob.
+  // Both sides are here: no one else needs to carry the blob.
   const Side initiator = hosted.initiator(), target = initiator == Side::producer ? Side::consumer : Side::producer;
   const std::string blob = agent(target)->session.metadata(hosted.registered[static_cast<std::size_t>(target)]);
   hosted.peer = agent(initiator)->session.add_peer(blob);
@@ -378,14 +378,14 @@ json Worker::connect(const json& request) {
   return json::object();
 }
 
-/// A pass begins: what the checker has put into the files goes into the provider's memory.
+/// A pass begins: copies what the checker wrote to the files into the provider's memory.
 json Worker::upload(const json& request) {
   for (File& file : hosted(request).files)
     if (file.block) file.block->write(0, file.whole());
   return json::object();
 }
 
-/// It is over: all of it comes back, guards and what nobody named as well.
+/// The pass is over: copies everything back, including guards and bytes outside every descriptor.
 json Worker::download(const json& request) {
   for (const File& file : hosted(request).files)
     if (file.block) file.block->read(0, file.whole());
@@ -423,7 +423,7 @@ json Worker::transfer(const json& request) {
   }
   const Side side = hosted.initiator();
   Agent* here = agent(side);
-  if (here == nullptr || !hosted.peer) throw Misuse("the " + std::string(name(side)) + " posts, and is not connected here");
+  if (here == nullptr || !hosted.peer) throw Misuse("the " + std::string(name(side)) + " posts but is not connected");
   Agent* target = agent(side == Side::producer ? Side::consumer : Side::producer);
   const auto& local = hosted.registered[static_cast<std::size_t>(side)];
   const bool write = side == Side::producer;
@@ -433,7 +433,7 @@ json Worker::transfer(const json& request) {
   std::uint64_t total = 0;
   for (const Copy& copy : hosted.plan.copies) {
     const int mine = write ? copy.src : copy.dst, theirs = write ? copy.dst : copy.src;
-    // A region that was never registered has no handle: 0 is none, and the engine has to say so.
+    // An unregistered region has handle 0: the engine must report that.
     const transport::RegionId handle =
         mine >= 0 && static_cast<std::size_t>(mine) < local.size() ? local[static_cast<std::size_t>(mine)] : 0;
     all.push_back({handle, static_cast<std::uint64_t>(write ? copy.src_offset : copy.dst_offset),
@@ -443,7 +443,7 @@ json Worker::transfer(const json& request) {
   }
   progress_.set(0, total);
 
-  if (!hosted.requests.empty()) throw Misuse("the requests of the last transfer are not released yet");
+  if (!hosted.requests.empty()) throw Misuse("the requests of the last transfer are still unreleased");
   hosted.failed = false;
   hosted.snapshot.clear();
   std::vector<std::uint64_t> posted;  // bytes of each request
@@ -466,7 +466,7 @@ json Worker::transfer(const json& request) {
     posted_ns = now_ns();
     progress_.enter(Phase::complete);
     progress_.set(0, total);
-    // For whoever is called when this never ends.
+    // For people who investigate a hang here.
     if (target == nullptr && here->session.claims().needs_target_progress)
       progress_.note(
           "this engine completes only while the target's process makes progress calls: look at the state and the stack of "
@@ -478,7 +478,8 @@ json Worker::transfer(const json& request) {
       });
       moved += status.bytes.value_or(posted[ended]);
     }
-    const bool visible = !write || here->session.claims().completion == KVCTS_COMPLETION_REMOTE;  // else it is after flush()
+    const bool visible = !write || here->session.claims().completion == KVCTS_COMPLETION_REMOTE;  // else it is visible
+                                                                                                  // after flush()
     if (visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
     here->session.flush(*hosted.peer);
     if (!visible && !hosted.destination.empty()) look(hosted.snapshot, hosted.destination, hosted.plan.copies);
@@ -486,8 +487,8 @@ json Worker::transfer(const json& request) {
     progress_.set(moved, total);
   } catch (...) {
     hosted.failed = true;
-    // What is still under way would go on writing: it is given back now, as its caller would. What has ended stays until the
-    // memory was looked at.
+    // What is still under way would keep writing: release it now, like its caller would. Ended requests stay until
+    // the memory was compared.
     while (hosted.requests.size() > ended + 1 || (hosted.requests.size() > ended && posted_ns == 0)) {
       const transport::RequestId request_id = hosted.requests.back();
       hosted.requests.pop_back();
@@ -529,8 +530,8 @@ json Worker::read(const json& request) {
   return {{"tokens", result.tokens}, {"events", result.events}};
 }
 
-/// One of the calls that end something: what an engine does in it is looked at before the next one. Calls that have nothing
-/// to do, of a case that was refused in the middle of prepare() say, are well.
+/// One of the calls that end something; the memory is compared before the next one. A call with nothing to do, e.g.
+/// after a refusal in the middle of prepare(), succeeds.
 json Worker::end(const json& request) {
   const auto call = request.at("call").get<std::string>();
   const auto found = cases_.find(request.at("key").get<std::uint64_t>());
@@ -585,7 +586,7 @@ void Worker::release(Hosted& hosted) {
   if (first && !hosted.failed) throw *first;
 }
 
-/// The agents, or the program, come to their end. Mappings stay: what is written in the end is looked at.
+/// Ends the agents, or the program. Mappings stay: writes at the end are checked.
 json Worker::close() {
   for (const auto& [key, hosted] : cases_)
     for (File& file : hosted->files) file.block.reset();

@@ -1,5 +1,5 @@
-// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the warden. Channel: descriptor 3. Status page:
-// descriptor 4.
+// kvcts-worker <role> <name>, or kvcts-worker canary <engine>: started by the warden. Channel: descriptor 3. Status
+// page: descriptor 4.
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,8 +24,8 @@ using namespace kvcts;
 
 process::StatusPage* status_page = nullptr;
 
-/// Stack of a crash, on stderr, which the supervisor keeps. Returning lets the default action end the process with the same
-/// signal; a handler that gets stuck is ended by the alarm.
+/// Writes the stack of a crash to stderr, which the supervisor keeps. Returning lets the default action end the
+/// process with the same signal; the alarm ends a stuck handler.
 void on_crash(int signal) {
   ::alarm(3);
   char text[] = "kvcts-worker: stack at signal 00\n";
@@ -51,7 +51,7 @@ void watch_crashes() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }
 
-/// Waits for the next request; meanwhile a peer that needs this side's processor gets it.
+/// Waits for the next request; meanwhile drives progress for a peer that needs this side's CPU.
 process::Message next_request(process::Channel& channel, worker::Worker& worker) {
   transport::Patience patience;
   for (;;) {
@@ -72,8 +72,8 @@ process::Message next_request(process::Channel& channel, worker::Worker& worker)
 
 }  // namespace
 
-/// For code that launches device kernels (device/gpu.hpp): the last launch is on the status page, where it is found when a
-/// kernel never ends.
+/// For code that launches device kernels (device/gpu.hpp): puts the last launch on the status page, where it is found
+/// if a kernel never ends.
 extern "C" __attribute__((visibility("default"))) void kvcts_worker_note(const char* line);
 extern "C" void kvcts_worker_note(const char* line) { process::Progress(status_page).note(line); }
 
@@ -81,21 +81,21 @@ int main(int argc, char** argv) {
   process::open_standard_files();
   if (argc == 3 && std::strcmp(argv[1], "canary") == 0) return worker::canary(argv[2]);
   if (argc != 3 || ::fcntl(3, F_GETFD) < 0 || ::fcntl(4, F_GETFD) < 0) {
-    std::fprintf(stderr, "kvcts-worker is started by kvcts; it is of no use alone\n");
+    std::fprintf(stderr, "kvcts-worker: kvcts starts this program; it cannot run alone\n");
     return 2;
   }
   ::fcntl(3, F_SETFD, FD_CLOEXEC);
   ::fcntl(4, F_SETFD, FD_CLOEXEC);
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   ::signal(SIGPIPE, SIG_IGN);
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what it said before it died must be there
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // output before a crash must be complete
   watch_crashes();
   process::Mapping page(4, sizeof(process::StatusPage));
   ::close(4);
   status_page = reinterpret_cast<process::StatusPage*>(page.data());
   try {
     process::Channel channel{process::UniqueFd(3)};
-    // Never destroyed: its mappings stay while destructors and exit handlers of a plug-in run, which are looked at, too.
+    // Never destroyed: its mappings stay while destructors and exit handlers of a plug-in run, which are checked, too.
     auto& worker = *new worker::Worker(argv[1], status_page, [&channel] {
       pollfd entry{channel.fd(), POLLIN, 0};
       return ::poll(&entry, 1, 0) > 0;
@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-// Signals of code under test must end the worker as they would without the sanitizer.
+// Signals must end code under test as they would without the sanitizer.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0:detect_leaks=0:allocator_may_return_"

@@ -1,4 +1,4 @@
-// The worker without its process: every request, and every way in which code under test can say no.
+// The worker without its process: every request, and every way in which code under test can refuse.
 #include "run/worker/worker.hpp"
 #include "testing/checkout.hpp"
 
@@ -47,7 +47,7 @@ class WorkerTest : public ::testing::Test {
                          {});
   }
 
-  /// Plain zeroed files for each region of the case, as the checker would open them.
+  /// Plain zeroed files for each region of the case, as the checker would create them.
   json prepare(Worker& worker, const ResolvedCase& c, std::uint64_t key = 1, bool sealed = true) {
     json files = json::array();
     std::vector<process::UniqueFd> fds;
@@ -99,8 +99,7 @@ TEST_F(WorkerTest, ACaseFromBeginToEnd) {
   EXPECT_EQ(moved["moved"], plan["bytes"]);
   EXPECT_EQ(process::view(*page).phase, Phase::complete);
   EXPECT_EQ(process::view(*page).done, plan["bytes"].get<std::uint64_t>());
-  EXPECT_TRUE(ask(worker, "transfer", 77).contains("error"))
-      << "the requests are not given back before the memory was looked at";
+  EXPECT_TRUE(ask(worker, "transfer", 77).contains("error")) << "the requests are kept until the memory was compared";
   EXPECT_TRUE(end(worker, "release", 77).value("ok", false));
   EXPECT_TRUE(ask(worker, "transfer", 77).value("ok", false));  // a second pass, same registration
   EXPECT_TRUE(end(worker, "dance", 77).contains("error"));
@@ -166,7 +165,7 @@ TEST_F(WorkerTest, CopiesOutsideTheRegionsAreRefusedByTheEngine) {
     c.copies = {bad};
     ASSERT_TRUE(prepare(worker, c).value("ok", false));
     const json plan = ask(worker, "plan");
-    if (!plan.value("ok", false)) {  // the connector may say so first
+    if (!plan.value("ok", false)) {  // the connector may refuse first
       EXPECT_TRUE(plan.contains("refused") || plan.contains("raised")) << plan.dump();
       continue;
     }
@@ -175,7 +174,7 @@ TEST_F(WorkerTest, CopiesOutsideTheRegionsAreRefusedByTheEngine) {
     EXPECT_EQ(moved.value("phase", ""), "transfer");
     for (const char* call : {"release", "remove_peer", "deregister"})
       EXPECT_TRUE(end(worker, call).value("ok", false)) << call;
-    ASSERT_TRUE(prepare(worker, small_case("b"), 2).value("ok", false));  // the next case is served
+    ASSERT_TRUE(prepare(worker, small_case("b"), 2).value("ok", false));  // the next case runs
     EXPECT_TRUE(ask(worker, "plan", 2).value("ok", false));
     EXPECT_TRUE(ask(worker, "transfer", 2).value("ok", false));
   }

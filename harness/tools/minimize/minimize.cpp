@@ -29,7 +29,7 @@ bool fails(Outcome outcome) {
   return outcome == Outcome::fail || outcome == Outcome::refused || outcome == Outcome::hang || outcome == Outcome::crash;
 }
 
-/// Words with numbers left out: a smaller case has other ones.
+/// Text without its numbers: a smaller case has different ones.
 std::string without_numbers(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
-/// Takes a fault away and leaves all else: the same steps as intended, or the same sides without a claim.
+/// Removes a fault and nothing else: the same steps as intended, or the same sides without a claim.
 bool heals(const ControlSpec& control) {
   if (control.as_intended) return control.set.empty();
   if (!control.set.is_object() || control.set.empty()) return false;
@@ -68,7 +68,7 @@ class Search {
     CaseSpec spec = given;
     std::erase_if(spec.controls, [](const ControlSpec& c) { return !heals(c); });
     spec.links.clear();
-    // As people write it: what a step did is said by what differs, so that what is taken out of a step is taken out of both.
+    // As people write it: `actually` states only the differences, so removing something from a step removes it from both.
     document_ =
         catalogue::to_json(catalogue::parse_yaml(catalogue::readable_yaml(catalogue::to_document(spec)), "(case)").front());
     spell_out(spec);
@@ -90,7 +90,7 @@ class Search {
     std::vector<ResolvedCase> controls;
   };
 
-  /// The numbers of the model stand in the document, so that each can be made smaller.
+  /// Writes the model's numbers into the document, so that each can be reduced.
   void spell_out(const CaseSpec& spec) {
     if (spec.content == "golden") return;  // its numbers are those of a file
     const Model model = model_of(spec.geometry, spec.geometry_values, catalogue_);
@@ -101,7 +101,7 @@ class Search {
     document_["geometry"] = std::move(values);
   }
 
-  /// The document as the cases that are run: itself, then its controls. Throws what parsing and resolving throw.
+  /// The document as the cases to run: itself, then its controls. Throws what parsing and resolving throw.
   Trial trial_of(const json& document, const std::string& words) const {
     Trial trial{document, words, {}, {}};
     for (const CaseSpec& spec : catalogue::parse_cases(document.dump(), "(smaller case)", &catalogue_)) {
@@ -132,11 +132,11 @@ class Search {
     const CaseResult second = run_one(whole.resolved);
     if (!same_failure(first_, second)) {
       throw Error(
-          fmt::format("'{}' does not end the same each time: {} at first, then {}; a flaky failure cannot be minimised, "
+          fmt::format("'{}' does not end the same way each time: first {}, then {}; a flaky failure cannot be minimised, "
                       "`kvcts repro` runs it again",
                       spec.id, ending(first_), ending(second)));
     }
-    // Controls that hold now must go on to.
+    // Controls that hold now must keep holding.
     std::set<std::string> holds;
     for (const ResolvedCase& control : whole.controls) {
       if (run_one(control).outcome == Outcome::pass) holds.insert(control.id.substr(control.id.find('#') + 1));
@@ -151,7 +151,7 @@ class Search {
       else
         document_["controls"] = std::move(kept);
     }
-    // A failure that is there without waiting for late writes is looked for without waiting.
+    // If the failure shows without waiting for late writes, search without waiting.
     if (whole.resolved.settle_ms > 0) {
       at_once_ = true;
       at_once_ = same_failure(first_, run_one(trial_of(document_, "").resolved));
@@ -160,7 +160,7 @@ class Search {
     seen_.insert(digest(resolved_));
   }
 
-  /// Cases of a family that are cases at all and were not tried before.
+  /// The valid cases of a family that were not tried before.
   std::vector<Trial> trials(const Family& family) {
     std::vector<Trial> out;
     for (Candidate& candidate : family.propose(document_)) {
@@ -169,7 +169,7 @@ class Search {
         if (memory_needed(trial.resolved) > memory_needed(resolved_)) continue;
         if (seen_.insert(digest(trial.resolved)).second) out.push_back(std::move(trial));
       } catch (const std::exception&) {
-        // Not a case: a step without its memory, a head count that the ranks cannot share.
+        // Not a valid case: a step without its memory, a head count that the ranks cannot share.
       }
     }
     return out;
@@ -183,7 +183,7 @@ class Search {
            std::all_of(results.begin(), results.end(), [](const CaseResult& r) { return r.outcome == Outcome::pass; });
   }
 
-  /// The first of a family that fails in the same way becomes the present case.
+  /// The first of a family that fails in the same way becomes the current case.
   bool improve(const Family& family, Minimum& out) {
     std::vector<Trial> all = trials(family);
     for (std::size_t next = 0; next < all.size() && tries_ < options_.tries;) {
@@ -200,7 +200,7 @@ class Search {
       resolved_ = std::move(accepted.resolved);
       out.steps.push_back({accepted.words, tries_});
       if (options_.on_step) options_.on_step(out.steps.back());
-      // What was proposed and not reached may be tried from here.
+      // Proposals that were not reached may be tried from here.
       for (std::size_t i = next; i < all.size(); ++i) seen_.erase(digest(all[i].resolved));
       return true;
     }
@@ -218,7 +218,7 @@ class Search {
     out.finished = true;
   }
 
-  /// Keys that change nothing go, and steps that are where their names say need none.
+  /// Removes keys that change nothing, and names of steps that can be inferred.
   void tidy() {
     const std::string same = digest(resolved_);
     const auto take = [&](json smaller) {
@@ -251,7 +251,7 @@ class Search {
       const Trial renamed = trial_of(unnamed, "");
       if (same_failure(first_, run_one(renamed.resolved))) document_ = std::move(unnamed), resolved_ = renamed.resolved;
     } catch (const std::exception&) {
-      // A step is named by another one.
+      // Another step refers to it.
     }
   }
 
@@ -260,15 +260,14 @@ class Search {
     Trial trial = trial_of(document_, "");
     out.last = run_one(trial.resolved);
     if (!same_failure(first_, out.last)) {
-      throw Error(
-          fmt::format("the smallest case ended as {} where {} was found before: '{}' does not end the same each time",
-                      ending(out.last), ending(first_), given.id));
+      throw Error(fmt::format("the smallest case ended as {}, earlier as {}: '{}' does not end the same way each time",
+                              ending(out.last), ending(first_), given.id));
     }
     document_["notes"] =
         fmt::format("the smallest form of {} that ends as {}, found by kvcts minimize", given.id, ending(first_));
     if (!given.links.empty()) document_["links"] = given.links;
     out.spec = catalogue::parse_cases(document_.dump(), "(smaller case)", &catalogue_).front();
-    // A part of a message that a smaller case has in other numbers.
+    // A part of the message whose numbers differ in a smaller case.
     for (Expected& e : out.spec.expected) {
       if (!e.contains.empty() && out.last.message.find(e.contains) == std::string::npos &&
           out.first.message.find(e.contains) != std::string::npos)
@@ -294,7 +293,7 @@ class Search {
   json document_;  ///< of the smallest so far
   ResolvedCase resolved_;
   CaseResult first_;
-  std::set<std::string> seen_;  ///< digests that were tried
+  std::set<std::string> seen_;  ///< digests of tried cases
   bool at_once_{false};
   int tries_{0};
 };
@@ -394,7 +393,7 @@ std::string words_of(const Sizes& before, const Sizes& after) {
     if (now == after.end() || now->second == n) continue;
     out += fmt::format("{}{} {} -> {}", out.empty() ? "" : ", ", n, what, now->second);
   }
-  return out.empty() ? "nothing became smaller" : out;
+  return out.empty() ? "nothing could be removed" : out;
 }
 
 }  // namespace kvcts::minimize

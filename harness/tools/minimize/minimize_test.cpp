@@ -1,5 +1,5 @@
-// Minimising with the library's own machine as the runner: scripted cases of cases/faults and cases/museum, and runners that
-// lie.
+// Minimises with the library's own machine as the runner: scripted cases of cases/faults and cases/museum, and
+// runners that lie.
 #include "tools/minimize/minimize.hpp"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(Minimize, ASmallerCaseFailsTheSameWayAndItsControlPasses) {
     const Minimum m = minimize(spec_of("faults/layout.yaml", id), catalogue(), machine, {});
     EXPECT_TRUE(m.finished) << id;
     EXPECT_LT(size(m.after, "bytes"), size(m.before, "bytes") / 4) << id << ": " << words_of(m.before, m.after);
-    // What is written is what was found: read anew, it ends the same.
+    // The output reproduces the finding: parsed again, it ends the same.
     const auto cases = catalogue::parse_cases(m.document.dump(), "smallest", &catalogue());
     ASSERT_EQ(cases.size(), 2u) << id << ": the control as intended belongs to it";
     EXPECT_TRUE(same_failure(m.first, play(resolve(cases[0], catalogue())))) << id;
@@ -71,7 +71,7 @@ TEST(Minimize, ASmallerCaseFailsTheSameWayAndItsControlPasses) {
 }
 
 TEST(Minimize, NothingThatTheFaultNeedsIsTaken) {
-  // Layers are exchanged: they have to stay, and everything else goes.
+  // Layers are exchanged: they must stay, and everything else must go.
   const Minimum layers = minimize(spec_of("faults/layout.yaml", "faults/layer-misrouted"), catalogue(), machine, {});
   EXPECT_EQ(size(layers.after, "layers"), 3);
   EXPECT_EQ(size(layers.after, "tokens"), 1);
@@ -101,7 +101,7 @@ TEST(Minimize, StopsWhenTheTriesAreUsedUp) {
   const Minimum m = minimize(spec_of("faults/layout.yaml", "faults/axis-permuted"), catalogue(), machine, few);
   EXPECT_FALSE(m.finished);
   EXPECT_GE(m.tries, 3);
-  EXPECT_LE(m.tries, 4);  // the control of an accepted one may come on top
+  EXPECT_LE(m.tries, 4);  // plus, possibly, the control of an accepted one
 }
 
 std::string error_of(const CaseSpec& spec, const Runner& runner) {
@@ -127,10 +127,10 @@ TEST(Minimize, SaysSoWhenAFailureComesAndGoes) {
     return out;
   };
   const std::string flake = error_of(spec_of("faults/layout.yaml", "faults/axis-permuted"), flaky);
-  EXPECT_NE(flake.find("does not end the same each time: FAIL axis-permuted at compare at first, then PASS"),
+  EXPECT_NE(flake.find("does not end the same way each time: first FAIL axis-permuted at compare, then PASS"),
             std::string::npos)
       << flake;
-  // Only the smallest case, run at last, does not fail any more.
+  // Only the smallest case, in the final run, no longer fails.
   Options few;
   few.tries = 1;
   runs = 0;

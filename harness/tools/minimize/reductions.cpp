@@ -34,7 +34,7 @@ void each(const json& value, const Pointer& at, const std::function<void(const P
   }
 }
 
-/// What describes what is run. Title, links, expected outcome and controls do not.
+/// Keys that describe what runs. Title, links, expected outcome and controls do not.
 const std::vector<std::string>& subjects() {
   static const std::vector<std::string> keys{
       "arch",  "connector", "consumer", "content",  "copies", "dtype",    "engine", "engine_options", "geometry", "groups",
@@ -62,7 +62,7 @@ std::string name_of_step(const json& step, std::size_t index) {
   return step.begin().key() + std::to_string(index + 1);
 }
 
-/// Steps keep their names when others go: a name is the operation and the position unless it is said.
+/// Keeps step names stable when others are removed: the default name is operation and position.
 void name_steps(json& d) {
   if (!scripted(d)) return;
   for (std::size_t i = 0; i < d["steps"].size(); ++i) {
@@ -75,14 +75,14 @@ void name_steps(json& d) {
 
 std::string base_of(const std::string& place) { return place.substr(0, place.find('/')); }
 
-/// Does a view (a name, or a mapping with `of`), or one of a list of them, lie in the memory?
+/// Is a view (a name, or a mapping with `of`), or one of a list of them, in the memory?
 bool lies_in(const json& view, const std::string& memory) {
   if (view.is_string()) return base_of(view.get<std::string>()) == memory;
   if (view.is_object()) return view.contains("of") && lies_in(view["of"], memory);
   return view.is_array() && std::any_of(view.begin(), view.end(), [&](const json& one) { return lies_in(one, memory); });
 }
 
-/// Takes views of the memory out of an action; false: nothing is left of it.
+/// Removes views of the memory from an action; false: nothing is left of it.
 bool without_views(json& body, const std::string& memory) {
   for (const char* key : {"from", "to", "memory"}) {
     if (!body.contains(key) || !lies_in(body[key], memory)) continue;
@@ -99,7 +99,7 @@ bool without_views(json& body, const std::string& memory) {
   return true;
 }
 
-/// Keeps the steps, and the actions that happened in them, for which `keep` says so. `keep` may change the body.
+/// Keeps the steps, and their actions in `actually`, that `keep` accepts. `keep` may change the body.
 void filter_steps(json& d, const std::function<bool(json& body)>& keep) {
   name_steps(d);
   json steps = json::array();
@@ -164,7 +164,7 @@ std::vector<Candidate> requests(const json& d) {
   return out;
 }
 
-/// Halves, quarters, ... of a list taken out, at last one by one.
+/// Removes halves, quarters, ... of a list, finally single items.
 void without_parts(const json& d, const Pointer& at, const std::string& what, std::size_t least,
                    std::vector<Candidate>& out) {
   const std::size_t size = d[at].size();
@@ -181,7 +181,7 @@ void without_parts(const json& d, const Pointer& at, const std::string& what, st
   }
 }
 
-/// Requests that steps use and none writes.
+/// Requests that steps use but never write.
 std::set<std::string> unwritten(const json& d) {
   std::set<std::string> used, written;
   for (const json& step : d["steps"]) {
@@ -199,9 +199,9 @@ std::vector<Candidate> steps(const json& d) {
   json named = d;
   name_steps(named);
   without_parts(named, Pointer("/steps"), "without step", 1, out);
-  // What is moved was written: a fault in moving poison would be one, but nobody's.
+  // Moved content must have been written: moving poison would be a different fault.
   std::erase_if(out, [before = unwritten(d).size()](const Candidate& c) { return unwritten(c.document).size() > before; });
-  for (Candidate& c : out) {  // by name: positions move
+  for (Candidate& c : out) {  // by name: positions shift
     std::vector<std::string> gone;
     std::set<std::string> left;
     for (std::size_t i = 0; i < c.document["steps"].size(); ++i) left.insert(name_of_step(c.document["steps"][i], i));
@@ -229,7 +229,7 @@ std::vector<Candidate> parts(const json& d) {
   }
   if (d.contains("copies")) without_parts(d, Pointer("/copies"), "without copy", 1, out);
   if (!scripted(d) && !d.contains("requests") && d.contains("geometry") && d["geometry"].is_object()) {
-    // The request of the geometry alone, without the bystander beside it.
+    // Only the geometry's request, without the bystander next to it.
     out.push_back({d, "one request, no other on the producer"});
     out.back().document["requests"] = json::array({{{"tokens", d["geometry"].value("tokens", 1)}}});
   }
@@ -276,7 +276,7 @@ std::vector<Candidate> defaults(const json& d) {
 
 // ---- numbers of the model ------------------------------------------------------------------------------------------
 
-/// Every number that counts along an axis, wherever a geometry or a side says it.
+/// Every number that counts along an axis, wherever a geometry or a side gives it.
 std::vector<Pointer> numbers_of(const json& d, const std::vector<std::string>& keys) {
   std::vector<Pointer> out;
   each_subject(d, [&](const Pointer& at, const json& value) {
@@ -288,7 +288,7 @@ std::vector<Pointer> numbers_of(const json& d, const std::vector<std::string>& k
   return out;
 }
 
-/// The same axis made shorter everywhere, by every common divisor, the largest first.
+/// Shortens the same axis everywhere, by every common divisor, largest first.
 void scaled(const json& d, const std::string& words, const std::vector<std::string>& keys, bool tokens_too,
             std::vector<Candidate>& out) {
   const auto places = numbers_of(d, keys);
@@ -339,7 +339,7 @@ std::vector<Candidate> geometry(const json& d) {
 
 // ---- tokens and block ids ------------------------------------------------------------------------------------------
 
-/// Block lists of a request, whichever form it has.
+/// Block lists of a request, in either form.
 std::vector<Pointer> block_lists(const json& request, const Pointer& at) {
   std::vector<Pointer> out;
   for (const char* key : {"producer_blocks", "consumer_blocks"}) {
@@ -359,7 +359,7 @@ std::vector<Candidate> tokens(const json& d) {
     const Pointer at = d["requests"].is_array() ? Pointer("/requests") / std::stoul(key) : Pointer("/requests") / key;
     const std::string called = d["requests"].is_array() ? std::to_string(std::stoul(key) + 1) : key;
     const std::int64_t count = request.value("tokens", std::int64_t{0});
-    // Fewer blocks, and tokens in proportion.
+    // Fewer blocks, with tokens in proportion.
     std::size_t longest = 0;
     const auto lists = block_lists(request, at);
     for (const Pointer& list : lists) longest = std::max(longest, d[list].size());
@@ -434,7 +434,7 @@ std::vector<Candidate> block_ids(const json& d) {
 // ---- what is left --------------------------------------------------------------------------------------------------
 
 std::vector<Candidate> keys(const json& d) {
-  static const std::set<std::string> labels{"name", "side", "rank"};  // they tell who is who, and take no room
+  static const std::set<std::string> labels{"name", "side", "rank"};  // they identify parts and take no room
   std::vector<Candidate> out;
   each_subject(d, [&](const Pointer& at, const json& value) {
     if (at.empty()) return;
@@ -461,7 +461,7 @@ std::vector<Candidate> numbers(const json& d) {
     if (at.empty() || !value.is_number_integer() || at.to_string() == "/seed" || at.back() == "tokens" ||
         at.back() == "generation")
       return;
-    // Block ids are moved together; which layers or heads a step takes is the fault itself.
+    // Block ids move together; which layers or heads a step takes is the fault itself.
     for (Pointer above = at; !above.empty(); above = above.parent_pointer()) {
       if (lists.contains(above.back())) return;
     }

@@ -1,5 +1,5 @@
-"""kvcts minimize: cases of the matrix and of files, through processes; what is written runs and fails the same way;
-clear errors."""
+"""kvcts minimize: cases of the matrix and of files, through processes; the output runs and fails the same way; clear
+errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvtest import ROOT, expect, kvcts, kvcts_json, need_program  # noqa: E402
 
 
 def same_class(folder: Path, file: Path, ends: str, name: str, *argv: str) -> None:
-    """The file alone, run anew, ends as the case did."""
+    """The file alone ends as the case did."""
     out = kvcts("run", "--file", str(file), "--out", str(folder / name), "--json", *argv)
     cases = kvcts_json("report", str(folder / name), *argv)["results"]
     first = next(c for c in cases if "#" not in c["id"])
@@ -23,7 +23,7 @@ def same_class(folder: Path, file: Path, ends: str, name: str, *argv: str) -> No
 
 
 def of_the_matrix(folder: Path) -> None:
-    """An engine that reports success and moves nothing, in a catalogue of its own: the failure needs one token of one
+    """An engine in a separate catalogue that reports success and moves nothing: the failure needs one token of one
     head."""
     cases = folder / "cases"
     shutil.copytree(ROOT / "cases", cases)
@@ -48,7 +48,7 @@ def of_the_matrix(folder: Path) -> None:
     text = (folder / "matrix.yaml").read_text()
     assert "engine: broken" in text and "\ndtype" not in text and "consumer:" not in text, (
         text
-    )  # what it needs, and nothing else
+    )  # what it needs, and nothing more
     same_class(folder, folder / "matrix.yaml", "FAIL silently-skipped", "matrix", "--cases", str(cases))
 
 
@@ -62,7 +62,7 @@ def of_files(folder: Path) -> None:
         same_class(folder, file, ends, file.stem)
         again = kvcts_json("minimize", case)
         assert {k: v for k, v in told.items() if k != "file"} == again, "the same case gives the same steps"
-    # The smallest form is the smallest form of itself.
+    # Minimising the smallest form changes nothing.
     small = kvcts_json("minimize", str(file))
     assert small["before"] == small["after"] and small["accepted"] == [], small
 
@@ -81,7 +81,7 @@ def refusals(folder: Path) -> None:
     expect(2, "minimize", "faults/axis-permuted", "-o", str(folder), err="-o expects a file to write")
     expect(2, "minimize", "faults/axis-permuted", "-o", str(folder / "no" / "x.yaml"), err="cannot be written")
     expect(2, "minimize", "faults/axis-permuted", "--tries", "0", err="--tries")
-    # It failed in a stored run and does not any more.
+    # It failed in a stored run but no longer does.
     case = folder / "mended.yaml"
     text = (ROOT / "cases" / "faults" / "layout.yaml").read_text().split("---")[0]
     case.write_text(text)

@@ -27,7 +27,7 @@ void check_case(const CaseSpec& spec, const catalogue::ExhibitEntry& entry) {
     throw Error(spec.declared_by + ":1: case '" + spec.id + "': expected " + expected + ", found " + found + "; " +
                 what_to_do);
   };
-  if (spec.script.empty()) fail("memory and steps", "neither", "tell the fault step by step");
+  if (spec.script.empty()) fail("memory and steps", "neither", "describe the fault step by step");
   if (std::none_of(spec.links.begin(), spec.links.end(),
                    [&](const auto& link) { return report_of(link) == entry.report; })) {
     fail("a link to " + entry.report, std::to_string(spec.links.size()) + " others", "add it to 'links'");

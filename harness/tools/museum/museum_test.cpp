@@ -23,7 +23,7 @@ std::string error_of(F&& f) {
   return "";
 }
 
-// A catalogue with a museum of its own; everything else is the committed one's.
+// A catalogue with a separate museum; everything else is committed data.
 class Folder {
  public:
   Folder()
@@ -62,7 +62,7 @@ steps:
 expected: {outcome: FAIL, class: axis-permuted}
 controls: [{name: intended, as_intended: true}]
 )";
-const std::string given = "# not expressed: M2 a/b#8: nobody says which bytes\n";
+const std::string given = "# not expressed: M2 a/b#8: no report says which bytes\n";
 
 std::string with(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
@@ -96,7 +96,7 @@ TEST(Museum, ACaseAndALine) {
   EXPECT_TRUE(exhibits[0].expressed());
   EXPECT_EQ(exhibits[0].controls.size(), 1u);
   EXPECT_EQ(exhibits[0].link(), "https://github.com/a/b/pull/7");
-  EXPECT_EQ(exhibits[1].not_expressed, "nobody says which bytes");
+  EXPECT_EQ(exhibits[1].not_expressed, "no report says which bytes");
   EXPECT_EQ(exhibits[1].link(), "https://github.com/a/b/issues/8");
 }
 
@@ -202,11 +202,11 @@ TEST(Targets, EachIsMissedForItself) {
     return all.size() == 1 ? all.front() : std::to_string(all.size()) + " are missed";
   };
   EXPECT_EQ(with([](Tally& t) { t.confirmed.expressed = t.confirmed.caught = 169; }),
-            "169 of 183 confirmed entries are expressed, at least 170 are asked for");
+            "169 of 183 confirmed entries are expressed, expected at least 170");
   EXPECT_EQ(with([](Tally& t) { --t.confirmed.caught; }), "1 of 190 are not caught");
   EXPECT_EQ(with([](Tally& t) { --t.partial.caught; }), "1 of 190 are not caught");
   EXPECT_EQ(with([](Tally& t) { t.confirmed.named = 161; }),
-            "161 of 170 confirmed entries are named (94.7 %), at least 95 % are asked for");
+            "161 of 170 confirmed entries are named (94.7 %), expected at least 95 %");
   EXPECT_EQ(with([](Tally& t) { --t.controls_good; }), "1 of 300 controls do not end as they must");
   // A part of the museum need not have 170 entries.
   Tally part;

@@ -1,4 +1,4 @@
-// All cases of the museum through the library: what kvcts-checker does for each, without processes.
+// Runs all cases of the museum through the library: the same work as kvcts-checker, without processes.
 #include <algorithm>
 #include <atomic>
 #include <exception>

@@ -1,4 +1,4 @@
-// How exhibits fared, and what is asked of them.
+// How exhibits fared, compared with the museum's targets.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,13 +80,13 @@ std::vector<std::string> missed(const Tally& tally, bool whole) {
   std::vector<std::string> out;
   const Tally::Part &c = tally.confirmed, &p = tally.partial;
   if (whole && c.expressed < least_expressed)
-    out.push_back(fmt::format("{} of {} confirmed entries are expressed, at least {} are asked for", c.expressed, c.entries,
+    out.push_back(fmt::format("{} of {} confirmed entries are expressed, expected at least {}", c.expressed, c.entries,
                               least_expressed));
   if (const auto lost = c.expressed + p.expressed - c.caught - p.caught; lost > 0)
     out.push_back(fmt::format("{} of {} are not caught", lost, c.expressed + p.expressed));
   if (static_cast<double>(c.named) < least_named * static_cast<double>(c.expressed)) {
-    out.push_back(fmt::format("{} of {} confirmed entries are named{}, at least {:.0f} % are asked for", c.named,
-                              c.expressed, share(c.named, c.expressed), 100 * least_named));
+    out.push_back(fmt::format("{} of {} confirmed entries are named{}, expected at least {:.0f} %", c.named, c.expressed,
+                              share(c.named, c.expressed), 100 * least_named));
   }
   if (tally.controls_good < tally.controls)
     out.push_back(

@@ -37,7 +37,7 @@ def filters() -> None:
 
 
 def stored(folder: Path) -> None:
-    """How entries ended in a run of the suite; what was not in it is not caught."""
+    """How entries ended in a run of the suite; an entry that did not run is not caught."""
     run = str(folder / "run")
     expect(0, "run", "--suite", "museum", "--id", "museum/m174-*", "--out", run)
     out = expect(1, "museum", run, "--system", "UCX", says="1 of 2 are not caught")
@@ -61,8 +61,7 @@ def changed(folder: Path, old: str, new: str) -> str:
 
 
 def broken(folder: Path) -> None:
-    """Faults that are not there are not caught, controls that are faults do not pass, entries that nobody tells are
-    missed."""
+    """Harmless faults are not caught, faulty controls do not pass, entries without a case are missed."""
     ucx = (ROOT / "cases" / "museum" / "ucx-2.yaml").read_text()
     expect(
         1, *UCX, "--cases", changed(folder, "as_intended: true", "set: {seed: 2}"), says="controls do not end as they must"

@@ -64,7 +64,7 @@ bool Actor::turn() {
     bool ended = true;
     try {
       ended = session_.poll(*it).done;
-    } catch (const TransportError&) {  // whoever waits for it hears the same again
+    } catch (const TransportError&) {  // the waiting code gets the same error
     }
     worked = worked || ended;
     it = ended ? active_.erase(it) : std::next(it);
@@ -101,7 +101,7 @@ std::string Actor::connect(const std::string& peer, const std::string& blob, con
 
 namespace {
 
-/// A copy with what the engine claims in the place of its numbers.
+/// A copy with the engine's claims filled in as its numbers.
 RuleCopy limited(RuleCopy copy, const transport::Claims& claims) {
   if (copy.limit == "max_descriptors") copy.times = static_cast<std::int64_t>(claims.max_descriptors) + copy.over;
   if (copy.limit == "max_bytes") copy.bytes = static_cast<std::int64_t>(claims.max_bytes) + copy.over;
@@ -176,7 +176,7 @@ std::string Actor::register_region(const RuleStep& step) {
     region.fd = memory_.fd;
     region.fd_offset = static_cast<std::uint64_t>(step.at);
   } else {
-    region.address = reinterpret_cast<void*>(step.address);  // NOLINT: any address, that is the question
+    region.address = reinterpret_cast<void*>(step.address);  // NOLINT: any address, the engine must judge it
   }
   region.bytes = static_cast<std::uint64_t>(step.bytes);
   if (!block_ || step.memory != "host") region.memory = memories.at(step.memory);
@@ -188,7 +188,7 @@ std::string Actor::register_region(const RuleStep& step) {
   return "ok";
 }
 
-/// Each thread makes, posts, awaits and gives back requests of one copy each, without waiting for the others.
+/// Each thread makes, posts, awaits and releases requests of one copy, without waiting for the others.
 std::string Actor::threads(const RuleStep& step) {
   constexpr std::size_t crowd = 4;
   const Peer& peer = named(peers_, step.peer, "peer");
@@ -225,7 +225,7 @@ std::ptrdiff_t entries(const char* folder) {
 }
 }  // namespace
 
-/// The first more agents may start what all share; the ones after them must take with them what they brought.
+/// The first extra agents may start shared state; later ones must release everything they added.
 std::string Actor::reopen() {
   constexpr int agents = 10;
   const auto once = [&](int i) {
@@ -236,7 +236,7 @@ std::string Actor::reopen() {
   const auto threads = entries("/proc/self/task"), files = entries("/proc/self/fd");
   for (int i = 0; i < agents; ++i) once(2 + i);
   std::string left;
-  // A thread that was told to end may still be on its way.
+  // A thread that was asked to end may still be ending.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (entries("/proc/self/task") >= threads + agents && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -25,14 +25,14 @@ const std::array<Mask, 3> masks{{{"kinds", {"memory", "file", "object"}},
 
 std::string text_of(std::uint64_t value) { return value == UINT64_MAX ? "unlimited" : std::to_string(value); }
 
-/// Why a test cannot be asked of this engine; "" when it can.
+/// Why a test does not apply to this engine; "" if it does.
 std::string unaskable(const RuleEntry& test, const ClaimTexts& said, const EngineEntry& engine) {
   for (const auto& [claim, value] : test.when) {
     if (said.at(claim) != value) return "asked where " + claim + " is " + value + ", here it is " + said.at(claim);
   }
   for (const RuleStep& step : test.steps) {
     if (engine.processes == 1 && (step.state == "stopped" || step.state == "killed"))
-      return "asked of a peer in another process";
+      return "applies only to a peer in another process";
     for (const auto& copy : step.copies) {
       if (copy.limit.empty()) continue;
       const std::string& limit = said.at(copy.limit);
@@ -42,7 +42,7 @@ std::string unaskable(const RuleEntry& test, const ClaimTexts& said, const Engin
                                  : copy.limit == "alignment"     ? region_bytes / 4
                                                                  : region_bytes;
       if (value + (copy.over ? 1 : 0) > most)
-        return "a limit of " + limit + " is beyond the " + std::to_string(region_bytes) + " bytes of this test";
+        return "a limit of " + limit + " exceeds the " + std::to_string(region_bytes) + " bytes of this test";
     }
   }
   return "";

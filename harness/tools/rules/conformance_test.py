@@ -1,5 +1,5 @@
-"""kvcts conformance: the templates and the plug-ins built against the frozen headers conform; each lie of the hostile
-plug-in is found by the test that asks for it; what cannot be opened is one clear sentence."""
+"""kvcts conformance: the templates and the plug-ins built against the frozen headers conform; each lie of the
+hostile plug-in is found by its test; a plug-in that cannot be opened yields one clear sentence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kvtest import BUILD, ROOT, finish, kvcts, kvcts_json, need_program  # noqa:
 
 EXAMPLES = BUILD / "harness/engines/example"
 TEMPLATE = str(EXAMPLES / "kvcts_engine_template_now.so")
-# What the hostile plug-in (harness/engines/hostile.c) says or does -> a test that must be BROKEN. It is the template
-# otherwise.
+# What the hostile plug-in (harness/engines/hostile.c) claims or does -> a test that must be BROKEN. Otherwise it is
+# the template.
 LIES = {
     "claim:can_write=0": "writes",
     "claim:can_read=0": "reads",
@@ -50,7 +50,7 @@ LIES = {
     "abort:add_peer": "another-process",
     "nothing:poll": "writes",
 }
-# Both are seen by the test of the other claim as well: a target that stands still makes no progress.
+# The test of the other claim sees both as well: a stopped target makes no progress.
 ALSO = {"two-sided": "target-makes-no-progress", "early+claim:completion=0": "visible-when-flushed"}
 UNOPENED = {
     "exit:open": "ended with status 7",
@@ -69,7 +69,7 @@ PROVIDERS = {
         'static int one = -1;\n  if (one < 0) one = memfd_create("acme", MFD_CLOEXEC);\n  const int fd = dup(one);',
     ),
     "refusals": ("bytes <= b->bytes - offset)", "bytes <= b->bytes)"),
-    # Only the second call gives it back, so that closing the pool ends.
+    # Only the second call releases it, so that closing the pool does not hang.
     "released": (
         "if (b->handle != handle) continue;",
         "if (b->handle != handle) continue;\n    if (b->fd >= 0) return close(b->fd), b->fd = -1, KVCTS_OK;",
@@ -80,7 +80,7 @@ PROVIDERS = {
         "return allocate(pool, bytes, out);",
     ),
 }
-# A pool of this one is never closed: 100 s until that is BROKEN.
+# A pool of this one is never closed: takes 100 s until that is BROKEN.
 NEVER_CLOSES = ("if (b->handle != handle) continue;", "if (b->handle == handle) return KVCTS_OK;")
 
 
@@ -107,7 +107,7 @@ def no_provider() -> None:
 
 
 def beyond_refuting() -> None:
-    """A claim of device memory that is not followed by "not supported" holds, for want of a device, and that is said."""
+    """A claim of device memory holds unless it is answered "not supported"; without a device this is reported."""
     source = (ROOT / "harness/engines/transport/template/transport.c").read_text()
     with tempfile.TemporaryDirectory() as place:
         code, library = Path(place) / "any.c", Path(place) / "kvcts_engine_any.so"
@@ -137,7 +137,7 @@ def template(version: str, *options: str) -> None:
 
 
 def honest() -> None:
-    """Without a lie the hostile plug-in conforms, and every claim that its tests ask for has a lie above."""
+    """Without a lie the hostile plug-in conforms, and every tested claim has a lie above."""
     tests = verdicts("hostile")
     assert all(test["verdict"] != "BROKEN" for test in tests.values()), [
         t for t in tests.values() if t["verdict"] == "BROKEN"
@@ -145,7 +145,7 @@ def honest() -> None:
     blind = {
         name for name, test in tests.items() if test["claim"] != "always" and name not in {*LIES.values(), *ALSO.values()}
     }
-    # Not lies of this plug-in: claims that are only weaker than what it does, and the good halves of a pair of tests.
+    # Not lies: claims that are only weaker than its behaviour, and the good halves of a pair of tests.
     assert blind == {
         "hip-memory",
         "other-memory",
@@ -162,7 +162,7 @@ def lie(mode: str, test: str) -> None:
 
 
 def lifetime(test: str, seen: str, *options: str) -> None:
-    """Bytes that come early or late, and a process that does not end well, from the fixture."""
+    """The fixture delivers bytes early or late, or its process ends badly."""
     ended = kvcts_json(
         "conformance",
         "fixture",

@@ -1,6 +1,6 @@
-// A rule takes place between two processes, each with the plug-in to itself, that share memory with nobody else. The third
-// one, this program, only listens: what was seen comes through a pipe line by line, so that a crash or a call that never
-// returns loses nothing.
+// A rule runs between two processes; each has the plug-in to itself, and they share memory with no one else. A third
+// process, this program, only listens: observations arrive through a pipe line by line, so that a crash or a call
+// that never returns loses nothing.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -29,16 +29,16 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::chrono::seconds slack{15};  // loading, connecting and ending, beside the rule's own waits
+constexpr std::chrono::seconds slack{15};  // for loading, connecting and ending, beyond the rule's own waits
 constexpr std::size_t longest_message = 1 << 20;
 
-/// "kvcts_engine_ucx" -> "ucx": how a rule calls a plug-in.
+/// "kvcts_engine_ucx" -> "ucx": a plug-in's name in rules.
 std::string short_name(const std::string& plugin) {
   constexpr std::string_view prefix = "kvcts_engine_";
   return plugin.starts_with(prefix) ? plugin.substr(prefix.size()) : plugin;
 }
 
-/// Options and environment: the engine's entry, changed by the rule as a merge patch.
+/// Options and environment: the engine's entry with the rule's merge patch applied.
 std::map<std::string, std::string> texts(json values, const json& patch) {
   values.merge_patch(patch);
   return texts_of(values);
@@ -66,9 +66,9 @@ void drop(Memory& memory) {
   close(memory.fd);
 }
 
-// ---- the target: does what it is told and makes progress meanwhile ---------------------------------------------------
+// ---- the target: executes commands and makes progress meanwhile -------------------------------------------------------
 
-/// What a target answers; it lives in a process of its own or beside the initiator.
+/// Executes a target's commands, in a separate process or in the initiator's.
 class Told {
  public:
   explicit Told(const Setup& setup) : actor_(true, setup.actor, setup.there) {}
@@ -106,7 +106,7 @@ class Told {
 
  private:
   Actor actor_;
-  std::optional<std::uint64_t> saw_;  ///< of the memory, at the moment of the last notification
+  std::optional<std::uint64_t> saw_;  ///< checksum of the memory at the last notification
   bool idle_{false};
 };
 
@@ -145,19 +145,19 @@ class Told {
   }
 }
 
-/// A side that could not be opened: that is an answer, too.
+/// A side that could not be opened: that counts as an answer, too.
 struct Unopened {
   std::string code, words;
 };
 
-/// The way to it.
+/// The link to the target.
 class Target {
  public:
   virtual ~Target() = default;
-  /// Meanwhile the initiator goes on with its own work, as an event loop does.
+  /// Meanwhile the initiator continues its own work, as an event loop does.
   virtual json ask(const json& question, Actor& initiator) = 0;
   virtual void signal(int number) = 0;
-  /// What has to happen in the initiator's process for the target to go on; none where it is a process of its own.
+  /// What must run in the initiator's process so that the target can proceed; empty if it is a separate process.
   virtual std::function<void()> meanwhile() { return {}; }
 };
 
@@ -211,12 +211,12 @@ class Neighbour final : public Target {
   int socket_{-1};
 };
 
-/// In the initiator's own process.
+/// A target in the initiator's own process.
 class Companion final : public Target {
  public:
   explicit Companion(const Setup& setup) : told_(setup) {}
   json ask(const json& question, Actor&) override { return told_.answer(question); }
-  void signal(int) override { throw std::runtime_error("a target in the same process is neither stopped nor killed"); }
+  void signal(int) override { throw std::runtime_error("a target in the same process cannot be stopped or killed"); }
   std::function<void()> meanwhile() override {
     return [this] { told_.turn(); };
   }
@@ -225,7 +225,8 @@ class Companion final : public Target {
   Told told_;
 };
 
-/// Both sides register 1 MiB and the initiator connects. Made before any fork: the target reads steps where they lay then.
+/// Both sides register 1 MiB and the initiator connects. Built before any fork: the target reads steps at their
+/// addresses.
 const std::vector<RuleStep>& prelude() {
   static const std::vector<RuleStep> steps = [] {
     RuleStep local, remote, connect;
@@ -270,7 +271,7 @@ class Play {
       }
     }
     tell({{"end", true}});
-    _exit(0);  // what is still active belongs to the engine; nothing is given back
+    _exit(0);  // active requests belong to the engine; release nothing
   }
 
   void tell(const json& line) const {
@@ -281,7 +282,7 @@ class Play {
  private:
   void at(const std::string& where) const { tell({{"at", where}}); }
 
-  /// A step without a name has to go well, or nothing that follows means anything.
+  /// A step without a name must succeed, or the following ones mean nothing.
   void must(const RuleStep& step, const std::string& where) {
     const std::string answered = act(step);
     if (answered != "ok" && answered != "done" && answered != "came")
@@ -297,7 +298,7 @@ class Play {
     return theirs({{"what", "step"}, {"step", reinterpret_cast<std::uintptr_t>(&step)}});
   }
 
-  /// At the bytes of both sides.
+  /// Compares the bytes of both sides.
   std::string look(const RuleStep& step) {
     const auto collect = [&] {
       if (setup_.actor.memory.empty()) return;
@@ -374,8 +375,8 @@ class Play {
   Target* target_{nullptr};
   Actor* actor_{nullptr};
   std::map<std::string, std::size_t> places_;
-  std::string state_;         ///< of the target, as it was last changed
-  std::string kept_, words_;  ///< the last whole blob; the words of the last error
+  std::string state_;         ///< the target's last state
+  std::string kept_, words_;  ///< the last complete blob; the last error's text
 };
 
 [[noreturn]] void initiate(const RuleEntry& rule, const Setup& setup, int out) {

@@ -15,7 +15,7 @@ using Bytes = std::vector<std::uint8_t>;
 
 namespace {
 
-constexpr std::size_t some = 100'000;  // no multiple of a page
+constexpr std::size_t some = 100'000;  // not a multiple of a page
 
 Bytes pattern(std::size_t bytes, unsigned seed) {
   Bytes out(bytes);
@@ -32,7 +32,7 @@ Bytes bytes_of(const Block& block, std::size_t offset, std::size_t bytes) {
   return out;
 }
 
-/// "" when the call ends with this error.
+/// "" if the call ends with this error.
 template <class Call>
 std::string refuses(Code wanted, const char* what, Call&& call) {
   std::string seen = "ok";
@@ -53,8 +53,8 @@ std::string round_trip(MemoryPool& pool) {
   block.write(4321, part);
   Bytes expected = all;
   std::copy(part.begin(), part.end(), expected.begin() + 4321);
-  if (bytes_of(block, 0, some) != expected) return "a copy_in of 777 bytes at 4321 changed other bytes, or not those";
-  return bytes_of(block, some - 1, 1)[0] == expected.back() ? "" : "the last byte is not the last byte";
+  if (bytes_of(block, 0, some) != expected) return "a copy_in of 777 bytes at 4321 changed other bytes, or not all of those";
+  return bytes_of(block, some - 1, 1)[0] == expected.back() ? "" : "the last byte is wrong";
 }
 
 std::string apart(MemoryPool& pool) {
@@ -65,9 +65,9 @@ std::string apart(MemoryPool& pool) {
   }
   for (unsigned i = 0; i < 16; ++i) {
     if (bytes_of(blocks[i], 0, some) != pattern(some, i))
-      return "allocation " + std::to_string(i) + " of 16 has the bytes of another";
+      return "allocation " + std::to_string(i) + " of 16 has another one's bytes";
     for (unsigned j = 0; j < i; ++j) {
-      if (blocks[i].allocation().address == blocks[j].allocation().address) return "two allocations have one address";
+      if (blocks[i].allocation().address == blocks[j].allocation().address) return "two allocations share an address";
     }
   }
   return "";
@@ -96,7 +96,7 @@ std::string given_back(MemoryPool& pool) {
     kept = block.allocation();
   }
   Bytes bytes(8);
-  Block stale(pool, kept);  // gives back once more at its end: an error that nobody hears
+  Block stale(pool, kept);  // its destructor releases again: an ignored error
   return refuses(Code::not_found, "copy_out of an allocation that was released", [&] { stale.read(0, bytes); });
 }
 
@@ -105,7 +105,7 @@ std::string host_access(MemoryPool& pool) {
   Block block = pool.allocate(some);
   block.write(0, pattern(some, 3));
   auto* at = static_cast<std::uint8_t*>(block.allocation().address);
-  if (!std::equal(at, at + some, pattern(some, 3).begin())) return "the bytes at the address are not those of copy_in";
+  if (!std::equal(at, at + some, pattern(some, 3).begin())) return "the bytes at the address differ from copy_in's";
   at[99] ^= 0xff;
   return bytes_of(block, 99, 1)[0] == (pattern(some, 3)[99] ^ 0xff)
              ? ""
@@ -138,7 +138,7 @@ std::string exported(MemoryPool& pool) {
   waitpid(child, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) == 2) return "another process cannot import it";
   if (WEXITSTATUS(status) != 0) return "another process that imported it sees other bytes";
-  return bytes_of(block, 0, some) == pattern(some, 5) ? "" : "what another process has written there does not arrive";
+  return bytes_of(block, 0, some) == pattern(some, 5) ? "" : "writes of another process do not arrive";
 }
 
 }  // namespace
@@ -147,10 +147,10 @@ const std::vector<ProviderTest>& provider_tests() {
   static const std::vector<ProviderTest> tests{
       {"copies", "Bytes that go in come out, whole and in part", round_trip},
       {"allocations-apart", "16 allocations keep their own bytes", apart},
-      {"refusals", "Ranges past the end, 0 bytes and more than there is are refused", refusals},
-      {"released", "A released allocation is known no more", given_back},
-      {"host-accessible", "As claimed, the processor reads and writes at the address", host_access},
-      {"exports", "As claimed, another process reaches an allocation by its descriptor", exported},
+      {"refusals", "Ranges past the end, 0 bytes and more than max_bytes are refused", refusals},
+      {"released", "A released allocation is no longer known", given_back},
+      {"host-accessible", "As claimed, the CPU reads and writes at the address", host_access},
+      {"exports", "As claimed, another process can open an allocation by its descriptor", exported},
   };
   return tests;
 }

@@ -1,4 +1,5 @@
-"""kvcts conformance --rules: a sample is played as stated, a rule that an engine answers otherwise is called changed."""
+"""kvcts conformance --rules: a sample plays as stated, and a rule that an engine answers differently is reported as
+changed."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ def main() -> int:
         )
         ended = kvcts("--cases", str(cases), "rules", "--engine", "shm", "--runs", "3")
         assert ended.status == 0 and "as stated" in ended.out and "(3 of 3)" in ended.out, ended
-        # Not what happens: said in so many words.
+        # Does not happen, and is reported as such.
         (rules / "a.yaml").write_text(rule + 'expect: {shm: "write: not found; bytes: untouched"}\n')
         ended = kvcts("--cases", str(cases), "rules")
         assert (
             ended.status == 1 and "CHANGED RULE" in ended.out and "stated: write: not found; bytes: untouched" in ended.out
         ), ended
-        # The bytes are really looked at.
+        # The bytes are really compared.
         (rules / "a.yaml").write_text(
             rule.replace(
                 "{do: check", "{do: prepare, request: never, copies: [{remote_at: 131072}]}, {do: check, request: never"
@@ -63,7 +64,7 @@ def main() -> int:
         )
         ended = kvcts("--cases", str(cases), "rules")
         assert ended.status == 0 and "bytes: partly" in ended.out, ended
-        # What lies there when the target is told counts, not what comes afterwards.
+        # The content when the target is notified counts, not what comes later.
         (cases / "engines" / "hasty.yaml").write_text(
             "engine: hasty\ntitle: tells before it writes\nplugin: kvcts_engine_hostile\nprocesses: 2\nsetup_ms: 2\n"
             "options: {mode: hasty}\nnotes: of this test\n"
@@ -76,7 +77,7 @@ def main() -> int:
         )
         ended = kvcts("--cases", str(cases), "rules")
         assert ended.status == 0 and "bytes: later" in ended.out, ended
-        # What takes longer than it is promised to.
+        # Steps that take longer than promised.
         watch = (
             "rule: slow\ntitle: a second of nothing\nsteps: [{do: watch, within: 1s, as: bytes}]\ntimed: bytes\n"
             'promise: nobody\'s\npromised: {shm: %s}\nexpect: {shm: "quiet"}\n'

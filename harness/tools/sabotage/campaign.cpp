@@ -15,7 +15,7 @@ namespace {
 using catalogue::Catalogue;
 using matrix::Selection;
 
-/// A case of the selection that some saboteur may be put into.
+/// A case of the selection that may host a saboteur.
 struct Candidate {
   std::size_t index{0};
   nlohmann::json axes;
@@ -23,7 +23,7 @@ struct Candidate {
 
 constexpr std::size_t first_round = 4, control_cases = 48;
 
-/// What noticed, from a result that is not the expected one.
+/// What noticed, from an unexpected result.
 std::vector<std::string> checks_of(const CaseResult& r) {
   if (r.outcome != Outcome::fail) return {"outcome"};
   if (r.phase == Phase::complete) return {r.diagnosis.fault_class == "read-before-ready" ? "completion" : "late write"};
@@ -44,13 +44,13 @@ std::vector<std::string> checks_of(const CaseResult& r) {
   return {found.begin(), found.end()};
 }
 
-/// Machine conditions say nothing about a saboteur.
+/// Failures of the machine say nothing about a saboteur.
 bool says_nothing(Outcome outcome) {
   return outcome == Outcome::skipped || outcome == Outcome::not_run || outcome == Outcome::unsupported ||
          outcome == Outcome::error;
 }
 
-/// The cases in which one saboteur has a place, found as they are asked for: a suite has thousands, most saboteurs need one.
+/// The cases that have a place for one saboteur, found on demand: a suite has thousands, most saboteurs need one.
 struct Queue {
   std::vector<const Candidate*> ahead;  ///< likely ones first, each part in the suite's order
   std::size_t looked_at{0};
@@ -75,8 +75,8 @@ class Campaign {
   }
 
   std::vector<Row> run() {
-    // In rounds, so that most saboteurs cost a handful of cases: results come when memory was watched for late writes, not
-    // at once.
+    // In rounds, so that most saboteurs need few cases: a result arrives only after memory was watched for late
+    // writes.
     for (std::size_t part = first_round;; part *= 4) {
       std::vector<Job> jobs;
       for (std::size_t s = 0; s < rows_.size(); ++s) {
@@ -117,7 +117,7 @@ class Campaign {
     return likely;
   }
 
-  /// The i-th case that has a place for the saboteur; nullptr: there are not that many.
+  /// The i-th case that has a place for the saboteur; nullptr: there are fewer.
   const Candidate* place(std::size_t saboteur, std::size_t i) {
     Queue& queue = queues_[saboteur];
     while (queue.places.size() <= i && queue.looked_at < queue.ahead.size()) {
@@ -165,7 +165,7 @@ class Campaign {
         if (row.silent++ == 0) row.why_silent = result.message;
         return;
       }
-      if (result.outcome == Outcome::pass) return;  // what right code makes of it, see fits()
+      if (result.outcome == Outcome::pass) return;  // equal to correct code here, see fits()
       ++row.noticed;
       const auto known = first.find(job.saboteur);
       if (known == first.end() || job.place < known->second.first)
@@ -179,7 +179,7 @@ class Campaign {
       const std::size_t index = queues_[s].places[found.first]->index;
       Catch one{selection_.id(index), selection_.suite(index), checks_of(found.second), std::move(found.second), false};
       one.named = one.result.diagnosis.exact && one.result.diagnosis.fault_class == row.saboteur.fault_class;
-      if (options_.stop) row.tried = found.first + 1 - skipped(s);  // what stands before it in the queue, and itself
+      if (options_.stop) row.tried = found.first + 1 - skipped(s);  // the cases before it in the queue, and itself
       if (!row.caught) row.caught = std::move(one);
     }
   }

@@ -10,7 +10,7 @@ namespace {
 
 std::string checks(const Catch& c) { return fmt::format("{}", fmt::join(c.checks, " + ")); }
 
-/// "yes", or what it was called instead.
+/// "yes", or the class that it was given instead.
 std::string naming(const Row& row) {
   if (!row.caught || row.saboteur.harmless) return "";
   if (row.caught->named) return "yes";
@@ -26,7 +26,7 @@ std::string noticed(const Row& row) {
   return row.saboteur.harmless ? "not caught" : "NOT CAUGHT";
 }
 
-/// Rows of all harnesses by saboteur, where every one of them has some.
+/// Rows of all harnesses by saboteur, for saboteurs that all of them have.
 std::vector<std::vector<const Row*>> side_by_side(const std::vector<Campaigned>& harnesses) {
   std::vector<std::vector<const Row*>> out;
   for (const Row& first : harnesses.at(0).rows) {
@@ -41,7 +41,7 @@ std::vector<std::vector<const Row*>> side_by_side(const std::vector<Campaigned>&
   return out;
 }
 
-/// Ours stops at its first catch; of the others all cases are run.
+/// Ours stops at its first catch; for the others all cases run.
 std::string verdict(const Row& row, bool ours) {
   if (row.saboteur.harmless) return row.caught ? "FALSE ALARM" : "passes";
   if (!row.caught) return "MISS";

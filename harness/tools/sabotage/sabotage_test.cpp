@@ -115,7 +115,7 @@ TEST(Saboteurs, HaveNoPlaceWhereRightCodeDoesNotPass) {
   ResolvedCase c = plain_case();
   EXPECT_TRUE(fits(transport, c));
   EXPECT_TRUE(fits(planner, c));
-  EXPECT_FALSE(fits(reader, c));  // nobody reads
+  EXPECT_FALSE(fits(reader, c));  // no reader
   ResolvedCase refused = c;
   refused.expected = {Expected{Outcome::refused, "", {}, ""}};
   EXPECT_FALSE(fits(transport, refused));
@@ -185,7 +185,7 @@ TEST(Totals, WhatIsSkippedIsSaidAndNeitherCaughtNorMissed) {
   EXPECT_NE(matrix_text({"writes-only", rows}).find("SKIPPED"), std::string::npos);
   EXPECT_NE(matrix_text({"writes-only", rows}).find("it does not read"), std::string::npos);
   EXPECT_EQ(matrix_json({"writes-only", rows})["saboteurs"][1]["skipped"], "it does not read");
-  rows[1].tried = 2;  // one case ran, and did not notice
+  rows[1].tried = 2;  // one case ran without noticing
   EXPECT_FALSE(totals_of(rows).good());
   EXPECT_FALSE(totals_of({rows[2]}).good());
 }

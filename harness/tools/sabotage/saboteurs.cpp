@@ -11,11 +11,11 @@ bool replaces_engine(const Saboteur& s) { return s.kind == "transport" || s.kind
 
 nlohmann::json engine_options(const Saboteur& saboteur, const ResolvedCase& c) {
   nlohmann::json options = saboteur.options;
-  options["dtype"] = layout::name(c.groups.at(0).producer.scheme.data);  // as code that converts is told
+  options["dtype"] = layout::name(c.groups.at(0).producer.scheme.data);  // the dtype that converting code gets
   return options;
 }
 
-/// What comes late comes after the comparison, and while memory is watched.
+/// Late writes come after the comparison, while memory is watched.
 void watch(const Saboteur& saboteur, ResolvedCase& c) {
   c.settle_ms = std::max(c.settle_ms, 3 * saboteur.options.value("delay_us", std::int64_t{0}) / 1000);
 }
@@ -24,7 +24,7 @@ void watch(const Saboteur& saboteur, ResolvedCase& c) {
 
 bool fits(const Saboteur& saboteur, const ResolvedCase& c) {
   if (c.scripted() || c.groups.empty()) return false;
-  // The outcome must be PASS with right code: a case that expects something else shows nothing.
+  // Correct code must PASS: a case that expects something else shows nothing.
   if (std::any_of(c.expected.begin(), c.expected.end(), [](const Expected& e) { return e.outcome != Outcome::pass; }))
     return false;
   if (saboteur.kind == "reader") return !c.reader.name.empty() && c.reader.kind == "flashinfer-decode";

@@ -51,7 +51,7 @@ def sample() -> None:
 
 
 def missed(folder: Path) -> None:
-    """A suite that looks at one small case catches what is wrong in it and says of the rest that it does not."""
+    """A suite with one small case catches what is wrong in it and reports that it misses the rest."""
     file = folder / "one.yaml"
     file.write_text("case: one/plain\nproducer: {layout: vllm-fa-nhd}\nconsumer: {layout: vllm-fa-hnd}\n")
     argv = ["sabotage", "--file", str(file), "--saboteur", "planner/ids-reversed", "--saboteur", "transport/shift-by-2-mib"]
@@ -77,8 +77,8 @@ def rows_of(matrix) -> dict:
 
 
 def behind_an_engine() -> None:
-    """One of every place is caught, named and told of in the same words with a released engine: where the plan is
-    wrong, in front of the engine and behind it."""
+    """One of every place is caught, named and described identically with a released engine: wrong in the plan, in
+    front of the engine and behind it."""
     wrong = [
         "planner/one-token-short",
         "connector/kv-exchanged",
@@ -104,8 +104,8 @@ def behind_an_engine() -> None:
 
 
 def what_cannot_be_had(folder: Path) -> None:
-    """Behind an engine that only writes nothing can go the other way: said, and neither caught nor missed. Several
-    engines, each with its matrix."""
+    """Behind a write-only engine nothing can go the other way: this is reported, and is neither caught nor missed.
+    Several engines, each with its matrix."""
     cases = folder / "cases"
     shutil.copytree(ROOT / "cases", cases, ignore=shutil.ignore_patterns("museum", "oracles"))
     (cases / "engines" / "writes_only.yaml").write_text(

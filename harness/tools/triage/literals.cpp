@@ -32,8 +32,8 @@ bool is_word(const std::string& text) {
 }
 std::string quoted(const std::string& text) { return is_word(text) ? text : "'" + text + "'"; }
 
-/// What each observation says of an axis, numbered: cases with the same numbers are the same to every literal about these
-/// axes.
+/// The value of each observation on an axis, numbered: cases with the same numbers are equal to every literal about
+/// these axes.
 class Table {
  public:
   Table(const std::vector<Observation>& observations, Space& space) : observations_(observations), space_(space) {
@@ -43,7 +43,7 @@ class Table {
       for (const auto& axis : matrix::axes()) {
         const auto a = static_cast<std::size_t>(axis.id);
         std::string text = o.axes.contains(axis.name) ? o.axes[std::string(axis.name)].dump() : "";
-        if (axis.id == AxisId::geometry) {  // with the numbers that a hand-written case replaces
+        if (axis.id == AxisId::geometry) {  // with the numbers that a hand-written case overrides
           for (const auto& [key, value] : o.axes.items()) {
             if (key.starts_with("geometry.")) text += key + value.dump();
           }
@@ -98,7 +98,7 @@ class Table {
 
 bool has(const std::vector<Value>& all, const Value& v) { return std::find(all.begin(), all.end(), v) != all.end(); }
 
-/// What can be said of one name, from the values that occur.
+/// Possible literals about one name, from the values that occur.
 void about(const std::string& name, const NameRef& ref, Table& table, std::vector<Proposed>& out) {
   const int cost = ref.fact < 0 ? 0 : 2;
   const auto seen = table.seen(ref);
@@ -134,7 +134,7 @@ void about(const std::string& name, const NameRef& ref, Table& table, std::vecto
   }
 }
 
-/// Both sides against each other, and shards against heads.
+/// Compares both sides with each other, and shards with heads.
 void relations(const Space& space, std::vector<Proposed>& out) {
   for (const char* pair : {"producer consumer", "pbs cbs", "ptp ctp"}) {
     const std::string text(pair), left = text.substr(0, text.find(' ')), right = text.substr(left.size() + 1);
@@ -167,7 +167,7 @@ std::vector<Literal> literals(const std::vector<Observation>& observations, Spac
     for (const std::string& fact : space.fact_names(axis.id)) {
       if (fact != name)
         about(name + "." + fact, space.name(name + "." + fact), table,
-              proposed);  // connector.connector says what connector says
+              proposed);  // connector.connector repeats connector
     }
   }
   relations(space, proposed);
@@ -192,7 +192,7 @@ std::vector<Literal> literals(const std::vector<Observation>& observations, Spac
     try {
       holds = table.holds(Expression(p.text, space));
     } catch (const matrix::Error&) {
-      continue;  // a value that stands for another one, two facts that cannot be compared
+      continue;  // an alias of another value, or two facts that cannot be compared
     }
     if ((holds & failing).empty() || holds.contains(passing)) continue;
     const auto [at, fresh] = same.try_emplace(holds, out.size());

@@ -26,8 +26,8 @@ struct Conjunction {
   int cost{0};
 };
 
-/// All smallest conjunctions of `usable` literals that leave at most `spare` of the passes, by cost. Empty: none of at most
-/// `size` literals.
+/// All smallest conjunctions of `usable` literals that leave at most `spare` of the passes, by cost. Empty: none has
+/// at most `size` literals.
 class Smallest {
  public:
   Smallest(const std::vector<Literal>& all, std::vector<std::size_t> usable, const Bits& passes, std::size_t spare)
@@ -59,7 +59,7 @@ class Smallest {
       return;
     }
     if (room == 0 || count > spare_ + room * strongest_) return;
-    // One that has to go (where none may stay, any will do): whoever takes it away.
+    // One that must go (if none may stay, any will do): try each literal that removes it.
     const std::size_t gone = left.first();
     for (const std::size_t l : usable_) {
       if (spare_ == 0 ? all_[l].holds.has(gone) : left == (left & all_[l].holds)) continue;
@@ -94,7 +94,7 @@ class Search {
     out.passes = static_cast<std::int64_t>(passing_.count());
     if (failing_.empty()) return out;
     Bits left = failing_;
-    // All in one rule, even if it is a long one or holds for a few cases that pass; what it leaves, in parts.
+    // First one rule for all, even a long one or one that holds for a few passing cases; the rest in parts.
     if (!one_rule(left, out)) {
       for (const std::size_t i : members(failing_)) {
         if (!(common(i) & passing_).empty()) out.unexplained.push_back(observations_[i].id), left = left - only(i);
@@ -121,7 +121,7 @@ class Search {
     out.set(i);
     return out;
   }
-  /// Cases about which nothing can be said that is not said of case i.
+  /// Cases that share every literal of case i.
   Bits common(std::size_t i) const {
     Bits out = only(i);
     bool first = true;
@@ -156,7 +156,7 @@ class Search {
     return false;
   }
 
-  /// The rule that explains the most of what is left, grown from one failure.
+  /// The rule that explains most of the rest, grown from one failure.
   bool part(Bits& left, Finding& out) {
     Bits best(observations_.size());
     const auto seeds = members(left);
@@ -194,7 +194,7 @@ class Search {
     sort(rule);
     return rule;
   }
-  /// In the order of the axes, as ids have them.
+  /// Sorts by axis, as in ids.
   static void sort(Rule& rule) {
     const auto place = [](std::string text) {
       if (text.starts_with('!')) text.erase(0, 1);
@@ -274,7 +274,7 @@ std::vector<Refuter> refuters(const Explanation& explanation, const std::vector<
     std::uint64_t hash;
   };
   std::map<std::string, std::vector<Beside>> beside;  // by what differs
-  // Where nothing is to be learnt: an arch shares its execution, a golden file has its own numbers, a seed is luck.
+  // Axes that teach nothing: an arch shares its execution, a golden file has its own numbers, a seed is luck.
   const auto dull = [](AxisId a) { return a == AxisId::arch || a == AxisId::content || a == AxisId::seed; };
   const std::size_t step = std::max<std::size_t>(1, failing.size() / origins);
   for (std::size_t f = 0; f < failing.size(); f += step) {
@@ -306,7 +306,7 @@ std::vector<Refuter> refuters(const Explanation& explanation, const std::vector<
       return a.disagree != b.disagree ? a.disagree > b.disagree : a.hash < b.hash;
     });
   }
-  // In turns, so that every literal and every other axis is looked at.
+  // Round-robin, so that every literal and every other axis is covered.
   std::vector<Refuter> out;
   std::map<std::string, std::size_t> next;
   for (bool any = true; any && out.size() < most;) {

@@ -1,4 +1,4 @@
-// Triage of runs that never were: points of the matrix that fail by a rule which the test knows and the search has to find.
+// Triage of invented runs: points of the matrix fail by a rule that the test knows and the search must find.
 #include "tools/triage/triage.hpp"
 #include "testing/checkout.hpp"
 
@@ -30,7 +30,7 @@ matrix::Constraints& constraints() {
   return instance;
 }
 
-/// Points of some axes' values that can run, each failing where `rule` holds.
+/// Runnable points of some axes' values, each failing where `rule` holds.
 std::vector<Observation> points(
     const std::vector<std::pair<std::string, std::vector<std::string>>>& axes, const std::string& rule,
     const std::function<bool(std::size_t)>& keep = [](std::size_t) { return true; }) {
@@ -63,7 +63,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> wide{
     {"geometry", {"small", "tiny", "gqa-8", "d40", "d80", "d96"}},
     {"engine", {"memcpy", "shm"}}};
 
-/// The ids of the failures that the parts explain together, and no case that passes among what they hold for.
+/// The ids of the failures that the parts explain together; no passing case may match.
 void expect_right(const Finding& finding, const std::vector<Observation>& observations) {
   for (const Observation& o : observations) {
     bool holds = false;
@@ -84,7 +84,7 @@ TEST(Triage, FindsTheConjunctionThatTheIssueAsksFor) {
   EXPECT_EQ(static_cast<std::int64_t>(finding.parts[0].failures.size()), finding.failures);
   EXPECT_TRUE(finding.parts[0].against.empty());
   expect_right(finding, observations);
-  // Of what holds for the same cases, the plainest words.
+  // Among equivalent literals, the plainest text.
   EXPECT_NE(finding.parts[0].rule.expression().find("dtype == fp8_e4m3"), std::string::npos)
       << finding.parts[0].rule.expression();
   EXPECT_NE(finding.parts[0].rule.expression().find("consumer.hnd"), std::string::npos)
@@ -122,7 +122,7 @@ TEST(Triage, ACaseOrTwoAgainstARuleAreCounterExamplesNotANewRule) {
 
 TEST(Triage, WhatNoAxisTellsIsUnexplained) {
   std::vector<Observation> observations = points(wide, "engine == shm && dtype == bf16 && geometry == tiny");
-  for (std::size_t i = 0; i < 6; ++i) {  // hand-written cases that say the same of themselves and end differently
+  for (std::size_t i = 0; i < 6; ++i) {  // hand-written cases with equal descriptions that end differently
     observations.push_back({"mine/" + std::to_string(i), {{"dtype", "int8"}, {"engine", "memcpy"}}, i % 2 == 0});
   }
   const Finding finding = explain(observations, space());
@@ -153,7 +153,7 @@ TEST(Triage, RefutersTakeOneLiteralAwayOrChangeSomethingElse) {
 }
 
 TEST(Triage, ARuleThatIsTooNarrowIsRefutedByItsOwnTries) {
-  // All failures seen have dtype fp16; in truth every type of 16 bits fails.
+  // All observed failures have dtype fp16; in truth every 16-bit type fails.
   const auto observations =
       points({{"producer", {"vllm-fa-nhd", "vllm-fa-hnd"}}, {"dtype", {"fp16", "fp8_e4m3"}}, {"engine", {"memcpy", "shm"}}},
              "dtype.bits == 16");

@@ -1,4 +1,5 @@
-"""kvcts triage: real runs of a catalogue with a connector that knows one order of axes and an engine that moves nothing."""
+"""kvcts triage: real runs of a catalogue with a connector that knows one order of axes and an engine that moves
+nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def main() -> None:
         assert {c["must"] for c in tested["cases"]} == {"fail", "pass"}, tested
         assert all((c["must"] == "fail") == ("engine=broken" in c["id"]) for c in tested["cases"]), tested
 
-        # A relation between two sides, found at last, when cases have spoken against narrower ones.
+        # A relation between two sides, found last, after cases have refuted narrower ones.
         assert kvcts("run", "--suite", "orders", "--out", str(folder / "orders"), *ours).status == 1
         plain = kvcts_json("triage", str(folder / "orders"), *ours)["causes"][0]["rounds"]
         assert len(plain) == 1 and plain[0]["parts"][0]["refuting"], plain
@@ -66,16 +67,16 @@ def main() -> None:
         assert ended.status == 0 and "naive-blocks" in ended.out, ended
         assert "again, with these results" in ended.out and "had to" in ended.out, ended.out
         assert "confidence right for at least" in ended.out.splitlines()[-1], ended.out
-        # One round is not enough: refuted, and status 1 says so.
+        # One round is not enough: refuted, with status 1.
         once = kvcts("triage", str(folder / "orders"), "--run", "--most", "12", "--rounds", "1", *ours)
         assert once.status == 1 and "against" in once.out, once
-        # What it prints is what --where takes.
+        # Its output is valid input for --where.
         found = [line.split(None, 1)[1] for line in ended.out.splitlines() if line.startswith("   when ")][-1]
         listed = kvcts("list", "--suite", "orders", "--where", found, *ours)
         assert listed.status == 0 and len(listed.out.splitlines()) == 8, (found, listed)
         assert all("naive-blocks" in line and "consumer=" in line for line in listed.out.splitlines()), listed.out
 
-        # Nothing failed; other classes; no run.
+        # No failures; other classes; no run.
         assert (
             kvcts(
                 "run", "--suite", "orders", "--where", "connector == reference", "--out", str(folder / "fine"), *ours

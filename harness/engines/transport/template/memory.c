@@ -34,11 +34,11 @@ static int32_t fail(kvcts_memory_pool* pool, int32_t status, const char* text) {
 }
 static int32_t open_pool(const kvcts_memory_open_args* args, kvcts_memory_pool** pool) {
   *pool = NULL;
-  if (args->option_count > 0) return fail(&nobody, KVCTS_E_INVALID, "this provider has no options"); /* yours */
+  if (args->option_count > 0) return fail(&nobody, KVCTS_E_INVALID, "this provider takes no options"); /* yours */
   *pool = calloc(1, sizeof **pool); /* yours: the device's context */
   return *pool != NULL ? KVCTS_OK : fail(&nobody, KVCTS_E_NO_RESOURCES, "no memory for a pool");
 }
-static int32_t describe(kvcts_memory_pool* pool, kvcts_memory_info* out) { /* yours: what is so */
+static int32_t describe(kvcts_memory_pool* pool, kvcts_memory_info* out) { /* yours: what is true */
   kvcts_memory_info info = {.size = out->size,
                             .memory = KVCTS_MEMORY_HOST,
                             .host_accessible = 1,
@@ -52,17 +52,17 @@ static int32_t describe(kvcts_memory_pool* pool, kvcts_memory_info* out) { /* yo
 static int32_t map(kvcts_memory_pool* pool, int fd, uint64_t offset, uint64_t bytes, kvcts_allocation* out) {
   block* b = calloc(1, sizeof *b);
   char* base = b != NULL && fd >= 0 ? mmap(NULL, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-  if (base == MAP_FAILED) return free(b), close(fd), fail(pool, KVCTS_E_NO_RESOURCES, "so much memory is not there");
+  if (base == MAP_FAILED) return free(b), close(fd), fail(pool, KVCTS_E_NO_RESOURCES, "not enough memory");
   *b = (block){pool->blocks, ++pool->handles, base, offset, bytes, fd};
   pool->blocks = b;
   out->handle = b->handle, out->address = base + offset, out->bytes = bytes, out->fd = fd, out->fd_offset = offset;
   return KVCTS_OK;
 }
 static int32_t allocate(kvcts_memory_pool* pool, uint64_t bytes, kvcts_allocation* out) { /* yours */
-  if (bytes == 0) return fail(pool, KVCTS_E_INVALID, "an allocation has at least one byte");
+  if (bytes == 0) return fail(pool, KVCTS_E_INVALID, "expected an allocation of at least one byte");
   const int fd = memfd_create("acme", MFD_CLOEXEC);
   if (fd >= 0 && (bytes > INT64_MAX || ftruncate(fd, (off_t)bytes) != 0))
-    return close(fd), fail(pool, KVCTS_E_NO_RESOURCES, "so much memory is not there");
+    return close(fd), fail(pool, KVCTS_E_NO_RESOURCES, "not enough memory");
   return map(pool, fd, 0, bytes, out);
 }
 static int32_t import_fd(kvcts_memory_pool* pool, int32_t fd, uint64_t offset, uint64_t bytes,
@@ -86,7 +86,7 @@ static int32_t release(kvcts_memory_pool* pool, uint64_t handle) {
 static char* range(kvcts_memory_pool* pool, uint64_t handle, uint64_t offset, uint64_t bytes) {
   for (const block* b = pool->blocks; b != NULL; b = b->next)
     if (b->handle == handle && offset <= b->bytes && bytes <= b->bytes - offset) return b->base + b->offset + offset;
-  fail(pool, KVCTS_E_NOT_FOUND, "no such allocation, or a range behind its end");
+  fail(pool, KVCTS_E_NOT_FOUND, "no such allocation, or a range beyond its end");
   return NULL;
 }
 static int32_t copy_in(kvcts_memory_pool* pool, uint64_t handle, uint64_t offset, const void* from, uint64_t bytes) {

@@ -77,7 +77,7 @@ static uint64_t sum_of(const head* h, uint64_t bytes) { /* FNV-1a */
 }
 static int32_t open_agent(const kvcts_open_args* args, kvcts_agent** agent) {
   *agent = NULL;
-  if (args->option_count > 0) return fail(&nobody, KVCTS_E_INVALID, "this transport has no options"); /* yours */
+  if (args->option_count > 0) return fail(&nobody, KVCTS_E_INVALID, "this transport takes no options"); /* yours */
   *agent = calloc(1, sizeof **agent); /* yours: device, queues, threads */
   return *agent != NULL ? KVCTS_OK : fail(&nobody, KVCTS_E_NO_RESOURCES, "no memory for an agent");
 }
@@ -105,7 +105,7 @@ static int32_t register_region(kvcts_agent* agent, const kvcts_region* in, uint6
     return fail(agent, KVCTS_E_NOT_SUPPORTED, "only host memory with a memory file can be registered");
   if (in->address == NULL || fstat(in->fd, &file) != 0 || in->bytes > (uint64_t)file.st_size ||
       in->fd_offset > (uint64_t)file.st_size - in->bytes)
-    return fail(agent, KVCTS_E_INVALID, "the region has no address, or ends behind the end of its file");
+    return fail(agent, KVCTS_E_INVALID, "the region has no address, or ends beyond the end of its file");
   region* r = calloc(1, sizeof *r);
   if (r == NULL) return fail(agent, KVCTS_E_NO_RESOURCES, "no memory for a region");
   r->address = in->address, r->bytes = in->bytes, r->access = in->access, r->fd_offset = in->fd_offset;
@@ -153,7 +153,7 @@ static int32_t add_peer(kvcts_agent* agent, const void* metadata, uint64_t bytes
     char* base = fd < 0 ? MAP_FAILED : mmap(NULL, r->fd_offset + r->bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);
     if (base == MAP_FAILED)
-      return forget(p), fail(agent, KVCTS_E_PEER_LOST, "the peer's memory cannot be opened; is its process gone?");
+      return forget(p), fail(agent, KVCTS_E_PEER_LOST, "cannot open the peer's memory; is its process gone?");
     r->address = base + r->fd_offset;
   }
   return add(agent, &agent->peers, &p->item, handle);

@@ -1,5 +1,5 @@
-"""KV caches under test: layouts as values, tensors filled with tags that say who they are, and a diagnosis of what went
-wrong.
+"""KV caches under test: layouts as values, tensors filled with tags that identify every element, and a diagnosis of
+what went wrong.
 
     layout = kvcts.Layout("flashinfer:NHD", blocks=8, block_size=16, heads=4, head_dim=64)
     source, target = layout.empty(), layout.empty()
@@ -8,8 +8,8 @@ wrong.
     my_connector(source, target, [6, 0, 4], [1, 2, 5])
     print(kvcts.verify(target, layout, blocks=[1, 2, 5]))
 
-Tensors are NumPy arrays, torch tensors, or anything that speaks DLPack, the buffer protocol or __array_interface__;
-nothing is copied. torch is not needed. Tensors in CUDA memory work where the package was built with nvcc (kvcts.cuda).
+Tensors are NumPy arrays, torch tensors, or anything with DLPack, the buffer protocol or __array_interface__; nothing is
+copied. torch is not needed. CUDA tensors work if the package was built with nvcc (kvcts.cuda).
 """
 
 from ._native import LayoutError, __version__, cuda

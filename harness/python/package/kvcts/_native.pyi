@@ -1,4 +1,4 @@
-"""The compiled part; people use the package's own names."""
+"""The compiled part; use the package's public names instead."""
 
 from typing import Any, Optional
 

@@ -1,4 +1,5 @@
-"""Tensors of any framework, as kvcts._native takes them: (object that speaks DLPack or the buffer protocol, dtype name)."""
+"""Tensors of any framework in the form that kvcts._native takes: (object with DLPack or the buffer protocol, dtype
+name)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def numpy_dtype(name: str) -> Any:
-    """What NumPy holds such elements in; codes of 4 bits are shown as uint8, two a byte."""
+    """The NumPy type for such elements; 4-bit codes are shown as uint8, two per byte."""
     import numpy as np
 
     plain = {"fp32": "f4", "fp16": "f2", "int8": "i1"}
@@ -52,7 +53,7 @@ def native(tensor: Any) -> tuple[Any, str]:
         tensor = tensor.detach()
         name = NAMES.get(str(tensor.dtype).removeprefix("torch."), "?")
         if tensor.itemsize == 1:
-            return tensor.view(torch.uint8), name  # not every version hands fp8 over by DLPack
+            return tensor.view(torch.uint8), name  # some versions cannot export fp8 through DLPack
         return (tensor.view(torch.int16) if tensor.itemsize == 2 else tensor), name
     numpy = sys.modules.get("numpy")
     if (

@@ -1,4 +1,4 @@
-"""Two caches and what should be moved between them: what a test of a connector needs."""
+"""Two caches and what should move between them: the setup for a connector test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layouts import Layout
 
 
 class Cache:
-    """Tensors with their layout. `tensors` is what layout.empty() gives: one tensor, or a list."""
+    """Tensors with their layout. `tensors` is the result of layout.empty(): one tensor, or a list."""
 
     def __init__(self, layout: Layout, tensors: Any, side: str):
         self.layout, self.tensors, self.side = layout, tensors, side
@@ -25,11 +25,11 @@ class Cache:
 class Pair:
     """A filled producer and a cleared consumer.
 
-    producer, consumer   Cache objects: .tensors, .layout source_blocks, target_blocks   block ids of the request that
-    is to be moved, on either side; in no order, block 0 among them tokens               of the request: the last block
-    is not full
+    producer, consumer            Cache objects: .tensors, .layout
+    source_blocks, target_blocks  block ids of the request to move, on either side; unordered, block 0 among them
+    tokens                        of the request: the last block is not full
 
-    The producer also holds another request, which must not arrive. Move, then call verify().
+    The producer also holds another request, which must not arrive. Move the request, then call verify().
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Pair:
 
     @property
     def requests(self) -> list[Request]:
-        """What the producer holds: the request to move, and the other one."""
+        """The producer's content: the request to move, and the other one."""
         return [Request(self.source_blocks, self.tokens, 1), *self._other]
 
     def reset(self) -> None:
-        """Fills the producer and clears the consumer, with the tags of the present pass."""
+        """Fills the producer and clears the consumer, with the tags of the current pass."""
         fill(self.producer.tensors, self.producer.layout, self.requests, seed=self.seed, pass_=self.pass_)
         clear(self.consumer.tensors, self.consumer.layout, seed=self.seed)
 
     def passes(self, count: Optional[int] = None) -> Iterator[Pair]:
-        """The pair again and again, each time with other tags: after `count` (default: layout.passes) of them nothing
+        """Yields the pair repeatedly, with new tags each time: after `count` (default: layout.passes) passes nothing
         is right by chance."""
         for self.pass_ in range(count or self.producer.layout.passes):
             self.reset()
@@ -99,8 +99,8 @@ class Pair:
         )
 
     def verify(self, **options: Any) -> Diagnosis:
-        """Raises WrongBytes (an AssertionError with the whole diagnosis) unless the consumer holds the request and
-        nothing else, and the producer is unchanged."""
+        """Raises WrongBytes (an AssertionError with the whole diagnosis) unless the consumer holds exactly the
+        request and the producer is unchanged."""
         __tracebackhide__ = True
         diagnosis = self.diagnose(**options)
         diagnosis.raise_if_wrong()
@@ -127,8 +127,8 @@ def pair(
     device: str = "cpu",
     **numbers: Any,
 ) -> Pair:
-    """A Pair of layouts given by name. Numbers (see Layout) hold for both: 3 layers, 7 blocks of 16 tokens, 4 heads,
-    head_dim 64, bf16 where nothing is said. consumer None: as the producer."""
+    """A Pair of layouts given by name. Numbers (see Layout) apply to both; defaults: 3 layers, 7 blocks of 16
+    tokens, 4 heads, head_dim 64, bf16. consumer None: same as the producer."""
     usual = dict(layers=3, blocks=7, block_size=16, heads=4, head_dim=64, dtype="bf16")
 
     def layout(given: Union[str, Layout]) -> Layout:

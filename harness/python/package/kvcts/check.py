@@ -1,4 +1,4 @@
-"""Two layouts, before anything moves."""
+"""Compares two layouts before anything moves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ VERDICTS = {0: "compatible", 10: "conversion", 11: "refused", 12: "silently wron
 
 class Compatibility(NamedTuple):
     """code, an exit status for start-up scripts: 0 compatible, 10 with conversion, 11 refused, 12 silently wrong
-    (fault_class says how). told_apart: shapes and strides differ, so that a connector that looks at tensors can tell
-    the two layouts."""
+    (see fault_class). told_apart: shapes and strides differ, so a connector that checks tensors can distinguish the
+    layouts."""
 
     code: int
     fault_class: str
@@ -29,10 +29,10 @@ class Compatibility(NamedTuple):
 
 
 def check(producer: Layout, consumer: Layout, *, moves: str = "coordinates") -> Compatibility:
-    """What moving a cache from one layout to the other comes to.
+    """The outcome of moving a cache from one layout to the other.
 
-    moves   "coordinates": the connector knows both layouts and moves element by element; "blocks": it copies blocks as
-    they lie Raises LayoutError for another word."""
+    moves   "coordinates": the connector knows both layouts and moves element by element; "blocks": it copies blocks
+            unchanged. Raises LayoutError for another word."""
     if moves not in ("coordinates", "blocks"):
         raise _native.LayoutError(f"expected moves coordinates or blocks, found {moves!r}")
     return Compatibility(*_native.compare(producer._native, consumer._native, moves == "blocks"))

@@ -1,6 +1,6 @@
-"""Filling and checking tensors. Every element's value is a function of who it is (layer, K or V, token, head, channel),
-the generation and the seed; every other byte holds poison, which is no tag of any dtype and differs between the two
-sides."""
+"""Filling and checking tensors. Every element's value is a function of its identity (layer, K or V, token, head,
+channel), the generation and the seed; every other byte holds poison, which is not a tag of any dtype and differs
+between the two sides."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIDES = {"producer": 0, "consumer": 1, None: None}
 
 @dataclass(frozen=True)
 class Request:
-    """Tokens of one request and where its blocks are: blocks[i] holds tokens [i * block_size, (i + 1) * block_size).
+    """Tokens of one request and its blocks: blocks[i] holds tokens [i * block_size, (i + 1) * block_size).
 
     tokens      None: as many as the blocks hold
-    generation  who wrote them: another request, or the same blocks written again, has another number
+    generation  who wrote them: another request, or the same blocks written again, has a different number
     """
 
     blocks: Sequence[int]
@@ -79,17 +79,16 @@ def fill(
 ) -> None:
     """Writes tags into the blocks, and poison into every other byte.
 
-    tensors     one tensor, or a list or mapping of them in the order of layout.tensors; shapes and strides as
-    layout.tensors says. Each
-                allocation may also be given whole, as a vector of uint8.
+    tensors     one tensor, or a list or mapping of them in the order of layout.tensors, with its shapes and strides. Each
+                allocation may also be passed whole, as a vector of uint8.
     blocks      block ids of one request, or Request objects; None: all blocks, in order
     tokens      of the request; None: as many as its blocks hold
-    seed, pass_ other tags: verify() must be told the same. Two passes have nothing in common.
-    side        whose poison, "producer" or "consumer"; None: bytes outside of the blocks are left alone
-    threads     0: one a processor
+    seed, pass_ select other tags: pass the same to verify(). Two passes have nothing in common.
+    side        whose poison, "producer" or "consumer"; None: does not touch bytes outside the blocks
+    threads     0: one per processor
 
-    Raises LayoutError (a ValueError) where tensors are not what the layout says, or blocks are not in the pool or have
-    two owners."""
+    Raises LayoutError (a ValueError) if tensors do not match the layout, or blocks are not in the pool or have two
+    owners."""
     _native.fill(
         layout._native,
         natives(tensors),
@@ -102,8 +101,8 @@ def fill(
 
 
 def clear(tensors: Any, layout: Layout, *, seed: int = 1, side: Optional[str] = "consumer", threads: int = 0) -> None:
-    """Writes poison into every byte: what a consumer's tensors hold before a transfer. Arguments and errors as those of
-    fill()."""
+    """Writes poison into every byte: the content of a consumer's tensors before a transfer. Arguments and errors as
+    for fill()."""
     if side is None:
         raise _native.LayoutError("clear() writes poison: expected side producer or consumer")
     _native.fill(layout._native, natives(tensors), [], seed, 0, _side(side), threads)
@@ -123,19 +122,18 @@ def verify(
     source: Optional[Source] = None,
     threads: int = 0,
 ) -> Diagnosis:
-    """Looks at every byte: tags in the blocks, poison everywhere else. Says what is there instead.
+    """Checks every byte: tags in the blocks, poison everywhere else. Reports what is there instead.
 
-    tensors, layout, blocks, tokens, generation, seed, pass_   what must be there; see fill() side        whose poison:
-    "consumer" for tensors that clear() prepared, "producer" for those that fill() wrote; None: only the blocks are
-                looked at
-    tail        slots of a request's last block beyond its tokens: "open" (they may hold anything, since transfers move
-    whole blocks) or
-                "untouched"
-    source      the producer: then readings of the source through a wrong layout, stride or block list are tried as well
+    tensors, layout, blocks, tokens, generation, seed, pass_   the expected content; see fill()
+    side        whose poison: "consumer" for tensors that clear() prepared, "producer" for those that fill() wrote; None:
+                checks only the blocks
+    tail        slots of a request's last block beyond its tokens: "open" (they may hold anything, because transfers move
+                whole blocks) or "untouched"
+    source      the producer: also tries readings of the source through a wrong layout, stride or block list
 
-    Never raises because of what the bytes are; raises LayoutError as fill() does. One look cannot tell two single
-    elements apart by chance (bf16: 1 in 2^13); layout.passes says how often to fill, move and verify, each time with
-    another pass_."""
+    Never raises because of the bytes; raises LayoutError like fill(). In one pass two single elements may look alike by
+    chance (bf16: 1 in 2^13); layout.passes is the number of times to fill, move and verify, each time with another
+    pass_."""
     if tail not in ("open", "untouched"):
         raise _native.LayoutError(f"expected tail open or untouched, found {tail!r}")
     origin = None

@@ -1,4 +1,4 @@
-"""What a tensor can be, from its shape and strides alone."""
+"""What a tensor can be, given only its shape and strides."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .layouts import Layout, catalogue
 
 
 class Fit(NamedTuple):
-    """One map that the tensor can have. `axes` name its dimensions, `order` the axes of memory; `layouts` are ids of
-    the catalogue."""
+    """One map that the tensor can have. `axes` name its dimensions, `order` the axes of memory; `layouts` are
+    catalogue ids."""
 
     axes: str
     order: str
@@ -30,8 +30,8 @@ class Fit(NamedTuple):
 
 
 class Description(NamedTuple):
-    """ambiguous: more than one map fits, and a connector that guesses may guess wrong; settled_by: the fact that would
-    leave one. open: readings that leave a number open, with the axes that are missing."""
+    """ambiguous: more than one map fits, so a connector that guesses may be wrong; settled_by: the fact that would
+    leave one. open: readings that leave a number open, with the missing axes."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -40,7 +40,7 @@ class Description(NamedTuple):
     open: list[tuple[str, list[str]]]
     ambiguous: bool
     settled_by: str
-    text: str  # all of it, for people
+    text: str  # everything, as text for people
 
     def __str__(self) -> str:
         return self.text
@@ -69,10 +69,10 @@ def describe(
     heads: Optional[int] = None,
     head_dim: Optional[int] = None,
 ) -> Description:
-    """The layouts of the catalogue that have this shape and these strides, under the facts that are given.
+    """The catalogue layouts with this shape and these strides, given the facts.
 
-    tensor   one tensor of a cache, of any framework; its bytes are not looked at. Up to 8 dimensions.
-    Raises LayoutError for an element type that no cache has.
+    tensor   one tensor of a cache, of any framework; its bytes are not read. Up to 8 dimensions.
+    Raises LayoutError for an element type that no cache uses.
     """
     facts = {
         k: int(v)

@@ -1,4 +1,4 @@
-"""What verify() says."""
+"""The result of verify()."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 
 class WrongPlace(NamedTuple):
-    """The first wrong byte of a row, with those that follow it (hex). `offset` is bytes from the start of the allocation."""
+    """The first wrong byte of a row, and the bytes after it (hex). `offset`: bytes from the start of the allocation."""
 
     allocation: str
     offset: int
     expected: str
     found: str
     where: str
-    is_: str  # whose data are there instead; "" = nobody's that is known
+    is_: str  # whose data are there instead; "" = unknown
 
 
 class BlockState(NamedTuple):
@@ -38,13 +38,15 @@ class WrongBytes(AssertionError):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The outcome of verify(): true when every byte is right.
+    """The outcome of verify(): true if every byte is right.
 
     fault_class   one word of the suite's vocabulary ("axis-permuted", "wrong-stride", "stale-block", ...); "" = right,
-    or unexplained exact         a transformation was found that predicts every byte; without it there is no fault_class
-    text, look_at what happened in one sentence, and where in the code to look others        equally good explanations,
-    "class: words" first         up to eight wrong places                  blocks  the named blocks and whether each is
-    right"""
+                  or unexplained
+    exact         a transformation was found that predicts every byte; without it there is no fault_class
+    text, look_at what happened in one sentence, and where in the code to look
+    others        equally good explanations, "class: words"
+    first         up to eight wrong places
+    blocks        the named blocks and whether each is right"""
 
     checked_bytes: int
     wrong_bytes: int
@@ -64,7 +66,7 @@ class Diagnosis:
         return self.ok
 
     def raise_if_wrong(self) -> None:
-        """Raises WrongBytes (an AssertionError) with the whole text, unless every byte is right."""
+        """Raises WrongBytes (an AssertionError) with the whole text unless every byte is right."""
         __tracebackhide__ = True
         if not self.ok:
             raise WrongBytes(self)
@@ -98,8 +100,8 @@ class Diagnosis:
         return f"<kvcts {self.verdict}{'' if self.ok else ': ' + self.text}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: verdict, cause, the blocks drawn, the first wrong places. Colours are not the only sign: wrong
-        blocks are crossed."""
+        """For notebooks: verdict, cause, a drawing of the blocks, the first wrong places. Colour is not the only
+        sign: wrong blocks are struck through."""
         good, bad = "#2e7d32", "#b3261e"
         out = [
             f'<div style="font-family:sans-serif;border-left:4px solid {good if self.ok else bad};padding:2px 10px">',

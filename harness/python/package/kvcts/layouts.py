@@ -15,13 +15,13 @@ AXES = ("layer", "kv", "block", "slot", "head", "channel")
 
 @functools.lru_cache(maxsize=None)
 def catalogue() -> _native.Catalogue:
-    """The layouts and dtypes that the package knows: its own copy, or $KVCTS_CASES, or those of the checkout that it is
-    run from."""
+    """The layouts and dtypes that the package knows: from $KVCTS_CASES, its own copy, or the checkout that contains
+    it."""
     here = Path(__file__)
     for folder in (os.environ.get("KVCTS_CASES", ""), here.parent / "cases", *(p / "cases" for p in here.resolve().parents)):
         if folder and (Path(folder) / "layouts").is_dir():
             return _native.Catalogue(str(folder))
-    raise _native.LayoutError(f"no catalogue of layouts beside {here.parent}; set KVCTS_CASES to a folder that has layouts/")
+    raise _native.LayoutError(f"no layout catalogue next to {here.parent}; set KVCTS_CASES to a folder that has layouts/")
 
 
 def layouts() -> dict[str, str]:
@@ -30,7 +30,7 @@ def layouts() -> dict[str, str]:
 
 
 class Coordinate(NamedTuple):
-    """Who an element is. `kv`: 0 = K (or the one latent), 1 = V. `channel` of a scale counts groups."""
+    """The identity of an element. `kv`: 0 = K (or the one latent), 1 = V. `channel` of a scale counts groups."""
 
     layer: int
     kv: int
@@ -42,7 +42,7 @@ class Coordinate(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an element is: `bit` is 0, or 4 for the high half of a byte. `bits` is its width."""
+    """The place of an element: `bit` is 0, or 4 for the high half of a byte. `bits` is its width."""
 
     allocation: int
     byte: int
@@ -51,8 +51,8 @@ class Place(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    """A tensor as a framework shows it. Strides and offset (in its allocation) are bytes; axes name each dimension
-    ("K", "B", "NHC")."""
+    """A tensor as a framework shows it. Strides and offset (in its allocation) are in bytes; axes name each
+    dimension ("K", "B", "NHC")."""
 
     name: str
     shape: tuple[int, ...]
@@ -66,18 +66,17 @@ class TensorInfo(NamedTuple):
 class Layout:
     """The map from (layer, kv, block, slot, head, channel) to bytes, for one rank's cache.
 
-    name        an id of the catalogue ("vllm-fa-nhd"), a name that vLLM, FlashInfer, LMCache or KVBM use ("LBNHC",
-    "flashinfer:HND",
-                "NL_X_TWO_NB_BS_NH_HS"), or a template: axes from outside to inside, `x` between list levels ("L x K B N
-                H C")
+    name        an id of the catalogue ("vllm-fa-nhd"), a name used by vLLM, FlashInfer, LMCache or KVBM ("LBNHC",
+                "flashinfer:HND", "NL_X_TWO_NB_BS_NH_HS"), or a template: axes from outside to inside, `x` between list
+                levels ("L x K B N H C")
     blocks      blocks of the pool                       block_size  tokens of a block
-    heads       KV heads of this rank                    head_dim    channels of a head; v_head_dim where V's differ
+    heads       KV heads of this rank                    head_dim    channels per head; v_head_dim if V's differ
     kv          2 = K and V, 1 = one latent (MLA)        layers      layers of this rank
     first_layer, first_head   where this rank's layers and heads begin in the model
     dtype       "bf16", "fp16", "fp8_e4m3", "nvfp4", ... (scales come with it)
-    tensors     (list, shape): how tensors are shown, when other than the layout says: ("L", "K B NHC")
+    tensors     (list, shape): how tensors are shown, if different from the layout: ("L", "K B NHC")
 
-    Numbers that the layout fixes can be left out. Raises LayoutError (a ValueError) that says what was expected, found,
+    Omit numbers that the layout fixes. Raises LayoutError (a ValueError) that says what was expected, what was found
     and what to do."""
 
     def __init__(
@@ -113,7 +112,7 @@ class Layout:
 
     @property
     def id(self) -> str:
-        """Of the catalogue; "" for names and templates."""
+        """The catalogue id; "" for names and templates."""
         return self._native.id
 
     @property
@@ -136,7 +135,7 @@ class Layout:
 
     @property
     def names(self) -> dict[str, str]:
-        """What vllm, flashinfer, lmcache and kvbm call it; those without a name for it are left out."""
+        """Its names in vllm, flashinfer, lmcache and kvbm; those without a name for it are left out."""
         return {system: name for system, name in self._native.names.items() if name}
 
     @property
@@ -146,7 +145,7 @@ class Layout:
 
     @property
     def planes(self) -> list[str]:
-        """One line for each plane: component, dtype, place, and every mode as axis=extent:stride in bytes."""
+        """One line per plane: component, dtype, place, and every mode as axis=extent:stride in bytes."""
         return self._native.planes
 
     @property
@@ -160,7 +159,7 @@ class Layout:
 
     @property
     def tensors(self) -> list[TensorInfo]:
-        """The tensors that a framework hands to a connector, in order."""
+        """The tensors that a framework passes to a connector, in order."""
         return [
             TensorInfo(name, tuple(shape), tuple(strides), tuple(axes), *rest)
             for name, shape, strides, axes, *rest in self._native.tensors
@@ -174,22 +173,23 @@ class Layout:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a tensor, where all have the same."""
+        """Shape of a tensor, if all have the same."""
         return self._of_tensors("shape")
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Strides of a tensor in bytes, as NumPy counts them, where all have the same."""
+        """Strides of a tensor in bytes, as in NumPy, if all have the same."""
         return self._of_tensors("strides")
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """What each dimension of a tensor runs over, where all are alike."""
+        """What each dimension of a tensor runs over, if all are alike."""
         return self._of_tensors("axes")
 
     @property
     def passes(self) -> int:
-        """Passes (other tags each) after which two elements that are exchanged cannot look alike by chance (p < 2^-64)."""
+        """Number of passes (with different tags each) after which two exchanged elements cannot look alike by chance
+        (p < 2^-64)."""
         return self._native.deciding_passes
 
     def offset(
@@ -203,8 +203,8 @@ class Layout:
         channel: int = 0,
         component: str = "data",
     ) -> Place:
-        """Where an element is, counted from the start of its allocation. Raises LayoutError for a coordinate that is
-        not in the layout."""
+        """Where an element is, counted from the start of its allocation. Raises LayoutError for a coordinate outside
+        the layout."""
         at = (layer, kv, block, slot, head, channel)
         found = self._native.locate(component, list(at))
         if found is None:
@@ -214,20 +214,19 @@ class Layout:
         return Place(allocation, bit // 8, bit % 8, bits)
 
     def inverse(self, byte: int, allocation: int = 0) -> list[Coordinate]:
-        """Which elements a byte belongs to: none (padding), one, two (codes of 4 bits), or more (a layout that overlaps
-        itself)."""
+        """The elements that a byte belongs to: none (padding), one, two (4-bit codes), or more (a layout that
+        overlaps itself)."""
         if not 0 <= allocation < len(self.allocations) or not 0 <= byte < self.allocations[allocation][1]:
             raise _native.LayoutError(
-                f"expected an allocation below {len(self.allocations)} and a byte inside of it, found allocation "
+                f"expected an allocation below {len(self.allocations)} and a byte inside it, found allocation "
                 f"{allocation}, byte {byte}"
             )
         return [Coordinate(*at, component) for component, at in self._native.inverse(allocation, byte)]
 
     def empty(self, framework: str = "numpy", device: str = "cpu") -> Any:
-        """New tensors of this layout, uninitialised: one, or a list where the layout has several.
+        """New tensors of this layout, uninitialised: one, or a list if the layout has several.
 
-        framework "numpy" (bf16 and fp8 as ml_dtypes where that is installed, else as uint16 and uint8) or "torch" (on
-        `device`)."""
+        framework "numpy" (bf16 and fp8 as ml_dtypes if installed, else as uint16 and uint8) or "torch" (on `device`)."""
         if framework == "torch":
             made = self._empty_torch(device)
         elif framework == "numpy":
@@ -264,7 +263,7 @@ class Layout:
         return out
 
     def __eq__(self, other: object) -> bool:
-        """The same coordinates at the same bytes, whatever the names."""
+        """The same coordinates at the same bytes, under any names."""
         return isinstance(other, Layout) and self._native.same_map(other._native)
 
     __hash__ = None  # type: ignore[assignment]  # equal layouts may be written in many ways

@@ -1,4 +1,4 @@
-"""pytest fixtures; loaded by pytest itself once the package is installed (else: -p kvcts.pytest_plugin)."""
+"""pytest fixtures; pytest loads them once the package is installed (else: -p kvcts.pytest_plugin)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// kvcts._native: harness/python/probe for Python. What people call is in ../kvcts/*.py; nothing here decides anything.
+// kvcts._native: harness/python/probe for Python. ../kvcts/*.py has the public API; no decisions are made here.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>

@@ -47,21 +47,20 @@ Held::Held(const nb::list& tensors, bool writes) {
     const std::string given = nb::str(nb::object(pair[1])).c_str();
     nb::ndarray<nb::ro> array;
     if (!nb::try_cast(object, array, false)) {
-      throw Error("expected a tensor that speaks DLPack, the buffer protocol or __array_interface__, found " +
+      throw Error("expected a tensor with DLPack, the buffer protocol or __array_interface__, found " +
                   std::string(nb::str(object.type().attr("__name__")).c_str()));
     }
     nb::ndarray<> writable;
-    if (writes && !nb::try_cast(object, writable, false))
-      throw Error("expected memory that can be written, found a read-only tensor");
+    if (writes && !nb::try_cast(object, writable, false)) throw Error("expected writable memory, found a read-only tensor");
     const int type = array.device_type();
     constexpr int cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13;
     if (type != cpu && type != cuda && type != cuda_host && type != cuda_managed) {
       throw Error("expected a tensor in host or CUDA memory, found DLPack device type " + std::to_string(type) +
                   "; copy it to the host first");
     }
-    const int device = type == cuda ? array.device_id() : -1;  // pinned and managed memory: the host reaches it
+    const int device = type == cuda ? array.device_id() : -1;  // pinned and managed memory: the host can access it
     if (!tensors_.empty() && device != device_)
-      throw Error("expected all tensors of a cache in one place, found some on other devices");
+      throw Error("expected all tensors of a cache on one device, found several devices");
     device_ = device;
     probe::Tensor tensor;
     tensor.data = const_cast<std::uint8_t*>(static_cast<const std::uint8_t*>(static_cast<const void*>(array.data())));

@@ -1,4 +1,4 @@
-"""Tensors as other frameworks hand them over, without those frameworks: NumPy's memory under another DLPack dtype or
+"""Imitates tensors of other frameworks without those frameworks: NumPy's memory under another DLPack dtype or
 device."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CPU, CUDA = 1, 2
 
 
 class Twin:
-    """Speaks DLPack and nothing else."""
+    """Supports only DLPack."""
 
     def __init__(self, array: np.ndarray, code: int, device: int = CPU):
         self.array, self.code, self.device = array, code, device

@@ -1,4 +1,4 @@
-"""Toy connectors, right and wrong. They see tensors and block ids, as real ones do."""
+"""Toy connectors, right and wrong. Like real ones they see tensors and block ids."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ def tensors(cache) -> list[np.ndarray]:
 
 
 def codes(array: np.ndarray) -> np.ndarray:
-    """Elements as integers: copying numbers is not copying bytes."""
+    """Elements as integers: copying floats may change bytes."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
 def flat(array: np.ndarray) -> np.ndarray:
-    """The memory behind a tensor that fills its allocation, as elements in address order."""
+    """The memory of a tensor that fills its allocation, as elements in address order."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array.reshape(-1).view(np.uint16)
@@ -26,14 +26,14 @@ def blocks(pair) -> list[tuple[int, int]]:
 
 
 def copy(pair) -> None:
-    """[2, blocks, ...] by axes: right whatever the strides are."""
+    """[2, blocks, ...] by axes: correct for any strides."""
     for source, target in zip(tensors(pair.producer), tensors(pair.consumer)):
         for s, t in blocks(pair):
             codes(target)[:, t] = codes(source)[:, s]
 
 
 def copy_as_it_lies(pair) -> None:
-    """Each block's bytes of K and of V, in address order: right only where both layouts are the same."""
+    """Each block's bytes of K and of V, in address order: correct only if both layouts are the same."""
     for source, target in zip(tensors(pair.producer), tensors(pair.consumer)):
         n = pair.producer.layout.numbers
         shape = (2, n["blocks"], -1)

@@ -1,4 +1,4 @@
-"""Runs the package's tests with the module of this build. Skipped, with the reason, where that was not built."""
+"""Runs the package's tests with the module of this build. Skipped, with the reason, if it was not built."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main() -> int:
     except ImportError as e:
         print(f"skipped: {e.name} is not installed for {sys.executable} (./run_suite.sh install)")
         return 77
-    os.chdir(HERE)  # -m pytest puts the current folder first: never the package's sources, which have no module
+    os.chdir(HERE)  # -m pytest puts the current folder first: it must not be the package's sources, which have no module
     env = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     os.execve(
         sys.executable,

@@ -1,4 +1,4 @@
-"""fill() and verify() of one large tensor beside the C++ kernels, in turn.
+"""Compares fill() and verify() of one large tensor with the C++ kernels, in turn.
 
     speed.py KVCTS_BENCH [--size MIB] [--threads N] [--rounds N]
 
@@ -21,7 +21,7 @@ ROW = "bf16 N H C128"
 
 
 def memory(size: int) -> np.ndarray:
-    """On huge pages where the system has them, as kvcts_bench has it."""
+    """On huge pages if the system has them, like kvcts_bench."""
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     pages.madvise(mmap.MADV_HUGEPAGE)
     out = np.frombuffer(pages, np.uint8)
@@ -30,7 +30,7 @@ def memory(size: int) -> np.ndarray:
 
 
 def seconds(call, between, repetitions: int = 3) -> float:
-    """The median of the call's seconds on the clock; `between`: what kvcts_bench does from one to the next."""
+    """The median wall time of the call in seconds; `between` runs between calls, like kvcts_bench's."""
     taken = []
     for _ in range(repetitions):
         between()
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     size = args.size << 20
-    # In turn, each time in other memory: one and the same kernel differs by half from one place and moment to the next.
+    # In turn, in new memory each time: the same kernel varies by half from one place and moment to the next.
     rounds = [(of_package(size, args.threads), of_kernels(args.bench, size, args.threads)) for _ in range(args.rounds)]
     print(
         f"{args.size} MiB, {args.threads} thread{'s' if args.threads > 1 else ''}; medians of {args.rounds} rounds, "

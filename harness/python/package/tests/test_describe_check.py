@@ -15,7 +15,7 @@ def test_every_layout_is_among_those_that_fit_its_own_tensor():
         try:
             layout = kvcts.Layout(name, layers=2, **SMALL)
         except kvcts.LayoutError:
-            continue  # other geometries
+            continue  # different geometries
         tensor = layout.empty()
         tensor = tensor[0] if isinstance(tensor, list) else tensor
         d = kvcts.describe(tensor, layers=2, blocks=7, block_size=16, heads=4, head_dim=64)
@@ -37,7 +37,7 @@ def test_an_ambiguous_shape_and_what_settles_it():
 
 
 def test_two_blocks_look_like_k_and_v():
-    """nb == 2: [2, 2, ...] is [K, B, ...] or [B, K, ...], and no number tells them apart."""
+    """nb == 2: [2, 2, ...] is [K, B, ...] or [B, K, ...], and no number distinguishes them."""
     d = kvcts.describe(np.zeros((2, 2, 16, 8, 64), "f2"), heads=8, block_size=16, head_dim=64)
     assert d.ambiguous and {"K B N H C", "B K N H C"} <= {f.axes for f in d.fits}
     assert d.settled_by == "axis names" and "say axis names" in str(d)
@@ -107,7 +107,7 @@ def test_check_says_when_tensors_cannot_be_told_apart():
 
 
 def test_check_is_what_a_copy_comes_to(kv_pair):
-    """`silently wrong` is executed: the copy that it speaks of is named with its class."""
+    """Executes `silently wrong`: the copy that it describes is named with its class."""
     from moves import copy_as_it_lies
 
     pair = kv_pair("vllm-fa-hnd", "vllm-fa-nhd")

@@ -1,4 +1,4 @@
-"""The fixture as people meet it: a test of theirs, run by pytest in a process of its own."""
+"""The fixture as users see it: a user's test, run by pytest in a separate process."""
 
 import subprocess
 import sys

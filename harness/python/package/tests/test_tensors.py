@@ -13,7 +13,7 @@ SMALL = dict(blocks=5, block_size=8, heads=2, head_dim=32)
 
 
 def right_in_place(tensor, layout, memory):
-    """Fills through the tensor; the memory behind it must have the tags."""
+    """Fills through the tensor; its memory must have the tags."""
     kvcts.fill(tensor, layout, [3, 0], tokens=11)
     assert kvcts.verify(tensor, layout, [3, 0], tokens=11, side="producer")
     assert kvcts.verify(memory, layout, [3, 0], tokens=11, side="producer", tail="untouched")
@@ -60,7 +60,7 @@ def test_array_interface_and_buffers():
 
 
 def test_views_with_strides():
-    """A permuted view, and one of two tensors interleaved in a pool of somebody else's: bytes between are not touched."""
+    """A permuted view, and one of two tensors interleaved in a foreign pool: the bytes between are not touched."""
     layout = kvcts.Layout("vllm-fa-hnd", **SMALL)
     backing = np.zeros((2, 5, 2, 8, 32), "u2")
     right_in_place(backing.transpose(0, 1, 3, 2, 4), layout, backing.reshape(-1).view("u1"))
@@ -68,7 +68,7 @@ def test_views_with_strides():
         kvcts.fill(np.zeros(layout.shape, "u2"), layout)
     with pytest.raises(kvcts.LayoutError, match="expected shape"):
         kvcts.fill(backing, layout)
-    pool = np.full((5, 3, 2 * 8 * 2 * 32), 0xABCD, "u2")  # three layers a page, ours is the middle one
+    pool = np.full((5, 3, 2 * 8 * 2 * 32), 0xABCD, "u2")  # three layers per page, ours is the middle one
     middle = kvcts.Layout("B { pad 2048 ; K N H C ; pad 2048 }", **SMALL)
     kvcts.fill(pool.reshape(-1).view("u1"), middle, [1], side=None)
     assert (pool[:, [0, 2]] == 0xABCD).all() and (pool[[0, 2, 3, 4], 1] == 0xABCD).all() and (pool[1, 1] != 0xABCD).any()
@@ -117,7 +117,7 @@ FAKE = Path(os.environ.get("KVCTS_BINARY_DIR", "")) / "lib" / "kvcts" / "testing
 
 def test_cuda_without_a_driver(cuda_process):
     out = cuda_process("none.so", "kvcts.fill(Twin(array, BF16, CUDA), layout)")
-    assert "LayoutError: found a tensor on cuda:0, and " in out and (
+    assert "LayoutError: found a tensor on cuda:0, but " in out and (
         "no driver" in out if kvcts.cuda else "built without CUDA" in out
     )
 
@@ -141,7 +141,7 @@ print(repr(kvcts.verify(tensor, layout, [3, 0], tokens=11, side="producer")))
 
 @pytest.fixture
 def cuda_process():
-    """The driver is opened once a process, so each question has one of its own."""
+    """The driver is opened once per process, so each question runs in a separate one."""
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""Connectors that are wrong in the ways of this field: each must be named, and nothing else must be."""
+"""Connectors with the typical faults of this field: each must be named, and nothing else must be."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_hnd_read_as_nhd_and_written_right(kv_pair):
 
 
 def test_only_the_source_is_misread(kv_pair):
-    """Not a copy as it lies: the target's blocks are smaller, so that only a reading of the source explains the bytes."""
+    """Not a plain copy: the target's blocks are smaller, so only a reading of the source explains the bytes."""
     producer = kvcts.Layout("vllm-fa-hnd", blocks=7, block_size=16, heads=4, head_dim=64)
     consumer = kvcts.Layout("vllm-fa-nhd", blocks=20, block_size=8, heads=4, head_dim=64)
     pair = kv_pair(producer, consumer, tokens=48)
@@ -64,7 +64,7 @@ def test_k_and_v_in_another_place(kv_pair):
     source, target = (flat(c.tensors).reshape(7, 2, -1) for c in (pair.producer, pair.consumer))
     for s, t in blocks(pair):
         target[t] = source[s]
-    assert not pair.diagnose().ok  # bytes of other blocks: nothing that one layout change of one side predicts
+    assert not pair.diagnose().ok  # bytes of other blocks: no layout change on one side predicts them
     pair = kv_pair("flashinfer-nhd", "vllm-fa-nhd", layers=1)
     flat(pair.consumer.tensors)[:] = flat(pair.producer.tensors)
     request = kvcts.Request(pair.source_blocks, pair.tokens)
@@ -81,7 +81,7 @@ def test_k_and_v_in_another_place(kv_pair):
 
 @pytest.mark.parametrize("wrong_side", ["source", "target"])
 def test_a_wrong_stride(kv_pair, wrong_side):
-    """Padded pages, and a connector that steps from page to page as if they were packed."""
+    """Padded pages, and a connector that steps through them as if they were packed."""
     layout = kvcts.Layout("B { K N H C ; pad 512 }", blocks=12, block_size=8, heads=2, head_dim=32)
     pair = kv_pair(layout, layout, tokens=24, allocate=lambda of: np.empty(of.nbytes, np.uint8))
     page, step = 8 * 2 * 2 * 32 * 2, 8 * 2 * 2 * 32 * 2 + 512
@@ -216,7 +216,7 @@ def test_a_free_block_is_damaged(kv_pair):
     free = next(b for b in range(7) if b not in pair.target_blocks)
     codes(pair.consumer.tensors)[0, free, 0, 0, 0] = 0
     diagnosis = pair.diagnose()
-    assert diagnosis.wrong_bytes == 2 and "nobody's slot" in diagnosis.first[0].where
+    assert diagnosis.wrong_bytes == 2 and "unowned slot" in diagnosis.first[0].where
 
 
 def test_the_producer_must_not_change(kv_pair):
@@ -233,7 +233,7 @@ def test_tails():
     tensor = layout.empty()
     kvcts.fill(tensor, layout, [2, 1], tokens=11, side="consumer")
     assert kvcts.verify(tensor, layout, [2, 1], tokens=11, tail="untouched")
-    codes(tensor)[1, 1, 3] = 0  # slot 3 of the second block: nobody's
+    codes(tensor)[1, 1, 3] = 0  # slot 3 of the second block: unowned
     assert kvcts.verify(tensor, layout, [2, 1], tokens=11)
     assert kvcts.verify(tensor, layout, [2, 1], tokens=11, tail="untouched").wrong_bytes == 128
     codes(tensor)[1, 1, 2] = 0  # slot 2: a token's

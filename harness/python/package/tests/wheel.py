@@ -1,7 +1,7 @@
-"""The wheel: built without network, installed into an environment of its own, and its README's example run there, and a
-test with the fixture.
+"""The wheel: built without network and installed into a separate environment; runs its README's example and a test with
+the fixture.
 
-Skipped where what builds it is not installed. The device kernels are left out: compiling them is tested elsewhere and
+Skipped if the build tools are not installed. The device kernels are left out: compiling them is tested elsewhere and
 takes minutes."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(*argv: str | Path, **more) -> str:
 
 
 def lend(name: str, site: Path) -> None:
-    """A package of this environment, as a link: what pip would have fetched."""
+    """Links a package of this environment, instead of what pip would fetch."""
     here = Path(sysconfig.get_paths()["purelib"])
     found = [p for p in here.iterdir() if re.fullmatch(rf"_?{name}([.-].*)?", p.name, re.IGNORECASE)]
     assert found, f"{name} is not in {here}"
