@@ -1,4 +1,4 @@
-"""Makes kvgold importable, and a small catalogue of its own so that these tests do not depend on cases/."""
+"""Makes kvgold importable, and provides a small catalogue so that these tests do not depend on cases/."""
 
 import shutil
 import sys

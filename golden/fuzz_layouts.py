@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random layouts, made by NumPy and by the C++: a differential test of template, map, tags and poison.
+"""Random layouts, made by both NumPy and the C++: a differential test of template, map, tags and poison.
 
     fuzz_layouts.py [--count N] [--seed S] [--keep FOLDER] [--test kvcts_test_case]
 

@@ -2,7 +2,7 @@
 """Makes and checks the golden tensors of KV-CTS.
 
 generate.py                    adds a golden file for each layout of cases/layouts that has none
-generate.py --check [NAME...]  makes the content again and compares digests; exit status 1 where they differ
+generate.py --check [NAME...]  makes the content again and compares digests; exit status 1 if they differ
 generate.py --list             every layout x dtype: golden, missing, or why it cannot be
 generate.py --replace NAME     makes golden layouts again and prints which digests change
 """

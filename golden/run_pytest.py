@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs this folder's pytest for CTest; where a package is missing, exit status 77 (CTest: skipped) with the reason."""
+"""Runs this folder's pytest for CTest; if a package is missing, exits with 77 (CTest: skipped) and the reason."""
 
 import sys
 from pathlib import Path

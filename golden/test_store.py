@@ -90,7 +90,7 @@ def test_layouts_of_equal_content_share_a_file(made, cases, capsys):
     assert run(made, cases) == 0
     assert "twin: 3 dtypes, the same as nhd.h5" in capsys.readouterr().out
     assert sorted(made.glob("*.h5")) == files and run(made, cases, "--check") == 0
-    # One of the two changes: its file cannot go away under the other.
+    # One of the two changes: its file cannot disappear under the other.
     (cases / "layouts" / "nhd.yaml").write_text('layout: nhd\ntemplate: "L x K B H N C"\n')
     assert run(made, cases, "--check") == 1
     assert run(made, cases, "--replace", "nhd") == 1
@@ -98,7 +98,7 @@ def test_layouts_of_equal_content_share_a_file(made, cases, capsys):
     assert run(made, cases, "--replace", "nhd", "twin") == 0
     assert sorted(p.name for p in made.glob("*.h5")) == ["footer.h5", "nhd.h5", "packed.h5", "twin.h5"]
     assert run(made, cases, "--check") == 0
-    # The twin goes back to its brother's order.
+    # The twin returns to the other's order.
     (cases / "layouts" / "twin.yaml").write_text('layout: twin\ntemplate: "L x K B H N C"\n')
     assert run(made, cases, "--replace", "twin") == 0 and not (made / "twin.h5").exists()
     assert run(made, cases, "--check") == 0

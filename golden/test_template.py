@@ -65,7 +65,7 @@ def test_text_round_trip(text):
         ("B N C :fp7", "expected a dtype"),
         ("B { N C ; }", "expected an axis"),
         ("B N C=..4", "found '=..4'"),
-        ("scale scale C", "one component word only"),
+        ("scale scale C", "only one component word"),
         ("B N C &", "expected an axis"),
         ("B N scale C", "expected a mode"),
         ("B N pad", "found 'pad'"),

@@ -31,7 +31,7 @@ class AxisTable {
   std::int64_t stride() const { return entries_.size() > 1 ? entries_[1].bit - entries_[0].bit : 0; }
   /// The entries with lo <= coord < hi.
   std::span<const AxisEntry> within(std::int64_t lo, std::int64_t hi) const;
-  /// Smallest distance between neighbours: tells how inner the axis is. Maximal for an axis of one coordinate.
+  /// Smallest distance between neighbours: shows how inner the axis is. Maximal for an axis of one coordinate.
   std::int64_t pitch() const { return pitch_; }
 
  private:

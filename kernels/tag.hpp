@@ -28,7 +28,7 @@
 // clear bit 6 excludes 1.0 (0x7f) and NaN (0xff). uint8 and int8 are never 0 or a power of two (int8 may be -1). int4 is
 // never 0, e2m1 never 0, 1.0, 2.0 or 4.0.
 //
-// Poison (poison.hpp) clears bits 0 and 4 of every byte, so bit 0 of every code of every dtype tells tag from poison.
+// Poison (poison.hpp) clears bits 0 and 4 of every byte, so bit 0 of every code of every dtype separates tag from poison.
 //
 // Fields: `component` as in layout.hpp (0 data, 1 scale, 2 global scale); `kv` 0 K, 1 V; `layer`, `head` in the model, not
 // the rank; `token` the position in its request; `generation` which request (or rewrite) wrote it; `channel` as in the

@@ -46,7 +46,7 @@ def values(name, codes):
 
 @dataclass(frozen=True)
 class Scheme:
-    """A cache dtype: data codes and the scales that go with them."""
+    """A cache dtype: data codes and their scales."""
 
     name: str
     title: str = ""

@@ -56,7 +56,7 @@ def _value(node, names, text):
 
 
 def evaluate(text, names):
-    """Value of `text`; a division must leave no rest. `&&`, `||` and `!` are accepted for and, or, not."""
+    """Value of `text`; a division must be exact. `&&`, `||` and `!` are accepted for and, or, not."""
     source = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     try:
         tree = ast.parse(source.strip(), mode="eval")

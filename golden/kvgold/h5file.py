@@ -1,4 +1,4 @@
-"""One golden file: what is in it, and how it is written so that two runs give equal bytes."""
+"""One golden file: its content, and how to write it so that two runs give equal bytes."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ RECORD = np.dtype([(name, "<i4") for name in ("layer", "kv", "block", "slot", "t
 
 
 def versions():
-    """Of everything that took part in the making."""
+    """Versions of everything that took part in making the file."""
     return {
         "numpy": np.__version__,
         "ml_dtypes": ml_dtypes.__version__,
@@ -55,8 +55,8 @@ def digest(array):
 
 
 def dtype_digests(digests, geometries):
-    """{dtype: SHA-256 of the sorted lines '<path> <digest>' of all that one dtype needs}. geometries: {dtype: geometry
-    name}."""
+    """{dtype: SHA-256 of the sorted lines '<path> <digest>' of everything that one dtype needs}. geometries: {dtype:
+    geometry name}."""
     out = {}
     for dtype, geometry in geometries.items():
         tops = (f"/dtypes/{dtype}/", f"/geometries/{geometry}/")
@@ -66,8 +66,8 @@ def dtype_digests(digests, geometries):
 
 
 def attribute_digest(attributes):
-    """SHA-256 of what the attributes say beside the layout's name and title and the versions: equal for layouts of
-    equal content."""
+    """SHA-256 of the attributes except the layout's name, its title and the versions: equal for layouts of equal
+    content."""
     said = {
         group: {k: v for k, v in values.items() if k not in ("layout", "title", "about") and not k.startswith("version_")}
         for group, values in attributes.items()
@@ -172,8 +172,8 @@ def by_token(plane):
 
 
 def check_tags(plane, tags):
-    """What the contract promises about values, asked of ml_dtypes: never 0, NaN, Inf; where there is room, no power of
-    two."""
+    """Checks with ml_dtypes what the contract promises about values: never 0, NaN, Inf; where there is room, no power
+    of two."""
     values = dtypes.values(plane.dtype, tags)
     if not np.isfinite(values).all() or (values == 0).any():
         raise GoldenError(f"plane '{plane.path}': a tag of {plane.dtype} is 0, NaN or Inf; tag/1 forbids it")
@@ -188,7 +188,7 @@ def check_tags(plane, tags):
 
 def _create(path):
     """An empty file without time stamps. Version bounds 1.10: what Debian 12's library reads, and one index-free chunk
-    a data set."""
+    per data set."""
     creation, access = h5py.h5p.create(h5py.h5p.FILE_CREATE), h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     creation.set_obj_track_times(False)
     creation.set_attr_phase_change(64, 0)
@@ -200,7 +200,7 @@ def _group(file, path):
     """The group at `path`, made (with its parents) without time stamps."""
     quiet = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
     quiet.set_obj_track_times(False)
-    quiet.set_attr_phase_change(64, 0)  # attributes stay in the object header: 30 KiB less a file
+    quiet.set_attr_phase_change(64, 0)  # attributes stay in the object header: saves 30 KiB per file
     node = file["/"]
     for name in path.strip("/").split("/") if path != "/" else ():
         node = node[name] if name in node else h5py.Group(h5py.h5g.create(node.id, name.encode(), gcpl=quiet))
@@ -259,7 +259,7 @@ def read_arrays(path):
 
 
 def read_attributes(path):
-    """{group path: attributes} as they were given to write()."""
+    """{group path: attributes} as passed to write()."""
     found = {}
 
     def plain(value):

@@ -1,9 +1,9 @@
 """Bytes of a cache by reshape, transpose and concatenate: no offset and no stride is ever computed.
 
 The memory of a region is built bottom up from *nibbles* (4 bits, the smallest code). Each leaf of the template becomes an
-array of element ids in logical order [L, K, B, N, H, C]; its axes are split by reshape, ordered by transpose, and the
-leaves of one part are joined by concatenate along the innermost dimension. The flattened result says, for each nibble of
-memory in order, which element lies there. Tags are then looked up; unowned nibbles hold poison.
+array of element ids in logical order [L, K, B, N, H, C]. Reshape splits its axes, transpose orders them, and concatenate
+joins the leaves of one part along the innermost dimension. The flattened result gives, for each nibble in memory order,
+the element there. Tags are then looked up; unowned nibbles hold poison.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Geometry:
     generation: int = 1
 
     def names(self, scheme):
-        """What expressions may say: single letters of the template and the keys of the geometry."""
+        """Names that expressions may use: single letters of the template and the keys of the geometry."""
         width = self.head_dim
         return {
             "L": self.layers,
@@ -57,8 +57,7 @@ class Geometry:
         }
 
     def within(self):
-        """This geometry with a request that fits into its blocks: a half-filled last block where a block has room for
-        halves."""
+        """This geometry with a request that fits its blocks: the last block is half full if a block can be halved."""
         table = tuple(b for b in self.table if b < self.blocks) or (0,)
         room = len(table) * self.block_size
         return replace(self, table=table, tokens=self.tokens if self.tokens < room else room - self.block_size // 2)
@@ -73,7 +72,7 @@ class Geometry:
 
 @dataclass
 class Plane:
-    """One leaf of the template: which elements, what they hold, where they ended up."""
+    """One leaf of the template: its elements, their content, and where they ended up."""
 
     path: str  # modes from the list axes to the leaf, as text
     component: str
@@ -81,7 +80,7 @@ class Plane:
     high_nibble_first: bool
     coordinates: dict  # FIELDS -> int64 array of `shape`; token -1: unowned
     codes: np.ndarray  # right-aligned tag codes, of `shape` (layer, kv, block, slot, head, channel)
-    blocked: bool  # False: no block or slot axis; written always, with token 0
+    blocked: bool  # False: no block or slot axis; always written, with token 0
     first: list  # the first coordinate of each axis of `shape`
     step: list  # coordinates from one element to the next
     allocation: np.ndarray = None  # int16, of `shape`
@@ -100,7 +99,7 @@ class Plane:
 class Allocation:
     name: str
     bytes: np.ndarray  # uint8
-    owned: np.ndarray  # bool a byte: some nibble of it holds a tag
+    owned: np.ndarray  # bool per byte: some nibble of it holds a tag
 
 
 @dataclass
@@ -153,7 +152,7 @@ class _Builder:
             high = low + 1 if mode.hi is None else self.number(mode.hi, groups)
             free = (
                 axis == "C" and leaf.component == "scale" and mode.hi is not None
-            )  # a layout with scales of its own counts them itself
+            )  # a layout with its own scales counts them itself
             if low < 0 or high <= low or (not free and whole is not None and high > whole):
                 raise GoldenError(f"'{mode.text()}' is not inside 0..{whole}, the extent of {axis} here")
             return np.arange(low, high), [(position, high - low)]
@@ -178,8 +177,7 @@ class _Builder:
         if n < 1 or whole % n:
             raise GoldenError(f"{axis} has extent {whole}, which does not divide by {n} in '{_words(path)}'")
         digits = [(i, whole // n if m.kind == "/" else n) for i, m in sorted(modes, key=lambda m: m[1].kind, reverse=True)]
-        # Without its inner digit, an element stands for n coordinates (one scale of 16 tokens): its own is the first of
-        # them.
+        # Without its inner digit, an element stands for n coordinates (one scale of 16 tokens), at the first of them.
         return np.arange(0, whole, n) if kinds == ["/"] else np.arange(whole), digits
 
     # ---- leaves and parts -------------------------------------------------------------------------------------------
@@ -200,7 +198,7 @@ class _Builder:
         ids = np.arange(self.next_id, self.next_id + int(np.prod(shape)), dtype=np.int64).reshape(shape)
         self.next_id += ids.size
         self.planes.append(self.plane(path, leaf, dtype, coordinates))
-        # Split each axis into its digits, outermost first; then bring the digits into the order of the path.
+        # Split each axis into its digits, outermost first; then put the digits in path order.
         digits = [digit for _, axis_digits in ranges for digit in (axis_digits or [(len(path), 1)])]
         by_path = sorted(range(len(digits)), key=lambda d: digits[d][0])
         memory = ids.reshape([extent for _, extent in digits]).transpose(by_path).reshape(order)
@@ -239,11 +237,11 @@ class _Builder:
         )
 
     def region(self, region):
-        """One flat nibble array for each allocation, list axes outermost first."""
+        """One flat nibble array per allocation, list axes outermost first."""
         g, self.lists = self.geometry, len(region.lists)
         apart = (
             "K" in region.lists and g.kv == 2 and g.v_head_dim not in (0, g.head_dim)
-        )  # K and V differ in width: one by one
+        )  # K and V differ in width: one at a time
         found = {}
         for kv in range(2) if apart else (None,):
             lists = tuple(Mode(a, "=", lo=str(kv)) if a == "K" and apart else Mode(a) for a in region.lists)
@@ -295,7 +293,7 @@ def components(regions):
 
 def _scale_part(part, group):
     """The data part with its scales: a split C becomes one C at the place of its outer digit, a range of C is counted
-    in groups, padding and leaves of a dtype of their own fall away. None where nothing is left."""
+    in groups, padding and leaves with an explicit dtype disappear. None if nothing is left."""
     modes = []
     for mode in part.modes:
         if mode.axis == "C" and mode.kind == "%":
@@ -319,8 +317,8 @@ def _scale_part(part, group):
 
 
 def side_regions(regions, scheme):
-    """Regions that a scheme needs and the template does not place: scales in the data's order, and one global scale a
-    (layer, kv)."""
+    """Regions that a scheme needs and the template does not place: scales in the data's order, and one global scale
+    per (layer, kv)."""
     placed = components(regions)
     side = []
     if scheme.scale and "scale" not in placed:
@@ -332,11 +330,11 @@ def side_regions(regions, scheme):
 
 
 def build(text, geometry, scheme, key=Key()):
-    """Allocations and planes of one rank's cache. Raises GoldenError where the layout cannot hold the scheme at this
+    """Allocations and planes of one rank's cache. Raises GoldenError if the layout cannot hold the scheme at this
     geometry."""
     regions = template.parse(text)
     builder = _Builder(geometry, scheme, key)
-    memories = []  # one flat nibble array an allocation
+    memories = []  # one flat nibble array per allocation
     for region in regions + side_regions(regions, scheme):
         memories += builder.region(region)
     return _fill(memories, builder, key)

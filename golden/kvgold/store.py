@@ -17,7 +17,7 @@ def sha256(path):
 
 @dataclass
 class Made:
-    """What a layout should have: content, and why dtypes are missing."""
+    """The content that a layout should have, and why dtypes are missing."""
 
     layout: object
     arrays: dict = field(default_factory=dict)
@@ -72,14 +72,14 @@ class Store:
         return made
 
     def file_of(self, name):
-        """The file that holds a layout, or None. Layouts of equal template and content share one."""
+        """The file that holds a layout, or None. Layouts with equal template and content share one."""
         for file, entry in self.manifest["files"].items():
             if name in entry["layouts"]:
                 return file
         return None
 
     def entry(self, name, made):
-        """What the manifest says of a layout's content (without the file's own hash)."""
+        """The manifest entry for a layout's content (without the file's own hash)."""
         digests = {path: h5file.digest(array) for path, array in made.arrays.items()}
         return {
             "layouts": [name],
@@ -89,8 +89,8 @@ class Store:
         }
 
     def add(self, name, made):
-        """Adds a layout: to the file that has its content already, or with a new file. Returns the file's name.
-        Rewrites nothing."""
+        """Adds a layout: to the file that already has its content, or to a new file. Returns the file's name. Rewrites
+        nothing."""
         if not made.arrays:
             raise GoldenError(f"{name}: no dtype of the catalogue fits at any geometry of plan.yaml; --list says why")
         target = self.golden / f"{name}.h5"
@@ -119,7 +119,7 @@ class Store:
         return target.name
 
     def remove(self, names):
-        """Takes layouts out of the manifest; a file goes when its last layout goes. A file keeps its name, so it cannot
+        """Removes layouts from the manifest; a file goes with its last layout. A file keeps its name, so it cannot
         outlive the layout that it is named after."""
         for name in names:
             file = self.file_of(name)
@@ -140,7 +140,7 @@ class Store:
     # ---- checking ---------------------------------------------------------------------------------------------------
 
     def digests(self, file):
-        """{path: digest} of what is in a file, recomputed from its content."""
+        """{path: digest} of a file's data sets, recomputed from their content."""
         return {path: h5file.digest(array) for path, array in h5file.read_arrays(self.golden / file).items()}
 
     def check(self, file):

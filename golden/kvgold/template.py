@@ -1,6 +1,6 @@
 """Parser of the layout template (grammar: harness/layout/template.hpp) into a tree of plain values.
 
-Expressions stay text; they get their values in memory.py when a geometry is known.
+Expressions stay text; memory.py evaluates them once a geometry is known.
 """
 
 import re
@@ -75,7 +75,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Region:
-    """Allocations: one for each combination of the list axes, outermost first."""
+    """Allocations: one per combination of the list axes, outermost first."""
 
     lists: tuple = ()
     part: Part = field(default_factory=Part)
@@ -134,9 +134,9 @@ class _Parser:
             if match := self.take(_WORD):
                 if word is not None:
                     self.at = match.start()
-                    self.fail("one component word only")
+                    self.fail("only one component word")
                 word = match["word"]
-                if modes:  # a component stands before the modes or after them
+                if modes:  # a component comes before the modes or after them
                     break
                 continue
             if match := self.take(_MODE):

@@ -108,7 +108,7 @@ void Blocks::check_pair(const Group& group) const {
   const bool split = p.at(0).geometry.heads != c.at(0).geometry.heads;
   const std::string inner = inner_axes(mine.at(0));
   if (heads_apart_ && split && inner.find('H') > inner.find('N') && p.at(0).geometry.block_size > 1)
-    throw Refusal("unequal numbers of ranks cut a block by heads, and in " + inner + " they do not lie apart: use HND" +
+    throw Refusal("unequal numbers of ranks split a block by heads, but in " + inner + " heads are not separate: use HND" +
                   at("heads"));
 }
 

@@ -74,8 +74,8 @@ std::vector<Contract::Believed> Contract::believe(const ResolvedCase& view, Side
 Plan Contract::plan(const ResolvedCase& view, process::Progress progress) {
   const auto sources = believe(view, Side::producer), targets = believe(view, Side::consumer);
   if (sources.size() != targets.size()) {
-    throw Refusal("producer handed over " + std::to_string(sources.size()) + " tensors, consumer " +
-                  std::to_string(targets.size()) + "; this contract pairs them one to one");
+    throw Refusal("producer has " + std::to_string(sources.size()) + " tensors, consumer " + std::to_string(targets.size()) +
+                  "; this contract pairs them one to one");
   }
   Plan plan;
   for (std::size_t i = 0; i < sources.size(); ++i) {

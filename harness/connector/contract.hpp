@@ -2,7 +2,7 @@
 // mean; it then moves whole blocks unchanged. Options:
 //   unpack: [names]      what the code assigns the shape to; another number of dims raises as Python does
 //   error: ValueError    the exception's type
-//   reading: "K B N H C" one group of letters a dim (default: taken from the names)
+//   reading: "K B N H C" one group of letters per dim (default: taken from the names)
 #pragma once
 
 #include <string>

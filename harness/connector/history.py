@@ -1,5 +1,5 @@
-"""Prints what became of each case of a run of suite history, one line each: what the connector answered, in its words
-or in the diagnosis'.
+"""Prints the result of each case in a run of suite history, one line each: the connector's own answer, or the
+diagnosis.
 
 history.py RUN
 """

@@ -139,13 +139,13 @@ Explanation from_reports(const Evidence& e) {
   const bool done =
       std::any_of(seen.begin(), seen.end(), [&](const auto& r) { return r["op"] == "complete" && !failed(status(r)); });
   if (count(meant, "fail") > count(seen, "fail") && done) return certain("false-success", "a failure was reported as done");
-  if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was reported to nobody");
+  if (count(meant, "fail") > count(seen, "fail")) return certain("silently-skipped", "a failure was not reported");
   if (count(meant, "get") > 0 && std::any_of(meant.begin(), meant.end(), [](const auto& r) { return r.contains("hit"); }) &&
       count(meant, "complete") == count(seen, "complete") &&
       std::none_of(meant.begin(), meant.end(), [](const auto& r) { return r["op"] == "complete"; })) {
     return {};  // keys: a search finds out which
   }
-  return certain("false-success", "what was reported is not what happened");
+  return certain("false-success", "the reports do not match what happened");
 }
 
 // Classes that are consequences of whatever stopped the sequence.
@@ -242,7 +242,7 @@ Explanation from_values(const Evidence& e) {
   }
   std::string words;
   for (const std::string& kind : kinds) words += (words.empty() ? "" : "; ") + kind;
-  return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits went by way of numbers");
+  return kinds.empty() ? Explanation{} : certain("dtype-reinterpreted", words + ": bits passed through a number conversion");
 }
 
 // Copies that leave their memory as intended: nothing else need be wrong.

@@ -161,7 +161,7 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
     for (const Step& step : script.steps) {
       const bool same = !step.as_intended && step.actual.size() == 1 && step.actual.front() == step.intended;
       if (same && reply["outcome"] == "PASS")
-        reply["message"] = "'actually' of '" + step.name + "' says what was meant anyway";
+        reply["message"] = "'actually' of '" + step.name + "' repeats the intended step";
     }
     reply["ns"] = {{"compare", ns_since(begin)}, {"diagnose", 0}};
     return reply;
@@ -197,8 +197,9 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   std::string text;
   if (!searched) {
     text = fmt::format(
-        "the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; tell the bug with "
-        "fewer tokens, layers or heads",
+        "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is {:.1f} GiB; reproduce the "
+        "bug "
+        "with fewer tokens, layers or heads",
         needed / (1 << 30), diagnosis_memory / (1 << 30));
   } else if (why.exact) {
     text = why.words;
@@ -217,9 +218,9 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   std::vector<std::string> messages;
   if (kind != "completed" && why.words != seen.ending.text) messages.push_back(seen.ending.text);
   if (mismatch.wrong_bytes > 0) messages.push_back(fmt::format("{} wrong bytes", mismatch.wrong_bytes));
-  if (mismatch.reports_differ) messages.push_back("what was reported is not what happened");
+  if (mismatch.reports_differ) messages.push_back("the reports do not match what happened");
   if (kind == "completed" && truth.ending.kind != "completed")
-    messages.push_back("went on where it had to be " + truth.ending.kind + ": " + truth.ending.text);
+    messages.push_back("continued where it had to be " + truth.ending.kind + ": " + truth.ending.text);
   std::string message;
   for (const std::string& m : messages) message += (message.empty() ? "" : "; ") + m;
   reply["message"] = message.empty() ? text : message + "; " + text;

@@ -163,7 +163,7 @@ std::vector<Stretch> look(const Script& script, std::uint64_t seed, const Window
     at = static_cast<std::size_t>(found - seen.checks.begin());
   }
   const Checkpoint* check = expectation.at(seen.checks[at]);
-  if (!check) throw std::runtime_error("what should be there is not known: the sequence as intended ends before this check");
+  if (!check) throw std::runtime_error("the expected content is unknown: the intended sequence ends before this check");
   const Namer namer(seen, names, arena, seed);
   const Teller teller(script, arena, names, *check);
   std::vector<std::unique_ptr<Rendering>> renderings;

@@ -101,7 +101,7 @@ class Workshop {
   const std::vector<Partial>& partial() const { return partial_; }
   /// Those that would have moved every byte from its true source, whatever else is wrong with it.
   const std::vector<Hypothesis>& agreeing() const { return agreeing_; }
-  /// Of one step: changes that produce all of its own facts, in order of proposal, one per class.
+  /// Of one step: changes that produce all of its facts, in order of proposal, one per class.
   const std::vector<Hypothesis>& local(std::size_t step) const { return locals_[step]; }
 
  private:

@@ -40,7 +40,7 @@ void instantiates_soundly(const Entry& e) {
         // The only reasons not to fit: a row that does not divide into groups or bytes, and K and V of different widths.
         const std::string why = error.what();
         const bool fits = why.find("divide into") == std::string::npos && why.find("one width") == std::string::npos &&
-                          why.find("unlike width") == std::string::npos && why.find("whole bytes") == std::string::npos &&
+                          why.find("different width") == std::string::npos && why.find("whole bytes") == std::string::npos &&
                           why.find("differs between its parts") == std::string::npos &&
                           why.find("one strided") == std::string::npos;
         const bool unlike = g.v_head_dim != 0 && g.v_head_dim != g.head_dim;

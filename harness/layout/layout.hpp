@@ -62,7 +62,7 @@ struct Dim {
   bool operator==(const Dim&) const = default;
 };
 
-/// A tensor handed to a connector: a view over one allocation.
+/// A tensor passed to a connector: a view over one allocation.
 struct TensorView {
   std::string name;  ///< e.g. "kv.L3" or "k.L0"
   int allocation{0};

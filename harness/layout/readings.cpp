@@ -36,7 +36,7 @@ class Enumeration {
     }
     if (!strides_.empty() && strides_.size() != shape_.size()) {
       throw Error("readings: " + std::to_string(strides_.size()) + " strides for a shape of " +
-                  std::to_string(shape_.size()) + " dimensions; give one stride a dimension or none");
+                  std::to_string(shape_.size()) + " dimensions; give one stride per dimension or none");
     }
     descend(0);
     return std::move(found_);

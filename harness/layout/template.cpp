@@ -168,7 +168,7 @@ class Builder {
       for (Component c : below) {
         const std::int64_t one = extent(m.axis, c, path);
         if (e && *e != one) {
-          throw Error("C stands outside parts of unlike width (" + number(*e) + " and " + number(one) +
+          throw Error("C stands outside parts of different width (" + number(*e) + " and " + number(one) +
                       "); place C inside the braces");
         }
         e = one;

@@ -122,7 +122,7 @@ class Parser {
     if (word == "data" || word == "scale" || word == "gscale") {
       if (p.component) {
         in_.rewind(back);
-        in_.fail("one component a part");
+        in_.fail("one component per part");
       }
       p.component = component_from_name(word);
     } else {

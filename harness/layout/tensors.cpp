@@ -131,8 +131,7 @@ Span span_of(const Plane& plane, const DimSpec& dim) {
     if (i + 1 < chain.size() && chain[i].stride != mul(chain[i + 1].stride, chain[i + 1].extent)) {
       throw Error("tensor dimension " + dim.text + " is not one strided dimension: " + letter(chain[i].axis) +
                   " has stride " + std::to_string(chain[i].stride) + " bits, expected " +
-                  std::to_string(mul(chain[i + 1].stride, chain[i + 1].extent)) +
-                  "; show the axes as dimensions of their own");
+                  std::to_string(mul(chain[i + 1].stride, chain[i + 1].extent)) + "; show the axes as separate dimensions");
     }
     span.extent = mul(span.extent, chain[i].extent);
   }
@@ -268,7 +267,7 @@ TensorView shaped_view(const std::string& name, std::vector<Plane> planes, const
   }
   if (varying == nullptr && planes.size() > 1) {
     throw Error("tensor " + name + ": " + std::to_string(planes.size()) +
-                " planes hold the same coordinates; give the list or shape that tells them apart");
+                " planes hold the same coordinates; give the list or shape that distinguishes them");
   }
   std::vector<Span> spans;
   for (const DimSpec& dim : dims) {

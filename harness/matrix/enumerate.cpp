@@ -28,7 +28,7 @@ Block resolve_block(Space& space, const catalogue::MatrixBlock& block, const std
       if (!a) throw Error("expected the name of an axis, found '" + name + "'" + catalogue::suggestion(name, axis_names()));
       out.values[static_cast<std::size_t>(a->id)] = space.select(a->id, patterns);
       if (out.values[static_cast<std::size_t>(a->id)].empty()) {
-        throw Error("expected at least one value of axis '" + name + "', found none; everything was taken away again");
+        throw Error("expected at least one value of axis '" + name + "', found none; the '!' globs removed everything");
       }
     }
     for (const auto& a : axes()) {

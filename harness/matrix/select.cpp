@@ -279,7 +279,7 @@ void narrow(State& state, const Keep& keep, const std::string& step) {
   std::erase_if(state.items, [&](const Item& item) { return !keep(item); });
   if (state.items.empty() && before > 0 && state.why_empty.empty()) {
     state.why_empty =
-        step + " took away the last " + std::to_string(before) + " of " + std::to_string(state.considered) + " cases";
+        step + " removed the last " + std::to_string(before) + " of " + std::to_string(state.considered) + " cases";
   }
 }
 

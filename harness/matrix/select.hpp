@@ -35,7 +35,7 @@ class Selection {
   const std::string& why_empty() const;
   /// Cases of the suites, before ids, expression, cover and shard.
   std::int64_t considered() const;
-  /// Set when the query asked for a cover; a suite's own covers are in suite_covers().
+  /// Set when the query requests a cover; a suite's own covers are in suite_covers().
   const CoverReport& cover() const;
   const std::vector<std::pair<std::string, CoverReport>>& suite_covers() const;  ///< "suite: block title", report
 

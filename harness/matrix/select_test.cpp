@@ -248,7 +248,7 @@ TEST(Select, NothingSelectedSaysWhatTookTheLastAway) {
   query.where = "dtype == fp16 && dtype == bf16";
   const Selection selection = select(committed(), query);
   EXPECT_TRUE(selection.empty());
-  EXPECT_NE(selection.why_empty().find("the expression 'dtype == fp16 && dtype == bf16' took away the last"),
+  EXPECT_NE(selection.why_empty().find("the expression 'dtype == fp16 && dtype == bf16' removed the last"),
             std::string::npos)
       << selection.why_empty();
 }
@@ -317,7 +317,7 @@ TEST(Select, BadSuitesAreOneError) {
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: vllm-mla, dtpye: bf16}}]\n", "found 'dtpye'; did you mean 'dtype'?"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: nothing-*}}]\n",
        "expected a glob that matches a value of axis 'producer'"},
-      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: [vllm-mla, \"!vllm-*\"]}}]\n", "everything was taken away again"},
+      {"suite: s\ntitle: t\nmatrix: [{axes: {producer: [vllm-mla, \"!vllm-*\"]}}]\n", "the '!' globs removed everything"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: vllm-mla}, where: dtype = x}]\n", "expected '==' to compare"},
       {"suite: s\ntitle: t\nmatrix: [{axes: {producer: \"*\", consumer: \"*\", dtype: \"*\", geometry: \"*\", pbs: \"*\", "
        "cbs: \"*\"}}]\n",

@@ -1,5 +1,5 @@
-// Axis values, numbered, with the catalogue facts behind each: points, constraints, expressions and covers build on them. A
-// point is one value number per axis.
+// Axis values, numbered, with their catalogue facts: points, constraints, expressions and covers build on them. A point is
+// one value number per axis.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ using Point = std::array<std::uint16_t, axis_count>;
 inline std::uint16_t& at(Point& point, AxisId id) { return point[static_cast<std::size_t>(id)]; }
 inline std::uint16_t at(const Point& point, AxisId id) { return point[static_cast<std::size_t>(id)]; }
 
-/// A name of an expression, resolved: an axis, or a fact of the entity behind its value. fact -1 = the axis itself.
+/// A name of an expression, resolved: an axis, or a fact of the entity that its value names. fact -1 = the axis itself.
 struct NameRef {
   AxisId axis{};
   int fact{-1};
@@ -62,7 +62,7 @@ class Space {
   Value value(const NameRef& ref, const Point& point) const;
   /// Which axes value() looks at (bit per AxisId).
   std::uint32_t support(const NameRef& ref) const;
-  /// A fact of the entity behind one value of an axis.
+  /// A fact of the entity that an axis value names.
   const Value& fact(AxisId axis, int fact, int value) const;
   std::vector<std::string> fact_names(AxisId axis) const;
   /// All texts that a name can take, for typos in literals; empty = not closed.

@@ -271,7 +271,7 @@ KVCTS_BODY V narrow(V h) {
   constexpr u16 moved = static_cast<u16>((1u << (drop - 1)) - 1u - (static_cast<u32>(rebias) << source.mantissa));
   V code = (a + (((a >> drop) & static_cast<u16>(1)) + moved)) >> drop;
   if constexpr (rebias > 0) {
-    // Denormals of the target have one code between two neighbours of its own grid: looked up, which is cheaper than
+    // Denormals of the target have one code between two neighbours of its grid: looked up, which is cheaper than
     // shifting each significand by what its exponent lacks.
     constexpr u16 first = first_step<from, to>;
     V step = (a >> drop) + ((a + static_cast<u16>((1u << drop) - 1u)) >> drop);

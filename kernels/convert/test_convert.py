@@ -59,7 +59,7 @@ def converted(source: str, target: str, data: np.ndarray, overflow="special", ro
 
 
 def wide_inputs(source: str) -> np.ndarray:
-    """Every input of 16 bits; for fp32 those of bf16 with the bits below that decide ties."""
+    """Every input of 16 bits; for fp32, those of bf16 with lower bits that decide ties."""
     if source != "fp32":
         return np.arange(1 << 16, dtype=np.uint16).view(WIDE[source])
     tops = np.arange(1 << 16, dtype=np.uint32) << 16
@@ -67,7 +67,7 @@ def wide_inputs(source: str) -> np.ndarray:
 
 
 def expected(values: np.ndarray, target: str, overflow: str) -> np.ndarray:
-    """ml_dtypes' code, with this suite's rule for what has no number: the canonical NaN, and saturation."""
+    """ml_dtypes' code, with this suite's rule for values without a number: the canonical NaN, and saturation."""
     with np.errstate(invalid="ignore"):
         wide = values.astype(np.float32)
     kind = FLOATS[target]
@@ -80,7 +80,7 @@ def expected(values: np.ndarray, target: str, overflow: str) -> np.ndarray:
         largest = float(ml_dtypes.finfo(kind).max)
         beyond = ~np.isfinite(numbers.astype(np.float32)) & ~np.isnan(wide)
     if target == "e8m0":
-        # Below 2^-126 ml_dtypes rounds up all that is not 2^-127; here, too, by value with ties up.
+        # Below 2^-126 ml_dtypes rounds up everything except 2^-127; here, too, by value with ties up.
         least = wide < 2.0**-126
         codes[least] = wide[least] >= 1.5 * 2.0**-127
         beyond &= wide > 0
@@ -170,7 +170,7 @@ def test_nvfp4_by_formula(source, g):
     with np.errstate(divide="ignore"):
         factor = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
     assert np.array_equal(codes, encoded(x * factor[:, None], "e2m1"))
-    # What comes back is near what went in: within half a step of the block's largest binade, 1/6 of its scale's 6.
+    # Decoded values are near the inputs: within half a step of the block's largest binade, 1/6 of its scale's 6.
     back = np.frombuffer(
         run("dequantise", "nvfp4", "fp32", data.shape[0], repr(float(g)), "down", data=pack(codes) + scales.tobytes()),
         np.float32,

@@ -1,5 +1,5 @@
-"""What ptxas and the disassembler say of the device kernels: no spills, no local memory, 16-byte accesses, every kernel
-on every architecture. Usage: machine_code_test.py PTXAS_REPORT ARCHS. Exit status 77: skipped, with the reason.
+"""What ptxas and the disassembler report about the device kernels: no spills, no local memory, 16-byte accesses, every
+kernel on every architecture. Usage: machine_code_test.py PTXAS_REPORT ARCHS. Exit status 77: skipped, with the reason.
 
 Evidence of the kind `compiled`: it says what was built, not that it ran.
 """
@@ -26,7 +26,7 @@ WIDE = {
     "kvcts_scatter": ("LDG", "STG"),
     "kvcts_gather": ("LDG", "STG"),
 }
-# Registers a thread may have so that 1024 threads fit on a multiprocessor (65536 registers).
+# Registers that a thread may use so that 1024 threads fit on a multiprocessor (65536 registers).
 MOST_REGISTERS = 64
 # Kernels that may use local memory, with the reason.
 LOCAL_MEMORY_ALLOWED = {}
@@ -118,7 +118,7 @@ def check_machine_code(fatbin, archs):
             for what in wanted:
                 if code and 128 not in code[kernel][what]:
                     problems.append(f"sm_{arch} {kernel}: no {what} of 128 bits")
-        # Families 10 and 12 convert to fp4 by one instruction, on their `a` targets.
+        # Families 10 and 12 convert to fp4 with one instruction, on their `a` targets.
         if re.fullmatch(r"1\d\da", arch) and "E2M1" not in ran.stdout:
             problems.append(f"sm_{arch}: fp4 conversions in software")
         for kernel, found in code.items():

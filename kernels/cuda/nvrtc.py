@@ -1,7 +1,7 @@
-"""Device kernels for sm_70, which nvcc 13 no longer compiles: by NVRTC 12.9 (package nvidia-cuda-nvrtc-cu12) from the
-same source.
+"""Device kernels for sm_70, which nvcc 13 no longer supports: compiles the same source with NVRTC 12.9 (package
+nvidia-cuda-nvrtc-cu12).
 
-Usage: nvrtc.py --out FILE.cubin | --check. --check compiles and holds the result against the list of kernels. Exit
+Usage: nvrtc.py --out FILE.cubin | --check. --check compiles and compares the result with the list of kernels. Exit
 status 77: NVRTC is not installed. The library is found in this interpreter's packages; its headers are not needed."""
 
 import argparse

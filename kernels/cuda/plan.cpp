@@ -180,8 +180,8 @@ RowsPlan plan_rows(std::span<const kernels::BlockContent> content, const layout:
   args.whole =
       !plan.by_code && slack == 0 && run_bytes % 16 == 0 &&
       std::all_of(channel_places.begin(), channel_places.end(), [](const ChannelRun& run) { return run.stream % 4 == 0; });
-  args.vectors = small_divider(vectors, "16-byte accesses a run");
-  args.row_vectors = small_divider(vectors * runs.size(), "16-byte accesses a row");
+  args.vectors = small_divider(vectors, "16-byte accesses per run");
+  args.row_vectors = small_divider(vectors * runs.size(), "16-byte accesses per row");
   args.slots_inner = slots.pitch() < heads.pitch() && slot_places.size() > 1;
   const u64 inner = args.slots_inner != 0 ? slot_places.size() : head_places.size();
   const u64 outer = args.slots_inner != 0 ? head_places.size() : slot_places.size();
@@ -260,8 +260,8 @@ PoisonPlan plan_poison(std::span<const Range> ranges, u64 key, u64 memory_bytes)
   u64 at = 0, vectors = 0;
   for (const Range& range : ranges) {
     if (range.begin < at || range.end < range.begin || range.end > memory_bytes) {
-      throw layout::Error("poison needs ascending ranges inside of the memory, found [" + std::to_string(range.begin) +
-                          ", " + std::to_string(range.end) + ") of " + std::to_string(memory_bytes));
+      throw layout::Error("poison needs ascending ranges inside the memory, found [" + std::to_string(range.begin) + ", " +
+                          std::to_string(range.end) + ") of " + std::to_string(memory_bytes));
     }
     at = range.end;
     vectors += (range.end + 15) / 16 - range.begin / 16;
@@ -385,8 +385,8 @@ RelayoutPlan plan_relayout(const layout::Plane& from, u64 from_base, const layou
                         layout::to_text(from) + " and " + layout::to_text(to));
   alignment.add(run_bits / 8);
   args.access = alignment.bytes();
-  args.pieces = small_divider(static_cast<u64>(run_bits / 8) / args.access, "accesses a run");
-  args.row_pieces = small_divider(args.pieces.divisor * runs.size(), "accesses a row");
+  args.pieces = small_divider(static_cast<u64>(run_bits / 8) / args.access, "accesses per run");
+  args.row_pieces = small_divider(args.pieces.divisor * runs.size(), "accesses per row");
   args.swap_nibbles = width == 4 && from.high_nibble_first != to.high_nibble_first;
 
   // The inner axis on the writing side.
@@ -424,8 +424,8 @@ void shape_copy(Args& args, u64 run_bytes, u64 runs, std::span<const u64> places
   for (const u64 place : places) alignment.add(static_cast<i64>(place));
   args.access = alignment.bytes();
   args.run_bytes = static_cast<u32>(run_bytes);
-  args.pieces = small_divider(run_bytes / args.access, "accesses a run");
-  args.row_pieces = small_divider(args.pieces.divisor * runs, "accesses a row");
+  args.pieces = small_divider(run_bytes / args.access, "accesses per run");
+  args.row_pieces = small_divider(args.pieces.divisor * runs, "accesses per row");
 }
 template void shape_copy(ScatterArgs&, u64, u64, std::span<const u64>);
 template void shape_copy(GatherArgs&, u64, u64, std::span<const u64>);

@@ -32,7 +32,7 @@ void check_target(const Plane& plane, std::size_t bytes) {
   layout::validate(cache);
   if (const auto shared = layout::overlaps(cache, 0); !shared.empty()) {
     throw Error("the target has two coordinates at bit " + std::to_string(shared.front().bit) +
-                ": expected one place for each; relayout cannot say which of them is to win");
+                ": expected one place for each; relayout cannot choose which one wins");
   }
 }
 
@@ -229,7 +229,7 @@ Tokens by_slot(const Pool& pool, std::span<const std::int64_t> slot_mapping) {
     if (index >= taken.size()) taken.resize(index + 1);
     if (taken[index]) {
       throw Error("slot " + std::to_string(slot) + " is named twice, by token " + std::to_string(i) +
-                  " and one before it: expected one token a slot");
+                  " and one before it: expected one token per slot");
     }
     taken[index] = true;
   }
@@ -313,7 +313,7 @@ void relayout(const Cache& from, std::span<const std::span<const std::uint8_t>> 
   for (std::size_t i = 0; i < to.allocations.size(); ++i) {
     if (const auto shared = layout::overlaps(to, static_cast<int>(i)); !shared.empty()) {
       throw Error("the target has two coordinates at bit " + std::to_string(shared.front().bit) + " of allocation '" +
-                  to.allocations[i].name + "': expected one place for each; relayout cannot say which of them is to win");
+                  to.allocations[i].name + "': expected one place for each; relayout cannot choose which one wins");
     }
   }
   const std::vector<Coordinates> sources = coordinates_of(from), targets = coordinates_of(to);

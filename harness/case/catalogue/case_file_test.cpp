@@ -146,7 +146,7 @@ TEST(CaseFile, Errors) {
       {head + "copies: [{from: a, to: b, bytes: 4}]\n", "f.yaml:3: expected copies only with connector: explicit"},
       {head + "controls: [{name: x, set: {case: b}}]\n", "f.yaml:3: key 'controls': expected a patch without 'case'"},
       {head + "controls: [{name: x, set: {arch: cpu}}, {name: x, set: {}}]\n",
-       "f.yaml:3: expected controls with names of their own"},
+       "f.yaml:3: expected controls with distinct names"},
       {head + "controls: [{name: x, set: {arhc: cpu}}]\n",
        "f.yaml:3: expected a key of a case, found 'arhc'; did you mean 'arch'?"},
       {head + "---\n" + head, "f.yaml:4: expected a new case id, found 'a' again; rename one of them"},

@@ -533,7 +533,7 @@ const Table<CaseSpec>& case_table() {
           }
           for (std::size_t k = 0; k < i; ++k) {
             if (spec.controls[i].name == spec.controls[k].name) {
-              fail(*node.find("controls"), "controls with names of their own",
+              fail(*node.find("controls"), "controls with distinct names",
                    "rename one of the two called '" + spec.controls[i].name + "'");
             }
           }

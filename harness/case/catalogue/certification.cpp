@@ -70,7 +70,7 @@ const Table<ProfileEntry>& profile_table() {
       [](const ProfileEntry& profile, const Node& node) {
         const Node matrix = *node.find("matrix");
         for (const MatrixBlock& block : profile.matrix) {
-          if (block.reason.empty()) fail(matrix, "a reason in every block", "say why its cases are asked for");
+          if (block.reason.empty()) fail(matrix, "a reason in every block", "say why the profile needs its cases");
           if (block.axes.contains("engine")) fail(matrix, "no axis engine", "the engine is the product's");
         }
       }};

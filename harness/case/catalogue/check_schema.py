@@ -1,6 +1,6 @@
-"""The JSON Schemas that the build makes take what the program takes: every YAML file of cases/ is valid by the schema
-of its kind, and a document with a wrong key is not. Editors and other programs go by the schemas; the program itself
-goes by the tables that they are written from.
+"""The generated JSON Schemas accept what the program accepts: every YAML file of cases/ is valid by the schema of its
+kind, and a document with a wrong key is not. Editors and other programs use the schemas; the program itself uses the
+tables from which they are written.
 
     check_schema.py
 """
@@ -57,7 +57,7 @@ Core.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^(-?[0-9]+|0x[0
 
 
 def mappings(value, schema: dict):
-    """The document, and for a scripted case the body of its first step: places where a wrong key must be refused."""
+    """The document, and for a scripted case the body of its first step: each must refuse a wrong key."""
     yield value
     for step in value.get("steps", [])[:1]:
         if isinstance(step, dict) and isinstance(body := next(iter(step.values())), dict):
@@ -83,11 +83,11 @@ def main() -> int:
                     refused += 1
                     if validator.is_valid(broken):
                         problems.append(
-                            f"{path.relative_to(CASES)}: {document.get(kind)}: a wrong key is taken: {sorted(mapping)}"
+                            f"{path.relative_to(CASES)}: {document.get(kind)}: a wrong key is accepted: {sorted(mapping)}"
                         )
                     del mapping["no_such_key"]
     if documents < 100 or refused < documents:
-        problems.append(f"only {documents} documents were looked at")
+        problems.append(f"only {documents} documents were checked")
     print("\n".join(problems))
     print(f"{documents} documents, {refused} wrong keys refused" if not problems else f"{len(problems)} problems")
     return 1 if problems else 0

@@ -68,7 +68,8 @@ void check_memory(const Memory& memory, const Node& node) {
     fail(node, "layout, template, planes, bytes or of", "say what lies in it, or how large it is");
   }
   if (memory.view.offset != 0)
-    fail(*node.find("offset"), "no 'offset' in memory of its own", "an offset is for views, and for memory with 'of'");
+    fail(*node.find("offset"), "no 'offset' in memory that owns its bytes",
+         "an offset is for views, and for memory with 'of'");
   if (memory.gap != 0 && !memory.pool) fail(*node.find("gap"), "a gap only with pool: true", "add pool: true, or remove it");
   for (std::size_t i = 0; i < memory.boundaries.size(); ++i) {
     if (i && memory.boundaries[i] <= memory.boundaries[i - 1])

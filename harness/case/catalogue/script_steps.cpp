@@ -205,8 +205,7 @@ Codec<std::vector<Step>> steps_codec() {
             for (std::size_t i = 0; i < node.items.size(); ++i) {
               out.push_back(read_step(node.items[i], i));
               if (!names.insert(out.back().name).second)
-                fail(node.items[i], "steps with names of their own",
-                     "rename one of the two called '" + out.back().name + "'");
+                fail(node.items[i], "steps with distinct names", "rename one of the two called '" + out.back().name + "'");
             }
             return out;
           },

@@ -120,8 +120,8 @@ void check_script(const Script& script, const Node& document) {
       const std::string of = script::memory_of(up->view.of);
       expect(at, "memory", of, memories);
       if (!seen.insert(of).second)
-        throw Error(at.where() + ": expected a memory with bytes behind 'of', found a circle through '" + of +
-                    "'; give one of them bytes of its own");
+        throw Error(at.where() + ": expected 'of' to lead to a memory with bytes, found a cycle through '" + of +
+                    "'; give one of them its own bytes");
       up = &script.memories.at(of);
     }
   }
@@ -143,7 +143,7 @@ void check_script(const Script& script, const Node& document) {
         if (!other->empty()) expect(at, "step", *other, names);
       }
       if (action.op == "read" && script.memories.contains(action.output)) {
-        throw Error(at.where() + ": expected an output with a name of its own, found '" + action.output +
+        throw Error(at.where() + ": expected an unused output name, found '" + action.output +
                     "', which is a memory; rename one of them");
       }
     };

@@ -221,7 +221,7 @@ TEST(Script, MistakesInMemoryAreFound) {
   EXPECT_EQ(error("{bytes: 8}"), "");
   EXPECT_NE(error("{}").find("say what lies in it, or how large it is"), std::string::npos);
   EXPECT_NE(error("{of: Q, bytes: 4}").find("no 'bytes' in a memory that shares the bytes of 'Q'"), std::string::npos);
-  EXPECT_NE(error("{of: P}").find("a circle through 'P'"), std::string::npos);
+  EXPECT_NE(error("{of: P}").find("a cycle through 'P'"), std::string::npos);
   EXPECT_NE(error("{of: R}").find("found 'R'"), std::string::npos);
   EXPECT_NE(error("{bytes: 8, offset: 4}").find("an offset is for views"), std::string::npos);
   EXPECT_NE(error("{layout: x, gap: 4}").find("add pool: true"), std::string::npos);

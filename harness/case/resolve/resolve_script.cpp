@@ -247,7 +247,7 @@ class Resolver {
 
   bool has_memory(const std::string& place) const { return shapes_.contains(script::memory_of(place)); }
 
-  // One stretch of bytes behind a name, with its length.
+  // The stretch of bytes that a name denotes, and its length.
   std::int64_t bytes_of(const std::string& place) const {
     const std::string name = script::memory_of(place);
     const auto& memory = script_.memories.at(name);
@@ -476,7 +476,7 @@ class Resolver {
       if (all.contains(component)) continue;
       fail("reads " + std::string(layout::name(component)) + " into the output '" + action.output +
            "', which was meant for " + meant.parts +
-           " and has no place for it; read it into another 'output', or mean it, too");
+           " and has no place for it; read it into another 'output', or add it to the intended read");
     }
   }
 

@@ -1,5 +1,5 @@
-"""Prints, as JSON, what LMCache's detect_format takes a cache of each format for, under what each engine may say of it:
-{format: {hint: answer}}. Run by an interpreter that has LMCache; the shapes are those of
+"""Prints, as JSON, the format that LMCache's detect_format reports for a cache of each format, under each engine's
+possible hints: {format: {hint: answer}}. Needs an interpreter that has LMCache; the shapes are those of
 cases/oracles/lmcache_formats.json.
 
     detected_formats.py lmcache_formats.json

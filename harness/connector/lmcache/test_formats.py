@@ -1,5 +1,5 @@
-"""LMCache's own detection against what the repository says of it: the oracle's answers, and the formats that the
-catalogue's layouts name. Skipped where there is no environment with LMCache (./run_suite.sh --with lmcache install)."""
+"""LMCache's own detection against the repository's facts: the oracle's answers, and the formats that the catalogue's
+layouts name. Skipped without an LMCache environment (./run_suite.sh --with lmcache install)."""
 
 import json
 import os
@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 ORACLE = ROOT / "cases" / "oracles" / "lmcache_formats.json"
 PYTHON = Path(os.environ.get("KVCTS_PYTHON_LMCACHE") or ROOT / ".venv" / "with" / "lmcache" / "bin" / "python")
-# No detector answers with these: older forms of 12 and 13, which are told apart by rank 4 and the hint.
+# No detector answers with these: older forms of 12 and 13, distinguished by rank 4 and the hint.
 NOT_DETECTED = {
     "NL_X_NB_NH_BS_TWO_HS": "NL_X_NB_TWO_NH_BS_HS",
     "NL_X_NB_BS_NH_TWO_HS": "ERR unsupported kv_caches structure for EngineType.VLLM",

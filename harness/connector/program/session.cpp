@@ -104,7 +104,7 @@ void Session::gone(const std::string& text) {
     ::kill(-pid_, SIGKILL);  // what it left in its group
     ended_.emplace(ending_words(*status), "the connector program ended");
   } else {
-    ended_.emplace("protocol", text + ", and goes on running");
+    ended_.emplace("protocol", text + ", and keeps running");
   }
   throw *ended_;
 }
@@ -128,7 +128,7 @@ std::uint64_t Session::call(const std::string& name, json arguments) {
 void Session::settle(std::uint64_t id, const json& reply, bool polled) {
   const auto found = calls_.find(id);
   if (found == calls_.end() || (polled && (!found->second.accepted || found->second.answer)))
-    broken("poll tells of call " + std::to_string(id) + ", which is not pending");
+    broken("poll reports call " + std::to_string(id) + ", which is not pending");
   const auto state = reply.find("state");
   if (state == reply.end() || !state->is_string())
     broken("an answer without a state: " + process::dump(reply).substr(0, 200));
@@ -147,7 +147,7 @@ void Session::settle(std::uint64_t id, const json& reply, bool polled) {
 }
 
 void Session::answer(const json& reply) {
-  if (unanswered_.empty()) broken("an answer that nobody asked for: " + process::dump(reply).substr(0, 200));
+  if (unanswered_.empty()) broken("an unsolicited answer: " + process::dump(reply).substr(0, 200));
   const std::uint64_t expected = unanswered_.front();
   const auto id = reply.find("id");
   if (id == reply.end() || !id->is_number_unsigned() || id->get<std::uint64_t>() != expected)
@@ -170,7 +170,7 @@ void Session::answer(const json& reply) {
   if (!ended->is_array()) broken("poll: calls is no list");
   for (const json& one : *ended) {
     const auto which = one.is_object() ? one.find("id") : one.end();
-    if (!one.is_object() || which == one.end() || !which->is_number_unsigned()) broken("poll tells of a call without an id");
+    if (!one.is_object() || which == one.end() || !which->is_number_unsigned()) broken("poll reports a call without an id");
     settle(which->get<std::uint64_t>(), one, true);
   }
 }
@@ -245,7 +245,7 @@ std::optional<Ended> Session::shut_down(int patience_ms) {
     how = ending_words(*status);
   }
   if (how == ending_words(0)) return std::nullopt;
-  return Ended(how, "the connector program ended so after shutdown");
+  return Ended(how, "the connector program did not end cleanly after shutdown");
 }
 
 }  // namespace kvcts::connector::program

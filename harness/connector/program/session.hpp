@@ -27,7 +27,7 @@ struct Ended : std::runtime_error {
 
 /// The caller was asked to stop waiting.
 struct Abandoned : std::runtime_error {
-  Abandoned() : std::runtime_error("abandoned: the other side has come to its end") {}
+  Abandoned() : std::runtime_error("abandoned: the other side has ended") {}
 };
 
 /// One program, from start to end. Calls never block: the program answers each immediately, "pending" while work continues,

@@ -1,13 +1,13 @@
-"""The conformance test of connector programs: starts one as the suite does and goes through the protocol
+"""Conformance test of connector programs: starts one as the suite does and exercises the protocol
 (reports/guide/add-a-connector.md).
 
     conformance.py [--timeout SECONDS] [--option KEY=VALUE...] -- PROGRAM [ARGUMENT...]
 
-Options are handed to the program with hello.
+Passes the options to the program with hello.
 
-It speaks the protocol by itself and shares no code with the suite. Exit status: 0 all passed, 1 some failed, 2 usage,
-77 the program says that something is missing here. Answers are held against the JSON Schema where the package
-jsonschema is installed."""
+It implements the protocol itself and shares no code with the suite. Exit status: 0 all passed, 1 some failed, 2 usage,
+77 the program reports that something is missing. Checks answers against the JSON Schema if the package jsonschema is
+installed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAYER_BYTES = 2 * BLOCKS * BLOCK_BYTES
 
 
 class Broken(Exception):
-    """What the program did that the protocol does not allow."""
+    """What the program did in breach of the protocol."""
 
 
 class Skipped(Exception):
@@ -52,7 +52,7 @@ def validator():
 
 
 class Program:
-    """One process of the program, and the calls that it was given."""
+    """One process of the program, and its calls."""
 
     def __init__(self, argv, role, timeout, options):
         ours, theirs = socket.socketpair()
@@ -109,7 +109,7 @@ class Program:
         return answer
 
     def call(self, name, /, **arguments):
-        """One answer, pending ones polled to their end."""
+        """One answer; polls pending calls until they end."""
         wanted = self.send(name, **arguments)
         answer = self.receive(wanted)
         deadline = time.monotonic() + self.timeout
@@ -136,7 +136,7 @@ class Program:
 
 
 class Cache:
-    """(2, blocks, slots, heads, dim) a layer, as vLLM's FlashAttention had it, with guard zones around each."""
+    """(2, blocks, slots, heads, dim) per layer, as vLLM's FlashAttention had it, with guard zones around each."""
 
     def __init__(self, seed, dtype="bf16"):
         self.files, self.maps = [], []
@@ -277,7 +277,7 @@ def check_bytes(before_source, before_target, source, target):
         a != b for want, have in zip(expected(before_source, before_target), target.bytes()) for a, b in zip(want, have)
     )
     if wrong:
-        raise Broken(f"{wrong} bytes of the destination, its guard zones included, are not what they must be")
+        raise Broken(f"{wrong} bytes of the destination, its guard zones included, are wrong")
 
 
 def run_job(pair, job, op, source=None, target=None, **more):
@@ -289,7 +289,7 @@ def run_job(pair, job, op, source=None, target=None, **more):
     if mover.get("load_errors"):
         raise Broken(f"load errors of blocks {mover['load_errors']}")
     if mover.get("moved", moved_bytes()) != moved_bytes():
-        raise Broken(f"it says that {mover['moved']} bytes moved; they are {moved_bytes()}")
+        raise Broken(f"it reports that {mover['moved']} bytes moved; they are {moved_bytes()}")
     check_bytes(*before, source, target)
 
 
@@ -381,9 +381,9 @@ def check_shutdown(pair):
 
 
 def check_answers(pair):
-    """Each was held against the schema when it came; here it is said how many there were."""
+    """Each was checked against the schema on arrival; this reports how many there were."""
     if not pair.producer.validator:
-        return "jsonschema is not installed: their form was not looked at"
+        return "jsonschema is not installed: their form was not checked"
     return f"{len(pair.producer.seen) + len(pair.consumer.seen)} answers, each of the schema's form"
 
 
@@ -436,6 +436,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="kvcts-conformance-") as folder:  # of the programs: what they leave goes with it
+    with tempfile.TemporaryDirectory(prefix="kvcts-conformance-") as folder:  # for the programs: deleted with their files
         os.environ["TMPDIR"] = folder
         sys.exit(main())

@@ -1,6 +1,6 @@
-"""A connector program that goes wrong on purpose, to prove that the suite survives it with the right outcome. Case
+"""A connector program that misbehaves deliberately, to prove that the suite survives with the right outcome. Case
 option (engine_options): fault, side (producer, consumer; default: the one that moves the bytes), and abandon: it can
-let go of a job in its midst.
+drop a job midway.
 
 It is template.py with one method replaced.
 """

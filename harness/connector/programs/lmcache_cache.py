@@ -1,6 +1,6 @@
-"""The two things that LMCache moves KV between, as LMCache itself sees them: an engine's paged cache (Paged) and
-LMCache's own objects (Objects), both on the suite's memory. Every decision that counts is made by LMCache's code: which
-format a cache has (detect_format), how it reads its sizes (KVFormatSpec), where it takes and puts bytes
+"""The two things between which LMCache moves KV, as LMCache itself sees them: an engine's paged cache (Paged) and
+LMCache's own objects (Objects), both on the suite's memory. LMCache's code makes every decision that counts: which
+format a cache has (detect_format), how to read its sizes (KVFormatSpec), where to take and put bytes
 (device_ops)."""
 
 import math
@@ -50,9 +50,9 @@ def open_tensors(call, float8=False):
 
 
 def is_object(tensors):
-    """LMCache's objects have the heads and channels of a token in one dim; an engine's cache has heads in a dim of
-    their own, or its tokens, too, in that of the heads. Objects of latents and of raw bytes have layers before blocks,
-    or K in front of the layers."""
+    """LMCache's objects have the heads and channels of a token in one dim; an engine's cache has its heads in a separate
+    dim, or its tokens, too, in that of the heads. Objects of latents and of raw bytes have layers before blocks, or K
+    before the layers."""
     axes = tensors[0][0]["axes"]
     if axes[-1] in ("C", "*"):
         return "L" in axes and "H" not in axes and (axes[0] in "KL" or axes[:2] == ["B", "K"])
@@ -77,8 +77,8 @@ def nest(tensors, engine):
 
 
 def hints_of(claim, geometry, options):
-    """What the engine would say beside its tensors. `hint`: the order of heads and tokens as the claimed strides have
-    it (claim), none, or any name."""
+    """What the engine would report besides its tensors. `hint`: the order of heads and tokens of the claimed strides
+    (claim), none, or any name."""
     hints = {}
     strides = {axis: stride for axes, stride in zip(claim["axes"], claim["strides"]) for axis in axes}
     hint = options.get("hint", "claim")
@@ -98,7 +98,7 @@ def hints_of(claim, geometry, options):
 
 
 class Objects:
-    """LMCache's memory objects: one of the whole pool (.. BN ..), or one a block (B in front)."""
+    """LMCache's memory objects: one for the whole pool (.. BN ..), or one per block (B in front)."""
 
     def __init__(self, call, tensors):
         claim, tensor = tensors[0]
@@ -113,8 +113,8 @@ class Objects:
         self.objects = [one.squeeze(0) if one.dim() == 4 and one.shape[0] == 1 else one for one in pool]
 
     def runs(self, blocks, per_object):
-        """[(objects, blocks to skip, first and last position in `blocks`)]: what one call of LMCache's can do. In the
-        whole pool's object it goes on from a place without a gap; of the others each is filled from its beginning."""
+        """[(objects, blocks to skip, first and last position in `blocks`)]: what one LMCache call can do. In the whole
+        pool's object it continues without a gap; it fills each of the others from its start."""
         if not self.whole:
             return [([self.objects[b] for b in blocks], 0, 0, len(blocks))]
         out, begin = [], 0
@@ -143,13 +143,13 @@ class Paged:
             self.format, self.kv = detect_format(kv, EngineType[options["engine"].upper()], self.hints)
         self.facts = get_spec_class(self.format)
         self.spec = get_spec(self.kv, self.format)
-        # Where blocks and tokens are one dim, the engine says how many tokens a block has.
+        # If blocks and tokens share a dim, the engine reports how many tokens a block has.
         self.block_size, self.blocks = (
             self.engine_blocks if self.facts.is_pbs_fused else (self.spec.block_size(), self.spec.num_blocks())
         )
         self.layers = self.spec.num_layers()
-        # LMCache's own two ways: with tensors nobody asks for the stride of a block (gather_paged_kv_to_cpu), with
-        # addresses it is in the descriptor.
+        # LMCache's own two ways: with tensors, the block stride is not queried (gather_paged_kv_to_cpu); with addresses,
+        # it is in the descriptor.
         stride = resolve_block_stride_and_log_layout(self.kv, self.format, 0, 0) if self.pointers else None
         self.desc = make_page_buffer_shape_desc(
             self.kv,
@@ -162,13 +162,13 @@ class Paged:
         )
 
     def object_shape(self, tokens):
-        """Of an object of so many tokens, as LMCache allocates it for this format."""
+        """For an object of that many tokens, as LMCache allocates it for this format."""
         hidden = self.desc.nh * self.desc.hs
         return ((2,) if self.desc.kv_size == 2 else ()) + (self.layers, tokens, hidden)
 
     def move(self, direction, objects, tokens, blocks, skip):
-        """LMCache's block transfer of `blocks` from or to objects of `tokens` tokens, after `skip` blocks that stay as
-        they are."""
+        """LMCache's block transfer of `blocks` from or to objects of `tokens` tokens, after `skip` blocks that stay
+        unchanged."""
         chunk = tokens // self.engine_blocks[0] * self.block_size
         shape = self.object_shape(chunk)
         objects = [self.shaped(one, shape) for one in objects]
@@ -184,18 +184,18 @@ class Paged:
         )
 
     def shaped(self, one, shape):
-        """The object's memory in the shape in which LMCache would have allocated it for this format."""
+        """The object's memory in the shape that LMCache would have allocated for this format."""
         if one.dtype != self.spec.dtype():
             one = one.view(self.spec.dtype())
         return one.view(shape) if one.shape[:-2] == shape[:-2] and one.numel() == torch.Size(shape).numel() else one
 
 
 def between(direction, paged, objects, blocks, object_blocks, tokens, options):
-    """Gathers `blocks` into the objects, or scatters them from there: position i of object_blocks holds what the i-th
-    stretch of blocks holds."""
+    """Gathers `blocks` into the objects, or scatters them back: position i of object_blocks holds the i-th stretch of
+    blocks."""
     api = options.get("api", "blocks")
     if api != "blocks":
-        import lmcache_tokens  # brings in what the daemon mode needs
+        import lmcache_tokens  # imports what the daemon mode needs
     if api in ("tokens", "layers"):
         slots = lmcache_tokens.slot_mapping(blocks, paged.engine_blocks[0], objects, object_blocks, tokens)
         (lmcache_tokens.all_layers if api == "tokens" else lmcache_tokens.by_layer)(direction, paged, objects, slots)
@@ -214,7 +214,7 @@ def between(direction, paged, objects, blocks, object_blocks, tokens, options):
 
 
 def through(producer, consumer, source, target):
-    """From one cache to another by way of objects that LMCache would allocate for the producer's format."""
+    """From one cache to another through objects that LMCache would allocate for the producer's format."""
     tokens = math.lcm(producer.engine_blocks[0], consumer.engine_blocks[0])
     count = -(-len(source) * producer.engine_blocks[0] // tokens)
     objects = [torch.empty(producer.object_shape(tokens), dtype=producer.spec.dtype()) for _ in range(count)]

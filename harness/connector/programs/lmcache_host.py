@@ -1,27 +1,25 @@
-"""Hosts the code with which LMCache 0.5.6 tells KV cache formats apart and moves blocks between an engine's paged cache
-and its own objects, on CPU tensors that lie in the suite's memory: its device_ops for the CPU, which are torch.
+"""Hosts the LMCache 0.5.6 code that detects KV cache formats and moves blocks between an engine's paged cache and its
+own objects, on CPU tensors in the suite's memory: its device_ops for the CPU, which are torch.
 
-    job_options: {engine: vllm | sglang | trtllm,   whose cache it is, for detect_format
-              inputs: tensors | pointers}           tensors, or addresses and a shape descriptor, as LMCache's CUDA
-              kernels take them
-    and of a case, as its engine_options:
+    job_options: {engine: vllm | sglang | trtllm,   owner of the cache, for detect_format
+                  inputs: tensors | pointers}       tensors, or addresses and a shape descriptor, as for CUDA kernels
+    and in a case, as its engine_options:
              {hint: claim | none | NAME,            kv_layout: the order that the suite claims, nothing, or this name
-              api: blocks | chunks | tokens | layers,   which of LMCache's ways: multi_layer_block_kv_transfer; its
-              daemon mode's functions around that;
-                                                        multi_layer_kv_transfer; single_layer_kv_transfer (lmcache_tokens.py)
-              cached: N,                            chunks: so many blocks in front of the request's are in the cache already
+              api: blocks | chunks | tokens | layers,   which LMCache function: multi_layer_block_kv_transfer; its daemon
+                                                        mode's functions around that; multi_layer_kv_transfer;
+                                                        single_layer_kv_transfer (lmcache_tokens.py)
+              cached: N,                            chunks: this many blocks before the request's are already cached
               flat: true,                           SGLang's lists of K and V as one list, as its daemon mode sends them
               format: NAME,                         this format, without detection
-              float8: true}                         FP8 as torch.float8 dtypes; else uint8
+              float8: true}                         FP8 as torch.float8 dtypes; otherwise uint8
 
-A side is one of the two things: an engine's cache, or LMCache's objects. From cache to objects is a gather (a store in
-LMCache's words), from objects to a cache a scatter (a retrieve); between two caches there are objects of LMCache's own
-shape in between.
+A side is either an engine's cache or LMCache's objects. From cache to objects is a gather (a store in LMCache's words),
+from objects to a cache a scatter (a retrieve); between two caches go objects of LMCache's own shape.
 
-What stands in for the engine and the rest of LMCache, so that no one takes this for a full deployment:
-  - the hint is taken from the strides that the case claims, on each side by itself: a connector would ask its engine; -
-  blocks are named by the suite: no scheduler, no token hashes, no storage backend, no eviction, one process does both
-  halves; - one rank, one KV cache group.
+What replaces the engine and the rest of LMCache, so that no one takes this for a full deployment:
+  - the hint comes from the strides that the case claims, separately on each side: a connector would query its engine;
+  - the suite names blocks: no scheduler, no token hashes, no storage backend, no eviction; one process does both halves;
+  - one rank, one KV cache group.
 """
 
 import importlib.metadata
@@ -60,8 +58,8 @@ class Side:
 
 
 class Job:
-    """The side that acts (the producer writes, the consumer reads) does all of the work; the other one only says where
-    its memory is."""
+    """The acting side (the producer writes, the consumer reads) does all the work; the other only says where its memory
+    is."""
 
     def __init__(self, call):
         self.options = call["options"]

@@ -1,7 +1,7 @@
 """LMCache's other ways between a paged cache and its objects, for lmcache_host.py: token by token
 (multi_layer_kv_transfer and, for SGLang's lists, multi_layer_kv_transfer_unilateral; single_layer_kv_transfer layer by
-layer), as its connectors within an engine do it, and the chunks of its daemon mode. On the CPU these are the torch
-forms, which devices without kernels of their own use, too."""
+layer), as its in-engine connectors do it, and the chunks of its daemon mode. On the CPU these are the torch forms, which
+devices without special kernels also use."""
 
 import torch
 
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 def slot_mapping(blocks, block_size, objects, object_blocks, tokens):
-    """[tokens of the objects]: the slot of the paged cache that each one belongs to, -1 where there is none."""
+    """[tokens of the objects]: the paged-cache slot of each token, -1 where there is none."""
     out = torch.full((objects.tokens,), -1, dtype=torch.int64)
     at = torch.arange(tokens)
     out[torch.tensor(object_blocks)[at // objects.block_size] * objects.block_size + at % objects.block_size] = (
@@ -35,14 +35,14 @@ def all_layers(direction, paged, objects, slots):
 
 
 def by_layer(direction, paged, objects, slots):
-    """An object a layer, [2, tokens, hidden] or [tokens, 2, hidden]."""
+    """One object per layer, [2, tokens, hidden] or [tokens, 2, hidden]."""
     for one, layer in zip(objects.objects, paged.kv):
         device_ops.single_layer_kv_transfer(one, layer, slots, direction, paged.format, token_major=objects.token_major)
 
 
 def chunks(gathers, paged, objects, blocks, per_object, cached):
-    """The daemon mode's own functions. `cached`: so many blocks in front of the request's are in the cache already and
-    are to be skipped; they are told with blocks that no request has, so that whoever does not skip them is found."""
+    """The daemon mode's own functions. `cached`: this many blocks before the request's are already cached and must be
+    skipped; they get block ids that no request has, which exposes code that does not skip them."""
     layers = dict(enumerate(paged.given))
     if gathers:
         gather_paged_kv_to_cpu(

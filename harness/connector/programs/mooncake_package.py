@@ -9,7 +9,7 @@ import template
 
 
 class Missing(Exception):
-    """Something that this machine lacks, and how to get it."""
+    """Something missing on this machine, and how to get it."""
 
 
 def package_folder(name):
@@ -22,7 +22,7 @@ def package_folder(name):
 
 
 def load(module, options):
-    """The folder of the package that the options name, and the module out of it."""
+    """The folder of the package that the options name, and its module."""
     folder = package_folder(options.get("package", "mooncake-0.3.13.post1"))
     sys.path.insert(0, str(folder))
     try:

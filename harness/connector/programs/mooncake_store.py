@@ -1,18 +1,18 @@
-"""A connector program over Mooncake Store: the producer puts each block under a key of its own, the consumer gets them,
-in two client processes.
+"""A connector program over Mooncake Store: the producer puts each block under a separate key, the consumer gets them, in
+two client processes.
 
 The producer's process starts mooncake_master on loopback and lends the store its memory; the consumer has none, so each
-get crosses processes. Keys are job/transfer/tensor/position; the last one put is a list of all with a digest of each
-value, so that a wrong one is told apart:
+get crosses processes. Keys are job/transfer/tensor/position; the last put is a list of all keys with a digest of each
+value, which shows where a value went wrong:
 
   at write  what the writer reads back is not what it put
-  at rest   the writer read back what it put, and later every get answers something else
-  at read   one get answered something else, and the next one what was put
+  at rest   the writer read back what it put, but every later get returns something else
+  at read   one get returned something else, and the next one what was put
 
 Options: package (default mooncake-0.3.13.post1); keys: fresh, or taken (an earlier request put other blocks under
-them); on_existing: put or upsert; verify: on, or off (nobody reads back or looks at digests, as connectors do);
-lease_ms (the master's lease after a get); fault: write, rest or read (one byte changes there); probe: on (asks the
-store about the rules S1 to S4)."""
+them); on_existing: put or upsert; verify: on, or off (no read-back and no digest check, as in real connectors);
+lease_ms (the master's lease after a get); fault: write, rest or read (changes one byte there); probe: on (tests the
+store against rules S1 to S4)."""
 
 import ctypes
 import faulthandler
@@ -81,7 +81,7 @@ class Side:
                     return
                 except OSError:
                     if time.monotonic() > end:
-                        raise RuntimeError("mooncake_master does not listen after 20 s") from None
+                        raise RuntimeError("mooncake_master is not listening after 20 s") from None
                     time.sleep(0.01)
 
     def connect(self, address):
@@ -113,11 +113,11 @@ class Job:
                 raise template.Refusal(f"this connector serves one rank, this side has {len(entry['ranks'])}")
             for tensor in entry["ranks"][0]["tensors"]:
                 if "B" not in tensor["axes"]:
-                    raise template.Refusal(f"{tensor['name']}: {tensor['axes']} has no dim of its own for blocks")
+                    raise template.Refusal(f"{tensor['name']}: {tensor['axes']} has no separate dim for blocks")
                 yield group, tensor
 
     def form(self):
-        """What a block is: the same on both sides, or the keys mean different things."""
+        """The form of a block: the same on both sides, or the keys mean different things."""
         return [
             [t["component"], t["dtype"], t["origin"], [[a, n] for a, n in zip(t["axes"], t["shape"]) if a != "B"]]
             for _, t in self.tensors()
@@ -128,7 +128,7 @@ class Job:
 
     def handshake(self, peer):
         if peer["form"] != self.form():
-            raise template.Refusal("the blocks of the two sides are not of one form; this connector turns nothing")
+            raise template.Refusal("the two sides' blocks differ in form; this connector transposes nothing")
         if self.side.role == "consumer":
             self.name = peer["job"]
             self.side.connect(peer["master"])
@@ -191,7 +191,7 @@ class Job:
         }
 
     def get(self, call):
-        """None while the producer has not put its list."""
+        """None until the producer has put its list."""
         client, fault = self.side.client, self.side.options.get("fault")
         if client.is_exist(self.list_key(call["transfer"])) != 1:
             return None
@@ -221,7 +221,7 @@ class Job:
         }
 
     def probe(self):
-        """What the store answers (rules S1 to S4): as facts of the result."""
+        """The store's answers to rules S1 to S4, as facts of the result."""
         client, key = self.side.client, f"{self.name}/probe"
         answers = {"put": client.put(key, b"first"), "put_existing": client.put(key, b"second")}
         answers["existing_keeps"] = client.get(key).decode()

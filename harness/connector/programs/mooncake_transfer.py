@@ -1,10 +1,10 @@
-"""A connector program over the Mooncake Transfer Engine, by its own Python module: regions registered with one engine a
-side, TCP with P2PHANDSHAKE on loopback, every block of every tensor written or read in its longest pieces by
+"""A connector program over the Mooncake Transfer Engine, through its own Python module: regions registered with one
+engine per side, TCP with P2PHANDSHAKE on loopback, every block of every tensor written or read in its longest pieces by
 batch_transfer_sync_*.
 
-It needs nothing of the C++ ABI that the engine mooncake restates, so it outlives releases; it needs a wheel that fits
-this Python, else it is SKIPPED. Options: package (default mooncake-0.3.13.post1); consumer_package: another one for
-that side."""
+It does not use the C++ ABI that the engine mooncake restates, so it outlives releases; it needs a wheel for this Python,
+otherwise it is SKIPPED. Options: package (default mooncake-0.3.13.post1); consumer_package: another one for that
+side."""
 
 import ctypes
 import os
@@ -17,8 +17,8 @@ import mooncake_package
 import template
 from template import Refusal
 
-AT_ONCE = 1024  # requests of a batch: Mooncake's queue holds no more
-ENGINES = []  # taking one down takes seconds; it goes with the process
+AT_ONCE = 1024  # requests per batch: Mooncake's queue holds no more
+ENGINES = []  # shutting one down takes seconds; it ends with the process
 
 
 class Engine:
@@ -37,7 +37,7 @@ class Engine:
 
 
 def outer_dims(order, *tensors):
-    """How many dims of this order lie outside of what is contiguous in all tensors, and the bytes of such a piece."""
+    """How many dims of this order lie outside the part that is contiguous in all tensors, and the bytes of such a piece."""
     size, dims = tensors[0]["itemsize"], len(order)
     while (
         dims > 0
@@ -93,7 +93,7 @@ class Job(template.Job):
                     yield int(a), int(b), size
 
     def transfer(self, requests):
-        """Starts it; a thread waits, as Mooncake's calls do until the end."""
+        """Starts it; a thread waits, because Mooncake's calls block."""
         if (self.call["op"] == "write") != (template.ROLE == "producer"):
             return {}
         self.outcome, self.thread = (
@@ -123,7 +123,7 @@ class Job(template.Job):
             }
 
     def release(self):
-        """A job that still moves keeps its regions: Mooncake has no cancel."""
+        """A moving job keeps its regions: Mooncake has no cancel."""
         if self.thread is None or not self.thread.is_alive():
             for base in self.bases:
                 self.engine.ask("unregister_memory", base)

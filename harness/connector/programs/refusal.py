@@ -1,4 +1,4 @@
-"""What an exception of a hosted connector counts as: the answer to the call in which it was raised."""
+"""How to classify an exception of a hosted connector: the answer to the call that raised it."""
 
 import os
 import traceback
@@ -8,8 +8,7 @@ import template
 
 def answer(error, package, spent=True):
     """A `raise` or an `assert` in the package's own code is a refusal, as is one of the host's; every other exception
-    is one that nobody foresaw. `spent`: the package's exceptions leave the process in a state that no later job should
-    meet."""
+    is unforeseen. `spent`: the package's exceptions leave the process unfit for later jobs."""
     frames = traceback.extract_tb(error.__traceback__)
     at = frames[-1]
     own = isinstance(error, template.Refusal)

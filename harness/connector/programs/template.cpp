@@ -64,7 +64,7 @@ Blocks blocks_of(const json& tensor) {
     }
   }
   if (inside && tensor.at("component") != "gscale")
-    throw Refusal(tensor.at("name").dump() + " has no dim of its own for blocks");
+    throw Refusal(tensor.at("name").dump() + " has no separate dim for blocks");
   return out;
 }
 

@@ -1,8 +1,7 @@
 """A connector program to copy: moves a KV cache between two processes through shared memory. Needs NumPy.
 
-It is started twice, once a side, and speaks framed JSON on descriptor 3 (reports/guide/add-a-connector.md). A connector of
-your own changes view() (how it reads the tensors that it is handed), transfer() (how bytes travel), and what it
-refuses."""
+The suite starts it twice, once per side; it speaks framed JSON on descriptor 3 (reports/guide/add-a-connector.md). Your own
+connector changes view() (how it reads the tensors it receives), transfer() (how bytes travel), and what it refuses."""
 
 import faulthandler
 import json
@@ -20,11 +19,11 @@ except ImportError:
 
 
 class Refusal(Exception):
-    """A clean no, before any byte has moved. Every other exception is one that the connector did not expect."""
+    """A clean no, before any byte has moved. Any other exception is unexpected."""
 
 
 class Memory:
-    """One allocation: the suite names a file, and where in it the allocation lies."""
+    """One allocation: the suite names a file, and the allocation's place in it."""
 
     def __init__(self, entry):
         with open(entry["file"], "r+b") as file:
@@ -32,7 +31,7 @@ class Memory:
 
 
 def view(tensor, memories):
-    """The tensor as the suite claims it to be: shape, strides in bytes, elements of `itemsize` opaque bytes."""
+    """The tensor as the suite claims it: shape, strides in bytes, elements of `itemsize` opaque bytes."""
     at = memories[tensor["memory"]]
     return np.ndarray(tensor["shape"], f"V{tensor['itemsize']}", at.map, at.base + tensor["offset"], tensor["strides"])
 
@@ -66,7 +65,7 @@ class Job:
             ]
             if len(same) != 1 or len(mine) != len(theirs):
                 raise Refusal(
-                    f"the other side has no one tensor like {tensor['name']}; this connector pairs tensors one to one"
+                    f"the other side has no single tensor like {tensor['name']}; this connector pairs tensors one to one"
                 )
             self.check(tensor, same[0])
             self.pairs.append((group, tensor, same[0]))
@@ -81,7 +80,7 @@ class Job:
         if a["axes"] != b["axes"] and not all(axis in "LKBNHC" for axis in a["axes"]):
             raise Refusal(f"{a['name']}: {a['axes']} cannot be turned into {b['axes']}")
         if "B" not in a["axes"] and a["component"] != "gscale":
-            raise Refusal(f"{a['name']}: {a['axes']} has no dim of its own for blocks")
+            raise Refusal(f"{a['name']}: {a['axes']} has no separate dim for blocks")
 
     def transfer(self, requests):
         """The producer writes or the consumer reads, as `op` says; the other side has nothing to do."""
@@ -124,12 +123,12 @@ def handle(call, jobs):
         jobs.pop(call["job"], None)
     elif name not in ("poll", "shutdown"):
         raise Refusal(f"unknown call {name}")
-    return {}  # a call that goes on answers {"state": "pending"}; poll then tells how it ended
+    return {}  # a call in progress answers {"state": "pending"}; poll then reports how it ended
 
 
 def main():
     global ROLE
-    faulthandler.register(signal.SIGUSR1)  # a hang is told with this program's own stack
+    faulthandler.register(signal.SIGUSR1)  # a hang is reported with this program's own stack
     with socket.socket(fileno=3) as suite, suite.makefile("rwb") as stream:
         jobs = {}
         while len(header := stream.read(4)) == 4:

@@ -1,5 +1,5 @@
-"""The templates pass the conformance test; a program with a fault does not; what the suite itself says has the schema's
-form."""
+"""The templates pass the conformance test; a program with a fault does not; the suite's own messages match the
+schema."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_they_are_short():
         ("exit", "closed its socket"),
         ("raise", "not enough values to unpack"),
         ("nothing", "of the destination"),
-        ("miscounted", "it says that 6144 bytes moved"),
+        ("miscounted", "it reports that 6144 bytes moved"),
         ("load-errors", "load errors of blocks"),
         ("register:raise", "expected done"),
         ("release:raise", "expected done"),

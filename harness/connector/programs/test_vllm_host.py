@@ -1,5 +1,5 @@
-"""What the host of vLLM's connectors does by itself, without vLLM: names of layouts, requests of both sides, the
-answers of several ranks."""
+"""What the host of vLLM's connectors does itself, without vLLM: names of layouts, requests of both sides, answers of
+several ranks."""
 
 import contextlib
 import os
@@ -209,12 +209,12 @@ def test_memory_is_exchanged_address_for_address(tmp_path):
     assert seen[0:1] == b"s"
     seen[1:2] = b"!"
     assert (tmp_path / "second").read_bytes()[:2] == b"s!" and (tmp_path / "first").read_bytes()[:2] == b"ff"
-    with pytest.raises(vllm_rank.template.Refusal, match="not of the size"):
+    with pytest.raises(vllm_rank.template.Refusal, match="the registered size"):
         memory.replace(entry("longer"))
 
 
 class Engine:
-    """A stored rank whose connector writes down what it is called with."""
+    """A stored rank whose connector records how it is called."""
 
     def __init__(self, monkeypatch, folder, producer, rank=0, ranks=1, **options):
         monkeypatch.setattr(vllm_stored.Rank, "attention", staticmethod(lambda latent: "attention"))

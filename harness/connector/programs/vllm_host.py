@@ -1,31 +1,34 @@
 """Hosts a connector of vLLM, the real class, as a connector program: NixlConnector (the consumer pulls),
 MooncakeConnector (the producer pushes) or ExampleConnector (files: the producer saves, the consumer loads), on CPU
-tensors that lie in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1:
-whichever is installed.
+tensors in the suite's memory. No GPU, no model weights, no compiled part of vLLM. vLLM 0.33.0 and 0.27.1: whichever is
+installed.
 
-    options: {connector: NixlConnector | MooncakeConnector | ExampleConnector}      and of a case, as its engine_options:
-      kv_layout         what the engine says is the layout, where that is not what the strides say extra
-      more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of the rank's process
-      sliding_window    of the second KV cache group cached            block ids in front of the producer's list: the
-      consumer has them already (one group) also              [{producer: [ids], consumer: [ids]}]: further requests of
-      which nothing arrives: all cached (no ids), or of a dead side dies, aborts      producer | consumer: that side is
-      killed when the transfer begins, or gives its requests up; dies_at: connected: the producer is
-                        killed when both have talked, and the consumer's requests come after that
-      alias             every layer is handed the first one's tensor
+    options: {connector: NixlConnector | MooncakeConnector | ExampleConnector}      and in a case, as its engine_options:
+      kv_layout         the layout that the engine reports, if not the strides'
+      extra             more keys of kv_connector_extra_config;  transfer_config: of KVTransferConfig;  environment: of
+                        the rank's process
+      sliding_window    of the second KV cache group
+      cached            block ids before the producer's list: the consumer already has them (one group)
+      also              [{producer: [ids], consumer: [ids]}]: further requests of which nothing arrives: all cached (no
+                        ids), or of a dead side
+      dies, aborts      producer | consumer: that side is killed when the transfer begins, or abandons its requests;
+                        dies_at: connected: the producer is killed when both have talked, and the consumer's requests
+                        come after that
+      alias             every layer gets the first one's tensor
       lease             seconds that a producer keeps blocks for (default 600)
 
-What stands in for the engine around the connector, so that no one takes this for a full deployment:
-  - the attention backend is said to be FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
-  - the layout is set from the strides that the suite claims, on each side by itself: vLLM's engine core would resolve
-  it; - metadata of requests is made by hand, as the scheduler half of the connector would make it; - MooncakeConnector:
-  torch.accelerator answers device 0; the transfer engine speaks tcp; - ExampleConnector: what vllm_stored.py says; -
-  threads that the connector starts beside Python's run at nice 19: NIXL's poll without a pause; - a model of one Llama
-  (DeepSeek-V2 for latents) configuration that has no weights; each group's layers have tensors of their own.
+What replaces the engine around the connector, so that no one takes this for a full deployment:
+  - the attention backend is reported as FLASH_ATTN (TRITON_MLA for latents); the CPU platform would choose another one;
+  - the layout is set from the strides that the suite claims, separately on each side: vLLM's engine core would resolve it;
+  - metadata of requests is made by hand, as the scheduler half of the connector would make it;
+  - MooncakeConnector: torch.accelerator answers device 0; the transfer engine speaks tcp;
+  - ExampleConnector: see vllm_stored.py;
+  - threads that the connector starts outside Python run at nice 19: NIXL's poll without a pause;
+  - a model of one Llama (DeepSeek-V2 for latents) configuration without weights; each group's layers have separate tensors.
 
-This process imports vLLM once and forks a process for each rank (vllm_rank.py). A job on a pool like the last one's,
-which went well, is another request on the connectors that are there and registered: its memory takes the place of the
-last one's (its result says so: engine_claims.registration). Every other job has processes of its own: it never meets
-what another one left."""
+This process imports vLLM once and forks a process per rank (vllm_rank.py). A job on a pool like that of the last job, if
+that went well, is another request on the existing registered connectors: its memory replaces the last job's (its result
+says so: engine_claims.registration). Every other job has separate processes, so it never sees what another one left."""
 
 import gc
 import importlib
@@ -78,12 +81,12 @@ def preload():
     ):
         importlib.import_module(name)
     vllm_model.warm(OPTIONS["connector"])
-    gc.freeze()  # else a collection in a rank would touch, and so copy, all that was imported
+    gc.freeze()  # otherwise a collection in a rank would touch, and so copy, everything imported
 
 
 class Child:
-    """The process of one rank. It answers each call at once. What it leaves in its folder for temporary files goes with
-    it, however it ends."""
+    """The process of one rank. It answers each call immediately. Its folder for temporary files is deleted with it,
+    however it ends."""
 
     def __init__(self):
         self.socket, theirs = socket.socketpair()
@@ -111,7 +114,7 @@ class Child:
         return answer
 
     def follow(self):
-        """It ended by itself in the midst of a call: so does this program, in the same way."""
+        """It ended by itself during a call: this program then ends the same way."""
         status = self.reap(0)
         if os.WIFSIGNALED(status):
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
@@ -119,11 +122,11 @@ class Child:
         os._exit(os.WEXITSTATUS(status) or 1)
 
     def sleep(self, asleep):
-        """NIXL's thread of progress polls without a pause: of an idle agent it would take a whole core."""
+        """NIXL's progress thread polls without a pause: an idle agent would take a whole core."""
         os.kill(self.pid, signal.SIGSTOP if asleep else signal.SIGCONT)
 
     def reap(self, options):
-        """Its status; None where it is still alive."""
+        """Its status; None while it is alive."""
         pid, status = os.waitpid(self.pid, options)
         if pid == 0:
             return None
@@ -198,14 +201,13 @@ class Job:
         }
 
     def handshake(self, peer):
-        # Connectors that outlive a job must not meet the name of a request again: both sides know how many jobs each has
-        # served.
+        # Connectors that outlive a job must not see a request name again: both sides know how many jobs each has served.
         both = (self.served, peer["served"])[:: 1 if ROLE == "producer" else -1]
         self.suffix = "-{}-{}".format(*both) if any(both) else ""
         return worst(self.all("handshake", peer=peer)) or {}
 
     def requests(self, call):
-        """The requests of the call with their groups joined, and those that the case's options add."""
+        """The requests of the call with their groups joined, plus those that the case's options add."""
         joined, tokens, mine = {}, {}, "blocks" if ROLE == "producer" else "peer_blocks"
         for request in call["requests"]:
             tokens[request["request"]] = request["tokens"]
@@ -220,7 +222,7 @@ class Job:
         ]
 
     def transfer(self, call):
-        """None where the answer comes later."""
+        """None if the answer comes later."""
         self.done, self.later, self.began = {}, None, time.monotonic()
         dies, begin = (
             self.options.get("dies"),
@@ -238,7 +240,7 @@ class Job:
         return worst(begin())
 
     def poll(self):
-        """The answer of all ranks, when they have one; None before."""
+        """The answer of all ranks; None until every rank has one."""
         if self.later:
             when, act = self.later
             if time.monotonic() < when:
@@ -261,7 +263,7 @@ class Job:
         return {"path": {"registration": "of the job before" if self.served else "of its own"}}
 
     def close(self, kill=False):
-        """Lets go of the processes: nobody waits for their end."""
+        """Releases the processes without waiting for their end."""
         for child in self.children:
             if kill:
                 child.kill()
@@ -272,17 +274,17 @@ class Job:
 
 
 def pool_of(call, options):
-    """What a job must have in common with the last one to be another request on the same connectors. None: nothing is."""
+    """What a job must share with the last one to be another request on the same connectors. None: nothing is shared."""
     if {"dies", "aborts", "also", "cached", "lease"} & options.keys() or os.path.isdir(
         "/sys/class/infiniband"
-    ):  # a NIC would go on with the pages of old
+    ):  # a NIC would continue with the old pages
         return None
     memory = [{key: entry[key] for key in ("name", "offset", "bytes")} for entry in call["memory"]]
     return json.dumps([options, call["op"], call["dtype"], call["groups"], memory], sort_keys=True)
 
 
 def take_idle(pool):
-    """The last job, where it is one like this; otherwise its processes end."""
+    """The last job, if it is like this one; otherwise its processes end."""
     if not IDLE:
         return None
     last = IDLE.pop()
@@ -297,12 +299,12 @@ def take_idle(pool):
 
 
 def worst(answers):
-    """The first answer of those that say no, exceptions before refusals; None where there is none."""
+    """The first refusing answer, exceptions before refusals; None if there is none."""
     return next((answer for state in ("raised", "refused") for answer in answers if answer["state"] == state), None)
 
 
 PENDING = {}
-LATE = 5  # s; a job that took longer met something that the next one should not
+LATE = 5  # s; a longer job met something that the next one should not
 IDLE = []  # the last job, if it went well
 LEAVING = []  # processes of jobs that are over, with their deadlines
 

@@ -1,5 +1,5 @@
-"""What an engine would know of the model and of its caches, from what the suite claims: configuration, cache
-specifications, tensors. The one place that knows how two versions of vLLM differ in it."""
+"""What an engine would know about the model and its caches, derived from the suite's claims: configuration, cache
+specifications, tensors. The only place that knows how two versions of vLLM differ in it."""
 
 import contextlib
 import functools
@@ -85,7 +85,7 @@ class Group:
 
 
 def layout_of(claims):
-    """vLLM's name for the order that the claimed strides have. A tensor that is no [B, H, N, C] goes under the default."""
+    """vLLM's name for the order of the claimed strides. A tensor that is not [B, H, N, C] gets the default."""
     dims = sorted(zip(claims[0]["strides"], claims[0]["axes"]), key=lambda d: -d[0])
     order = "".join("C" if axes.endswith("C") else axes for stride, axes in dims if axes not in "B1")
     name = LAYOUTS.get(order, "LBHNC" if order == "NC" else "LBNHC")
@@ -128,7 +128,7 @@ def cache_config(groups, memory, layout, config):
 
 def model_folder(groups):
     """A configuration with these numbers and no weights: Llama, DeepSeek-V2 for latents. Both sides name the same
-    folder: vLLM compares it."""
+    folder because vLLM compares it."""
     dim, heads, layers = groups[0].head_dim, groups[0].total_heads, sum(len(group.names) for group in groups)
     queries = 8 * heads
     config = {
@@ -189,8 +189,8 @@ def engine_arguments(groups):
 
 
 def warm(connector):
-    """What the configurations of all jobs share, before the first fork. vLLM would look at the model's class in a
-    process of its own (10 s)."""
+    """What the configurations of all jobs share, before the first fork. vLLM would inspect the model's class in a
+    separate process (10 s)."""
     from vllm.config import KVTransferConfig
     from vllm.engine.arg_utils import EngineArgs
     from vllm.model_executor.models import registry
@@ -205,7 +205,7 @@ def warm(connector):
 
 
 def stand_in_for_backend(latent):
-    """The attention backend that the connectors ask for: the CPU platform would choose another one."""
+    """The attention backend that the connectors query: the CPU platform would choose another one."""
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
     backend = (AttentionBackendEnum.TRITON_MLA if latent else AttentionBackendEnum.FLASH_ATTN).get_class()
@@ -218,13 +218,13 @@ def stand_in_for_backend(latent):
 
 
 def stand_in_for_platform():
-    """Before vLLM is imported. Up to 0.27.1 it asks the wheel's version for the word, whatever VLLM_TARGET_DEVICE says."""
+    """Before importing vLLM. Up to 0.27.1 it searches the wheel's version for the word and ignores VLLM_TARGET_DEVICE."""
     version = importlib.metadata.version
     importlib.metadata.version = lambda name: version(name) + ("+cpu" if name == "vllm" else "")
 
 
 def stand_in_for_device():
-    """MooncakeConnector asks for the index of an accelerator, and there is none."""
+    """MooncakeConnector queries the index of an accelerator, and there is none."""
     import torch
 
     torch.accelerator.current_device_index = lambda: 0
@@ -236,7 +236,7 @@ HANDSHAKE_MS = 60_000
 
 @functools.cache
 def stand_in_for_processors():
-    """Ranks that would have a machine each share this one's processors: NIXL's side may take a minute to answer a
+    """Ranks that would each have a machine share this one's processors: NIXL's side may take a minute to answer a
     handshake, not vLLM's 5 s."""
     import zmq
     from vllm.distributed.kv_transfer.kv_connector.v1.nixl import base_worker

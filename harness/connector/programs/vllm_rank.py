@@ -1,5 +1,5 @@
-"""One rank of one job, in a process of its own: a connector of vLLM, the real class, between the suite's memory and its
-other side. vllm_host.py starts it and says what stands in for the engine around it."""
+"""One rank of one job, in a separate process: a connector of vLLM, the real class, between the suite's memory and its
+other side. vllm_host.py starts it and lists what replaces the engine around it."""
 
 import ctypes
 import inspect
@@ -25,7 +25,7 @@ LEASE = 600  # s; how long a producer keeps blocks for a consumer
 
 
 def threads():
-    """Of this process, those that Python has not started: their names, by id."""
+    """Threads of this process that Python has not started: their names, by id."""
     ours = {thread.native_id for thread in threading.enumerate()}
     return {
         int(tid): Path(f"/proc/self/task/{tid}/comm").read_text()
@@ -35,13 +35,13 @@ def threads():
 
 
 def fit(function, *arguments, **named):
-    """Calls it with those of the named arguments that this version of vLLM has."""
+    """Calls it with those of the named arguments that this version of vLLM accepts."""
     known = inspect.signature(function).parameters
     return function(*arguments, **{key: value for key, value in named.items() if key in known})
 
 
 class Said(logging.Handler):
-    """What vLLM logged last as an error: its reason for a failed load."""
+    """The last error that vLLM logged: its reason for a failed load."""
 
     text = ""
 
@@ -51,12 +51,12 @@ class Said(logging.Handler):
 
 
 class Memory(template.Memory):
-    """One allocation of the suite's, whose file can be changed for another one of its size."""
+    """One allocation of the suite's, whose file can be replaced by another of its size."""
 
     def replace(self, entry):
         with open(entry["file"], "r+b") as file:
             if os.fstat(file.fileno()).st_size != len(self.map):
-                raise template.Refusal(f"{entry['name']} is not of the size that is registered")
+                raise template.Refusal(f"{entry['name']} does not have the registered size")
             here = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
             if (
                 LIBC.mmap(
@@ -135,7 +135,7 @@ class Rank:
             name,
         ) in (
             threads().items()
-        ):  # NIXL's agents poll without a pause; beside five others one would let vLLM's 5 s for a handshake pass
+        ):  # NIXL's agents poll without a pause; with five others, one would miss vLLM's 5 s for a handshake
             if self.nixl and tid not in before and not name.startswith("ZMQ"):
                 os.setpriority(os.PRIO_PROCESS, tid, 19)
 
@@ -147,7 +147,7 @@ class Rank:
         return self.nixl and self.producer and self.rank == 0
 
     def again(self, memory):
-        """The memory of another job takes the place of the last one's, address for address: what is registered stays so."""
+        """Another job's memory replaces the last one's, address for address: registrations stay valid."""
         for at, entry in zip(self.memories, memory, strict=True):
             at.replace(entry)
         self.said.text = ""
@@ -157,14 +157,14 @@ class Rank:
         return {"handshake": b64encode(pickle.dumps(handshake)).decode()}
 
     def serve(self, handshakes):
-        """The first rank of a producer: what the handshakes of all ranks are answered with."""
+        """The first rank of a producer: its answer to the handshakes of all ranks."""
         if self.scheduler:
             self.scheduler.set_xfer_handshake_metadata_pp_aware(
                 {(0, rank): pickle.loads(b64decode(text)) for rank, text in enumerate(handshakes)}
             )
 
     def begin(self, number, requests):
-        """What the scheduler would tell this side: a request is {request, groups: [{blocks, peer_blocks}, ...]}."""
+        """What the scheduler would pass to this side: a request is {request, groups: [{blocks, peer_blocks}, ...]}."""
         self.began, self.ended, self.errors = time.monotonic(), set(), set()
         if self.nixl:
             from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import NixlConnectorMetadata as Metadata
@@ -217,7 +217,7 @@ class Rank:
                         "remote_bootstrap_addr": f"http://127.0.0.1:{self.peer['port']}",
                     },
                 )
-            if not any(blocks) and not self.producer:  # all of it is in this side's cache already: nobody waits for it here
+            if not any(blocks) and not self.producer:  # all of it is already in this side's cache: no one waits for it here
                 self.waiting.discard(name)
         for step in steps:
             self.step(step)
@@ -249,8 +249,8 @@ class Rank:
         return None if self.waiting else {"state": "done"}
 
     def close(self):
-        """What ranks of one side share would outlive them. What the connector has ends with the process, without its
-        half a second of shutdown."""
+        """Deletes what one side's ranks share and would leave. The connector's own resources end with the
+        process, without its half a second of shutdown."""
         from vllm.distributed import parallel_state
 
         parallel_state.destroy_model_parallel()
@@ -283,8 +283,7 @@ def handle(call, ranks):
 
 
 def live(socket):
-    """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends without a look
-    back."""
+    """The rest of a process that vllm_host.py has forked: answers its calls on this socket, then ends."""
     os.dup2(socket.fileno(), 3)
     template.handle = handle
     try:

@@ -1,23 +1,23 @@
-"""One rank of a job with vLLM's ExampleConnector, which keeps caches in files (safetensors, one a layer and prompt):
-the producer's engine computes a prompt and saves it, the consumer's is asked for the same token ids and loads them.
-Both halves are the real class, scheduler and worker.
+"""One rank of a job with vLLM's ExampleConnector, which stores caches in files (safetensors, one per layer and prompt):
+the producer's engine computes a prompt and saves it, the consumer's gets the same token ids and loads them. Both halves
+are the real class, scheduler and worker.
 
-    engine_options of a case, beside those of vllm_host.py:
-      prompt        [producer's, consumer's]: so many tokens more than the case's have the prompts; default [1, 2], for
-      the connector saves whole blocks of a
-                    prompt without its last token, and looks for those of one without its last two
-      chunk         so many tokens of its prompt has the producer's engine computed in the step that saves: chunked
-      prefill saved         so many layers are in files when the consumer asks; the others never will be through
-      MultiConnector: each side's is one of two children, with folders of their own, of which the consumer's first is
-      empty full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
+    engine_options of a case, besides those of vllm_host.py:
+      prompt        [producer's, consumer's]: tokens that each prompt has beyond the case's; default [1, 2],
+                    because the connector saves whole blocks of a prompt without its last token, and looks for those of
+                    one without its last two
+      chunk         the producer's engine computed this many tokens of its prompt in the step that saves: chunked prefill
+      saved         this many layers are in files when the consumer looks; the others never will be
+      through       MultiConnector: each side's is one of two children, with separate folders; the consumer's first is empty
+      full_graph    the consumer's step replays a full CUDA graph: its forward context has no attention metadata
 
-What stands in for the engine:
-  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing
-  is computed in between, and the
-    steps that would follow are left out;
+What replaces the engine:
+  - a step of its model runner: metadata bound, a load, for each layer a wait and a save, a wait for all saves; nothing is
+    computed in between, and the following steps are left out;
   - requests and the scheduler's output are vLLM's own classes, block ids the suite's, token ids are drawn from the
-  request's name; - the forward context: layers, and attention metadata without content (of MLA's class for latents); -
-  the consumer is asked when the producer's step is over; the storage of both is a folder of the producer's first rank.
+    request's name;
+  - the forward context: layers, and attention metadata without content (of MLA's class for latents);
+  - the consumer starts when the producer's step is over; both use a folder of the producer's first rank as storage.
 """
 
 import random
@@ -62,8 +62,8 @@ class Rank(vllm_rank.Rank):
             self.shared.symlink_to(Path(self.peer["folder"]) / "shared")
 
     def request(self, name, told):
-        """A request of this side's engine: its blocks, how many tokens of it the case tells of, and how many of these
-        are in its cache already."""
+        """A request of this side's engine: its blocks, how many of its tokens are in the case, and how many of these
+        are already in its cache."""
         from vllm.sampling_params import SamplingParams
         from vllm.v1.request import Request
 
@@ -81,7 +81,7 @@ class Rank(vllm_rank.Rank):
         )  # an engine has a block for the shortest prompt
 
     def schedule(self):
-        """What the scheduler half tells the worker half of a step in which these requests are scheduled for the first
+        """What the scheduler half passes to the worker half for a step that schedules these requests for the first
         time."""
         from vllm.v1.core.sched.output import NewRequestData, SchedulerOutput
 
@@ -110,7 +110,7 @@ class Rank(vllm_rank.Rank):
         return {"state": "done"}
 
     def step(self, scheduled, layers):
-        """What a model runner calls the worker half for in one step, up to that number of layers."""
+        """A model runner's calls of the worker half in one step, up to that number of layers."""
         attention = (
             None
             if self.options.get("full_graph") and not self.producer

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""load_failures.py: what vLLM's own scheduler makes of a request whose blocks did not arrive, for each
-kv_load_failure_policy and each way in which a connector can tell. Runs in an environment of `./run_suite.sh --with
-vllm` (or vllm-0.27.1): one line a row of the table in reports/results/vllm.md.
+"""load_failures.py: what vLLM's own scheduler does with a request whose blocks did not arrive, for each
+kv_load_failure_policy and each way in which a connector can report it. Runs in an environment of `./run_suite.sh --with
+vllm` (or vllm-0.27.1): one line per row of the table in reports/results/vllm.md.
 
-No worker, no model: what a worker would answer is made by hand, the scheduler and the connector's scheduler half are
-vLLM's own."""
+No worker, no model: the worker's answers are made by hand; the scheduler and the connector's scheduler half are vLLM's
+own."""
 
 import os
 import sys
@@ -82,7 +82,7 @@ def request():
 
 
 def fate(policy, tells):
-    """What becomes of the request: "recomputes N tokens", or how it ended."""
+    """The request's fate: "recomputes N tokens", or how it ended."""
     from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 
     engine, one = scheduler(policy), request()

@@ -1,4 +1,4 @@
-"""kvcts repro --bytes: what a run of code under test left behind, and a scripted case; lists, errors, --json."""
+"""kvcts repro --bytes: what a run of code under test left in memory, and a scripted case; lists, errors, --json."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, Uses>> circles(const Workshop& w, const Uses&
   return out;
 }
 
-// If a transfer is among them, the origin of its bytes tells whether the idea is worth trying.
+// If a transfer is among them, the origin of its bytes shows whether the idea is worth trying.
 bool likely(Workshop& w, const Bodies& bodies, const Uses& uses) {
   bool asked = false;
   for (const Use& use : uses) {

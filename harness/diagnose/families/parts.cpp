@@ -74,7 +74,7 @@ void propose_own_tables(Workshop& w, std::size_t i) {
   }
 }
 
-// What stayed behind is no whole layer, head or run of tokens, but part of one.
+// What did not move is no whole layer, head or run of tokens, but part of one.
 void propose_holes(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
   struct Pair {

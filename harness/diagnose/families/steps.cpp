@@ -11,7 +11,7 @@ using layout::Axis;
 
 namespace {
 
-// Whether anyone was told that it worked.
+// Whether a success was reported.
 bool reported_done(const Workshop& w) {
   return std::any_of(w.evidence().observation.events.begin(), w.evidence().observation.events.end(), [](const auto& event) {
     if (event.value("op", "") != "complete") return false;
@@ -41,8 +41,7 @@ std::vector<std::int64_t> heads_of(const Action& a) {
   return {heads.begin(), heads.end()};
 }
 
-// For an assignment that only sets a request's number of tokens from then on, and that no one saw: too many or too few. ""
-// for any other.
+// For a missed assignment that only sets a request's number of tokens from then on: too many or too few. "" for any other.
 std::string class_of_length(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   const auto before = w.request_at(step, a.request);
@@ -427,7 +426,7 @@ void propose_options(Workshop& w) {
     if (a.op == "move" || a.op == "copy" || a.op == "put" || a.op == "get") {
       Action body = a;
       body.splits = !a.splits;
-      w.attempt("misaligned", "a copy goes across the end of a registration or a mapping in " + name_of(w, i), i, body);
+      w.attempt("misaligned", "a copy crosses the end of a registration or a mapping in " + name_of(w, i), i, body);
     }
     if (a.op == "move" && a.parts == "all") {
       Action body = a;
@@ -533,7 +532,7 @@ void propose_keys(Workshop& w) {
   for (const std::size_t i : shelves) {
     Action body = w.action(i);
     for (auto& [field, value] : body.key) value += "'";
-    w.attempt("silently-skipped", name_of(w, i) + " used a key that nobody else has", i, body);
+    w.attempt("silently-skipped", name_of(w, i) + " used a key that no other step has", i, body);
   }
   // One side only: put under one key, fetched under another.
   for (const std::size_t i : shelves) {
@@ -626,8 +625,7 @@ void propose_called_off(Workshop& w) {
       for (std::size_t j = 0; j < steps.size(); ++j) {
         Bodies bodies = w.bodies();
         bodies[j].push_back(called_off);
-        w.attempt("stale-block",
-                  "request " + name + ", which was not to be moved, came to " + to + " after " + name_of(w, j),
+        w.attempt("stale-block", "request " + name + ", which was not to move, reached " + to + " after " + name_of(w, j),
                   std::move(bodies));
       }
     }

@@ -48,7 +48,7 @@ void propose_shared_orders(Workshop& w) {
         }
       }
       if (any)
-        w.attempt(mistake.fault_class, mistake.words + ", and whoever reads " + memory + " takes them so",
+        w.attempt(mistake.fault_class, mistake.words + ", and every reader of " + memory + " expects that",
                   std::move(bodies));
     }
   }

@@ -126,7 +126,7 @@ Diagnosis from_events(const Scene& scene) {
     if (std::regex_search(text, m, counts)) {
       return finding("rank-mismatch", true,
                      "expected " + m[1].str() + ", got " + m[2].str() + ": the code unpacks a shape of " + m[1].str() +
-                         " dims, the tensor it was handed has " + m[2].str() + " (" + raised.value("type", "exception") +
+                         " dims, the tensor it received has " + m[2].str() + " (" + raised.value("type", "exception") +
                          ": " + text + ")");
     }
     return finding("crash", false, raised.value("type", "exception") + ": " + text);
@@ -149,7 +149,7 @@ Diagnosis from_reader(const Scene& scene) {
     const auto plan =
         reader::plan_decode(group.requests, rank.geometry.block_size, view.page_size,
                             c.reader.options.value("variant", "cuda-core"), c.reader.options.value("tile_tokens", 128u));
-    std::string text = "cache stored " + is + ", reader told " + told + ": it takes page_size " +
+    std::string text = "cache stored " + is + ", reader was given " + told + ": it takes page_size " +
                        std::to_string(view.page_size) + " and " + std::to_string(view.num_heads) +
                        " KV heads from a tensor that has page_size " + std::to_string(rank.geometry.block_size) + " and " +
                        std::to_string(rank.geometry.heads) + "; " + plan.text();

@@ -139,11 +139,12 @@ void pieces_cut_or_long(const Scene& scene, Proposals& out) {
     }
     if (n == 0) continue;
     for (const auto length : {n, (n + 4095) / 4096 * 4096}) {
-      propose("over-read", "the last piece goes on for " + bytes_words(length), [&](auto& all) { all[i].bytes += length; });
+      propose("over-read", "the last piece continues for " + bytes_words(length),
+              [&](auto& all) { all[i].bytes += length; });
     }
     auto padded = moved(scene, list);
     std::fill_n(padded[p.to_file].begin() + p.to_end(), n, std::uint8_t{0});
-    out.push_back(image("over-read", bytes_words(n) + " behind the last piece were set to zero", std::move(padded)));
+    out.push_back(image("over-read", bytes_words(n) + " after the last piece were set to zero", std::move(padded)));
   }
 }
 
@@ -354,7 +355,7 @@ void bytes_changed_on_the_way(const Scene& scene, Proposals& out) {
       change(std::span(changed[p.to_file]).subspan(static_cast<std::size_t>(p.to), static_cast<std::size_t>(p.bytes)));
     out.push_back(image(fault_class, words, std::move(changed)));
   };
-  propose("read-before-ready", "zeros arrived: memory as it is before anything was written",
+  propose("read-before-ready", "zeros arrived: the memory's content before any write",
           [](auto bytes) { std::fill(bytes.begin(), bytes.end(), std::uint8_t{0}); });
   for (const std::size_t n : {2u, 4u, 8u}) {
     propose("dtype-reinterpreted", "the bytes of every " + std::to_string(8 * n) + "-bit word are in the other order",

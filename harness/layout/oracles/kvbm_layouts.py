@@ -1,12 +1,12 @@
-"""cases/oracles/kvbm_layouts.json: the strides of Dynamo KVBM's block layouts, out of the text of its source.
+"""cases/oracles/kvbm_layouts.json: the strides of Dynamo KVBM's block layouts, read from its source text.
 
     kvbm_layouts.py KV_BLOCK_LAYOUT.rs COMMIT > cases/oracles/kvbm_layouts.json
 
 KV_BLOCK_LAYOUT.rs is lib/kvbm-physical/src/layout/kv_block_layout.rs of ai-dynamo/dynamo at COMMIT. Its dim_order()
 gives the dims of a block from outermost to innermost; head_dim is innermost and implied. Blocks are outermost in a
 FullyContiguous layout. LayerSeparate is not in that file: its strides are restated here from layer_separate.rs beside
-it, as it is at 08d8331 (later than COMMIT), for BlockIsFirstDim (region = page_size * inner_dim, outer = region, block
-= outer * outer_dim) and an inner shape of NHD."""
+it, at 08d8331 (later than COMMIT), for BlockIsFirstDim (region = page_size * inner_dim, outer = region, block = outer *
+outer_dim) and an inner shape of NHD."""
 
 import json
 import re

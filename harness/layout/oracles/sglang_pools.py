@@ -5,8 +5,8 @@ allocate on a CPU.
 
 Needs sglang 0.5.23 without its dependencies, torch for the CPU, and the packages that its memory pools import
 (transformers, msgspec, pydantic, pyzmq, orjson, pybase64, IPython, loguru, gguf, triton, apache-tvm-ffi,
-compressed_tensors, ...): too many for CI, which reads the data. One stand-in: sglang.srt.configs, which wants
-torchvision, is a mock; no pool asks it anything."""
+compressed_tensors, ...): too many for CI, which reads the data. One stand-in: sglang.srt.configs, which needs
+torchvision, is a mock; no pool uses it."""
 
 import importlib.abc
 import importlib.machinery
@@ -37,7 +37,7 @@ class Configs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def seen(tensor):
-    """Shape, strides and place in its allocation, in elements, and which allocation that is."""
+    """Shape, strides and place in its allocation, in elements, and the number of that allocation."""
     return {
         "shape": list(tensor.shape),
         "stride": list(tensor.stride()),
@@ -47,7 +47,7 @@ def seen(tensor):
 
 
 def numbered(entries):
-    """Allocations by number, in the order in which they are met."""
+    """Numbers allocations in order of appearance."""
     known = {}
     for entry in entries:
         entry["allocation"] = known.setdefault(entry["allocation"], len(known))
@@ -112,7 +112,7 @@ def host_pool(layout):
 
 
 def main():
-    """Each pool in a process of its own: SGLang reads its environment when it is imported."""
+    """Each pool in a separate process: SGLang reads its environment on import."""
     if len(sys.argv) > 1:
         sys.meta_path.insert(0, Configs())
         kind, name = sys.argv[1:]

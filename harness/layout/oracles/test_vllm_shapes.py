@@ -1,4 +1,4 @@
-"""How vllm_shapes.py holds what a vLLM says against the files of cases/oracles/, without vLLM."""
+"""How vllm_shapes.py compares a vLLM's answers with the files of cases/oracles/, without vLLM."""
 
 import copy
 import json

@@ -1,13 +1,13 @@
-"""What the attention backends of the installed vLLM say about shapes and strides, as JSON, or held against a file of
+"""The shapes and strides that the attention backends of the installed vLLM report, as JSON, or compared with a file of
 cases/oracles/.
 
     vllm_shapes.py [--check cases/oracles/vllm_shapes_0.33.0.json]
 
 Runs in an environment with vLLM and torch for the CPU (run_suite.sh --with vllm). Up to 0.27.1: get_kv_cache_shape and
-get_kv_cache_stride_order of every backend class that can be imported. 0.33.0 has no such functions: the layouts, the
-views that create_kv_cache_views makes, and the layouts that each backend supports. A class that cannot be imported is
-tried again with empty stand-ins for the packages it misses. What cannot be imported here, though it could where the
-file was made (or the other way round), is told and is no difference. It exits with 1 where anything differs."""
+get_kv_cache_stride_order of every importable backend class. 0.33.0 has no such functions: the layouts, the views that
+create_kv_cache_views makes, and the layouts that each backend supports. A class that fails to import is retried with
+empty stand-ins for missing packages. What imports only here, or only where the file was made, is reported and does not
+count as a difference. Exits with 1 if anything differs."""
 
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ def said(function, *arguments, **named):
 
 
 class Empty(mock.MagicMock):
-    """A module that is not there. It has what it is asked for, and none of it does anything."""
+    """A missing module: has every attribute, and none of them does anything."""
 
     __path__ = []
     __spec__ = None
@@ -49,7 +49,7 @@ class Empty(mock.MagicMock):
 
 
 def imported(module):
-    """The module, or its error in words; a second time with stand-ins."""
+    """The module, or its error in words; the second try uses stand-ins."""
     for again in (False, True):
         lack = {name: Empty() for name in STAND_INS if again and name not in sys.modules}
         try:
@@ -64,7 +64,7 @@ def imported(module):
 
 
 def modules_with(pattern):
-    """Names of vLLM's modules whose text has the pattern."""
+    """Names of vLLM's modules whose text matches the pattern."""
     root = Path(importlib.util.find_spec("vllm").submodule_search_locations[0])
     for path in sorted(root.rglob("*.py")):
         if re.search(pattern, path.read_text(errors="replace")):
@@ -83,7 +83,7 @@ def orders(backend, **named):
 
 
 def shapes(backend):
-    """{dtype string: shape}, with the sizes of latents where the class takes no others."""
+    """{dtype string: shape}, with the sizes of latents if the class accepts no others."""
     for sizes in ((HEADS, HEAD_SIZE), (1, LATENT)):
         out = {text: said(backend.get_kv_cache_shape, BLOCKS, BLOCK_SIZE, *sizes, cache_dtype_str=text) for text in STRINGS}
         latent = said(backend.is_mla) is True or ".mla" in backend.__module__ or "deepseek" in backend.__module__
@@ -139,7 +139,7 @@ def views():
 
 
 def supported():
-    """{enum name: the layouts that the backend supports} of those that can be imported."""
+    """{enum name: the layouts that the backend supports} for the importable ones."""
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
     out = {}
@@ -167,7 +167,7 @@ def regenerate():
 
 
 def stored(file):
-    """The same facts as the file has them."""
+    """The same facts as in the file."""
     if "layouts" not in file:
         facts = ("shape", *(f"stride_order_{more}{hint}" for more in ("", "layers_") for hint in ("NHD", "HND")))
         return {
@@ -207,14 +207,14 @@ def read(path, version):
 
 
 def words(fact):
-    """An error counts by its kind alone: its words name this machine's packages."""
+    """Only an error's kind counts: its words name this machine's packages."""
     if isinstance(fact, dict):
         return {key: words(value) for key, value in fact.items()}
     return fact.split(":")[0] if isinstance(fact, str) else fact
 
 
 def compare(here, there):
-    """(facts that agree, lines of those that differ, lines of what one side alone has)"""
+    """(facts that agree, lines that differ, lines that only one side has)"""
     agree, differ, alone = 0, [], []
     for table in here.keys() | there.keys():
         mine, theirs = here.get(table, {}), there.get(table, {})

@@ -318,7 +318,7 @@ std::vector<Variant> reblocked(const Cache& cache) {
       if (!(packed == variant) && fits(packed)) {
         out.push_back({"wrong-block-size",
                        "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
-                           std::to_string(finer ? n / k : n * k) + ", packed anew",
+                           std::to_string(finer ? n / k : n * k) + ", repacked",
                        packed});
         // K and V as separate planes: the second begins where the first ends.
         std::int64_t end = 0;
@@ -330,7 +330,7 @@ std::vector<Variant> reblocked(const Cache& cache) {
         if (fits(packed))
           out.push_back({"wrong-block-size",
                          "blocks of " + std::to_string(n) + " tokens taken for blocks of " +
-                             std::to_string(finer ? n / k : n * k) + ", packed anew, V behind K",
+                             std::to_string(finer ? n / k : n * k) + ", repacked, V after K",
                          packed});
       }
       out.push_back(
@@ -416,7 +416,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
   if (scale == cache.planes.end()) {
     return out;
   }
-  // In data order, or with two of their own axes exchanged.
+  // In data order, or with two of their axes exchanged.
   const std::vector<Mode> modes = by_stride(*scale);
   for (std::size_t a = 0; a < modes.size(); ++a) {
     for (std::size_t b = a + 1; b < modes.size(); ++b) {
@@ -485,7 +485,7 @@ std::vector<Variant> rescaled(const Cache& cache) {
         });
         if (changed && fits(variant))
           out.push_back({"scale-misplaced",
-                         "scales taken to lie behind the data of each " +
+                         "scales taken to lie after the data of each " +
                              (level < rows.size() ? std::string(layout::name(rows[level].axis)) : std::string("row")) +
                              (without_kv ? ", K and V apart" : "") + (packed ? ", packed" : ""),
                          std::move(variant)});

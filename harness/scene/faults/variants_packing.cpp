@@ -128,7 +128,7 @@ std::vector<Variant> relaid(const Cache& cache) {
     }
     if (variant == cache || !fits(variant)) continue;
     out.push_back({"scale-misplaced",
-                   std::string("scales taken to lie behind ") +
+                   std::string("scales taken to lie after ") +
                        (apart == 0             ? "each row"
                         : apart == rows.size() ? "all rows of a block"
                                                : "the rows of a " + std::string(layout::name(rows[apart].axis))),

@@ -392,14 +392,14 @@ void Painter::get() {
     const bool again = i > 0 && object_of(to[i]) == object_of(to[i - 1]);
     if (!again) ++next;
     if (next > object.size() || object[next - 1].width != to[i].width) {
-      fail(fmt::format("the object holds {} codes, which are not those that are asked for ({})", object.size(),
+      fail(fmt::format("the object holds {} codes, but not the requested one ({})", object.size(),
                        words(coordinate_of(to[i]))));
     }
     Code code = object[next - 1];
     code.backing = -1;
     codes.push_back({to[i].backing, to[i].bit, code});
   }
-  if (next != object.size()) fail(fmt::format("the object holds {} codes, and {} are asked for", object.size(), next));
+  if (next != object.size()) fail(fmt::format("the object holds {} codes, but {} are requested", object.size(), next));
   place(codes);
 }
 

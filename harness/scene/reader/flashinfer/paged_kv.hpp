@@ -1,5 +1,5 @@
 // FlashInfer's own offset arithmetic (include/flashinfer/page.cuh, structs paged_kv_t and paged_kv_mla_t; layout.cuh, struct
-// tensor_info_t) behind a CUDA-free interface: an oracle for the layouts and the reader's model that shares no code with
+// tensor_info_t) with a CUDA-free interface: an oracle for the layouts and the reader's model that shares no code with
 // either.
 #pragma once
 
