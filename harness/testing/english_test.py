@@ -44,9 +44,11 @@ def prose(path: Path) -> list[tuple[int, str]]:
     """Lines of text with their numbers."""
     out = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        line = re.sub(r"`[^`]*`|contains: .*|(local|remote): nobody|otherwise: go on", "", line)
+        line = re.sub(
+            r"`[^`]*`|contains: .*|(local|remote): nobody|.nobody.(?=[;)])|the word nobody|otherwise: go on", "", line
+        )
         if path.suffix in (".cpp", ".hpp", ".h", ".c", ".cu", ".js"):
-            found = re.findall(r'//.*$|/?\*.*$|"(?:[^"\\]|\\.)*"', line)
+            found = re.findall(r'//.*$|/\*.*$|^\s*\* .*$|"(?:[^"\\]|\\.)*"', line)
         elif path.suffix == ".py":
             found = re.findall(r"""#.*$|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|^\s+[A-Z][a-z].*[a-z.]$""", line)
         elif path.suffix == ".sh":

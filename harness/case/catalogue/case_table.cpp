@@ -12,7 +12,7 @@ const Table<SideSpec>& claim_table() {
   static const Table<SideSpec> table{
       "a claim",
       {
-          optional("layout", &SideSpec::claim_layout, identifier(), "layout that the connector is told"),
+          optional("layout", &SideSpec::claim_layout, identifier(), "layout that the connector is given"),
           optional("template", &SideSpec::claim_text, text(), "the same, written out"),
           optional("tensors", &SideSpec::claim_tensors, object<layout::TensorSpec>(tensor_spec_table),
                    "how tensors are shown to it"),
@@ -23,7 +23,7 @@ const Table<SideSpec>& claim_table() {
 Field<SideSpec> claim_field() {
   return {"claim",
           false,
-          "what the connector is told, when it is not the truth: layout, template, tensors",
+          "what the connector is given instead of the truth: layout, template, tensors",
           "a claim",
           [] { return schema(claim_table()); },
           [](SideSpec& out, const Node& node) {

@@ -8,7 +8,7 @@ const Table<RuleCopy>& rule_copy_table() {
       "a copy of a rule",
       {
           optional("local", &RuleCopy::local, identifier(),
-                   "region of the initiator; nobody: memory that was never registered"),
+                   "region of the initiator, or the word nobody: memory that was never registered"),
           optional("remote", &RuleCopy::remote, identifier(), "region of the target, one of those that connect named"),
           optional("local_at", &RuleCopy::local_at, integer(0), "offset in it"),
           optional("remote_at", &RuleCopy::remote_at, integer(0), "offset in it; may lie outside"),

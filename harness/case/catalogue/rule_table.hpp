@@ -14,7 +14,7 @@ namespace kvcts::catalogue {
 
 /// One piece of a request: bytes between a region of the initiator and one of the target.
 struct RuleCopy {
-  std::string local{"local"}, remote{"remote"};  ///< names of regions; local may be "nobody": never registered memory
+  std::string local{"local"}, remote{"remote"};  ///< names of regions; local may be the word nobody: never registered memory
   std::int64_t local_at{0}, remote_at{0}, bytes{4096};
   std::int64_t times{1};  ///< > 1: repeated, each `bytes` further on
   std::string limit;      ///< the engine's claim replaces `times`, `bytes`, or moves both offsets

@@ -127,7 +127,7 @@ const Table<Memory>& memory_table() {
                  optional("guard_below", &Memory::guard_below, bytes_codec(), "bytes watched in front of each piece"),
                  optional("guard_above", &Memory::guard_above, bytes_codec(), "bytes watched behind each piece"),
                  optional("sparse", &Memory::sparse, boolean(),
-                          "only bytes that somebody touches exist, so that pools of many GiB fit; nothing else is watched"),
+                          "only bytes that a step touches exist, so that pools of many GiB fit; nothing else is watched"),
                  optional("boundaries", &Memory::boundaries, list_of(bytes_codec(1)),
                           "bytes at which one mapping ends and the next begins: no access may straddle one"),
                  optional("base", &Memory::base, bytes_codec(), "address of byte 0; matters for align"),

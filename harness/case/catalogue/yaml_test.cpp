@@ -47,7 +47,7 @@ TEST(Yaml, RefusesWhatIsNotPlain) {
       {"a: !!python/object x\n", "f.yaml:1: expected a plain value, found the tag"},
       {"{[1, 2]: 3}\n", "f.yaml:1: expected a key, found a list"},
       {"a: &x [*x]\n", "f.yaml:1: expected"},
-      {"a: *nobody\n", "f.yaml:1: expected YAML, found a syntax error"},
+      {"a: *missing\n", "f.yaml:1: expected YAML, found a syntax error"},
       {std::string("a: b\nc: \xff\n"), "f.yaml:2: expected UTF-8 text, found byte 255"},
       {std::string("a: \0b", 5), "f.yaml:1: expected UTF-8 text, found byte 0"},
       {"a: " + std::string(40, '[') + std::string(40, ']'), "f.yaml:1: expected at most 32 levels"},

@@ -85,7 +85,7 @@ TEST(Messages, TellClaimsAndNeverTruth) {
   EXPECT_EQ(tensors[0]["itemsize"], 2);
   EXPECT_EQ(told["memory"][1]["file"], "/g");
   const json moves = transfer_arguments(case_from_json(view), Side::consumer);
-  ASSERT_EQ(moves["requests"].size(), 1u) << "requests that do not move are nobody's business";
+  ASSERT_EQ(moves["requests"].size(), 1u) << "requests that do not move are not passed on";
   EXPECT_EQ(moves["requests"][0]["blocks"], (json{6, 2, 1}));
   EXPECT_EQ(moves["requests"][0]["peer_blocks"], (json{3, 0, 5}));
 }

@@ -107,7 +107,7 @@ def fate(policy, tells):
     if ended:
         return f"ends, finish reason {ended[0]}"
     scheduled = engine.schedule().num_scheduled_tokens.get("r1", 0)
-    return f"goes on: {scheduled} of {TOKENS} tokens are computed here"
+    return f"continues: {scheduled} of {TOKENS} tokens are computed here"
 
 
 if __name__ == "__main__":

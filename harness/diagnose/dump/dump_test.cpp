@@ -126,7 +126,7 @@ TEST(Dump, AWindowThatIsNotThereIsSaid) {
     }
     return std::string();
   };
-  EXPECT_NE(error_of({"nobody", 0, 16}).find("there are producer/g0/r0/kv.L0, producer/g0/r1/kv.L0, consumer/g0/r0/kv.L0"),
+  EXPECT_NE(error_of({"unknown", 0, 16}).find("there are producer/g0/r0/kv.L0, producer/g0/r1/kv.L0, consumer/g0/r0/kv.L0"),
             std::string::npos);
   EXPECT_NE(error_of({"consumer/g0/r0/kv.L0", 1 << 20, 16}).find("has bytes -"), std::string::npos);
   EXPECT_EQ(region_of(plain(), "kv.L0").name, "consumer/g0/r0/kv.L0");

@@ -65,7 +65,7 @@ class Front final : Memory {
     claims(own);
     // After its own connection ends and until its peer's ends, no other caller makes progress for the engine behind it.
     if (fault().until == Until::remove_peer || fault().until == Until::deregister)
-      throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) + " stands in the place of an engine only"};
+      throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) + " replaces an engine only"};
     if (fault().both_ways && (own.can_read == 0 || own.can_write == 0))
       throw Failure{KVCTS_E_NOT_SUPPORTED, "fault " + std::string(fault().name) +
                                                " needs an engine that reads and writes; " + behind().engine() +

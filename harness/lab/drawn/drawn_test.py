@@ -44,8 +44,8 @@ def main() -> int:
             assert len(drawn.read_records(records)) == slices
         total = drawn.Sum(drawn.read_records(records))
         assert sum(total.outcomes.values()) == 40 and "0 alarms" in drawn.page(total), drawn.page(total)
-        total.alarms.append("kv/producer=nobody")
-        assert "1 alarms" in drawn.page(total) and "`kv/producer=nobody`" in drawn.page(total)
+        total.alarms.append("kv/producer=unknown")
+        assert "1 alarms" in drawn.page(total) and "`kv/producer=unknown`" in drawn.page(total)
     return 0
 
 

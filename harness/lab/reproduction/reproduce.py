@@ -276,7 +276,7 @@ def page(record: dict, stated: list[dict], ids: list[str]) -> tuple[str, list[st
         f"stated in every run; {counts['fixture plays']:,} plays, {counts['often fixtures']} of them {OFTEN} times or "
         f"more. Measured "
         f"{' and '.join(sorted(dates))} "
-        f"on {record.get('machine', 'a machine that nobody wrote down')}.\n\n## Racy\n\n"
+        f"on {record.get('machine', 'an unrecorded machine')}.\n\n## Racy\n\n"
     )
     text += table(["rule", "engine", "how often"], racy) if racy else "None.\n"
     text += (

@@ -263,7 +263,8 @@ Diagnosis OpenCase::name_the_cause(std::int64_t wrong_bytes, std::int64_t source
   if (const double there = free_memory() / 2; needed > there) {
     Diagnosis none;
     none.text = fmt::format(
-        "the cause was not searched for: that would take {:.1f} GiB of memory, and may take {:.1f} GiB; try fewer blocks, "
+        "the search for the cause was skipped: it needs {:.1f} GiB of memory, and the limit is {:.1f} GiB; try fewer "
+        "blocks, "
         "layers or heads",
         needed / (1 << 30), there / (1 << 30));
     return none;

@@ -69,7 +69,7 @@ bool Lane::watched_longer(const Attempt& a) {
   return first || hash % run_.options.watch_every == 0;
 }
 
-/// Compares the memory of finished cases once more when they are due, and emits their results. all: waits for every
+/// Compares the memory of finished cases again when they are due, and emits their results. all: waits for every
 /// case that only waits for time (only: of those workers).
 Task<void> Lane::settle(bool all, std::uint64_t only) {
   for (;;) {

@@ -128,8 +128,8 @@ TEST_F(WorkerTest, RequestsThatMakeNoSenseAreOurOwnFault) {
   ResolvedCase c = small_case("a");
   c.connector.kind = "nonsense";
   EXPECT_TRUE(prepare(worker, c, 4).contains("error"));
-  Worker nobody("nobody", nullptr);
-  EXPECT_TRUE(hello(nobody).contains("error"));
+  Worker roleless("unknown", nullptr);
+  EXPECT_TRUE(hello(roleless).contains("error"));
 }
 
 TEST_F(WorkerTest, AnEngineThatIsNotHereIsSkippedAndOneThatSaysNoRefuses) {

@@ -75,7 +75,7 @@ def refusals(folder: Path) -> None:
         err="expected a case that fails, found 'faults/axis-permuted#intended': PASS",
     )
     expect(2, "minimize", "faults/axis-permutet", err="faults/axis-permutet")
-    expect(2, "minimize", "kv/producer=vllm-fa-nhd/arch=sm_75/dtype=fp8_e4m3/consumer=nobody", err="nobody")
+    expect(2, "minimize", "kv/producer=vllm-fa-nhd/arch=sm_75/dtype=fp8_e4m3/consumer=unknown", err="unknown")
     expect(2, "minimize", str(ROOT / "cases" / "faults" / "layout.yaml"), err="expected one case, found 11")
     expect(2, "minimize", str(folder / "none.yaml"), err="none.yaml")
     expect(2, "minimize", "faults/axis-permuted", "-o", str(folder), err="-o expects a file to write")

@@ -119,9 +119,9 @@ std::vector<transport::Descriptor> Actor::descriptors(const RuleStep& step, cons
   for (const RuleCopy& raw : step.copies) {
     const RuleCopy copy = limited(raw, session_.claims());
     const auto ordinal = std::find(peer.regions.begin(), peer.regions.end(), copy.remote) - peer.regions.begin();
-    const bool nobody = copy.local == "nobody";
-    const std::uint64_t base = nobody ? reinterpret_cast<std::uint64_t>(memory_.bytes) : 0;
-    const transport::RegionId local = nobody ? KVCTS_NO_REGION : named(regions_, copy.local, "region").id;
+    const bool unregistered = copy.local == "nobody";
+    const std::uint64_t base = unregistered ? reinterpret_cast<std::uint64_t>(memory_.bytes) : 0;
+    const transport::RegionId local = unregistered ? KVCTS_NO_REGION : named(regions_, copy.local, "region").id;
     for (std::int64_t i = 0; i < copy.times; ++i) {
       list.push_back({local, base + static_cast<std::uint64_t>(copy.local_at + i * copy.bytes),
                       static_cast<std::uint64_t>(ordinal), static_cast<std::uint64_t>(copy.remote_at + i * copy.bytes),

@@ -80,7 +80,7 @@ def main() -> int:
         # Steps that take longer than promised.
         watch = (
             "rule: slow\ntitle: a second of nothing\nsteps: [{do: watch, within: 1s, as: bytes}]\ntimed: bytes\n"
-            'promise: nobody\'s\npromised: {shm: %s}\nexpect: {shm: "quiet"}\n'
+            'promise: none\npromised: {shm: %s}\nexpect: {shm: "quiet"}\n'
         )
         for promised, status in (("30s", 0), ("1ms", 1)):
             (rules / "a.yaml").write_text(watch % promised)
