@@ -19,6 +19,7 @@ from kvtest import ROOT, finish
 COLUMNS = 125
 CLANG = {".cpp", ".hpp", ".h", ".c", ".cu", ".js"}
 CODE = CLANG | {".py", ".pyi", ".css", ".html", ".sh", ".cmake", ".yml"}
+SCRIPTS = {"CMakeLists.txt", "gpu-acceptance", "python", "Jenkinsfile"}  # code by name
 FROZEN = "harness/engines/transport/compat/"  # verbatim copies of released headers
 BIN = Path(sysconfig.get_path("scripts"))
 
@@ -35,7 +36,7 @@ def code() -> list[str]:
     return [
         f
         for f in listed
-        if (Path(f).suffix in CODE or Path(f).name == "CMakeLists.txt") and not f.startswith(FROZEN) and (ROOT / f).is_file()
+        if (Path(f).suffix in CODE or Path(f).name in SCRIPTS) and not f.startswith(FROZEN) and (ROOT / f).is_file()
     ]
 
 
