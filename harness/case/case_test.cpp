@@ -172,4 +172,13 @@ TEST(Case, DigestKnowsWhatIsExecuted) {
 }
 
 }  // namespace
+TEST(Operations, EveryNameReadsBack) {
+  for (int i = 0; i < script::operation_count; ++i) {
+    const auto op = static_cast<script::Operation>(i);
+    EXPECT_EQ(script::operation_from_name(script::name(op)), op);
+    EXPECT_EQ(nlohmann::json(op).get<script::Operation>(), op);
+  }
+  EXPECT_THROW(script::operation_from_name("frobnicate"), std::runtime_error);
+}
+
 }  // namespace kvcts

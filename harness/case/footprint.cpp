@@ -36,7 +36,7 @@ std::size_t longest_table(const Script& script, const std::string& request, cons
   };
   if (const auto found = script.requests.find(request); found != script.requests.end()) take(found->second.blocks);
   each_action(script, [&](const Step&, const Action& action, bool) {
-    if (action.op == "assign" && action.request == request) take(action.blocks);
+    if (action.op == Operation::assign && action.request == request) take(action.blocks);
   });
   return out;
 }
@@ -88,7 +88,7 @@ double memory_needed(const Script& script) {
   const double passes = passes_of(script);
   double checks = 1, step = 0, rows = 0, names = 0, touched = 0;
   each_action(script, [&](const Step&, const Action& action, bool) {
-    checks += action.op == "check";
+    checks += action.op == Operation::check;
     Taken from, to;
     const auto add = [&](Taken& sum, const View& view) {
       const Taken one = taken(script, action, view);
@@ -98,12 +98,13 @@ double memory_needed(const Script& script) {
     for (const auto& view : action.to) add(to, view);
     step = std::max(step, from.elements + to.elements);
     rows += from.rows + to.rows;
-    names += action.op == "write" ? to.rows : action.decode ? from.elements / 64 + from.rows : 0;
-    const bool raw = action.op == "copy" || (action.op == "fill" && action.request.empty() && !action.to_blocks);
+    names += action.op == Operation::write ? to.rows : action.decode ? from.elements / 64 + from.rows : 0;
+    const bool raw =
+        action.op == Operation::copy || (action.op == Operation::fill && action.request.empty() && !action.to_blocks);
     // A read has its own output, four-byte numbers if it decodes; a put has an object.
-    const double out = action.op == "read" && action.decode        ? 4 * from.elements
-                       : action.op == "read" || action.op == "put" ? from.bytes
-                                                                   : 0;
+    const double out = action.op == Operation::read && action.decode                 ? 4 * from.elements
+                       : action.op == Operation::read || action.op == Operation::put ? from.bytes
+                                                                                     : 0;
     touched += raw ? static_cast<double>(action.bytes) * static_cast<double>(action.count) : to.bytes + out;
   });
   return step * per_element + rows * per_row + names * (per_name + per_name_and_pass * passes) +

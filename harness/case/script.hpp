@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "case/operation.hpp"
+
 namespace kvcts::script {
 
 /// Width in which code computes addresses through a view. The result of each product (or of the sum) is cut to `bits`, in
@@ -86,7 +88,7 @@ struct Selection {
 
 /// One operation. script_table.cpp lists the fields of each op (one table per op).
 struct Action {
-  std::string op;
+  Operation op{Operation::nothing};
   // write, move, read, put, get: the bytes of a request through views
   std::string request;
   std::vector<View> from, to;

@@ -53,8 +53,9 @@ std::vector<std::string> script_lines(const script::Script& script) {
     json body = document["steps"][i].begin().value();
     const json actual = body.value("actually", json());
     body.erase("actually"), body.erase("name");
-    const std::string words = catalogue::words_of_step(body, step.intended.op);
-    lines.push_back(fmt::format("  {:<{}}  {}{}{}", step.name, widest, step.intended.op, words.empty() ? "" : " ", words));
+    const std::string words = catalogue::words_of_step(body, std::string(name(step.intended.op)));
+    lines.push_back(
+        fmt::format("  {:<{}}  {}{}{}", step.name, widest, name(step.intended.op), words.empty() ? "" : " ", words));
     if (step.as_intended) continue;
     if (!actual.is_array()) {
       lines.push_back(fmt::format("  {:<{}}  actually: skipped", "", widest));
@@ -62,7 +63,7 @@ std::vector<std::string> script_lines(const script::Script& script) {
     }
     for (const auto& item : actual) {
       const std::string& op = item.begin().key();
-      const bool same = op == step.intended.op;
+      const bool same = op == name(step.intended.op);
       const json shown = same ? catalogue::difference(body, item.begin().value()) : item.begin().value();
       lines.push_back(fmt::format("  {:<{}}  actually: {}", "", widest,
                                   same ? (shown.empty() ? "as intended" : catalogue::words_of_step(shown, op))

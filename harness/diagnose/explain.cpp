@@ -82,8 +82,8 @@ Explanation from_requirements(const Evidence& e) {
     for (const Step& step : e.intended.steps) {
       if (step.name != seen.value("step", "")) continue;
       const Action& a = step.intended;
-      meant_good = (a.op == "require" && a.expects == a.found && a.needs.empty()) ||
-                   (a.op == "unpack" && a.expects.size() == a.found.size());
+      meant_good = (a.op == Operation::require && a.expects == a.found && a.needs.empty()) ||
+                   (a.op == Operation::unpack && a.expects.size() == a.found.size());
     }
     if (!meant_good) continue;
     if (wrapped(seen["expects"], seen["found"]) || wrapped(seen["found"], seen["expects"])) {
@@ -258,7 +258,7 @@ Explanation from_bounds(const Evidence& e, Workshop& workshop) {
 // Keys that leave a field out, as first causes: without a second cause they explain no byte.
 std::vector<Hypothesis> keys_without_a_field(const Workshop& w) {
   std::size_t puts = 0;
-  for (std::size_t i = 0; i < w.script().steps.size(); ++i) puts += w.action(i).op == "put";
+  for (std::size_t i = 0; i < w.script().steps.size(); ++i) puts += w.action(i).op == Operation::put;
   std::vector<Hypothesis> out;
   for (const std::string& field : key_fields(w)) {
     for (const char* how : {"", "keep", "replace"}) {

@@ -61,7 +61,7 @@ class Pairs {
   Pairs(Workshop& w, std::size_t step, std::optional<std::size_t> fetch)
       : w_(w), step_(step), fetch_(fetch), action_(w.action(step)), request_(*w.request_at(step, action_.request)) {
     from_ = end(action_.from[0], action_.from_blocks);
-    if (action_.op == "move") to_ = end(action_.to[0], action_.to_blocks);
+    if (action_.op == Operation::move) to_ = end(action_.to[0], action_.to_blocks);
     if (fetch) to_ = end(w.action(*fetch).to[0], w.action(*fetch).to_blocks);
   }
 
@@ -254,7 +254,8 @@ class Pairs {
         };
         const auto one = chosen(list_of(first));
         if (!one) continue;
-        const Taken as_declared{"", "", *from_.view, true}, there{"", "", action_.op == "move" ? *to_.view : View{}, true};
+        const Taken as_declared{"", "", *from_.view, true},
+            there{"", "", action_.op == Operation::move ? *to_.view : View{}, true};
         if (blocks) {
           std::vector<std::int64_t> out = from_.ids;
           for (const auto& [position, values] : second) {
@@ -285,13 +286,13 @@ class Pairs {
           std::next(list.begin())->second == 0)
         fault_class = "kv-split-vs-interleaved";
       parts.emplace_back(fault_class, std::string(r->what) + " " + list_words(*from) + " went to " + list_words(*to));
-      if (body.op == "read") to.reset();
+      if (body.op == Operation::read) to.reset();
     }
     if (blocks) {
       body.from_blocks = *blocks;
       parts.emplace_back("wrong-block-id", "blocks " + list_words(*blocks) + " instead of " + list_words(from_.ids));
     }
-    if (action_.op == "put" && !lists.empty()) return;  // an object has only its own order
+    if (action_.op == Operation::put && !lists.empty()) return;  // an object has only its own order
     Bodies bodies = w_.bodies();
     if (!source.declared) body.from[0] = source.view, parts.emplace_back(source.fault_class, "read with " + source.words);
     if (!destination.declared)
@@ -317,12 +318,14 @@ class Pairs {
 void propose_pairs(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    const bool one_view = a.from.size() == 1 && (a.op == "read" || a.op == "put" || (a.op == "move" && a.to.size() == 1));
+    const bool one_view = a.from.size() == 1 && (a.op == Operation::read || a.op == Operation::put ||
+                                                 (a.op == Operation::move && a.to.size() == 1));
     if (!one_view || !w.script().requests.contains(a.request) || w.facts(i).size() < 8) continue;
     std::optional<std::size_t> fetch;
-    for (std::size_t k = i + 1; k < w.script().steps.size() && a.op == "put" && !fetch; ++k) {
+    for (std::size_t k = i + 1; k < w.script().steps.size() && a.op == Operation::put && !fetch; ++k) {
       const Action& get = w.action(k);
-      if (get.op == "get" && get.store == a.store && get.key == a.key && get.request == a.request && get.to.size() == 1)
+      if (get.op == Operation::get && get.store == a.store && get.key == a.key && get.request == a.request &&
+          get.to.size() == 1)
         fetch = k;
     }
     Pairs(w, i, fetch).propose();

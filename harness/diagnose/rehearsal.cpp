@@ -21,7 +21,8 @@ bool reaches_somebody(const json& event) {
 
 // Only these change what later steps depend on; a late step also leaves what it captured.
 bool leaves_traces(const Play& play) {
-  static const std::set<std::string> ops{"assign", "register", "unregister", "put", "signal"};
+  static const std::set<Operation> ops{Operation::assign, Operation::register_range, Operation::unregister_range,
+                                       Operation::put, Operation::signal};
   return play.part == Play::Part::capture || ops.contains(play.action.op);
 }
 
@@ -133,7 +134,7 @@ std::vector<const Play*> Rehearsal::order(const Bodies& bodies, Sequence& own) c
     for (const Action& action : bodies[step]) out.push_back(&own.emplace_back(Play{script_.steps[step].name, action}));
     if (!bodies[step].empty()) continue;
     Play& nothing = own.emplace_back(Play{script_.steps[step].name, {}});
-    nothing.action.op = "nothing";
+    nothing.action.op = Operation::nothing;
     out.push_back(&nothing);
   }
   return out;

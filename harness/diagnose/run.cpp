@@ -37,23 +37,36 @@ std::string_view check_for(const std::string& fault_class) {
   return "";
 }
 
-std::string phase_of(const Script& script, const Ending& ending, const std::string& op) {
-  (void)script;
+std::string phase_of(const Ending& ending, std::optional<Operation> op) {
   if (ending.kind == "hung") return ending.in == "handshake" ? "register" : ending.in == "kernel" ? "read back" : "complete";
-  if (op == "register" || op == "unregister" || op == "unpack" || op == "require" || op == "refuse") return "register";
-  if (op == "write" || op == "fill") return "generate";
-  if (op == "read") return "read back";
-  if (op == "copy" || op == "move") return ending.text.find("outside") != std::string::npos ? "plan" : "transfer";
-  return "transfer";
+  if (!op) return "transfer";
+  switch (*op) {
+    case Operation::register_range:
+    case Operation::unregister_range:
+    case Operation::unpack:
+    case Operation::require:
+    case Operation::refuse:
+      return "register";
+    case Operation::write:
+    case Operation::fill:
+      return "generate";
+    case Operation::read:
+      return "read back";
+    case Operation::copy:
+    case Operation::move:
+      return ending.text.find("outside") != std::string::npos ? "plan" : "transfer";
+    default:
+      return "transfer";
+  }
 }
 
-std::string op_of(const Script& script, const std::string& step) {
+std::optional<Operation> op_of(const Script& script, const std::string& step) {
   for (const Step& s : script.steps) {
     if (s.name != step) continue;
     if (!s.as_intended && !s.actual.empty()) return s.actual.back().op;
     return s.intended.op;
   }
-  return "";
+  return std::nullopt;
 }
 
 // The first wrong bytes, in words, with the owner of the data found there.
@@ -157,7 +170,7 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   if (!mismatch.any()) {
     reply["outcome"] = kind == "completed" ? "PASS" : kind == "refused" ? "REFUSED" : reply["outcome"];
     if (kind != "completed")
-      reply["message"] = seen.ending.text, reply["phase"] = phase_of(script, seen.ending, op_of(script, seen.ending.step));
+      reply["message"] = seen.ending.text, reply["phase"] = phase_of(seen.ending, op_of(script, seen.ending.step));
     for (const Step& step : script.steps) {
       const bool same = !step.as_intended && step.actual.size() == 1 && step.actual.front() == step.intended;
       if (same && reply["outcome"] == "PASS")
@@ -185,7 +198,7 @@ json run_script(const Script& script, std::uint64_t seed, const Mover& mover) {
   reply["class"] = why.fault_class;
   if (kind == "hung") reply["hang"] = "stalled";
   if (kind == "crashed") reply["signal"] = seen.ending.signal;
-  reply["phase"] = kind == "completed" ? "compare" : phase_of(script, seen.ending, op_of(script, seen.ending.step));
+  reply["phase"] = kind == "completed" ? "compare" : phase_of(seen.ending, op_of(script, seen.ending.step));
   if (kind == "hung" || kind == "crashed") {
     const std::int64_t missing = clues.untouched;
     reply["state"] = mismatch.wrong_bytes == 0 ? fmt::format("all {} bytes had arrived", content)

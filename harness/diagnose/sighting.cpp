@@ -225,7 +225,7 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
   };
   const std::vector<Lens> from = lenses(a.from, a.from_blocks), to = lenses(a.to, a.to_blocks);
   std::optional<OutputLens> output;
-  if (a.op == "read") output.emplace(script(), a, evidence_.arena.output(a.output));
+  if (a.op == Operation::read) output.emplace(script(), a, evidence_.arena.output(a.output));
   std::optional<Whereabouts> places;
   if (!from.empty())
     places.emplace(
@@ -238,7 +238,7 @@ std::vector<Sighting> Workshop::look(std::size_t step) {
     s.clue = &clue;
     const Place here{clue.backing, clue.offset};
     const bool content = clue.must.kind == Who::Kind::tag || clue.must.kind == Who::Kind::number;
-    if (a.op == "put") {
+    if (a.op == Operation::put) {
       const bool source = std::any_of(from.begin(), from.end(), [&](const Lens& lens) { return lens.sees(clue.backing); });
       if (!content || clue.must.byte != 0 || clue.must.generation != r.generation || source) continue;
       s.at = element_of(clue.must);
@@ -325,7 +325,7 @@ const std::vector<Fact>& Workshop::facts(std::size_t step) {
 
 // Of a move or a read.
 double Workshop::agreement(std::size_t step, const Action& body) {
-  if (body.op != "move" || body.from.size() != 1 || body.to.size() != 1) return 0;
+  if (body.op != Operation::move || body.from.size() != 1 || body.to.size() != 1) return 0;
   const auto& asked = facts(step);
   const auto request = request_at(step, body.request);
   if (asked.empty() || !request) return 0;

@@ -107,7 +107,7 @@ std::optional<Request> Workshop::request_at(std::size_t step, const std::string&
   Request out = found->second;
   for (std::size_t i = 0; i < step; ++i) {
     const Action& a = action(i);
-    if (a.op != "assign" || a.request != name) continue;
+    if (a.op != Operation::assign || a.request != name) continue;
     for (const auto& [memory, ids] : a.blocks) out.blocks[memory] = ids;
     if (a.generation) out.generation = *a.generation;
     if (a.tokens) out.tokens = *a.tokens;
@@ -130,7 +130,8 @@ std::vector<std::vector<std::int64_t>> Workshop::older_tables(std::size_t step, 
 }
 
 bool Workshop::moves(std::size_t step) const {
-  static const std::set<std::string> ops{"write", "move", "copy", "fill", "read", "put", "get"};
+  static const std::set<Operation> ops{Operation::write, Operation::move, Operation::copy, Operation::fill,
+                                       Operation::read,  Operation::put,  Operation::get};
   return ops.contains(action(step).op);
 }
 
@@ -222,7 +223,7 @@ std::optional<Workshop::Residue> Workshop::residue(const Bodies& bodies) {
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     if (bodies[i].size() > 1) return std::nullopt;
     out.believed.steps[i].intended = bodies[i].empty() ? Action{} : bodies[i].front();
-    if (bodies[i].empty()) out.believed.steps[i].intended.op = "nothing";
+    if (bodies[i].empty()) out.believed.steps[i].intended.op = Operation::nothing;
   }
   const Observation& o = evidence_.observation;
   const Tape tape = rehearsal_.tape(bodies);
@@ -395,7 +396,8 @@ bool Workshop::attempt(const std::string& given_class, const std::string& words,
 }
 
 bool Workshop::plausible(std::size_t step, const Action& body) {
-  if (body.op != "move" || !body.after.empty() || !body.before.empty() || body.splits != action(step).splits) return true;
+  if (body.op != Operation::move || !body.after.empty() || !body.before.empty() || body.splits != action(step).splits)
+    return true;
   // What is at the source now was there when it moved, unless a later write changed it.
   const auto memories = [](const std::vector<View>& views) {
     std::set<std::string> out;
@@ -409,7 +411,7 @@ bool Workshop::plausible(std::size_t step, const Action& body) {
   for (std::size_t i = 0; i < script().steps.size(); ++i) {
     if (i == step) continue;
     const Action& other = action(i);
-    if (other.op == "assign" || other.op == "check" || other.op == "register") return true;
+    if (other.op == Operation::assign || other.op == Operation::check || other.op == Operation::register_range) return true;
     if (i < step) continue;
     for (const std::string& memory : memories(other.to)) {
       if (sources.contains(memory) || memories(body.to).contains(memory)) return true;

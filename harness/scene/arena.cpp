@@ -18,9 +18,9 @@ namespace {
 std::vector<const Action*> all_reads(const Script& script) {
   std::vector<const Action*> out;
   for (const Step& step : script.steps) {
-    if (step.intended.op == "read") out.push_back(&step.intended);
+    if (step.intended.op == Operation::read) out.push_back(&step.intended);
     for (const Action& action : step.actual) {
-      if (action.op == "read") out.push_back(&action);
+      if (action.op == Operation::read) out.push_back(&action);
     }
   }
   return out;
@@ -259,7 +259,8 @@ OutputShape output_shape(const Script& script, const Action& read) {
 
 OutputSection place_in_output(const Script& script, const std::string& step, const Action& read, const OutputSection& own) {
   const auto meant = std::find_if(script.steps.begin(), script.steps.end(), [&](const Step& s) { return s.name == step; });
-  if (meant == script.steps.end() || meant->intended.op != "read" || meant->intended.output != read.output) return own;
+  if (meant == script.steps.end() || meant->intended.op != Operation::read || meant->intended.output != read.output)
+    return own;
   const OutputShape shape = output_shape(script, meant->intended);
   const auto at = std::find_if(shape.sections.begin(), shape.sections.end(),
                                [&](const OutputSection& s) { return s.component == own.component; });

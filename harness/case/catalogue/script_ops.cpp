@@ -190,7 +190,7 @@ const std::vector<std::string>& subjects() {
 
 Op op(const std::string& name, std::string doc, Fields fields, std::function<void(const Action&, const Node&)> check = {},
       Action initial = {}) {
-  initial.op = name;
+  initial.op = script::operation_from_name(name);
   const auto rules = [check](bool actual) {
     return [check, actual](const Action& action, const Node& node) {
       if (actual && !action.after.empty() && !action.before.empty())

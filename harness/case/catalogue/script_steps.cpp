@@ -119,7 +119,7 @@ Step read_step(const Node& item, std::size_t index) {
     step.actual = within(*actual, "actually", [&] { return read_actual(*named.op, named.body, *actual); });
   }
   const auto name_output = [&](Action& action) {
-    if (action.op == "read" && action.output.empty()) action.output = step.name;
+    if (action.op == script::Operation::read && action.output.empty()) action.output = step.name;
   };
   name_output(step.intended);
   for (Action& action : step.actual) name_output(action);
@@ -128,27 +128,28 @@ Step read_step(const Node& item, std::size_t index) {
 
 const Op& op_of(const Action& action) {
   for (const Op& o : ops()) {
-    if (o.name == action.op) return o;
+    if (o.name == name(action.op)) return o;
   }
-  throw Error("script: '" + action.op + "' is no operation");
+  throw Error("script: '" + std::string(name(action.op)) + "' is no operation");
 }
 
 json write_action(const Step& step, const Action& action, bool intended) {
   const Op& o = op_of(action);
   json body = write(intended ? o.intended : o.actual, action);
-  if (action.op == "read" && action.output == step.name) body.erase("output");
+  if (action.op == script::Operation::read && action.output == step.name) body.erase("output");
   return body;
 }
 
 json write_step(const Step& step, std::size_t index) {
   json body = write_action(step, step.intended, true);
-  if (step.name != default_name(step.intended.op, index)) body["name"] = step.name;
+  if (step.name != default_name(std::string(name(step.intended.op)), index)) body["name"] = step.name;
   if (!step.as_intended) {
     json actual = json::array();
-    for (const Action& action : step.actual) actual.push_back({{action.op, write_action(step, action, false)}});
+    for (const Action& action : step.actual)
+      actual.push_back({{std::string(name(action.op)), write_action(step, action, false)}});
     body["actually"] = actual.empty() ? json("skipped") : std::move(actual);
   }
-  return {{step.intended.op, std::move(body)}};
+  return {{std::string(name(step.intended.op)), std::move(body)}};
 }
 
 // Replaces the value of the key `steps`.

@@ -98,7 +98,7 @@ void check_script(const Script& script, const Node& document) {
   for (const Step& step : script.steps) names.push_back(step.name);
   places = memories;
   script::each_action(script, [&](const Step&, const Action& action, bool) {
-    if (action.op == "read") places.push_back(action.output);
+    if (action.op == script::Operation::read) places.push_back(action.output);
   });
   const auto expect = [](const Node& at, const std::string& what, const std::string& name,
                          const std::vector<std::string>& known) {
@@ -142,7 +142,7 @@ void check_script(const Script& script, const Node& document) {
       for (const auto* other : {&action.after, &action.before}) {
         if (!other->empty()) expect(at, "step", *other, names);
       }
-      if (action.op == "read" && script.memories.contains(action.output)) {
+      if (action.op == script::Operation::read && script.memories.contains(action.output)) {
         throw Error(at.where() + ": expected an unused output name, found '" + action.output +
                     "', which is a memory; rename one of them");
       }

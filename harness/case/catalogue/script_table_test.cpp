@@ -160,8 +160,8 @@ TEST(Script, ActuallyIsAPatchOrAListOrNothing) {
   EXPECT_EQ(read.actual[0], read.intended);
   EXPECT_EQ(read.actual[1].scales, "ignored");
   EXPECT_EQ(read.actual[1].output, "read8");
-  EXPECT_EQ(read.actual[2].op, "nothing");
-  EXPECT_EQ(read.actual[3].op, "move");
+  EXPECT_EQ(read.actual[2].op, script::Operation::nothing);
+  EXPECT_EQ(read.actual[3].op, script::Operation::move);
   EXPECT_TRUE(script.steps[0].as_intended);
 }
 

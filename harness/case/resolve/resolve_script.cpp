@@ -15,6 +15,7 @@ namespace kvcts {
 
 using nlohmann::json;
 using script::Action;
+using script::Operation;
 using script::Script;
 using script::Step;
 using script::View;
@@ -325,8 +326,8 @@ class Resolver {
   }
 
   void settle(Action& action, bool intended) {
-    const bool raw_fill = action.op == "fill" && action.request.empty() && !action.to_blocks;
-    if (action.op == "copy" || raw_fill) {
+    const bool raw_fill = action.op == Operation::fill && action.request.empty() && !action.to_blocks;
+    if (action.op == Operation::copy || raw_fill) {
       for (auto* views : {&action.from, &action.to}) {
         for (auto& view : *views) {
           if (has_memory(view.of)) bytes_of(view.of);
@@ -351,7 +352,7 @@ class Resolver {
       }
     }
     if (!action.memory.empty() && has_memory(action.memory)) settle_memory(action);
-    if (action.op == "require") take_facts(action);
+    if (action.op == Operation::require) take_facts(action);
     for (const auto* views : {&action.from, &action.to}) expect_parts(action, *views);
     if (intended && !action.request.empty()) {
       for (const auto& view : action.from) expect_table(action, view, action.from_blocks);
@@ -359,8 +360,8 @@ class Resolver {
     }
     for (const auto& view : action.from) expect_reach(action, view, action.from_blocks);
     for (const auto& view : action.to) expect_reach(action, view, action.to_blocks);
-    if (action.op == "read") expect_readable(action);
-    if (action.op == "move") expect_widths(action);
+    if (action.op == Operation::read) expect_readable(action);
+    if (action.op == Operation::move) expect_widths(action);
   }
 
   // A step with parts has them at each end.
@@ -460,7 +461,7 @@ class Resolver {
   // Part of an output has its intended place.
   void expect_meant(const Step& step, const Action& action) const {
     const Action& meant = step.intended;
-    if (action.op != "read" || meant.op != "read" || action.output != meant.output) return;
+    if (action.op != Operation::read || meant.op != Operation::read || action.output != meant.output) return;
     const auto reads = [](const Action& read) {
       std::set<layout::Component> out;
       for (const auto& view : read.from) {
@@ -500,7 +501,7 @@ class Resolver {
     const auto& cache = shapes_.at(name).cache;
     if (action.memory != name) allocation_of(action.memory);
     if (action.bytes > 0 || action.to_offset != 0) bytes_of(action.memory);
-    if (action.op != "unpack") return;
+    if (action.op != Operation::unpack) return;
     const std::size_t at = action.memory == name ? 0 : allocation_of(action.memory);
     for (const auto& tensor : cache.tensors) {
       if (tensor.allocation != static_cast<int>(at) && action.memory != name) continue;
@@ -568,7 +569,7 @@ class Resolver {
         }
       }
     }
-    if (step.intended.op != "assign") return;
+    if (step.intended.op != Operation::assign) return;
     auto& now = requests_.at(step.intended.request);
     for (const auto& [memory, ids] : step.intended.blocks) now.tables[memory].ids = ids;
     if (step.intended.tokens) now.tokens = *step.intended.tokens;

@@ -19,7 +19,7 @@ struct Use {
 };
 using Uses = std::set<Use>;
 
-bool transfers(const Action& a) { return a.op == "move" || a.op == "put" || a.op == "get"; }
+bool transfers(const Action& a) { return a.op == Operation::move || a.op == Operation::put || a.op == Operation::get; }
 
 /// Who may share a wrong idea, with words for it.
 std::vector<std::pair<std::string, Uses>> circles(const Workshop& w, const Uses& all) {
@@ -57,7 +57,7 @@ bool likely(Workshop& w, const Bodies& bodies, const Uses& uses) {
   bool asked = false;
   for (const Use& use : uses) {
     const Action& a = w.action(use.step);
-    if (a.op != "move" || a.from.size() != 1 || a.to.size() != 1 || w.facts(use.step).empty()) continue;
+    if (a.op != Operation::move || a.from.size() != 1 || a.to.size() != 1 || w.facts(use.step).empty()) continue;
     asked = true;
     if (w.agreement(use.step, bodies[use.step].front()) > 0.99) return true;
   }
@@ -73,7 +73,7 @@ void propose_some_beliefs(Workshop& w) {
   std::map<std::string, std::string> layout_of;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     const Action& a = w.action(i);
-    if (!transfers(a) && a.op != "read" && a.op != "write") continue;
+    if (!transfers(a) && a.op != Operation::read && a.op != Operation::write) continue;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;
       for (std::size_t v = 0; v < views.size(); ++v) {

@@ -35,7 +35,7 @@ Copies written_out(const Workshop& w, std::size_t step, const std::vector<Copy>&
   Copies out;
   for (const Copy& copy : list) {
     Action a;
-    a.op = "copy";
+    a.op = Operation::copy;
     a.splits = w.action(step).splits, a.otherwise = w.action(step).otherwise;
     a.from.resize(1), a.to.resize(1);
     a.from[0].of = w.evidence().arena.backings()[static_cast<std::size_t>(copy.from.backing)].name,
@@ -174,7 +174,7 @@ void cut(const List& list) {
 
 void propose_copies(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
-    if (w.action(i).op != "move") continue;
+    if (w.action(i).op != Operation::move) continue;
     std::vector<Copy> meant;
     try {
       meant = copies_of(w, i);

@@ -172,7 +172,9 @@ std::string class_of(const layout::Cache& declared, const layout::Cache& now, st
 void propose_fits(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get" && a.op != "put") continue;
+    if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get &&
+        a.op != Operation::put)
+      continue;
     const auto request = w.request_at(i, a.request);
     if (!request) continue;
     for (const bool at_source : {true, false}) {

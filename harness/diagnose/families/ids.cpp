@@ -137,7 +137,7 @@ void OtherIds::axis(Axis axis, Picks Selection::* member, const char* what,
   if (mapping.empty() || is_identity(mapping)) return;
   Action body = a_;
   std::vector<std::int64_t> from, to;
-  if (a_.op == "read") {  // a read places elements by order, not by coordinate
+  if (a_.op == Operation::read) {  // a read places elements by order, not by coordinate
     const OutputShape output = output_shape(w_.script(), a_);
     if (output.sections.empty()) return;
     const OutputSection& shape = output.sections.front();
@@ -304,7 +304,7 @@ void OtherIds::wide_entries() {
     to.push_back(r->first_token + t), from.push_back(t % 2 ? 0 : r->first_token + t / 2);
   Action body = a_;
   body.pick.tokens = from;
-  if (a_.op == "move") body.pick_to.tokens = to;
+  if (a_.op == Operation::move) body.pick_to.tokens = to;
   w_.attempt("dtype-reinterpreted", "positions of 64 bits read as positions of 32 in " + name_of(w_, i_), i_, body);
   for (const bool at_source : {true, false}) {
     const auto table = views(at_source).empty() ? std::nullopt : table_of(w_, i_, a_.request, memory_of(views(at_source)));
@@ -324,7 +324,7 @@ void propose_lists(Workshop& w) {
     if (!through_views(a)) continue;
     propose_narrow_ids(w, i);
     OtherIds other(w, i);
-    const bool moves = a.op == "move", gathers = moves || a.op == "read";
+    const bool moves = a.op == Operation::move, gathers = moves || a.op == Operation::read;
     if (gathers) other.axes();
     other.lists();
     if (moves) other.other_tables();

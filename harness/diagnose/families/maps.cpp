@@ -12,8 +12,8 @@ using layout::Component;
 namespace {
 
 const char* end_words(const Action& a, int ends) {
-  if (a.op == "write" || a.op == "get") return "written";
-  if (a.op == "read" || a.op == "put") return "read";
+  if (a.op == Operation::write || a.op == Operation::get) return "written";
+  if (a.op == Operation::read || a.op == Operation::put) return "read";
   return ends == 1 ? "read from the source" : ends == 2 ? "written to the destination" : "moved at both ends";
 }
 

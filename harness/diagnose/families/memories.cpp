@@ -74,7 +74,7 @@ void propose_memories(Workshop& w) {
           view = memory.view;
           view.of = name;
           w.attempt(class_of(was, name), words, i, body);
-          if (a.op == "move") {
+          if (a.op == Operation::move) {
             if (const Mapping layers = mapping_of(w.sightings(i), [](const Element& e) { return std::optional(e.layer); });
                 !layers.empty() && !is_identity(layers)) {
               Action mapped = body;
@@ -112,7 +112,7 @@ void propose_memories(Workshop& w) {
       const std::string fault_class =
           longer_or_shorter(w.script().requests.at(a.request), other, memory_of(a.from.empty() ? a.to : a.from));
       w.attempt(fault_class, "request " + name + " instead of " + a.request + " in " + name_of(w, i), i, body);
-      if (a.op == "write") {
+      if (a.op == Operation::write) {
         body = a;
         body.generation = other.generation;
         w.attempt("stale-block", "content of " + name + " in the blocks of " + a.request + " in " + name_of(w, i), i, body);

@@ -109,7 +109,7 @@ void propose_holes(Workshop& w, std::size_t i) {
 // Regions paired by their index: a layer's K or V went to the K or V of another one.
 void propose_regions(Workshop& w, std::size_t i) {
   const Action& a = w.action(i);
-  if (a.op != "move" || a.pick_to.layers || a.pick_to.kv) return;
+  if (a.op != Operation::move || a.pick_to.layers || a.pick_to.kv) return;
   using Region = std::pair<std::int64_t, std::int64_t>;  // layer, kv
   std::map<Region, std::map<Region, std::int64_t>> votes;
   for (const Sighting& s : w.sightings(i)) {
@@ -207,7 +207,7 @@ void propose_strays(Workshop& w, std::size_t i) {
   std::int64_t all = 0;
   for (const Stray& stray : strays) {
     Action copy;
-    copy.op = "copy";
+    copy.op = Operation::copy;
     copy.from.emplace_back(), copy.to.emplace_back();
     copy.from[0].of = name_in(stray.from.backing), copy.to[0].of = name_in(stray.to.backing);
     copy.from_offset = stray.from.offset, copy.to_offset = stray.to.offset, copy.bytes = stray.bytes;
@@ -226,8 +226,8 @@ void propose_parts(Workshop& w) {
   w.allow(500);
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op == "nothing") propose_strays(w, i);
-    if (a.op != "move" && a.op != "put" && a.op != "get" && a.op != "write") continue;
+    if (a.op == Operation::nothing) propose_strays(w, i);
+    if (a.op != Operation::move && a.op != Operation::put && a.op != Operation::get && a.op != Operation::write) continue;
     if (!w.script().requests.contains(a.request)) continue;
     propose_fewer_views(w, i);
     propose_holes(w, i);
@@ -240,7 +240,7 @@ void propose_part_by_part(Workshop& w) {
     const Action& a = w.action(i);
     if (!w.script().requests.contains(a.request)) continue;
     propose_regions(w, i);
-    if (a.op == "read" || a.op == "move") propose_own_tables(w, i);
+    if (a.op == Operation::read || a.op == Operation::move) propose_own_tables(w, i);
   }
 }
 

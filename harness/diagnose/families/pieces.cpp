@@ -255,10 +255,12 @@ void propose_pieces(Workshop& w) {
   for (const bool further : {false, true}) {
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
       const Action& a = w.action(i);
-      if (a.op != "move" && a.op != "write" && a.op != "get" && (a.op != "read" || further)) continue;
+      if (a.op != Operation::move && a.op != Operation::write && a.op != Operation::get &&
+          (a.op != Operation::read || further))
+        continue;
       for (const Part& part : parts_of(w, i, further)) {
         try {
-          a.op == "read" ? look_at_view(w, i, part) : look_at(w, i, part);
+          a.op == Operation::read ? look_at_view(w, i, part) : look_at(w, i, part);
         } catch (const std::exception&) {
           continue;  // no one can have meant these pieces
         }

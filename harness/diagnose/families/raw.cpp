@@ -9,7 +9,7 @@ namespace kvcts::script {
 void propose_raw(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op != "copy" && a.op != "fill") continue;
+    if (a.op != Operation::copy && a.op != Operation::fill) continue;
     const auto attempt = [&](const std::string& fault_class, const std::string& words, const Action& body) {
       w.attempt(fault_class, words + " in " + name_of(w, i), i, body);
     };
@@ -34,7 +34,7 @@ void propose_raw(Workshop& w) {
       attempt("truncated", std::to_string(count) + " copies instead of " + std::to_string(a.count), body);
     }
     // Right up to some byte; after it, the content of another memory.
-    if (a.op == "copy" && a.count == 1) {
+    if (a.op == Operation::copy && a.count == 1) {
       const Place to = w.evidence().arena.place(a.to.at(0).of);
       std::int64_t right = a.bytes;
       for (const WrongRange& range : w.evidence().mismatch.ranges) {

@@ -12,7 +12,7 @@ namespace {
 std::vector<std::size_t> registrations(const Workshop& w) {
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-    if (w.action(i).op == "register") out.push_back(i);
+    if (w.action(i).op == Operation::register_range) out.push_back(i);
   }
   return out;
 }

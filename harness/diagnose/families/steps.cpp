@@ -26,7 +26,9 @@ bool reported_failure(const Workshop& w) {
   });
 }
 
-bool brings(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || (a.op == "copy"); }
+bool brings(const Action& a) {
+  return a.op == Operation::move || a.op == Operation::get || a.op == Operation::put || (a.op == Operation::copy);
+}
 
 // The heads that a step takes: its picks, or those of its source.
 std::vector<std::int64_t> heads_of(const Action& a) {
@@ -45,7 +47,7 @@ std::vector<std::int64_t> heads_of(const Action& a) {
 std::string class_of_length(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   const auto before = w.request_at(step, a.request);
-  if (a.op != "assign" || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens)
+  if (a.op != Operation::assign || !a.tokens || !before || !a.blocks.empty() || a.generation || *a.tokens == before->tokens)
     return "";
   return before->tokens > *a.tokens ? "over-read" : "truncated";
 }
@@ -53,17 +55,18 @@ std::string class_of_length(const Workshop& w, std::size_t step) {
 // The meaning of a missing move: the only one, one of several kinds, scales.
 std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& steps) {
   const Action& first = w.action(*steps.begin());
-  if (first.op == "fill") return "stale-block";
-  if (first.op == "register") return "registration-missing-region";
-  if (first.op == "assign" && first.blocks.empty() && first.generation)
+  if (first.op == Operation::fill) return "stale-block";
+  if (first.op == Operation::register_range) return "registration-missing-region";
+  if (first.op == Operation::assign && first.blocks.empty() && first.generation)
     return "stale-block";  // older content is taken for the new
   if (const std::string length = class_of_length(w, *steps.begin()); !length.empty()) return length;
-  if (first.op == "put") {
+  if (first.op == Operation::put) {
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
-      if (w.action(i).op == "put" && w.action(i).store == first.store && w.action(i).key == first.key) return "stale-block";
+      if (w.action(i).op == Operation::put && w.action(i).store == first.store && w.action(i).key == first.key)
+        return "stale-block";
     }
   }
-  if (first.op == "assign") {
+  if (first.op == Operation::assign) {
     // Left with another owner's blocks: one owner too many.
     for (const auto& [memory, ids] : first.blocks) {
       for (const auto& [name, request] : w.script().requests) {
@@ -79,25 +82,26 @@ std::string class_of_absence(const Workshop& w, const std::set<std::size_t>& ste
     }
     return "wrong-block-id";
   }
-  if (first.op == "read") {
+  if (first.op == Operation::read) {
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-      if (w.action(i).op == "read" && !steps.contains(i)) return "truncated";  // one request of a batch
+      if (w.action(i).op == Operation::read && !steps.contains(i)) return "truncated";  // one request of a batch
     }
   }
-  if (first.op == "write") {
+  if (first.op == Operation::write) {
     // Someone moved before it was written, or the old content stayed.
     for (std::size_t i = 0; i < *steps.begin(); ++i) {
       const Action& a = w.action(i);
-      if ((a.op == "write" || a.op == "move" || a.op == "get") && memory_of(a.to) == memory_of(first.to))
+      if ((a.op == Operation::write || a.op == Operation::move || a.op == Operation::get) &&
+          memory_of(a.to) == memory_of(first.to))
         return "stale-block";
     }
     return "read-before-ready";
   }
   if (first.parts == "scales") return "scale-lost";
-  if (first.op == "require" || first.op == "unpack" || first.op == "refuse") return "";
+  if (first.op == Operation::require || first.op == Operation::unpack || first.op == Operation::refuse) return "";
   // Storing and fetching are two directions: a get is no part of a put.
   const auto like_first = [&](std::size_t i) {
-    return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == "put") == (first.op == "put");
+    return brings(w.action(i)) && !steps.contains(i) && (w.action(i).op == Operation::put) == (first.op == Operation::put);
   };
   bool others = false;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) others = others || like_first(i);
@@ -134,9 +138,10 @@ bool written_before(const Workshop& w, std::size_t step) {
   bool written = false;
   for (std::size_t i = 0; i < step; ++i) {
     const Action& b = w.action(i);
-    written = written || ((b.op == "move" || b.op == "write" || b.op == "get") && memory_of(b.to) == memory_of(a.to));
+    written = written || ((b.op == Operation::move || b.op == Operation::write || b.op == Operation::get) &&
+                          memory_of(b.to) == memory_of(a.to));
   }
-  return written && a.op != "read";
+  return written && a.op != Operation::read;
 }
 
 // Whether some tensors of a memory hold exactly these channels: a kind of cache with its own tensors.
@@ -203,9 +208,10 @@ void propose_skips(Workshop& w) {
   std::set<std::size_t> moves;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Action& a = w.action(i);
-    if (a.op == "require" || a.op == "unpack") {
-      w.attempt_without(class_of_unmet(a.op == "unpack" ? "dims" : a.about), name_of(w, i) + " was not checked", {i});
-    } else if (a.op == "refuse") {
+    if (a.op == Operation::require || a.op == Operation::unpack) {
+      w.attempt_without(class_of_unmet(a.op == Operation::unpack ? "dims" : a.about), name_of(w, i) + " was not checked",
+                        {i});
+    } else if (a.op == Operation::refuse) {
       w.attempt_without(class_of_unmet(a.about.empty() ? "capability" : a.about),
                         "accepted what had to be refused: " + a.text, {i});
     } else if (brings(a)) {
@@ -215,7 +221,7 @@ void propose_skips(Workshop& w) {
   if (w.found()) return;
   // Neither registered nor moved: the memory was unknown.
   for (std::size_t r = 0; r < steps.size(); ++r) {
-    if (w.action(r).op != "register") continue;
+    if (w.action(r).op != Operation::register_range) continue;
     const std::string memory = w.action(r).memory.substr(0, w.action(r).memory.find('/'));
     std::set<std::size_t> both{r};
     for (const std::size_t i : moves) {
@@ -230,7 +236,7 @@ void propose_skips(Workshop& w) {
   if (w.found()) return;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Action& a = w.action(i);
-    if (!w.moves(i) && a.op != "register" && a.op != "assign") continue;
+    if (!w.moves(i) && a.op != Operation::register_range && a.op != Operation::assign) continue;
     const std::string fault_class = class_of_absence(w, {i});
     bool alone = fault_class == "layer-missing";
     for (const std::size_t k : moves) alone = alone && (k == i || memory_of(w.action(k).to) != memory_of(a.to));
@@ -266,7 +272,7 @@ void propose_subsets(Workshop& w) {
   };
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (!w.moves(i) || a.op == "fill" || a.op == "copy") continue;
+    if (!w.moves(i) || a.op == Operation::fill || a.op == Operation::copy) continue;
     std::map<int, Part> axes;
     Part parts;
     bool four_bits = false;
@@ -364,12 +370,14 @@ void propose_lengths(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto request = w.request_at(i, a.request);
-    if (!request || a.pick.tokens || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get"))
+    if (!request || a.pick.tokens ||
+        (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::put &&
+         a.op != Operation::get))
       continue;
     const Request& r = *request;
     std::set<std::int64_t> lengths;
     for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
-      if (w.action(k).op == "assign" && w.action(k).request == a.request)
+      if (w.action(k).op == Operation::assign && w.action(k).request == a.request)
         lengths.insert(w.request_at(k, a.request)->tokens), lengths.insert(w.request_at(k + 1, a.request)->tokens);
     }
     for (const auto* views : {&a.from, &a.to}) {
@@ -399,7 +407,7 @@ void propose_options(Workshop& w) {
   const auto& steps = w.script().steps;
   for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op == "read" && a.decode) {
+    if (a.op == Operation::read && a.decode) {
       for (const char* how : {"ignored", "used", "twice"}) {
         Action body = a;
         body.scales = how;
@@ -409,7 +417,7 @@ void propose_options(Workshop& w) {
         w.attempt("scale-lost", words + " in " + name_of(w, i), i, body);
       }
     }
-    if ((a.op == "move" || a.op == "copy") && !a.from.empty() && !a.to.empty()) {
+    if ((a.op == Operation::move || a.op == Operation::copy) && !a.from.empty() && !a.to.empty()) {
       Action body = a;
       std::swap(body.from, body.to);
       std::swap(body.from_blocks, body.to_blocks);
@@ -423,17 +431,17 @@ void propose_options(Workshop& w) {
       });
       if (source_changed) w.attempt("copy-direction", "source and destination exchanged in " + name_of(w, i), i, body);
     }
-    if (a.op == "move" || a.op == "copy" || a.op == "put" || a.op == "get") {
+    if (a.op == Operation::move || a.op == Operation::copy || a.op == Operation::put || a.op == Operation::get) {
       Action body = a;
       body.splits = !a.splits;
       w.attempt("misaligned", "a copy crosses the end of a registration or a mapping in " + name_of(w, i), i, body);
     }
-    if (a.op == "move" && a.parts == "all") {
+    if (a.op == Operation::move && a.parts == "all") {
       Action body = a;
       body.parts = "data";
       w.attempt("scale-lost", "the scales were left behind in " + name_of(w, i), i, body);
     }
-    if (a.op == "write") {
+    if (a.op == Operation::write) {
       Action body = a;
       body.parts = "data";
       w.attempt("scale-lost", "no scales were written in " + name_of(w, i), i, body);
@@ -443,13 +451,13 @@ void propose_options(Workshop& w) {
         w.attempt("dtype-reinterpreted", std::string("other content (") + content + ") in " + name_of(w, i), i, body);
       }
     }
-    if (a.op == "put") {
+    if (a.op == Operation::put) {
       Action body = a;
       body.on_exists = a.on_exists == "keep" ? "replace" : "keep";
       w.attempt("stale-block",
                 a.on_exists == "keep" ? "an object that existed was replaced" : "an object that existed was kept", i, body);
     }
-    if (a.op == "register") {
+    if (a.op == Operation::register_range) {
       std::set<std::int64_t> lengths, shifts{-a.to_offset};
       bool seam = false;
       for (const nlohmann::json& event : w.evidence().observation.events)
@@ -494,7 +502,7 @@ void propose_options(Workshop& w) {
         body.maps = a.maps.value_or(a.to_offset) + shift;
         bool as_another = false;  // the place of another registration of the same memory: the step between them is lost
         for (std::size_t k = 0; k < i; ++k)
-          as_another = as_another || (w.action(k).op == "register" && w.action(k).memory == a.memory &&
+          as_another = as_another || (w.action(k).op == Operation::register_range && w.action(k).memory == a.memory &&
                                       w.action(k).to_offset == *body.maps);
         const bool rounded = *body.maps != 0 && *body.maps == a.to_offset / 4096 * 4096;
         w.attempt(as_another ? "wrong-stride"
@@ -509,7 +517,7 @@ void propose_options(Workshop& w) {
 void propose_keys(Workshop& w) {
   std::set<std::size_t> shelves;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-    if (w.action(i).op == "put" || w.action(i).op == "get") shelves.insert(i);
+    if (w.action(i).op == Operation::put || w.action(i).op == Operation::get) shelves.insert(i);
   }
   if (shelves.empty()) return;
   const std::set<std::string> fields = key_fields(w);
@@ -587,22 +595,26 @@ std::string class_of_order(const Workshop& w, std::size_t i, std::size_t j) {
       continue;
     }
     const bool other = !c.request.empty() && !a.request.empty() && c.request != a.request;
-    const bool changes = c.op == "write" || c.op == "fill" || c.op == "assign" || c.op == "move" || c.op == "get";
+    const bool changes = c.op == Operation::write || c.op == Operation::fill || c.op == Operation::assign ||
+                         c.op == Operation::move || c.op == Operation::get;
     const bool here = touches(c, memory_of(a.from)) || touches(c, memory_of(a.to));
     if (changes && here &&
-        ((other && share_blocks(w, a, c)) || c.op == "assign" || c.op == "fill" ||
-         (c.op == "write" && later && a.op != "write")))
+        ((other && share_blocks(w, a, c)) || c.op == Operation::assign || c.op == Operation::fill ||
+         (c.op == Operation::write && later && a.op != Operation::write)))
       recycled = true;
     if (changes && !other && touches(c, memory_of(a.from))) awaited = true;
     if (later && !other && changes && memory_of(c.from) == memory_of(a.to))
       awaited = true;  // its input was read before it existed
-    if (c.op == "put" && a.op == "get" && c.store == a.store && c.key == a.key && other) recycled = true;
-    if (c.op == "check" || c.op == "complete" || c.op == "signal" || c.op == "read" || c.op == "put") awaited = true;
-    if (a.op == "write" && (c.op == "move" || c.op == "put" || c.op == "read") && !other) awaited = true;
+    if (c.op == Operation::put && a.op == Operation::get && c.store == a.store && c.key == a.key && other) recycled = true;
+    if (c.op == Operation::check || c.op == Operation::complete || c.op == Operation::signal || c.op == Operation::read ||
+        c.op == Operation::put)
+      awaited = true;
+    if (a.op == Operation::write && (c.op == Operation::move || c.op == Operation::put || c.op == Operation::read) && !other)
+      awaited = true;
   }
-  if (recycled && !(later && a.op == "write")) return "stale-block";
+  if (recycled && !(later && a.op == Operation::write)) return "stale-block";
   if (!length.empty() && !awaited) return length;
-  return awaited || a.op == "write" ? "read-before-ready" : "stale-block";
+  return awaited || a.op == Operation::write ? "read-before-ready" : "stale-block";
 }
 
 // A request with blocks at both ends of a transfer, some now owned by another request, that no one was to move: a cancelled
@@ -613,13 +625,14 @@ void propose_called_off(Workshop& w) {
     for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
       const Action& a = w.action(i);
       const std::string from = memory_of(a.from), to = memory_of(a.to);
-      if (a.op != "move" || a.request == name || !request.blocks.contains(from) || !request.blocks.contains(to)) continue;
+      if (a.op != Operation::move || a.request == name || !request.blocks.contains(from) || !request.blocks.contains(to))
+        continue;
       Action called_off = a;
       called_off.request = name;
       called_off.pick = {}, called_off.pick_to = {};
       called_off.from_blocks.reset(), called_off.to_blocks.reset();
       const bool meant = std::any_of(steps.begin(), steps.end(), [&](const Step& s) {
-        return s.intended.op == "move" && s.intended.request == name && memory_of(s.intended.to) == to;
+        return s.intended.op == Operation::move && s.intended.request == name && memory_of(s.intended.to) == to;
       });
       if (meant || !share_blocks(w, called_off, a)) continue;
       for (std::size_t j = 0; j < steps.size(); ++j) {
@@ -632,7 +645,9 @@ void propose_called_off(Workshop& w) {
   }
 }
 
-bool takes(const Action& a) { return a.op == "move" || a.op == "get" || a.op == "put" || a.op == "read"; }
+bool takes(const Action& a) {
+  return a.op == Operation::move || a.op == Operation::get || a.op == Operation::put || a.op == Operation::read;
+}
 
 // Whether two steps may concern the same elements.
 bool overlap(const Action& a, const Action& b) {
@@ -648,7 +663,7 @@ std::optional<std::size_t> maker_of(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (std::size_t k = step; k-- > 0;) {
     const Action& b = w.action(k);
-    const bool same_object = a.op == "get" && b.op == "put" && b.store == a.store && b.key == a.key;
+    const bool same_object = a.op == Operation::get && b.op == Operation::put && b.store == a.store && b.key == a.key;
     if (same_object || (!b.to.empty() && memory_of(b.to) == memory_of(a.from) && b.request == a.request && overlap(a, b)))
       return k;
   }
@@ -658,7 +673,7 @@ std::optional<std::size_t> user_of(const Workshop& w, std::size_t step) {
   const Action& a = w.action(step);
   for (std::size_t k = step + 1; k < w.script().steps.size(); ++k) {
     const Action& b = w.action(k);
-    const bool same_object = a.op == "put" && b.op == "get" && b.store == a.store && b.key == a.key;
+    const bool same_object = a.op == Operation::put && b.op == Operation::get && b.store == a.store && b.key == a.key;
     const bool reads_it = !a.to.empty() && memory_of(b.from) == memory_of(a.to) && b.request == a.request;
     const bool changes_it = !a.from.empty() && memory_of(b.to) == memory_of(a.from) && share_blocks(w, a, b);
     if (same_object || ((reads_it || changes_it) && overlap(a, b))) return k;
@@ -673,11 +688,11 @@ void propose_orders(Workshop& w) {
   propose_called_off(w);
   for (std::size_t i = 0; i < steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (!w.moves(i) && a.op != "assign") continue;
+    if (!w.moves(i) && a.op != Operation::assign) continue;
     for (std::size_t j = 0; j < steps.size(); ++j) {
       const Action& b = w.action(j);
-      if (i == j || b.op == "register" || b.op == "unregister") continue;
-      if (j > i && j + 1 < steps.size() && w.action(j).op == "nothing") continue;
+      if (i == j || b.op == Operation::register_range || b.op == Operation::unregister_range) continue;
+      if (j > i && j + 1 < steps.size() && w.action(j).op == Operation::nothing) continue;
       const bool later = j > i;
       const std::string fault_class = class_of_order(w, i, j);
       for (const char* reads : {"execute", "issue"}) {

@@ -19,8 +19,8 @@ struct Shelves {
 Shelves shelves_of(const Workshop& w) {
   Shelves out;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
-    if (w.action(i).op == "put") out.puts.push_back(i);
-    if (w.action(i).op == "get") out.gets.push_back(i);
+    if (w.action(i).op == Operation::put) out.puts.push_back(i);
+    if (w.action(i).op == Operation::get) out.gets.push_back(i);
   }
   return out;
 }

@@ -85,7 +85,7 @@ void propose_times(Workshop& w, std::size_t step) {
     const std::string memory = memory_of(at_source ? a.from : a.to);
     for (std::size_t k = 0; k < w.script().steps.size(); ++k) {
       const Action& assign = w.action(k);
-      if (assign.op != "assign" || assign.request != a.request || !assign.blocks.contains(memory)) continue;
+      if (assign.op != Operation::assign || assign.request != a.request || !assign.blocks.contains(memory)) continue;
       Action body = a;
       (at_source ? body.from_blocks : body.to_blocks) = table_of(w, k < step ? k : k + 1, a.request, memory).value_or(Ids{});
       w.attempt("stale-block",
@@ -137,8 +137,10 @@ void propose_filled(Workshop& w, std::size_t step) {
 void propose_tables(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op == "fill") propose_filled(w, i);
-    if (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "put" && a.op != "get") continue;
+    if (a.op == Operation::fill) propose_filled(w, i);
+    if (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::put &&
+        a.op != Operation::get)
+      continue;
     propose_ratios(w, i);
     propose_times(w, i);
   }
@@ -153,7 +155,7 @@ void propose_tables_together(Workshop& w) {
     for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
       const Action& a = w.action(i);
       const auto& views = at_source ? a.from : a.to;
-      if ((a.op != "move" && a.op != "read") || views.empty()) continue;
+      if ((a.op != Operation::move && a.op != Operation::read) || views.empty()) continue;
       std::vector<const Sighting*> taken;
       for (const Sighting& s : w.sightings(i)) {
         if (s.taken || !at_source) taken.push_back(&s);
@@ -187,7 +189,9 @@ void propose_beyond(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
     const auto request = w.request_at(i, a.request);
-    if (!request || (a.op != "move" && a.op != "read" && a.op != "write" && a.op != "get")) continue;
+    if (!request ||
+        (a.op != Operation::move && a.op != Operation::read && a.op != Operation::write && a.op != Operation::get))
+      continue;
     const Request& r = *request;
     for (const bool at_source : {true, false}) {
       const auto& views = at_source ? a.from : a.to;

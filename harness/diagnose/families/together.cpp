@@ -37,12 +37,14 @@ void propose_shared_orders(Workshop& w) {
       bool any = false;
       for (std::size_t k = i + 1; k < bodies.size(); ++k) {
         for (Action& a : bodies[k]) {
-          if (a.from.size() != 1 || Arena::memory_of(a.from[0]) != memory || (a.op != "move" && a.op != "read")) continue;
+          if (a.from.size() != 1 || Arena::memory_of(a.from[0]) != memory ||
+              (a.op != Operation::move && a.op != Operation::read))
+            continue;
           for (Picks Selection::* axis : {&Selection::layers, &Selection::kv, &Selection::heads}) {
             if (!(wrote.pick_to.*axis) || a.pick.*axis || a.pick_to.*axis) continue;
             // Element pick i lies at place pick_to i.
             a.pick.*axis = wrote.pick_to.*axis;
-            if (a.op == "move") a.pick_to.*axis = wrote.pick.*axis;
+            if (a.op == Operation::move) a.pick_to.*axis = wrote.pick.*axis;
             any = true;
           }
         }
@@ -59,7 +61,7 @@ void propose_shared_orders(Workshop& w) {
 void propose_ways_out(Workshop& w) {
   for (std::size_t i = 0; i < w.script().steps.size() && !w.spent(); ++i) {
     const Action& a = w.action(i);
-    if (a.op != "move" || !w.script().requests.contains(a.request)) continue;
+    if (a.op != Operation::move || !w.script().requests.contains(a.request)) continue;
     using Range = std::pair<std::int64_t, std::int64_t>;
     const auto try_axis = [&](auto axis, const Range& all, Picks Selection::* member, const char* what,
                               const char* fault_class) {

@@ -13,8 +13,8 @@ std::string list_words(const Ids& list) {
 }
 
 bool through_views(const Action& a) {
-  return a.op == "move" || a.op == "read" || a.op == "write" || a.op == "put" || a.op == "get" ||
-         (a.op == "fill" && !a.request.empty());
+  return a.op == Operation::move || a.op == Operation::read || a.op == Operation::write || a.op == Operation::put ||
+         a.op == Operation::get || (a.op == Operation::fill && !a.request.empty());
 }
 
 std::string memory_of(const std::vector<View>& views) { return views.empty() ? "" : Arena::memory_of(views.front()); }
@@ -89,7 +89,7 @@ std::set<std::string> key_fields(const Workshop& w) {
   std::set<std::string> out;
   for (std::size_t i = 0; i < w.script().steps.size(); ++i) {
     const Action& a = w.action(i);
-    if (a.op != "put" && a.op != "get") continue;
+    if (a.op != Operation::put && a.op != Operation::get) continue;
     for (const auto& [field, value] : a.key) out.insert(field);
   }
   return out;
@@ -104,7 +104,7 @@ void leave_out_of_keys(Bodies& bodies, const std::string& field) {
 void let_win(Bodies& bodies, const std::string& how) {
   for (auto& body : bodies) {
     for (Action& a : body) {
-      if (a.op == "put") a.on_exists = how;
+      if (a.op == Operation::put) a.on_exists = how;
     }
   }
 }

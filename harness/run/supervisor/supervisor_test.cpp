@@ -46,7 +46,7 @@ TEST(Supervisor, AScriptedCaseNeedsNoWorker) {
   scripted.script.memories["P"] = memory;
   script::Step fill;
   fill.name = "fill1";
-  fill.intended.op = "fill", fill.intended.value = "a5", fill.intended.bytes = 16;
+  fill.intended.op = script::Operation::fill, fill.intended.value = "a5", fill.intended.bytes = 16;
   fill.intended.to.emplace_back().of = "P";
   scripted.script.steps = {fill};
   ResolvedCase faulty = scripted;

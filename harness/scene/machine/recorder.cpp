@@ -58,7 +58,7 @@ Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locator
 Recorder::Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress)
     : script_(script), arena_(arena), tape_(tape), locators_(locators), now_(std::move(progress)) {
   for (const Step& step : script.steps) {
-    if (step.intended.op != "register") continue;
+    if (step.intended.op != Operation::register_range) continue;
     for (const Backing& backing : arena.backings()) {
       if (backing.memory == step.intended.memory.substr(0, step.intended.memory.find('/')))
         needs_registration_.insert(backing.ordinal);
@@ -128,7 +128,7 @@ bool Recorder::act(const Play& play) {
   if (play.part == Play::Part::capture) {
     Captured& taken = now_.captured[play.step];
     if (play.takes_table) taken.tables = now_.requests;
-    if (play.takes_bytes && (a.op == "move")) {
+    if (play.takes_bytes && (a.op == Operation::move)) {
       taken.runs = runs_of_move(a);
       std::int64_t bits = 0;
       for (const Run& run : taken.runs) bits += (run.n + 7) / 8 * 8 + 8;
@@ -152,72 +152,100 @@ bool Recorder::act(const Play& play) {
     now_.requests = now_.captured[play.step].tables;
   }
 
-  if (a.op == "nothing") {
-  } else if (picks_beyond(play)) {
-  } else if (a.op == "write") {
-    write(play);
-  } else if (a.op == "move") {
-    move(play);
-  } else if (a.op == "copy") {
-    const Place from = arena_.place(a.from.at(0).of), to = arena_.place(a.to.at(0).of);
-    std::vector<Run> runs;
-    for (std::int64_t i = 0; i < a.count; ++i) {
-      runs.push_back({from.backing, to.backing, (from.offset + a.from_offset + i * a.from_step) * 8,
-                      (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
-    }
-    const auto against = post(runs, a.splits);
-    const bool stopped = stopped_by(play, against, true);
-    event(play, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
-    if (against.empty() || a.otherwise == "go on") emit(runs);
-  } else if (a.op == "fill") {
-    fill(play);
-  } else if (a.op == "read") {
-    read(play);
-  } else if (a.op == "register" || a.op == "unregister") {
-    registration(play);
-  } else if (a.op == "put") {
-    put(play);
-  } else if (a.op == "get") {
-    get(play);
-  } else if (a.op == "assign") {
-    RequestNow& now = request(a.request);
-    for (const auto& [memory, ids] : a.blocks) now.tables[memory].ids = ids;
-    if (a.generation) now.generation = *a.generation;
-    if (a.tokens) now.tokens = *a.tokens;
-    event(play, json::object());
-  } else if (a.op == "signal") {
-    now_.signals.emplace_back(a.event, a.fields);
-    event(play, {{"event", a.event}, {"fields", a.fields}});
-  } else if (a.op == "wait") {
-    const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
-                                   [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
-    event(play, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
-    if (!there)
-      end("hung", play,
-          "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") + "which never comes");
-  } else if (a.op == "complete") {
-    event(play, {{"fields", a.fields}});
-  } else if (a.op == "fail") {
-    event(play, {{"text", a.text}});
-  } else if (a.op == "require" || a.op == "unpack") {
-    require(play);
-  } else if (a.op == "refuse") {
-    end("refused", play, a.text);
-  } else if (a.op == "raise") {
-    end("raised", play, a.text);
-  } else if (a.op == "crash") {
-    end("crashed", play, a.text);
-  } else if (a.op == "hang") {
-    end("hung", play, a.text);
-  } else if (a.op == "check") {
-    tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size()});
-    tape_.checks.push_back(play.step);
-  } else {
-    throw std::runtime_error("step '" + play.step + "': unknown operation '" + a.op + "'");
-  }
-
+  if (!picks_beyond(play)) carry_out(play);
   if (old_tables) now_.requests = std::move(later);
   return tape_.ending.kind == "completed";
+}
+
+void Recorder::carry_out(const Play& play) {
+  const Action& a = play.action;
+  switch (a.op) {
+    case Operation::nothing:
+      break;
+    case Operation::write:
+      write(play);
+      break;
+    case Operation::move:
+      move(play);
+      break;
+    case Operation::copy: {
+      const Place from = arena_.place(a.from.at(0).of), to = arena_.place(a.to.at(0).of);
+      std::vector<Run> runs;
+      for (std::int64_t i = 0; i < a.count; ++i) {
+        runs.push_back({from.backing, to.backing, (from.offset + a.from_offset + i * a.from_step) * 8,
+                        (to.offset + a.to_offset + i * a.to_step) * 8, a.bytes * 8});
+      }
+      const auto against = post(runs, a.splits);
+      const bool stopped = stopped_by(play, against, true);
+      event(play, {{"moved", !stopped}, {"bytes_moved", stopped ? 0 : a.count * a.bytes}});
+      if (against.empty() || a.otherwise == "go on") emit(runs);
+      break;
+    }
+    case Operation::fill:
+      fill(play);
+      break;
+    case Operation::read:
+      read(play);
+      break;
+    case Operation::register_range:
+    case Operation::unregister_range:
+      registration(play);
+      break;
+    case Operation::put:
+      put(play);
+      break;
+    case Operation::get:
+      get(play);
+      break;
+    case Operation::assign: {
+      RequestNow& now = request(a.request);
+      for (const auto& [memory, ids] : a.blocks) now.tables[memory].ids = ids;
+      if (a.generation) now.generation = *a.generation;
+      if (a.tokens) now.tokens = *a.tokens;
+      event(play, json::object());
+      break;
+    }
+    case Operation::signal:
+      now_.signals.emplace_back(a.event, a.fields);
+      event(play, {{"event", a.event}, {"fields", a.fields}});
+      break;
+    case Operation::wait: {
+      const bool there = std::any_of(now_.signals.begin(), now_.signals.end(),
+                                     [&](const auto& s) { return s.first == a.event && includes(s.second, a.fields); });
+      event(play, {{"event", a.event}, {"fields", a.fields}, {"there", there}});
+      if (!there)
+        end("hung", play,
+            "waits for '" + a.event + "' " + (a.fields.empty() ? "" : "with " + a.fields.dump() + ", ") +
+                "which never comes");
+      break;
+    }
+    case Operation::complete:
+      event(play, {{"fields", a.fields}});
+      break;
+    case Operation::fail:
+      event(play, {{"text", a.text}});
+      break;
+    case Operation::require:
+    case Operation::unpack:
+      require(play);
+      break;
+    case Operation::refuse:
+      end("refused", play, a.text);
+      break;
+    case Operation::raise:
+      end("raised", play, a.text);
+      break;
+    case Operation::crash:
+      end("crashed", play, a.text);
+      break;
+    case Operation::hang:
+      end("hung", play, a.text);
+      break;
+    case Operation::check:
+      tape_.ops.push_back({Op::Kind::check, -1, -1, 0, 0, 0, tape_.checks.size()});
+      tape_.checks.push_back(play.step);
+      break;
+  }
 }
 
 bool Recorder::picks_beyond(const Play& play) {
@@ -254,7 +282,7 @@ bool Recorder::picks_beyond(const Play& play) {
   if (!found) return false;
   event(play, {{"beyond", *found}});
   if (a.otherwise == "go on") return false;
-  end(a.op == "move" || a.op == "put" || a.op == "get" ? "raised" : "crashed", play, *found);
+  end(a.op == Operation::move || a.op == Operation::put || a.op == Operation::get ? "raised" : "crashed", play, *found);
   tape_.ending.about = about;
   return true;
 }
@@ -263,7 +291,7 @@ bool Recorder::require(const Play& play) {
   const Action& a = play.action;
   std::string text = a.text;
   bool good = true;
-  if (a.op == "unpack") {
+  if (a.op == Operation::unpack) {
     good = a.expects.size() == a.found.size();
     if (text.empty()) {
       text = std::string(a.expects.size() > a.found.size() ? "not enough" : "too many") + " values to unpack (expected " +
@@ -284,7 +312,7 @@ bool Recorder::require(const Play& play) {
         text = "needs " + fact + " " + least.dump() + ", has " + (has == a.has.end() ? "none" : has->dump());
     }
   }
-  event(play, {{"about", a.op == "unpack" ? "dims" : a.about},
+  event(play, {{"about", a.op == Operation::unpack ? "dims" : a.about},
                {"expects", a.expects},
                {"found", a.found},
                {"needs", a.needs},
@@ -292,7 +320,7 @@ bool Recorder::require(const Play& play) {
                {"good", good}});
   if (good || a.otherwise == "go on") return true;
   end(a.otherwise == "refuse" ? "refused" : a.otherwise == "crash" ? "crashed" : "raised", play, text);
-  if (a.op == "unpack") tape_.ending.about = "dims";
+  if (a.op == Operation::unpack) tape_.ending.about = "dims";
   return false;
 }
 
@@ -446,7 +474,7 @@ void Recorder::registration(const Play& play) {
     const std::int64_t begin = places[i].offset + a.to_offset;
     const std::int64_t bytes = a.bytes > 0 ? a.bytes : sizes[i] - a.to_offset;
     auto& ranges = now_.registered[places[i].backing];
-    if (a.op == "register") {
+    if (a.op == Operation::register_range) {
       ranges.push_back({begin, begin + bytes, a.maps ? places[i].offset + *a.maps : begin});
     } else {
       std::erase_if(ranges, [&](const Range& r) { return r.begin == begin; });

@@ -102,7 +102,8 @@ class Recorder {
   Recorder(const Script& script, const Arena& arena, Tape& tape, Locators& locators, Progress progress);
   void run(const Sequence& sequence);
   bool act(const Play& play);  ///< false: the sequence has ended
-  void finish();               ///< after the last action, unless one ended the sequence: the last check
+  void carry_out(const Play& play);
+  void finish();  ///< after the last action, unless one ended the sequence: the last check
   const Progress& progress() const { return now_; }
 
  private:

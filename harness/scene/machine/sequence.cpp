@@ -49,7 +49,7 @@ Sequence sequence_of(const Script& script, const std::vector<std::vector<Action>
     // A skipped or moved step can still be an anchor.
     if (anchored) continue;
     out.push_back({script.steps[i].name, {}});
-    out.back().action.op = "nothing";
+    out.back().action.op = Operation::nothing;
   }
   for (Play& play : late) {
     const bool behind = !play.action.after.empty();

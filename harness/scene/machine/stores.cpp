@@ -20,7 +20,7 @@ std::string key_text(const std::map<std::string, std::string>& key) {
 }  // namespace
 
 std::vector<Stored> Recorder::stored(const Action& a) {
-  const bool put = a.op == "put";
+  const bool put = a.op == Operation::put;
   const RequestNow& now = request(a.request);
   const Selection pick = put ? a.pick : destinations(a);
   // If several views hold the same element, read the first and write all.

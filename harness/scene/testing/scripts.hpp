@@ -47,7 +47,7 @@ inline Memory memory(const std::string& side, const std::string& text, const lay
   return out;
 }
 
-inline Action action(const std::string& op, const std::string& request = {}) {
+inline Action action(Operation op, const std::string& request = {}) {
   Action out;
   out.op = op;
   out.request = request;
@@ -55,13 +55,13 @@ inline Action action(const std::string& op, const std::string& request = {}) {
 }
 
 inline Action write(const Script& script, const std::string& request, const std::string& to) {
-  Action out = action("write", request);
+  Action out = action(Operation::write, request);
   out.to = {whole(script, to)};
   return out;
 }
 
 inline Action move(const Script& script, const std::string& request, const std::string& from, const std::string& to) {
-  Action out = action("move", request);
+  Action out = action(Operation::move, request);
   out.from = {whole(script, from)};
   out.to = {whole(script, to)};
   return out;
@@ -69,8 +69,8 @@ inline Action move(const Script& script, const std::string& request, const std::
 
 inline void add(Script& script, Action action) {
   Step step;
-  step.name = action.op + std::to_string(script.steps.size() + 1);
-  if (action.op == "read" && action.output.empty()) action.output = step.name;
+  step.name = std::string(name(action.op)) + std::to_string(script.steps.size() + 1);
+  if (action.op == Operation::read && action.output.empty()) action.output = step.name;
   step.intended = std::move(action);
   script.steps.push_back(std::move(step));
 }

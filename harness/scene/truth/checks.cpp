@@ -33,7 +33,7 @@ void Painter::registration() {
   }
   for (const Span& span : spans(a.memory, a.to_offset, a.bytes, 1, 0)) {
     auto& ranges = ranges_[span.backing];
-    if (a.op == "register") {
+    if (a.op == Operation::register_range) {
       ranges.push_back({span.begin, span.begin + span.bytes});
     } else {
       if (std::erase_if(ranges, [&](const Range& r) { return r.begin == span.begin; }) == 0) {

@@ -66,7 +66,7 @@ Painter::Painter(const Script& script, const Arena& arena, Names& names)
     requests_.emplace(name, std::move(now));
   }
   for (const Step& step : script.steps) {
-    if (step.intended.op != "register") continue;
+    if (step.intended.op != Operation::register_range) continue;
     const std::string memory = step.intended.memory.substr(0, step.intended.memory.find('/'));
     for (const Backing& backing : arena.backings()) {
       if (backing.memory == memory) registered_only_.insert(backing.ordinal);
@@ -91,51 +91,73 @@ bool Painter::act(const Step& step) {
   action_ = &step.intended;
   parts_ = action_->parts;
   const Action& a = *action_;
-  if (a.op == "nothing") {
-  } else if (a.op == "write") {
-    write();
-  } else if (a.op == "fill") {
-    fill();
-  } else if (a.op == "move") {
-    move();
-  } else if (a.op == "copy") {
-    copy();
-  } else if (a.op == "read") {
-    read();
-  } else if (a.op == "put") {
-    put();
-  } else if (a.op == "get") {
-    get();
-  } else if (a.op == "register" || a.op == "unregister") {
-    registration();
-  } else if (a.op == "assign") {
-    assign();
-  } else if (a.op == "signal") {
-    signals_.emplace_back(a.event, a.fields);
-    event({{"event", a.event}, {"fields", a.fields}});
-  } else if (a.op == "wait") {
-    const bool there = std::any_of(signals_.begin(), signals_.end(),
-                                   [&](const auto& s) { return s.first == a.event && has_all(s.second, a.fields); });
-    event({{"event", a.event}, {"fields", a.fields}, {"there", there}});
-    if (!there) end("hung", "waits for '" + a.event + "', which never comes");
-  } else if (a.op == "complete") {
-    event({{"fields", a.fields}});
-  } else if (a.op == "fail") {
-    event({{"text", a.text}});
-  } else if (a.op == "require" || a.op == "unpack") {
-    demand();
-  } else if (a.op == "refuse") {
-    end("refused", a.text);
-  } else if (a.op == "raise") {
-    end("raised", a.text);
-  } else if (a.op == "crash") {
-    end("crashed", a.text);
-  } else if (a.op == "hang") {
-    end("hung", a.text);
-  } else if (a.op == "check") {
-    check();
-  } else {
-    fail("unknown operation '" + a.op + "'");
+  switch (a.op) {
+    case Operation::nothing:
+      break;
+    case Operation::write:
+      write();
+      break;
+    case Operation::fill:
+      fill();
+      break;
+    case Operation::move:
+      move();
+      break;
+    case Operation::copy:
+      copy();
+      break;
+    case Operation::read:
+      read();
+      break;
+    case Operation::put:
+      put();
+      break;
+    case Operation::get:
+      get();
+      break;
+    case Operation::register_range:
+    case Operation::unregister_range:
+      registration();
+      break;
+    case Operation::assign:
+      assign();
+      break;
+    case Operation::signal:
+      signals_.emplace_back(a.event, a.fields);
+      event({{"event", a.event}, {"fields", a.fields}});
+      break;
+    case Operation::wait: {
+      const bool there = std::any_of(signals_.begin(), signals_.end(),
+                                     [&](const auto& s) { return s.first == a.event && has_all(s.second, a.fields); });
+      event({{"event", a.event}, {"fields", a.fields}, {"there", there}});
+      if (!there) end("hung", "waits for '" + a.event + "', which never comes");
+      break;
+    }
+    case Operation::complete:
+      event({{"fields", a.fields}});
+      break;
+    case Operation::fail:
+      event({{"text", a.text}});
+      break;
+    case Operation::require:
+    case Operation::unpack:
+      demand();
+      break;
+    case Operation::refuse:
+      end("refused", a.text);
+      break;
+    case Operation::raise:
+      end("raised", a.text);
+      break;
+    case Operation::crash:
+      end("crashed", a.text);
+      break;
+    case Operation::hang:
+      end("hung", a.text);
+      break;
+    case Operation::check:
+      check();
+      break;
   }
   return truth_.ending.kind == "completed";
 }
@@ -149,7 +171,8 @@ void Painter::event(json fields) {
 
 void Painter::end(const std::string& kind, const std::string& text) {
   const Action& a = *action_;
-  truth_.ending = {kind, step_->name, a.in, text, a.op == "unpack" ? "dims" : a.about, a.signal, a.expects, a.found};
+  truth_.ending = {kind,     step_->name, a.in,   text, a.op == Operation::unpack ? "dims" : a.about,
+                   a.signal, a.expects,   a.found};
 }
 
 // A requirement is met when found equals expected, and every needed fact has at least its minimum.
@@ -161,7 +184,7 @@ void Painter::demand() {
     if (met && a.text.empty()) text = why;
     met = false;
   };
-  if (a.op == "unpack") {
+  if (a.op == Operation::unpack) {
     if (a.expects.size() != a.found.size()) miss(fmt::format("expected {}, got {}", a.expects.size(), a.found.size()));
   } else {
     if (a.expects != a.found) miss(fmt::format("expected {}, found {}", a.expects.dump(), a.found.dump()));
@@ -172,7 +195,7 @@ void Painter::demand() {
       if (!enough) miss(fmt::format("needs {} {}, has {}", fact, least.dump(), has.is_null() ? "none" : has.dump()));
     }
   }
-  event({{"about", a.op == "unpack" ? "dims" : a.about},
+  event({{"about", a.op == Operation::unpack ? "dims" : a.about},
          {"expects", a.expects},
          {"found", a.found},
          {"needs", a.needs},

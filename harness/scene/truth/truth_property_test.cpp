@@ -363,7 +363,7 @@ class Author {
   }
 
   Action draw_copy(const std::string& from, const std::string& to) {
-    Action a = action("copy");
+    Action a = action(Operation::copy);
     std::int64_t source = 0, destination = 0;
     a.from = {raw(allocation(from, source))};
     a.to = {raw(allocation(to, destination))};
@@ -376,7 +376,7 @@ class Author {
   }
 
   Action draw_fill(const std::string& request, const std::string& to) {
-    Action a = action("fill");
+    Action a = action(Operation::fill);
     const std::vector<std::string> values{"zero", "poison", "5a"};
     a.value = *rc::gen::elementOf(values);
     if (chance(50)) {
@@ -417,25 +417,25 @@ class Author {
     } else if (what == 5) {
       a = draw_fill(request, to);
     } else if (what == 6) {
-      a = action("read", request);
+      a = action(Operation::read, request);
       a.from = {whole(s_, from)};
       a.decode = chance(60);
       a.scales = *rc::gen::elementOf(scales);
       a.pick = picks(r);
     } else if (what == 7) {
       const bool put = chance(50);
-      a = action(put ? "put" : "get", request);
+      a = action(put ? Operation::put : Operation::get, request);
       a.store = "disk";
       a.key["hash"] = request;
       (put ? a.from : a.to).push_back(whole(s_, put ? from : to));
     } else {
-      a = action("assign", request);
+      a = action(Operation::assign, request);
       a.generation = static_cast<std::uint32_t>(pick(6, 9));
       a.blocks[to] = table(to, r.tokens);
     }
     // A global scale is at head 0, whatever heads are picked.
-    if (a.pick.heads && a.op != "read") a.parts = "data";
-    RC_LOG() << a.op << ' ' << a.request << ' ' << from << " -> " << to << ' ' << a.parts << ' ' << a.content << ' '
+    if (a.pick.heads && a.op != Operation::read) a.parts = "data";
+    RC_LOG() << name(a.op) << ' ' << a.request << ' ' << from << " -> " << to << ' ' << a.parts << ' ' << a.content << ' '
              << a.value << '\n';
     add(s_, a);
   }
