@@ -66,6 +66,7 @@ def former_names_work() -> None:
         assert expect(0, former, "--help") == expect(0, *now, "--help"), f"{former} is not {' '.join(now)}"
     assert expect(0, "schema", "waiver") == expect(0, "explain", "--schema", "waiver")
     assert expect(0, "explain", "--schema=waiver") == expect(0, "explain", "--schema", "waiver")
+    assert expect(0, "schema", "--reference") == expect(0, "explain", "--schema", "case", "--reference")
     assert expect(0, "schema", "--json") == expect(0, "--json", "explain", "--schema")
 
 

@@ -15,7 +15,8 @@ namespace {
 using catalogue::Kind;
 using catalogue::kinds;
 
-int show(const std::string& wanted, bool reference, const Globals& globals) {
+int show(std::string wanted, bool reference, const Globals& globals) {
+  if (wanted.empty() && reference) wanted = "case";  // the longest: what people look for
   if (wanted.empty()) {
     if (globals.json) {
       nlohmann::json names = nlohmann::json::array();
@@ -54,7 +55,8 @@ Action declare(Command& command, const Globals& globals) {
   command.add_option("KIND", *wanted,
                      "case, layout, dtype, geometry, backend, arch, connector, engine, constraint, suite, waiver, rule, "
                      "claim, saboteur, profile, product, or axes; without it, list the kinds");
-  command.add_flag("--reference", *reference, "Print a Markdown reference instead of the JSON Schema");
+  command.add_flag("--reference", *reference,
+                   "Print a Markdown reference instead of the JSON Schema; without KIND, that of cases");
   return [=, &globals] { return show(*wanted, *reference, globals); };
 }
 
