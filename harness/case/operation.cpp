@@ -14,6 +14,8 @@ constexpr std::array<std::string_view, operation_count> operation_names{
     "signal",  "wait",  "complete", "fail", "require", "unpack", "refuse",   "raise",      "crash", "hang", "check",
 };
 
+static_assert(!operation_names.back().empty(), "an operation has no name");  // fewer names than operations end in ""
+
 }  // namespace
 
 std::string_view name(Operation op) { return operation_names.at(static_cast<std::size_t>(op)); }

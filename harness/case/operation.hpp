@@ -32,7 +32,7 @@ enum class Operation : std::uint8_t {
   hang,
   check,
 };
-inline constexpr int operation_count = 22;
+inline constexpr int operation_count = static_cast<int>(Operation::check) + 1;
 
 /// As case files spell it: "register".
 std::string_view name(Operation op);
