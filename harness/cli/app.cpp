@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,46 +88,6 @@ Asked asked(std::vector<std::string> words) {
                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
-/// `kvcts help TOPIC`. Throws UsageError.
-void help(const std::vector<std::string>& topic) {
-  const auto print = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
-  if (topic.empty()) return print(overview());
-  if (topic[0] == "environment" && topic.size() == 1) return print(environment_text());
-  if (topic[0] == "man" && topic.size() == 1) return print(man_page());
-  if (topic[0] == "completion") {
-    const auto& known = shells();
-    if (topic.size() != 2 || std::find(known.begin(), known.end(), topic[1]) == known.end()) {
-      throw UsageError(fmt::format("expected a shell: {}; found '{}'", fmt::join(known, ", "),
-                                   fmt::join(topic.begin() + 1, topic.end(), " ")));
-    }
-    return print(completion(topic[1]));
-  }
-  const Asked of = asked(topic);
-  CLI::App app{std::string(of.verb->summary), "kvcts"};
-  Globals globals;
-  Command command(app);
-  of.verb->declare(command, globals);
-  set_help(app, *of.verb);
-  print(app.help());
-}
-
-/// What needs no verb; true when it was that.
-bool answered_at_once(const std::vector<std::string>& words) {
-  if (words[0] == "help") {
-    help({words.begin() + 1, words.end()});
-    return true;
-  }
-  if (words.size() == 1 && (words[0] == "-h" || words[0] == "--help")) {
-    help({});
-    return true;
-  }
-  if (words.size() == 1 && (words[0] == "version" || words[0] == "--version")) {
-    std::printf("kvcts %s\n", KVCTS_VERSION);
-    return true;
-  }
-  return false;
-}
-
 /// A parse error in the user's words: a misspelt option names its neighbour.
 std::string words_of(const CLI::ParseError& error, const CLI::App& app) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
@@ -157,6 +118,39 @@ int parse_verb(const Asked& asked, const std::string& who) {
   return action();
 }
 
+/// `kvcts help TOPIC`. Throws UsageError.
+int help(const std::vector<std::string>& topic) {
+  const auto print = [](const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    return int{exit_as_expected};
+  };
+  if (topic.empty()) return print(overview());
+  if (topic[0] == "environment" && topic.size() == 1) return print(environment_text());
+  if (topic[0] == "man" && topic.size() == 1) return print(man_page());
+  if (topic[0] == "completion") {
+    const auto& known = shells();
+    if (topic.size() != 2 || std::find(known.begin(), known.end(), topic[1]) == known.end()) {
+      throw UsageError(fmt::format("expected a shell: {}; found '{}'", fmt::join(known, ", "),
+                                   fmt::join(topic.begin() + 1, topic.end(), " ")));
+    }
+    return print(completion(topic[1]));
+  }
+  const Asked of = asked(topic);
+  if (of.verb == nullptr) throw UsageError(fmt::format("expected a verb, found '{}'", fmt::join(topic, " ")));
+  return parse_verb({of.verb, {"--help"}}, "kvcts help");
+}
+
+/// What needs no verb; nullopt when it needs one.
+std::optional<int> answered_at_once(const std::vector<std::string>& words) {
+  if (words[0] == "help") return help({words.begin() + 1, words.end()});
+  if (words.size() == 1 && (words[0] == "-h" || words[0] == "--help")) return help({});
+  if (words.size() == 1 && (words[0] == "version" || words[0] == "--version")) {
+    std::printf("kvcts %s\n", KVCTS_VERSION);
+    return exit_as_expected;
+  }
+  return std::nullopt;
+}
+
 /// Parses and runs. `who`: the program and its verb, for errors.
 int parse_and_run(int argc, const char* const* argv, std::string& who) {
   try {
@@ -165,7 +159,7 @@ int parse_and_run(int argc, const char* const* argv, std::string& who) {
       std::fputs(overview().c_str(), stdout);
       throw UsageError("expected a verb, found none");
     }
-    if (answered_at_once(words)) return exit_as_expected;
+    if (const std::optional<int> status = answered_at_once(words)) return *status;
     const Asked wanted = asked(words);
     if (wanted.verb == nullptr) {
       throw UsageError(fmt::format("expected a verb, found '{}'; `kvcts help` lists the verbs", fmt::join(words, " ")));

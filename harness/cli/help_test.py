@@ -55,7 +55,7 @@ def every_verb_is_explained() -> int:
         assert statuses or title == ["check"], f"{title}: no exit statuses in\n{text}"
         for option in re.findall(r"(--[a-z-]+)", example[1]):
             assert option in text or option in title, f"{title}: its example has {option}, which it does not have"
-        assert expect(0, "help", title[0]).startswith(text.splitlines()[0]) or len(title) > 1
+        assert expect(0, "help", *title) == text, f"help {title} is not {title} --help"
     return len(all_titles)
 
 
@@ -76,6 +76,9 @@ def mistakes_name_their_neighbour() -> None:
     expect(2, "repro", "--bytes", "x", "--regoin", "y", err="did you mean '--region'?")
     expect(2, "list", "extra", err="unexpected argument 'extra'")
     expect(2, "help", "completion", "tcsh", err="expected a shell: bash, zsh, fish; found 'tcsh'")
+    for nothing in ("--json", "-x"):
+        expect(2, "help", nothing, err=f"expected a verb, found '{nothing}'")
+        expect(2, nothing, err=f"expected a verb, found '{nothing}'")
     alone = kvcts()
     assert (alone.status, alone.err) == (2, "kvcts: expected a verb, found none\n"), alone
     assert alone.out == expect(0, "help") == expect(0, "--help")
