@@ -65,6 +65,17 @@ KVCTS_HD inline u64 add_atomically(u64* at, u64 value) {
 #endif
 }
 
+/// Adds every thread's value to `*at`, with one atomic per warp; all threads of the block must call it. The twin's threads
+/// call it one by one.
+KVCTS_HD inline void add_by_warps(u64* at, u64 value) {
+#if defined(__CUDA_ARCH__)
+  for (int distance = 16; distance > 0; distance /= 2)
+    value += __shfl_xor_sync(0xffffffffu, static_cast<unsigned long long>(value), distance);
+  if (threadIdx.x % 32 != 0) return;
+#endif
+  if (value != 0) add_atomically(at, value);
+}
+
 KVCTS_HD inline void min_atomically(u64* at, u64 value) {
 #if defined(__CUDA_ARCH__)
   atomicMin(reinterpret_cast<unsigned long long*>(at), static_cast<unsigned long long>(value));

@@ -33,46 +33,74 @@ KVCTS_HD inline u64 range_of(const PoisonArgs& args, u64 number) {
 struct PoisonKernel {
   using Args = PoisonArgs;
   struct Shared {
-    u64 range;
+    Range bytes;  ///< of the tile's range
+    u64 at;       ///< of the tile's first access
+    u64 part;     ///< which 16 GiB of the memory file that is
+    u64 row;      ///< their key
+    bool whole;   ///< every access of the tile lies in the range
   };
   struct Unit {
     u64 at;
     int low, high;
   };
+  static constexpr u32 ahead = range_vectors / threads;
+  static constexpr int part_bits = 34;
   KVCTS_HD static u64 tiles(const PoisonArgs& args) { return args.tiles; }
   KVCTS_HD static void load(const PoisonArgs& args, u64 tile, u32 thread, Shared& shared) {
-    if (args.fine == 0 && thread == 0) shared.range = range_of(args, tile);
+    if (thread != 0) return;
+    shared.at = 0;
+    shared.whole = false;
+    if (args.fine == 0) {
+      const u64 range = range_of(args, tile);
+      shared.bytes = args.ranges[range];
+      shared.at = (shared.bytes.begin & ~u64{15}) + 16 * (tile - args.first[range]) * range_vectors;
+      shared.whole = shared.at >= shared.bytes.begin && shared.at + 16 * range_vectors <= shared.bytes.end;
+    }
+    shared.part = (args.offset + shared.at) >> part_bits;
+    shared.row = kernels::poison_row(args.key, (args.offset + shared.at) >> 2);
   }
   /// Access `u` of a tile; low >= high: none.
   KVCTS_HD static Unit unit(const PoisonArgs& args, u64 tile, u32 u, const Shared& shared) {
-    u64 range = shared.range, vector;
+    Range bytes;
+    u64 at;
     if (args.fine != 0) {
       const u64 number = tile * range_vectors + u;
       if (number >= args.first[args.count]) return {0, 0, 0};
-      range = range_of(args, number);
-      vector = number - args.first[range];
+      const u64 range = range_of(args, number);
+      bytes = args.ranges[range];
+      at = (bytes.begin & ~u64{15}) + 16 * (number - args.first[range]);
     } else {
-      vector = (tile - args.first[range]) * range_vectors + u;
+      bytes = shared.bytes;
+      at = shared.at + 16 * u64{u};
     }
-    const Range bytes = args.ranges[range];
-    const u64 at = (bytes.begin & ~u64{15}) + 16 * vector;
     if (at >= bytes.end) return {0, 0, 0};
     return {at, at < bytes.begin ? static_cast<int>(bytes.begin - at) : 0,
             bytes.end - at < 16 ? static_cast<int>(bytes.end - at) : 16};
   }
-  KVCTS_HD static Vector expected(const PoisonArgs& args, u64 at) {
+  KVCTS_HD static Vector expected(const PoisonArgs& args, u64 at, const Shared& shared) {
     const u64 offset = args.offset + at;
-    return poison_vector(kernels::poison_row(args.key, offset >> 2), offset);
+    return poison_vector(offset >> part_bits == shared.part ? shared.row : kernels::poison_row(args.key, offset >> 2),
+                         offset);
   }
 };
 
 struct WritePoison : PoisonKernel {
   using Local = NoLocal;
   KVCTS_HD static void work(const PoisonArgs& args, u64 tile, u32 thread, const Shared& shared, NoLocal&) {
+    if (shared.whole) {
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+      for (u32 k = 0; k < ahead; ++k) {
+        const u64 at = shared.at + 16 * u64{thread + k * threads};
+        store16(args.memory + at, expected(args, at, shared));
+      }
+      return;
+    }
     for (u32 u = thread; u < range_vectors; u += threads) {
       const Unit it = unit(args, tile, u, shared);
       if (it.low >= it.high) continue;
-      const Vector v = expected(args, it.at);
+      const Vector v = expected(args, it.at, shared);
       if (it.high - it.low == 16) {
         store16(args.memory + it.at, v);
       } else {
@@ -86,14 +114,14 @@ struct WritePoison : PoisonKernel {
 struct CheckPoison : PoisonKernel {
   using Local = Tally;
   KVCTS_HD static void work(const PoisonArgs& args, u64 tile, u32 thread, const Shared& shared, Tally& tally) {
-    constexpr u32 ahead = range_vectors / threads;
     Unit it[ahead];
     Vector seen[ahead];
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
     for (u32 k = 0; k < ahead; ++k) {
-      it[k] = unit(args, tile, thread + k * threads, shared);
+      const u32 u = thread + k * threads;
+      it[k] = shared.whole ? Unit{shared.at + 16 * u64{u}, 0, 16} : unit(args, tile, u, shared);
       seen[k] = it[k].low < it[k].high ? load16(args.memory + it[k].at) : Vector{};
     }
 #if defined(__CUDACC__)
@@ -101,7 +129,7 @@ struct CheckPoison : PoisonKernel {
 #endif
     for (u32 k = 0; k < ahead; ++k) {
       if (it[k].low >= it[k].high) continue;
-      const Vector wrong = difference(seen[k], expected(args, it[k].at));
+      const Vector wrong = difference(seen[k], expected(args, it[k].at, shared));
       note_vector(args.probe, tally, it[k].at, masked(wrong, it[k].low, it[k].high));
     }
   }
@@ -122,6 +150,8 @@ struct RangeKernel {
   KVCTS_HD static int valid(const RangeArgs& args, u64 at) {
     return at >= args.bytes ? 0 : args.bytes - at < 16 ? static_cast<int>(args.bytes - at) : 16;
   }
+  /// Every access of the tile lies in the range.
+  KVCTS_HD static bool whole(const RangeArgs& args, u64 tile) { return at(tile + 1, 0, 0) <= args.bytes; }
 };
 
 struct Compare : RangeKernel<CompareArgs> {
@@ -157,28 +187,28 @@ struct Digest : RangeKernel<DigestArgs> {
     return kernels::mix((u64{high} << 32 | low) + (word + 1) * digest_step);
   }
   KVCTS_HD static void work(const DigestArgs& args, u64 tile, u32 thread, const Shared&, Local& local) {
+    const bool whole = RangeKernel::whole(args, tile);
     Vector seen[ahead];
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
     for (u32 k = 0; k < ahead; ++k) {
-      const int bytes = valid(args, at(tile, thread, k));
-      seen[k] = bytes > 0 ? masked(load16(args.memory + at(tile, thread, k)), 0, bytes) : Vector{};
+      const int bytes = whole ? 16 : valid(args, at(tile, thread, k));
+      seen[k] = bytes > 0 ? load16(args.memory + at(tile, thread, k)) : Vector{};
+      if (bytes < 16) seen[k] = masked(seen[k], 0, bytes);
     }
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
     for (u32 k = 0; k < ahead; ++k) {
       const u64 here = at(tile, thread, k);
-      const int bytes = valid(args, here);
+      const int bytes = whole ? 16 : valid(args, here);
       if (bytes > 0) local.sum += term(seen[k].a, seen[k].b, here / 8);
       if (bytes > 8) local.sum += term(seen[k].c, seen[k].d, here / 8 + 1);
     }
     if (tile == 0 && thread == 0) local.sum += kernels::mix(args.bytes);
   }
-  KVCTS_HD static void finish(const DigestArgs& args, Local& local) {
-    if (local.sum != 0) add_atomically(args.sum, local.sum);
-  }
+  KVCTS_HD static void finish(const DigestArgs& args, Local& local) { add_by_warps(args.sum, local.sum); }
 };
 
 struct ReadOnly : RangeKernel<ReadArgs> {

@@ -117,12 +117,27 @@ struct WholeUnit {
   i64 at;
   u32 word;
 };
-KVCTS_HD inline WholeUnit whole_unit(const RowsArgs& args, const RowTile& tile, u32 number) {
-  const RowUnit unit = row_unit(args, number);
-  const ChannelRun run = args.runs[unit.run];
+KVCTS_HD inline WholeUnit whole_unit(const RowTile& tile, const RowUnit& unit, const ChannelRun& run) {
   const i64 bit = tile.rows[unit.row].bit;
   return {unit.row, bit < 0 ? -1 : ((bit + run.bit) >> 3) + 16 * static_cast<i64>(unit.vector),
           static_cast<u32>(run.stream >> 2) + 4 * unit.vector};
+}
+
+/// Calls work(place) once, where place(number) is the WholeUnit of a unit: without a look-up of its run where rows have one.
+template <class Work>
+KVCTS_HD inline void with_whole_units(const RowsArgs& args, const RowTile& tile, const Work& work) {
+  if (args.rows_fastest == 0 && args.vectors.divisor == args.row_vectors.divisor) {
+    const ChannelRun run = args.runs[0];
+    work([&](u32 number) {
+      const u32 row = quotient(args.row_vectors, number);
+      return whole_unit(tile, {row, 0, number - row * args.row_vectors.divisor}, run);
+    });
+  } else {
+    work([&](u32 number) {
+      const RowUnit unit = row_unit(args, number);
+      return whole_unit(tile, unit, args.runs[unit.run]);
+    });
+  }
 }
 
 struct RowKernel {
@@ -140,10 +155,12 @@ struct GenerateRows : RowKernel {
   using Local = NoLocal;
   KVCTS_HD static void work(const RowsArgs& args, u64, u32 thread, const RowTile& tile, NoLocal&) {
     if (fast(args)) {
-      for (u32 u = thread; u < units(args); u += threads) {
-        const WholeUnit unit = whole_unit(args, tile, u);
-        if (unit.at >= 0) store16(args.memory + unit.at, plain_codes(args.codes, tile.rows[unit.row], unit.word));
-      }
+      with_whole_units(args, tile, [&](const auto& place) {
+        for (u32 u = thread; u < units(args); u += threads) {
+          const WholeUnit unit = place(u);
+          if (unit.at >= 0) store16(args.memory + unit.at, plain_codes(args.codes, tile.rows[unit.row], unit.word));
+        }
+      });
       return;
     }
     for (u32 u = thread; u < units(args); u += threads) {
@@ -170,26 +187,28 @@ struct CheckRows : RowKernel {
 
   KVCTS_HD static void work(const RowsArgs& args, u64, u32 thread, const RowTile& tile, Tally& tally) {
     if (fast(args)) {
-      for (u32 u = thread; u < units(args); u += ahead * threads) {
-        WholeUnit unit[ahead];
-        Vector seen[ahead];
+      with_whole_units(args, tile, [&](const auto& place) {
+        for (u32 u = thread; u < units(args); u += ahead * threads) {
+          WholeUnit unit[ahead];
+          Vector seen[ahead];
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
-        for (u32 k = 0; k < ahead; ++k) {
-          const u32 number = u + k * threads;
-          unit[k] = number < units(args) ? whole_unit(args, tile, number) : WholeUnit{0, -1, 0};
-          seen[k] = unit[k].at < 0 ? Vector{} : load16(args.memory + unit[k].at);
-        }
+          for (u32 k = 0; k < ahead; ++k) {
+            const u32 number = u + k * threads;
+            unit[k] = number < units(args) ? place(number) : WholeUnit{0, -1, 0};
+            seen[k] = unit[k].at < 0 ? Vector{} : load16(args.memory + unit[k].at);
+          }
 #if defined(__CUDACC__)
 #pragma unroll
 #endif
-        for (u32 k = 0; k < ahead; ++k) {
-          if (unit[k].at < 0) continue;
-          const Vector codes = plain_codes(args.codes, tile.rows[unit[k].row], unit[k].word);
-          note_vector(args.probe, tally, static_cast<u64>(unit[k].at), difference(seen[k], codes));
+          for (u32 k = 0; k < ahead; ++k) {
+            if (unit[k].at < 0) continue;
+            const Vector codes = plain_codes(args.codes, tile.rows[unit[k].row], unit[k].word);
+            note_vector(args.probe, tally, static_cast<u64>(unit[k].at), difference(seen[k], codes));
+          }
         }
-      }
+      });
       return;
     }
     for (u32 u = thread; u < units(args); u += threads) {

@@ -5,7 +5,7 @@
 //     struct Shared { ... };                                         // of one thread block, for one tile
 //     struct Local { ... };                                          // of one thread, for the whole launch
 //     static u64 tiles(const Args&);
-//     static void load(const Args&, u64 tile, u32 thread, Shared&);  // all threads, then a barrier
+//     static void load(const Args&, u64 tile, u32 thread, Shared&);  // all threads, then a barrier if Shared is not empty
 //     static void work(const Args&, u64 tile, u32 thread, const Shared&, Local&);
 //     static void finish(const Args&, Local&);                       // after the last tile
 //   };
@@ -29,9 +29,9 @@ __device__ __forceinline__ void run_tiles(const typename Work::Args& args) {
   const u64 tiles = Work::tiles(args);
   for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     Work::load(args, tile, threadIdx.x, shared);
-    __syncthreads();
+    if constexpr (!__is_empty(typename Work::Shared)) __syncthreads();
     Work::work(args, tile, threadIdx.x, shared, local);
-    __syncthreads();
+    if constexpr (!__is_empty(typename Work::Shared)) __syncthreads();
   }
   Work::finish(args, local);
 }
