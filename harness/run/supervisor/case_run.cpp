@@ -124,6 +124,15 @@ Task<Ended> Lane::fill(Attempt& a) {
   co_return ended;
 }
 
+/// What the engine says of its device when it is opened, and of its path after a transfer.
+void Lane::note_claims(Attempt& a, const json& told) const {
+  if (told.empty()) return;
+  a.result.facts["engine_claims"] = told;
+  a.result.evidence = evidence_of(told, a.resolved.arch, [&] {
+    return run_.options.devices ? run_.options.devices(a.resolved.engine.plugin) : std::vector<std::string>{};
+  });
+}
+
 Task<Ended> Lane::transfer(Attempt& a) {
   const ResolvedCase& c = a.resolved;
   enter(a, Phase::transfer);
@@ -141,12 +150,7 @@ Task<Ended> Lane::transfer(Attempt& a) {
   ended = co_await ask_workers(a, Phase::transfer, requests, replies);
   if (ended.kind != Kind::completed) co_return ended;
   a.moved = replies[0].value("moved", std::int64_t{is_program(c) ? -1 : 0});
-  if (const auto path = replies[0].find("path"); path != replies[0].end() && !path->empty()) {
-    a.result.facts["engine_claims"] = *path;
-    a.result.evidence = evidence_of(*path, c.arch, [&] {
-      return run_.options.devices ? run_.options.devices(c.engine.plugin) : std::vector<std::string>{};
-    });
-  }
+  note_claims(a, replies[0].value("path", json::object()));
   const std::int64_t total = now_ns() - a.since_ns;
   const json times = replies[0].value("ns", json::object());
   const std::int64_t completing = std::clamp<std::int64_t>(times.value("complete", std::int64_t{0}), 0, total);

@@ -146,6 +146,7 @@ class Lane {
   Task<void> kill_workers();
   Task<void> end(Workers& workers);
   void name_workers(Attempt& a) const;
+  void note_claims(Attempt& a, const nlohmann::json& told) const;
   Task<void> sleep_ms(std::int64_t ms);
 
   Task<Reply> await_worker(Attempt& a, std::vector<Child*> awaited, Phase phase, std::int64_t sent_ns, std::int64_t limit);

@@ -145,6 +145,7 @@ Task<Ended> Lane::set_up_workers(Attempt& a) {
     a.result.facts["connector_program"] = workers_->engines[0];
   else if (workers_->engines[0].contains("version"))
     a.result.facts["engine_version"] = workers_->engines[0]["version"];
+  if (!is_program(a.resolved)) note_claims(a, workers_->engines[0].value("device_facts", json::object()));
   if (!a.resolved.grants.empty() && workers_->sandbox) a.result.facts["granted"] = a.resolved.grants;
   if (workers_->engines[0].contains("memory")) a.result.facts["memory_provider"] = workers_->engines[0]["memory"];
   for (const auto& child : workers_->children) {

@@ -246,6 +246,11 @@ json Worker::hello(const json& request) {
   if (agents_.empty()) throw Misuse("expected the role producer, consumer or both, found '" + role_ + "'");
   json said = {
       {"name", plugin->engine()}, {"version", plugin->version()}, {"claims", claims_json(agents_[0]->session.claims())}};
+  try {  // the path and its counts are known after a transfer, the device now: for cases that never complete one
+    for (const auto& [key, value] : agents_[0]->session.facts())
+      if (key == "device" || key == "arch" || key == "device_evidence") said["device_facts"][key] = value;
+  } catch (const transport::TransportError&) {  // the transfer asks again, and reports
+  }
   if (const auto& pool = agents_[0]->pool) said["memory"] = pool->provider().name() + " " + pool->provider().version();
   return {{"pid", ::getpid()}, {"engine", std::move(said)}, {"load_ns", now_ns() - begin}};
 }
