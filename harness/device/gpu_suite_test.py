@@ -14,10 +14,10 @@ BUILD = Path(os.environ["KVCTS_BINARY_DIR"])
 STAND_IN = BUILD / "lib/kvcts/testing/libkvcts_fake_cuda.so"
 
 
-def run(driver: str, *argv: str) -> tuple[int, str, dict]:
+def run(driver: str, *argv: str, dumps: dict | None = None) -> tuple[int, str, dict]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        environment = {**os.environ, "KVCTS_CUDA_DRIVER": driver, "KVCTS_FAKE_DEVICES": "2"}
+        environment = {**os.environ, "KVCTS_CUDA_DRIVER": driver, "KVCTS_FAKE_DEVICES": "2", **(dumps or {})}
         done = subprocess.run(
             [str(BUILD / "bin/kvcts"), "run", "--suite", "gpu-acceptance", *argv, "--out", str(out)],
             env=environment,
@@ -44,14 +44,21 @@ def main() -> None:
     assert all(c["evidence"] == "modelled" for c in cases.values()), "a stand-in is never shown as executed"
     hang = cases["gpu/never-ends"]
     assert hang["outcome"] == "HANG" and "kernel kvcts_never_ends" in hang["message"], hang
-    dumps = [e["text"] for e in hang["evidence_files"] if e["kind"].startswith("gpu core")]
-    assert len(dumps) == 1 and "bytes" in dumps[0], hang["evidence_files"]
+    assert hang["facts"]["engine_claims"]["device_evidence"] == "modelled", hang["facts"]
+    cores = [e["text"] for e in hang["evidence_files"] if e["kind"] == "gpu core"]
+    assert len(cores) == 1 and cores[0].startswith("not requested"), hang["evidence_files"]
     canaries = [e["text"] for e in hang["evidence_files"] if e["kind"] == "canary"]
     assert len(canaries) == 1 and canaries[0].startswith("passes after"), hang["evidence_files"]
-    for case in ("gpu/never-ends", "gpu/waits-for-flag"):  # what the stand-in wrote
-        for e in cases[case]["evidence_files"]:
-            if e["kind"].startswith("gpu core"):
-                Path(e["text"].split(",")[0]).unlink(missing_ok=True)
+
+    # With dumps enabled, as the advice says: a hang has one, and a failing kernel aborts its process.
+    words = cores[0].splitlines()[1].split(" kvcts ")[0].split()
+    status, said, cases = run(
+        str(STAND_IN), "--id", "gpu/never-ends", "--id", "gpu/illegal-address", dumps=dict(w.split("=") for w in words)
+    )
+    assert status == 1 and cases["gpu/illegal-address"]["outcome"] == "CRASH", said
+    (core,) = [e["text"] for e in cases["gpu/never-ends"]["evidence_files"] if e["kind"] == "gpu core"]
+    assert "bytes; cuda-gdb" in core, core
+    Path(core.split(",")[0]).unlink()
 
     # Every path and kind of memory, a golden tensor each.
     status, said, cases = run(str(STAND_IN), "--where", "content == golden && producer == vllm-fa-hnd && dtype == bf16")

@@ -117,6 +117,14 @@ void watch_dump_pipe() {
   }).detach();
 }
 
+/// A kernel that failed. Like the real driver (580.159), a process whose environment enables dumps gets no error but a dump,
+/// and is aborted.
+Status failed(Status how) {
+  const char* enabled = std::getenv("CUDA_ENABLE_USER_TRIGGERED_COREDUMP");
+  if (enabled != nullptr && std::string_view(enabled) == "1") std::abort();
+  return how;
+}
+
 }  // namespace
 }  // namespace kvcts::device::fake
 
@@ -243,9 +251,9 @@ EXPORT cuLaunchKernel(Function function, unsigned blocks, unsigned, unsigned, un
   return enqueue(stream, [twin, args, blocks = std::min(blocks, 8u)]() -> Status {
     switch (twin->run(args->data(), blocks)) {
       case kvcts::cuda::Ending::illegal_address:
-        return status::illegal_address;
+        return failed(status::illegal_address);
       case kvcts::cuda::Ending::assertion:
-        return status::assertion;
+        return failed(status::assertion);
       case kvcts::cuda::Ending::done:
         break;
     }

@@ -142,6 +142,8 @@ Task<void> Lane::gather(Attempt& a, Child& child) {
     }
     add_evidence(a.result, "gpu core" + who, words + "\n");
     if (child.exited()) co_return;
+  } else if (std::ranges::find(a.resolved.grants, "cuda") != a.resolved.grants.end()) {
+    add_evidence(a.result, "gpu core" + who, GpuDump::advice(a.result.id));
   }
   co_await take_stack(a, child.pid(), "stack" + who);
   bool asked = false;

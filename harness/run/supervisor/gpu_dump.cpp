@@ -55,7 +55,7 @@ GpuDump::GpuDump(pid_t pid) : root_(folder_of(pid, "root")), cwd_(folder_of(pid,
 
 process::UniqueFd GpuDump::open(const std::string& path, int flags) const {
   open_how how{};
-  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOCTTY);
+  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | ((flags & O_PATH) != 0 ? 0 : O_NOCTTY));  // O_PATH refuses it
   // An absolute name starts at the process's root; links in it would, too. A relative name contains none to follow.
   const bool absolute = path.starts_with('/');
   how.resolve = absolute ? RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS : RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH;
@@ -66,6 +66,13 @@ process::UniqueFd GpuDump::open(const std::string& path, int flags) const {
 void GpuDump::remove(const std::filesystem::path& path) const {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   if (const process::UniqueFd at = open(folder, O_PATH | O_DIRECTORY)) ::unlinkat(at.get(), path.filename().c_str(), 0);
+}
+
+std::string GpuDump::advice(const std::string& id) {
+  return "not requested; to keep one (a kernel that fails then aborts its process in place of an error):\n"
+         "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1 "
+         "CUDA_COREDUMP_PIPE=/tmp/kvcts-gpu-dump.%p CUDA_COREDUMP_FILE=/tmp/kvcts-gpu-core.%p kvcts repro '" +
+         id + "'\n";
 }
 
 std::int64_t GpuDump::bytes() const { return std::max<std::int64_t>(size_of(open(file_, O_RDONLY | O_NONBLOCK).get()), 0); }

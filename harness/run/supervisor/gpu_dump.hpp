@@ -13,13 +13,16 @@ namespace kvcts::supervisor {
 
 /// Requests a dump from the CUDA driver in a process (CUDA_COREDUMP_PIPE and _FILE of its environment, %p = its pid
 /// there; CUDA-GDB manual, "GPU core dump support"). Both names are resolved below the process's root folder; no link
-/// leads out of it.
+/// leads out of it. Dumps are the user's choice: in driver 580.159 one switch enables them on request and on exceptions, and
+/// then a kernel that fails is dumped and its process aborted, in place of the error that a case may expect.
 class GpuDump {
  public:
   /// Requests the dump without waiting.
   explicit GpuDump(pid_t pid);
   /// False: the environment does not enable dumps, or no driver reads the pipe.
   bool asked() const { return asked_; }
+  /// How to have one, for a case that hung without.
+  static std::string advice(const std::string& id);
   /// Size so far; 0 = no dump yet.
   std::int64_t bytes() const;
   /// Moves it away from what vanishes with the process: returns a path on this machine, below the folder for
